@@ -3,23 +3,52 @@ package train
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"runtime"
 	"slices"
 )
+
+// PlanShare plans for a share of n samples, so that SetShares need not wait for planning. It may run on another
+// goroutine while the replica trains.
+func (r *Replica) PlanShare(n int) error {
+	p, err := r.plans.acquire(n)
+	if p != nil {
+		r.plans.release(p)
+	}
+	return err
+}
+
+// SetShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
+// It plans only if the cache lacks this rank's share; PlanShare fills the cache.
+func (r *Replica) SetShares(samples []int) error {
+	if err := r.checkShares(samples); err != nil {
+		return err
+	}
+	peers := r.opts.Peers
+	p, err := r.plans.acquire(samples[peers.Grads.Rank()])
+	if err != nil {
+		return err
+	}
+	if err := r.sums.SetShares(samples); err != nil {
+		return err
+	}
+	peers.Shares = slices.Clone(samples)
+	r.plans.release(r.now)
+	r.now = p
+	return nil
+}
 
 // change is a change of shares that is in progress. All ranks switch at the same step, once each has plans for its
 // share.
 type change struct {
 	shares []int
 	hash   uint32       // of shares, never 0
-	own    *share       // this rank's plans, held; nil until they are ready
+	own    *plans       // this rank's plans, held; nil until they are ready
 	coming chan planned // receives the plans; nil if they were ready at once
 }
 
 // planned is the result of planning in the background.
 type planned struct {
-	share *share
+	plans *plans
 	err   error
 }
 
@@ -29,31 +58,17 @@ func (r *Replica) prepareShares(samples []int) (*change, error) {
 		return nil, err
 	}
 	n := samples[r.opts.Peers.Grads.Rank()]
-	c := &change{shares: slices.Clone(samples), hash: hashOf(samples), own: r.shelf.take(n)}
+	c := &change{shares: slices.Clone(samples), hash: hashOf(samples), own: r.plans.acquireBound(n)}
 	if c.own != nil {
 		return c, nil
 	}
 	c.coming = make(chan planned, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread and the device's per-thread resources end with the goroutine
-		s, err := r.ready(n)
-		c.coming <- planned{s, err}
+		p, err := r.plans.acquire(n)
+		c.coming <- planned{p, err}
 	}()
 	return c, nil
-}
-
-// hashOf hashes shares. Equal shares have equal hashes; different shares rarely do.
-func hashOf(shares []int) uint32 {
-	h := fnv.New32a()
-	for _, n := range shares {
-		fmt.Fprintf(h, "%d ", n)
-	}
-	return max(h.Sum32(), 1)
-}
-
-// disagreement is the error of ranks whose splitters return different shares.
-func disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 decided on different shares, because their processors or builds compute different curves: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }
 
 // poll checks without blocking whether the plans are ready. A rank that cannot plan for its share ends the run.
@@ -66,7 +81,7 @@ func (c *change) poll(rank int) error {
 		if p.err != nil {
 			return fmt.Errorf("shares %v: plans of rank %d for %d samples: %w", c.shares, rank, c.shares[rank], p.err)
 		}
-		c.own = p.share
+		c.own = p.plans
 	default:
 	}
 	return nil
@@ -82,7 +97,7 @@ func (r *run) split() error {
 		if r.asked.unready {
 			return nil
 		}
-		return r.goOver()
+		return r.switchShares()
 	}
 	shares := r.Splitter.Split(r.step, r.reported, false)
 	if shares == nil || slices.Equal(shares, r.peers().Shares) {
@@ -96,11 +111,11 @@ func (r *run) split() error {
 	return nil
 }
 
-// goOver switches to the new shares, for which all ranks have plans. The next step uses them.
-func (r *run) goOver() error {
+// switchShares switches to the new shares, for which all ranks have plans. The next step uses them.
+func (r *run) switchShares() error {
 	c := r.change
 	r.change = nil
-	defer r.Replica.shelf.release(c.own)
+	defer r.Replica.plans.release(c.own)
 	read := r.Replica.feed != nil && r.Replica.feed.staged // the next step's batch was staged for the old shares
 	err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares))
 	if read {

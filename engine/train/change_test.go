@@ -64,8 +64,8 @@ func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 // awaitPlans returns when the plans for n samples are there.
 func awaitPlans(r *Replica, n int) {
 	for {
-		if s := r.shelf.take(n); s != nil {
-			r.shelf.release(s)
+		if s := r.plans.acquireBound(n); s != nil {
+			r.plans.release(s)
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -188,7 +188,7 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 func TestFewPlansAreKept(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, {2, 2, 2}}},
-		change:   func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Replica.shelf.most = 2 }}
+		change:   func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Replica.plans.capacity = 2 }}
 	follows(t, alone(t, c.options, openReference), c.start(t))
 }
 
@@ -198,7 +198,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.shelf.most = 3
+	r.plans.capacity = 3
 	plan := func(samples ...int) (kernels int) {
 		for _, n := range samples {
 			if err := r.PlanShare(n); err != nil {
@@ -211,11 +211,11 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 		return r.cache.Len()
 	}
 	first := plan(1, 2)
-	if again := plan(3, 4, 5, 3, 1, 2); again != first || r.shelf.len() != 3 {
-		t.Errorf("got %d kernels for %d shares, want the %d of three", again, r.shelf.len(), first)
+	if again := plan(3, 4, 5, 3, 1, 2); again != first || len(r.plans.cached) != 3 {
+		t.Errorf("got %d kernels for %d shares, want the %d of three", again, len(r.plans.cached), first)
 	}
 	for n, want := range map[int]bool{testBatch: true, 1: true, 2: true, 3: false, 4: false} {
-		if have := r.shelf.find(n) != nil; have != want {
+		if have := r.plans.find(n) != nil; have != want {
 			t.Errorf("plans for %d samples are there: %t, want %t", n, have, want)
 		}
 	}

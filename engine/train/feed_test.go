@@ -199,7 +199,7 @@ func TestSharesChangeOnGPUs(t *testing.T) {
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			to := []int{1, 5}
 			o.Splitter = once{1, to}
-			o.Replica.shelf.most = 1
+			o.Replica.plans.capacity = 1
 			rec.after = func(step int64) {
 				if step == 6 {
 					awaitPlans(o.Replica, to[rank])

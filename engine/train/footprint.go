@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/plan"
@@ -40,17 +39,16 @@ func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
 // Footprint plans for n samples, rounded to whole groups of batch normalisation, without allocating memory for them.
 func (r *Replica) Footprint(n int) (f Footprint, err error) {
-	r.planning.Lock()
-	defer r.planning.Unlock()
 	if n < 1 {
 		return f, fmt.Errorf("replica: footprint of %d samples, want at least 1", n)
 	}
-	s, err := r.compile(n)
-	if err != nil {
-		return f, err
-	}
-	f = Footprint{Samples: n, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(), Gradients: r.state.Grads.Bytes(),
-		Arena: s.arenaBytes(), Usage: s.train.plan.Usage()}
+	err = r.plans.inspect(n, func(p *plans) { f = r.footprint(p) })
+	return f, err
+}
+
+func (r *Replica) footprint(p *plans) Footprint {
+	f := Footprint{Samples: p.samples, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(), Gradients: r.state.Grads.Bytes(),
+		Arena: p.arenaBytes(), Usage: p.train.plan.Usage()}
 	if r.sum != nil {
 		f.Gradients += r.sum.Bytes()
 	}
@@ -65,9 +63,9 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	}
 	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Fixed()
 	u := &f.Usage
-	u.Inputs += s.staging
+	u.Inputs += p.staging
 	u.Gaps = f.Arena - u.Activations - u.Copies - u.Inputs - u.Workspace
-	for _, l := range s.train.plan.Launches() {
+	for _, l := range p.train.plan.Launches() {
 		switch l.Phase {
 		case "forward":
 			f.ForwardFLOPs += l.FLOPs * int64(r.opts.Accumulation)
@@ -75,34 +73,11 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 			f.BackwardFLOPs += l.FLOPs * int64(r.opts.Accumulation)
 		}
 	}
-	return f, s.free()
+	return f
 }
 
 // LargestFit returns the largest number of samples of a micro-batch, up to most and in whole groups of batch
 // normalisation, whose footprint is at most bytes. It returns 0 if not even one group fits.
 func (r *Replica) LargestFit(bytes int64, most int) (int, error) {
-	r.planning.Lock()
-	defer r.planning.Unlock()
-	unit := r.opts.GhostGroup
-	if p := r.opts.Peers; unit == 0 || p != nil && p.SyncNorm {
-		unit = 1
-	}
-	free := bytes - (r.PredictedBytes() - r.arena.Bytes())
-	for n := unit; ; n *= 2 {
-		n = min(n, most-most%unit)
-		s, err := r.compile(max(n, unit))
-		if err != nil {
-			return 0, err
-		}
-		need := s.arenaBytes()
-		if err := errors.Join(err, s.free()); err != nil {
-			return 0, err
-		}
-		if need > free {
-			return r.largest(max(n, unit), unit, need, free)
-		}
-		if n >= most-most%unit {
-			return n, nil
-		}
-	}
+	return r.plans.fitFromBelow(most, r.opts.wholeGroup(), bytes-(r.PredictedBytes()-r.arena.Bytes()))
 }

@@ -2,11 +2,11 @@ package train
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -60,7 +60,7 @@ type Replica struct {
 	opts   ReplicaOptions
 	dev    device.Device
 	cache  *plan.Cache
-	params *plan.Params // layout of the parameters
+	plans  *planCache
 	state  *plan.State
 	optim  *optim.Optimizer
 	mean   *optim.Average   // nil: no averages
@@ -69,7 +69,7 @@ type Replica struct {
 	stream device.Stream    // wraps plain while recorder records
 	arena  device.Buffer
 	feed   *feed  // nil where streams run synchronously: batches are then read to where passes read them
-	now    *share // plans in use
+	now    *plans // in use; held
 	clock  clock
 	spare  device.Buffer // running statistics before the current step; nil without peers
 	began  bool          // a step is in progress, and spare holds the statistics before it
@@ -79,10 +79,6 @@ type Replica struct {
 	plain    device.Stream      // the device's own stream; nil before the first Trace
 
 	copied map[string]*bytes.Buffer // copies for the last checkpoint in mid-run, by tensor
-
-	planning sync.Mutex // serialises planning
-	closed   bool
-	shelf    *shelf // cache of plans
 
 	sums    *gradsync.Sync // over ranks; nil without peers
 	reports *reports
@@ -112,7 +108,7 @@ func (c *closer) close() error {
 
 // NewReplica builds graphs and plans, allocates all memory and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
-	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shelf: newShelf()}
+	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev)}
 	if opts.LossScale || opts.Compute == tensor.F16 {
 		r.scale = optim.NewLossScale()
 	}
@@ -136,10 +132,37 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, graph: opts.graph,
+		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
 	}
 	return r, r.initialize()
+}
+
+// chooseLayout fixes the layout of parameters by a plan that the caller frees. Ranks must agree, so with peers the plan
+// is for the whole micro-batch, regardless of shares.
+func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
+	g, err := r.opts.graph(true, r.opts.microBatch())
+	if err != nil {
+		return nil, err
+	}
+	if first, err = plan.Compile(r.cache, g, nil); err != nil {
+		return nil, err
+	}
+	same := true
+	if p := r.opts.Peers; p != nil {
+		same, err = gradsync.SameLayouts(context.Background(), p.Grads, r.dev, first.Params())
+	}
+	if err == nil && !same { // unlike devices have only plain layouts in common
+		if err = first.Free(); err == nil {
+			first, err = plan.CompilePlain(r.cache, g)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return first, nil
 }
 
 // graph builds the pass for n samples of a micro-batch.
@@ -201,8 +224,7 @@ func (r *Replica) allocate() (err error) {
 			err = fmt.Errorf("%w: memory is full even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
 		}
 	}()
-	params := r.params
-	if r.state, err = plan.NewState(r.cache, params); err != nil {
+	if r.state, err = plan.NewState(r.cache, r.plans.params); err != nil {
 		return err
 	}
 	r.closer.add(r.state.Close)
@@ -244,20 +266,18 @@ func (r *Replica) allocate() (err error) {
 	if err := r.tuneSync(grads); err != nil {
 		return err
 	}
-	r.closer.add(r.shelf.close)
-	if err := r.bind(r.now); err != nil {
-		return err
-	}
-	return r.shelf.takeBound(r.now)
+	r.plans.useMemory(memory{r.arena, r.state, r.sums})
+	r.now, err = r.plans.acquire(r.now.samples)
+	return err
 }
 
 // allocateArena allocates memory for the activations of the largest share. A device that uses host memory commits pages
 // only when they are touched.
 func (r *Replica) allocateArena() (err error) {
-	if r.now, err = r.planned(r.opts.Peers.share(r.opts.microBatch())); err != nil {
+	if r.now, err = r.plans.compiled(r.opts.Peers.share(r.opts.microBatch())); err != nil {
 		return err
 	}
-	largest, err := r.planned(max(r.most, r.now.samples))
+	largest, err := r.plans.compiled(max(r.most, r.now.samples))
 	if err != nil {
 		return err
 	}
@@ -419,10 +439,11 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 
 // Close waits until no plan is being made, then frees everything in reverse order.
 func (r *Replica) Close() error {
-	r.planning.Lock()
-	defer r.planning.Unlock()
-	r.closed = true
-	return r.closer.close()
+	var err error
+	if r.plans != nil {
+		err = r.plans.close()
+	}
+	return errors.Join(err, r.closer.close())
 }
 
 // RunTimed runs prepare, forward and backward on the last loaded batch and adds each launch's time to elapsed, in the

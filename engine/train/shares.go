@@ -2,199 +2,132 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"hash/fnv"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/gradsync"
-	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// share holds the plans for one number of samples of a micro-batch.
-type share struct {
-	samples int
-	train   *pass
-	eval    *pass // nil without samples
-	flops   int64 // of one optimizer step on this rank
-	staging int64 // bytes after the activations for the next batch; 0 if batches are not staged
+// Limits returns the largest number of samples of a micro-batch that each rank can hold; nil for a single rank.
+func (r *Replica) Limits() []int { return r.limits }
 
-	// Guarded by the lock of the shelf.
-	bound bool  // ready to run
-	used  int64 // turn of the shelf at the last request
-	holds int   // number of holders; the plans stay cached while it is above 0
-}
-
-func (s *share) arenaBytes() int64 {
-	bytes := s.train.plan.ArenaBytes()
-	if s.eval != nil {
-		bytes = max(bytes, s.eval.plan.ArenaBytes())
+// settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
+// sums over ranks are already allocated; activations may use the remaining memory.
+func (r *Replica) settleShares() error {
+	p, micro := r.opts.Peers, r.opts.microBatch()
+	if p == nil {
+		r.most = micro
+		return nil
 	}
-	if s.staging == 0 {
-		return bytes
-	}
-	return roundUp(bytes, stagingUnit) + s.staging
-}
-
-// stagingUnit is the alignment of the staging place in bytes, with which copies reach full speed.
-const stagingUnit = 256
-
-// stagingAt returns the staging place in the arena.
-func (s *share) stagingAt(arena device.Buffer) device.Region {
-	return device.Region{Buffer: arena, Offset: s.arenaBytes() - s.staging, Bytes: s.staging}
-}
-
-// free frees the plans, their programs, and the kernels that no other plan uses.
-func (s *share) free() error {
-	err := s.train.free()
-	if s.eval != nil {
-		err = errors.Join(err, s.eval.free())
-	}
-	return err
-}
-
-// PlanShare plans for a share of n samples, so that SetShares need not wait for planning. It may run on another
-// goroutine while the replica trains.
-func (r *Replica) PlanShare(n int) error {
-	s, err := r.ready(n)
-	if s != nil {
-		r.shelf.release(s)
-	}
-	return err
-}
-
-// ready returns the plans for n samples, bound and held. It evicts the least recently used plans if the cache is full.
-func (r *Replica) ready(n int) (*share, error) {
-	r.planning.Lock()
-	defer r.planning.Unlock()
-	if r.closed {
-		return nil, errors.New("replica: closed")
-	}
-	if s := r.shelf.take(n); s != nil {
-		return s, nil
-	}
-	s, err := r.planned(n)
+	own, err := r.limit(p.most(micro))
 	if err != nil {
-		return nil, err
-	}
-	if err := r.bind(s); err != nil {
-		return nil, errors.Join(err, r.shelf.drop(s))
-	}
-	return s, r.shelf.takeBound(s)
-}
-
-// planned returns the plans for n samples. The caller holds r.planning, or is NewReplica.
-func (r *Replica) planned(n int) (*share, error) {
-	if s := r.shelf.find(n); s != nil {
-		return s, nil
-	}
-	s, err := r.compile(n)
-	if err != nil {
-		return nil, err
-	}
-	r.shelf.add(s)
-	return s, nil
-}
-
-// compile plans training and evaluation for n samples. Both use the same n, so they can use the same arena.
-func (r *Replica) compile(n int) (_ *share, err error) {
-	training, err := r.opts.graph(true, max(n, 1))
-	if err != nil {
-		return nil, err
-	}
-	s := &share{samples: n, train: &pass{idle: n == 0, slots: r.opts.Accumulation}}
-	if n == 0 {
-		s.train.plan, err = plan.CompileIdle(r.cache, training, r.params)
-		return s, err
-	}
-	s.flops = training.FLOPs() * int64(r.opts.Accumulation)
-	if s.train.plan, err = plan.Compile(r.cache, training, r.params); err != nil {
-		return nil, err
-	}
-	if r.dev.Info().Behind {
-		for _, name := range batchInputs {
-			s.staging += roundUp(s.train.plan.InputBytes(name), twinUnit)
-		}
-	}
-	evaluation, err := r.opts.graph(false, n)
-	if err == nil {
-		s.eval = &pass{}
-		s.eval.plan, err = plan.Compile(r.cache, evaluation, r.params)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.train.free())
-	}
-	return s, nil
-}
-
-// chooseLayout fixes the layout of parameters by a plan that the caller frees. Ranks must agree, so with peers the plan
-// is for the whole micro-batch, regardless of shares.
-func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
-	g, err := r.opts.graph(true, r.opts.microBatch())
-	if err != nil {
-		return nil, err
-	}
-	if first, err = plan.Compile(r.cache, g, nil); err != nil {
-		return nil, err
-	}
-	same := true
-	if p := r.opts.Peers; p != nil {
-		same, err = gradsync.SameLayouts(context.Background(), p.Grads, r.dev, first.Params())
-	}
-	if err == nil && !same { // unlike devices have only plain layouts in common
-		if err = first.Free(); err == nil {
-			first, err = plan.CompilePlain(r.cache, g)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.params = first.Params()
-	return first, nil
-}
-
-// bind binds the plans to memory.
-func (r *Replica) bind(s *share) error {
-	if have, want := r.arena.Bytes(), s.arenaBytes(); want > have {
-		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare", s.samples, want, have)
-	}
-	if err := s.train.bind(r.dev, device.Whole(r.arena), r.state, r.sums); err != nil {
 		return err
 	}
-	if s.eval != nil {
-		if err := s.eval.bind(r.dev, device.Whole(r.arena), r.state, nil); err != nil {
-			return err
+	if r.limits, err = r.gather(context.Background(), own); err != nil {
+		return fmt.Errorf("limits of ranks: %w", err)
+	}
+	p.MaxShare, r.most = own, own
+	if p.Divide != nil {
+		if p.Shares, err = p.Divide(append([]int(nil), r.limits...)); err != nil {
+			return fmt.Errorf("replica: shares of a micro-batch of %d samples: %w", micro, err)
+		}
+		decided, err := r.gather(context.Background(), int(hashOf(p.Shares)))
+		if err != nil {
+			return fmt.Errorf("first shares of ranks: %w", err)
+		}
+		for rank, hash := range decided {
+			if hash != decided[0] {
+				return disagreement(rank)
+			}
 		}
 	}
-	return nil
+	return r.checkShares(p.Shares)
 }
 
-// SetShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
-// It plans only if the cache lacks this rank's share; PlanShare fills the cache.
-func (r *Replica) SetShares(samples []int) error {
-	if err := r.checkShares(samples); err != nil {
-		return err
+// most returns the largest share that this rank may ever get, regardless of memory.
+func (p *Peers) most(micro int) int {
+	switch {
+	case p.MaxShare > 0 && p.Divide == nil:
+		return max(min(p.MaxShare, micro), p.share(micro))
+	case p.MaxShare > 0:
+		return min(p.MaxShare, micro)
+	case p.Divide == nil:
+		return p.share(micro)
 	}
+	return micro
+}
+
+// memoryLeft returns the bytes available for activations, negative if even the fixed part does not fit. known is false
+// if neither the device nor the options state a limit.
+func (r *Replica) memoryLeft() (bytes int64, known bool) {
+	used, _ := r.dev.Memory()
+	total := r.opts.Peers.MemoryBytes
+	if has := r.dev.Info().MemoryBytes; total == 0 || has > 0 && has < total {
+		total = has
+	}
+	return total - used, total > 0
+}
+
+// limit returns the largest share up to most whose activations fit into memory, found by planning. The result is most
+// or a multiple of a group of batch normalisation. limit returns a *MemoryError if the fixed first share does not fit.
+func (r *Replica) limit(most int) (int, error) {
+	free, known := r.memoryLeft()
 	p := r.opts.Peers
-	s, err := r.ofShare(samples[p.Grads.Rank()])
-	if err != nil {
-		return err
+	unit := r.opts.wholeGroup()
+	if p.Divide != nil && most < r.opts.microBatch() {
+		most -= most % unit
 	}
-	if err := r.sums.SetShares(samples); err != nil {
-		return err
+	if most == 0 || !known {
+		return most, nil
 	}
-	p.Shares = slices.Clone(samples)
-	r.shelf.release(r.now)
-	r.now = s
-	return nil
+	fit, need, err := r.plans.fit(most, unit, free)
+	if err != nil || p.Divide != nil {
+		return fit, err
+	}
+	if share := p.share(0); share > fit {
+		return 0, &MemoryError{Samples: share, Fit: fit, NeedBytes: need * int64(share) / int64(most), FreeBytes: free, Err: device.ErrOutOfMemory}
+	}
+	return fit, nil
 }
 
-// ofShare is ready, but returns cached plans without waiting for plans in progress.
-func (r *Replica) ofShare(n int) (*share, error) {
-	if s := r.shelf.take(n); s != nil {
-		return s, nil
+// wholeGroup returns the unit of shares: the samples of a group of batch normalisation.
+func (o ReplicaOptions) wholeGroup() int {
+	if o.GhostGroup > 0 && (o.Peers == nil || !o.Peers.SyncNorm) {
+		return o.GhostGroup
 	}
-	return r.ready(n)
+	return 1
+}
+
+// gather collects one number of each rank.
+func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
+	comm := r.opts.Peers.Grads
+	counts := make([]int64, comm.Size())
+	for i := range counts {
+		counts[i] = 1
+	}
+	host, err := r.dev.AllocHost(int64(8 * len(counts)))
+	if err != nil {
+		return nil, err
+	}
+	binary.LittleEndian.PutUint64(host.Host()[8*comm.Rank():], uint64(own))
+	err = comm.Enqueue(collective.AllGather{Name: "limits", Buffer: device.Whole(host), DType: tensor.I64, Counts: counts})
+	if err == nil {
+		err = comm.Sync(ctx)
+	}
+	if err != nil {
+		comm.Abort(err)
+		_ = comm.Sync(context.Background()) // until the memory is unused; err already holds the first error
+		return nil, errors.Join(err, host.Free())
+	}
+	all := make([]int, len(counts))
+	for i := range all {
+		all[i] = int(binary.LittleEndian.Uint64(host.Host()[8*i:]))
+	}
+	return all, host.Free()
 }
 
 // checkShares returns an error for shares that the ranks cannot train with.
@@ -212,4 +145,18 @@ func (r *Replica) checkShares(samples []int) error {
 		}
 	}
 	return nil
+}
+
+// hashOf hashes shares. Equal shares have equal hashes; different shares rarely do.
+func hashOf(shares []int) uint32 {
+	h := fnv.New32a()
+	for _, n := range shares {
+		fmt.Fprintf(h, "%d ", n)
+	}
+	return max(h.Sum32(), 1)
+}
+
+// disagreement is the error of ranks whose splitters return different shares.
+func disagreement(rank int) error {
+	return fmt.Errorf("rank %d and rank 0 decided on different shares, because their processors or builds compute different curves: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }

@@ -27,14 +27,9 @@ func measure(t *testing.T, o ReplicaOptions, shares []int, sync bool) (n needs) 
 		}
 		n.fixed = r.PredictedBytes() - r.arena.Bytes()
 		for samples := range r.opts.microBatch() + 1 {
-			s, err := r.compile(samples)
-			if err != nil {
+			if err := r.plans.inspect(samples, func(p *plans) { n.arena = append(n.arena, p.arenaBytes()) }); err != nil {
 				t.Error(err)
 				return
-			}
-			n.arena = append(n.arena, s.arenaBytes())
-			if err := s.free(); err != nil {
-				t.Error(err)
 			}
 		}
 	}}.start(t)

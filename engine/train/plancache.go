@@ -1,0 +1,350 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// plans are the passes of training and evaluation for one number of samples of a micro-batch.
+type plans struct {
+	samples int
+	train   *pass
+	eval    *pass // nil without samples
+	flops   int64 // of one optimizer step on this rank
+	staging int64 // bytes after the activations for the next batch; 0 if batches are not staged
+
+	// Guarded by planCache.mu.
+	bound bool  // ready to run
+	used  int64 // turn of the cache at the last request
+	holds int   // number of holders; the plans stay cached while it is above 0
+}
+
+// arenaBytes returns the device memory that the plans need: activations, then the staging place.
+func (p *plans) arenaBytes() int64 {
+	bytes := p.train.plan.ArenaBytes()
+	if p.eval != nil {
+		bytes = max(bytes, p.eval.plan.ArenaBytes())
+	}
+	if p.staging == 0 {
+		return bytes
+	}
+	return roundUp(bytes, stagingUnit) + p.staging
+}
+
+// stagingUnit is the alignment of the staging place in bytes, with which copies reach full speed.
+const stagingUnit = 256
+
+// stagingAt returns the staging place in the arena.
+func (p *plans) stagingAt(arena device.Buffer) device.Region {
+	return device.Region{Buffer: arena, Offset: p.arenaBytes() - p.staging, Bytes: p.staging}
+}
+
+// free frees the plans, their programs, and the kernels that no other plan uses.
+func (p *plans) free() error {
+	err := p.train.free()
+	if p.eval != nil {
+		err = errors.Join(err, p.eval.free())
+	}
+	return err
+}
+
+// memory is the device memory that plans run in.
+type memory struct {
+	arena device.Buffer
+	state *plan.State
+	sums  *gradsync.Sync // nil for a single rank
+}
+
+// cachedPlans is the capacity of a plan cache, in numbers of samples. The plans of a large network take some megabytes
+// of kernels and programs for each number of samples.
+const cachedPlans = 32
+
+// planCache compiles the plans of a replica and binds them to memory. It keeps those of recently used numbers of
+// samples. Any goroutine may call its methods. It knows nothing of other ranks.
+type planCache struct {
+	dev          device.Device
+	kernels      *plan.Cache
+	params       *plan.Params // their layout, which all plans use
+	accumulation int          // micro-batches of an optimizer step
+	graph        func(training bool, samples int) (*graph.Graph, error)
+
+	compiling sync.Mutex // serialises compilation and binding; taken before mu
+	memory    memory
+	closed    bool
+
+	mu       sync.Mutex
+	cached   map[int]*plans
+	turn     int64 // counts requests
+	capacity int   // plans in use may exceed it
+}
+
+// useMemory sets the memory that acquire binds plans to.
+func (c *planCache) useMemory(m memory) {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	c.memory = m
+}
+
+// acquire returns the plans for n samples, bound and held. It compiles them unless they are cached, and then evicts the
+// least recently used plans beyond the capacity. Cached plans need not wait for a compilation in progress.
+func (c *planCache) acquire(n int) (*plans, error) {
+	if p := c.acquireBound(n); p != nil {
+		return p, nil
+	}
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	if p := c.acquireBound(n); p != nil { // compiled meanwhile
+		return p, nil
+	}
+	p, err := c.planned(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.bind(p); err != nil {
+		return nil, errors.Join(err, c.drop(p))
+	}
+	return p, c.keep(p)
+}
+
+// acquireBound returns bound plans for n samples and holds them; nil if there are none.
+func (c *planCache) acquireBound(n int) *plans {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.cached[n]
+	if p == nil || !p.bound {
+		return nil
+	}
+	c.hold(p)
+	return p
+}
+
+// release ends a hold of acquire or acquireBound.
+func (c *planCache) release(p *plans) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.holds--
+}
+
+// compiled returns the plans for n samples, which may not be bound yet. The cache keeps them.
+func (c *planCache) compiled(n int) (*plans, error) {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	return c.planned(n)
+}
+
+// inspect compiles plans for n samples, calls f with them, and frees them.
+func (c *planCache) inspect(n int, f func(*plans)) error {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	p, err := c.compile(n)
+	if err != nil {
+		return err
+	}
+	f(p)
+	return p.free()
+}
+
+// close waits until no plan is being compiled, then frees all plans. The cache compiles no plan afterwards.
+func (c *planCache) close() error {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for n, p := range c.cached {
+		errs = append(errs, p.free())
+		delete(c.cached, n)
+	}
+	return errors.Join(errs...)
+}
+
+// planned is compiled for a caller that holds c.compiling.
+func (c *planCache) planned(n int) (*plans, error) {
+	if p := c.find(n); p != nil {
+		return p, nil
+	}
+	p, err := c.compile(n)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cached[n] = p
+	return p, nil
+}
+
+// compile compiles training and evaluation for n samples. Both use the same n, so they can use the same arena. The
+// caller holds c.compiling.
+func (c *planCache) compile(n int) (_ *plans, err error) {
+	if c.closed {
+		return nil, errors.New("replica: closed")
+	}
+	training, err := c.graph(true, max(n, 1))
+	if err != nil {
+		return nil, err
+	}
+	p := &plans{samples: n, train: &pass{idle: n == 0, slots: c.accumulation}}
+	if n == 0 {
+		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
+		return p, err
+	}
+	p.flops = training.FLOPs() * int64(c.accumulation)
+	if p.train.plan, err = plan.Compile(c.kernels, training, c.params); err != nil {
+		return nil, err
+	}
+	if c.dev.Info().Behind {
+		for _, name := range batchInputs {
+			p.staging += roundUp(p.train.plan.InputBytes(name), twinUnit)
+		}
+	}
+	evaluation, err := c.graph(false, n)
+	if err == nil {
+		p.eval = &pass{}
+		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.train.free())
+	}
+	return p, nil
+}
+
+// bind binds plans to the memory of the cache. The caller holds c.compiling.
+func (c *planCache) bind(p *plans) error {
+	m := c.memory
+	if have, want := m.arena.Bytes(), p.arenaBytes(); want > have {
+		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare", p.samples, want, have)
+	}
+	if err := p.train.bind(c.dev, device.Whole(m.arena), m.state, m.sums); err != nil {
+		return err
+	}
+	if p.eval != nil {
+		return p.eval.bind(c.dev, device.Whole(m.arena), m.state, nil)
+	}
+	return nil
+}
+
+// find returns the plans for n samples, nil if there are none.
+func (c *planCache) find(n int) *plans {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cached[n]
+}
+
+// hold keeps p cached until it is released. The caller holds c.mu.
+func (c *planCache) hold(p *plans) {
+	c.turn++
+	p.used = c.turn
+	p.holds++
+}
+
+// keep holds p, which has been bound, and evicts the least recently used plans beyond the capacity.
+func (c *planCache) keep(p *plans) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.bound = true
+	c.hold(p)
+	var errs []error
+	for len(c.cached) > c.capacity {
+		var oldest *plans
+		for _, other := range c.cached {
+			if other.holds == 0 && (oldest == nil || other.used < oldest.used) {
+				oldest = other
+			}
+		}
+		if oldest == nil {
+			break
+		}
+		delete(c.cached, oldest.samples)
+		errs = append(errs, oldest.free())
+	}
+	return errors.Join(errs...)
+}
+
+// drop frees p, which has no holders.
+func (c *planCache) drop(p *plans) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cached, p.samples)
+	return p.free()
+}
+
+// fit returns the largest number of samples whose plans need at most free bytes: most, or a smaller multiple of unit,
+// or 0. need is the memory of most samples in bytes. If most samples fit, the cache keeps their plans.
+func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	p, err := c.planned(most)
+	if err != nil {
+		return 0, 0, err
+	}
+	if need = p.arenaBytes(); need <= free {
+		return most, need, nil
+	}
+	if err := c.drop(p); err != nil {
+		return 0, need, err
+	}
+	samples, err = c.search(most, unit, need, free)
+	return samples, need, err
+}
+
+// fitFromBelow is fit for a most that may be far above the result. It compiles no plans of more than twice the result,
+// and the cache keeps none.
+func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	most -= most % unit
+	for n := unit; ; n *= 2 {
+		n = max(min(n, most), unit)
+		need, err := c.bytes(n)
+		if err != nil {
+			return 0, err
+		}
+		if need > free {
+			return c.search(n, unit, need, free)
+		}
+		if n >= most {
+			return min(n, most), nil
+		}
+	}
+}
+
+// bytes returns the memory that n samples need.
+func (c *planCache) bytes(n int) (int64, error) {
+	p, err := c.compile(n)
+	if err != nil {
+		return 0, err
+	}
+	return p.arenaBytes(), p.free()
+}
+
+// search returns the largest number of samples below most, which needs too much, that fits into free bytes. The bytes
+// of a plan are almost linear in its samples, so each guess is on the line through the previous two points.
+func (c *planCache) search(most, unit int, need, free int64) (int, error) {
+	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
+	x0, y0, x1, y1 := 0.0, 0.0, float64(most), float64(need)
+	for tries := 0; high-low > 1; tries++ {
+		guess := (low + high) / 2
+		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // else bisection
+			guess = int((x0 + (float64(free)-y0)/slope) / float64(unit))
+		}
+		guess = min(max(guess, low+1), high-1)
+		bytes, err := c.bytes(guess * unit)
+		if err != nil {
+			return 0, err
+		}
+		if bytes <= free {
+			low = guess
+		} else {
+			high = guess
+		}
+		x0, y0, x1, y1 = x1, y1, float64(guess*unit), float64(bytes)
+	}
+	return low * unit, nil
+}
