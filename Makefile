@@ -1,13 +1,13 @@
 # hetero-train: `make` builds everything, `make help` lists the rest.
 #
 # Variables, on the command line or in the environment:
-#   SANITIZE=address|undefined   build the C++ with that sanitizer, into build/<sanitizer>
-#   CUDA=auto|on|off             build the GPU device where there is a CUDA toolkit; on: fail, saying why, where there is none
-#   CUDA_ARCHS=75;80;86;89;90    compute capabilities to build them for, ascending
+#   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
+#   CUDA=auto|on|off             auto: build the GPU device if a CUDA toolkit is found; on: fail if none is found
+#   CUDA_ARCHS=75;80;86;89;90    compute capabilities of the GPU code, ascending
 #   WERROR=on                    C++ warnings are errors
-#   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 installed there instead of the pinned one
-#   HETERO_ONEDNN=off            build without oneDNN: plain kernels, which are slow
-#   PREFIX=/usr/local DESTDIR=   where make install copies what was built
+#   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 in this folder instead of the pinned one
+#   HETERO_ONEDNN=off            build without oneDNN: with plain, slow kernels
+#   PREFIX=/usr/local DESTDIR=   folders of make install
 #   HETERO_INSTALL=off           never install system packages, even as root
 
 SANITIZE ?= off
@@ -26,25 +26,25 @@ LIBS    := $(CURDIR)/$(BUILD)/lib
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 
-# The version is stamped here, so that a clone owned by another user (a container's bind mount), which git refuses
-# to describe to Go, still builds.
-# -z lazy: go-nvml leaves the names of NVIDIA's library open until they are called. Where the C compiler resolves all names
-# at the start by default (-z now), a program would not start without that library.
+# The Makefile sets the version, because git refuses to describe a clone of another user (a container's bind mount) to Go.
+# -z lazy: go-nvml does not link NVIDIA's library; its functions are resolved at their first call. If the C compiler resolves
+# all symbols at the start by default (-z now), the program would not start without that library.
 LAZY     := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION))'
-# go-nvml binds every function of NVIDIA's library, also those that are deprecated.
+# go-nvml binds every function of NVIDIA's library, including deprecated ones.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# Where the GPU device is built, so is what asks the driver: the environment that go needs for it. The program starts without a driver all the same.
+# If the GPU device is built, the code that queries the driver is built too. This is the environment that go needs for it.
+# The program starts without a driver in both cases.
 CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda.env';
 
-# What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
-# -count=1: Go's test cache does not see a rebuilt C++ library.
+# Tests use the libraries of this build. A test fails if the CPU library is missing, instead of skipping.
+# -count=1: Go's test cache does not notice a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
 GO_TEST  := go test -count=1 -timeout 30m -ldflags=$(LAZY)
 ifeq ($(SANITIZE),address)
-# The sanitizer's run-time library must come first in every test binary, and finds the C++ library's throw only if that is
-# there from the start as well, not opened later with libhetero_*.so.
+# The run-time library of the sanitizer must be the first library of every test binary. It finds the C++ library's throw only
+# if the C++ library is loaded at the start too, not later with libhetero_*.so.
 ASAN_PRELOAD := $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 TEST_ENV += ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 GO_TEST  += -asan -exec 'env LD_PRELOAD=$(ASAN_PRELOAD)'
@@ -58,7 +58,7 @@ NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h'
 .DEFAULT_GOAL := build
 .PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-race lint bench clean distclean help
 
-build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
+build: native ## Build ./hetero-train and its native libraries; install missing dependencies first (default)
 	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o hetero-train ./cmd/hetero-train
 	@echo "hetero-train: $(or $(VERSION),built outside git)"
 
@@ -69,7 +69,7 @@ configure:
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
 		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
 
-native: configure ## Build the native libraries alone, into build/lib
+native: configure ## Build only the native libraries, in build/lib
 	@third_party/progress.sh cmake $(BUILD)/build.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES)
 	@grep -i 'warning:' $(BUILD)/build.log || true
 	@cat $(BUILD)/parts.txt
@@ -80,32 +80,32 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
-native-test: configure # what only tests need: the GPU's kernels, their lab and the communicator, compiled for the host, and a fake NCCL
+native-test: configure # libraries for tests only: GPU kernels, kernel lab and NCCL communicator compiled for the host, and a fake NCCL
 	@third_party/progress.sh cmake $(BUILD)/build-test.log env -u MFLAGS MAKEFLAGS=--no-print-directory \
 		cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES)
 
-cuda-lab: ## Build the CUDA kernel lab, build/cuda-lab: variants of kernels, checked and timed on a GPU
+cuda-lab: ## Build the CUDA kernel lab, build/cuda-lab: checks and times variants of kernels on a GPU
 	@[ '$(SANITIZE)' = off ] || { echo "cuda-lab: got SANITIZE=$(SANITIZE), want none: there is build/$(SANITIZE)/cuda-lab-host, from make native-test" >&2; exit 2; }
 	@$(MAKE) --no-print-directory configure CUDA=on
 	@third_party/progress.sh cmake $(BUILD)/build-lab.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target cuda-lab --parallel $(CORES)
 	@echo "cuda-lab: $(BUILD)/cuda-lab --help"
 
-cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root); make then finds it
+cuda-toolchain: ## Install a CUDA toolkit in third_party/.cuda (1.2 GB, no root), where make finds it
 	@python3 third_party/cuda.py
 
-deps: ## Install or fetch what the build needs: system packages as root, oneDNN always
+deps: ## Install missing dependencies: oneDNN, and as root system packages
 	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
 
-test: build native-test ## Build, then run every test; a test skipped for want of the CPU library fails
+test: build native-test ## Build, then run every test; tests fail if the CPU library is missing
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) ./...
 
-test-kernels: native-test # the GPU's kernels alone, compiled for the host, without f16
+test-kernels: native-test # only the GPU kernels, compiled for the host, without f16
 	@set -x; $(TEST_ENV) $(GO_TEST) -short ./cuda
 
-test-race: build native-test ## The same under Go's race detector
+test-race: build native-test ## Run every test under Go's race detector
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race ./...
 
-lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format where installed
+lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format if installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
 	@$(CUDA_ENV) set -x; go vet ./...
 	@mkdir -p $(BUILD); diff=$$(go mod tidy -diff 2>$(BUILD)/tidy.log) || [ -n "$$diff" ] || \
@@ -118,10 +118,10 @@ lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format whe
 		elif command -v clang-format >/dev/null; then echo clang-format --dry-run; clang-format --dry-run -Werror $$files; \
 		else echo "lint: clang-format is not installed, skipped"; fi
 
-# What a GPU machine needs, which may have neither Go nor a network: program, libraries, scripts, and the test that follows PyTorch's runs.
+# The bundle is for a GPU machine without Go and network: program, libraries, scripts, and the comparison with PyTorch's runs.
 BUNDLE := $(BUILD)/gpu-bundle/hetero-train
 
-gpu-bundle: ## Pack what proves and measures a GPU into build/hetero-train-gpu.tar.gz: unpack it there, run scripts/gpu_check.sh
+gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, run scripts/gpu_check.sh
 	@$(MAKE) --no-print-directory build CUDA=on
 	@rm -rf $(BUNDLE) && mkdir -p $(BUNDLE)/build $(BUNDLE)/tests/engine/train $(BUNDLE)/tests/engine/models
 	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -rf $(BUNDLE)/build/lib/*_shim.so $(BUNDLE)/build/lib/*_fake.so* $(BUNDLE)/build/lib/fake_driver
@@ -131,7 +131,7 @@ gpu-bundle: ## Pack what proves and measures a GPU into build/hetero-train-gpu.t
 	@tar -C $(BUILD)/gpu-bundle -czf $(BUILD)/hetero-train-gpu.tar.gz hetero-train
 	@echo "gpu-bundle: $(BUILD)/hetero-train-gpu.tar.gz, $$(($$(stat -c %s $(BUILD)/hetero-train-gpu.tar.gz) >> 20)) MiB"
 
-gpu-check: gpu-bundle ## Prove and measure the GPU of this machine, in under eight minutes
+gpu-check: gpu-bundle ## Test and measure the GPU of this machine, in less than eight minutes
 	@$(BUNDLE)/scripts/gpu_check.sh --output $(CURDIR)/$(BUILD)/gpu_check
 
 bench: build ## Measure this machine's peak, every op against it, and ResNet-50 training steps
@@ -142,10 +142,10 @@ bench: build ## Measure this machine's peak, every op against it, and ResNet-50 
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
-# One slash, also where PREFIX is / itself.
+# One slash, even if PREFIX is /.
 INSTALL_TO := $(DESTDIR)$(patsubst %/,%,$(PREFIX))
 
-install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if that is set
+install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set
 	@[ -x hetero-train ] && [ -d $(BUILD)/lib ] || { echo "install: nothing is built here; run make first" >&2; exit 2; }
 	@install -d '$(INSTALL_TO)/bin' '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train/configs' '$(INSTALL_TO)/share/hetero-train/scripts/weather' \
 		'$(INSTALL_TO)/share/doc/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions' '$(INSTALL_TO)/share/zsh/site-functions' '$(INSTALL_TO)/share/fish/vendor_completions.d'
@@ -161,21 +161,21 @@ install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if that i
 	@./hetero-train completion fish >'$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
 	@echo "install: $(INSTALL_TO)/bin/hetero-train"
 
-uninstall: ## Remove what make install copied
+uninstall: ## Remove the files of make install
 	@rm -f '$(INSTALL_TO)/bin/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions/hetero-train' \
 		'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train' '$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
 	@rm -rf '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train' '$(INSTALL_TO)/share/doc/hetero-train'
 
-dist: ## Pack a release for any x86-64 Linux with glibc 2.31 or newer, as root: scripts/dist.sh says how
+dist: ## Pack a release for any x86-64 Linux with glibc 2.31 or newer, as root (scripts/dist.sh)
 	@scripts/dist.sh $(VERSION)
 
-dist-check: dist ## Run that release in roots of Debian 11 and 13, as root
+dist-check: dist ## Run the release in roots of Debian 11 and 13, as root
 	@scripts/dist_check.sh build/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 
-clean: ## Remove what was built; what was fetched stays
+clean: ## Remove built files; keep downloads
 	rm -rf build hetero-train
 
-distclean: clean ## Remove what was fetched too
+distclean: clean ## Remove downloads too
 	rm -rf third_party/onednn third_party/.cuda third_party/.download
 
 help: ## List the targets

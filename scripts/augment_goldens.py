@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes engine/data/pixels/testdata/goldens.json: what torchvision (on Pillow images) makes of a few small images.
+"""Makes engine/data/pixels/testdata/goldens.json: results of torchvision's operations on a few small Pillow images.
 
     python3 -m venv .venv && .venv/bin/pip install torch torchvision pillow numpy
     .venv/bin/python scripts/augment_goldens.py [--photo PHOTO.jpg …]
 
-Run it again only to add an operation: the tests need neither Python nor Pillow. Each case is (image, operation, value):
-the arguments as torchvision's functional transforms take them, for geometry as its RandAugment calls them.
+Run the script only to add an operation: the tests need neither Python nor Pillow. Each case is (image, operation, value).
+The value is the argument of torchvision's functional transform; for geometry, the argument that its RandAugment passes.
 """
 
 import argparse

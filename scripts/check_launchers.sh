@@ -1,10 +1,16 @@
 #!/bin/sh
-# check_launchers.sh: runs two ranks under each launcher of this machine, and says which of them work.
+# check_launchers.sh: runs two ranks under each launcher of this machine, and prints the launchers that work.
 #
-# Real torchrun in its four modes (default, --standalone, static, c10d), two torchrun "nodes" of two ranks on this machine (c10d and static), and mpirun of
-# Open MPI and MPICH, two jobs of Open MPI at a time. Every run trains the same 40 steps; runs of as many ranks must end with the same loss, bit for bit.
-# A launcher that is not installed is skipped. Variables: HETERO_TRAIN (the program, default ./hetero-train), TORCHRUN (default torchrun),
-# OPENMPI (default mpirun.openmpi), MPICH (default mpirun.mpich). Exit code 1 if a launcher fails, 2 if there is none.
+# Launchers:
+#   torchrun in its four modes (default, --standalone, static, c10d), and two torchrun nodes of two ranks (c10d and static)
+#   mpirun of Open MPI and MPICH, and two jobs of Open MPI at the same time
+# Every run trains the same 40 steps. Runs with the same number of ranks must end with a bit-equal loss.
+# A launcher that is not installed is skipped.
+#
+# Variables: HETERO_TRAIN (the program, default ./hetero-train), TORCHRUN (default torchrun),
+# OPENMPI (default mpirun.openmpi), MPICH (default mpirun.mpich).
+#
+# exit: 1 a launcher failed; 2 no launcher is installed
 set -u
 program=$(realpath "${HETERO_TRAIN:-./hetero-train}") || exit 2
 torchrun=${TORCHRUN:-torchrun} openmpi=${OPENMPI:-mpirun.openmpi} mpich=${MPICH:-mpirun.mpich}

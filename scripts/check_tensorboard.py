@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Checks that the real TensorBoard reads a run's event files, and finds in them what the run's own records say.
+"""Loads a run's event files with TensorBoard, and compares every point with the run's own records.
 
     python3 -m venv /tmp/tensorboard && /tmp/tensorboard/bin/pip install tensorboard
     ./hetero-train -c configs/simple_cnn.toml
     /tmp/tensorboard/bin/python scripts/check_tensorboard.py experiments/simple_cnn
 
-Reads twice: in this process, as notebooks do, and from the web server that `tensorboard --logdir` starts, which reads files in another
-program. Exit 0: every step once and in order, values equal those of rank_0_metrics.json, settings and configuration are shown.
+The script reads twice: in this process, as notebooks do, and from the web server of `tensorboard --logdir`, which reads
+files in another program.
+Exit 0: every step appears once and in order, values equal those of rank_0_metrics.json, and TensorBoard shows settings
+and configuration.
 """
 import json
 import math

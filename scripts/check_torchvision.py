@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Moves weights between torchvision and this program, and compares what both compute with them.
+"""Moves weights between torchvision and this program, and compares the outputs of both.
 
     python3 -m venv .venv && .venv/bin/pip install torch torchvision numpy pillow
     .venv/bin/python scripts/check_torchvision.py check --model resnet50 --images FOLDER
@@ -8,16 +8,17 @@
     .venv/bin/python scripts/check_torchvision.py make  --model resnet18 --classes 10 --output theirs.safetensors --train cifar10-jpeg.tar.gz --seconds 90
 
 check
-  1. torchvision -> here -> torchvision (without --checkpoint): a model of torchvision with random weights and running statistics is
-     written as safetensors, imported, exported again, and every tensor compared bit by bit.
-  2. here -> torchvision: the export is loaded with load_state_dict(strict=True), in f32, bf16 and fp16.
-  3. The logarithms of all probabilities that `predict` gives for the images in FOLDER are compared with those of torchvision on the same
-     pixels, both in f32. Images are cut in their middle to --size pixels, and not scaled, so that nothing but the network can differ.
-     The error of f32 itself, torchvision's own distance from its f64 result, stands beside it: ours may be --factor times as large.
-  Exit code 1 where anything differs.
+  1. torchvision -> hetero-train -> torchvision (without --checkpoint): the script writes a model of torchvision with random
+     weights and running statistics as safetensors, imports and exports it, and compares every tensor bit by bit.
+  2. hetero-train -> torchvision: load_state_dict(strict=True) loads the export, in f32, bf16 and fp16.
+  3. The script compares the log-probabilities of `predict` for the images in FOLDER with those of torchvision for the same
+     pixels, both in f32. It crops the centre of each image to --size pixels and does not scale, so only the networks can
+     differ. The reference is the error of f32 itself: the distance of torchvision's f32 result from its f64 result. The
+     error of hetero-train may be --factor times as large.
+  Exit code 1 if any comparison fails.
 
-make writes weights of torchvision as a safetensors file: random ones, or after a little training by torch on a tar of
-train/<class>/*.jpg of 32 x 32 pixels. They stand in for pretrained weights where none can be downloaded.
+make writes weights of torchvision as a safetensors file: random weights, or weights after a short training by torch on a
+tar of train/<class>/*.jpg of 32 x 32 pixels. Use them in place of pretrained weights if no download is possible.
 """
 
 import argparse

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Checks a timeline that `bench train --trace FILE` or `profile.trace_step` wrote, and takes its steps apart anew.
+"""Checks a timeline of `bench train --trace FILE` or `profile.trace_step`, and recomputes the covered fraction of each step.
 
     scripts/check_trace.py step.json
 
-Holds the file to the trace-event format: JSON, every event with a process and a thread that have names, no two events of a thread
-overlapping, launches within a part of a step and that within the step. Then it adds up, from the events alone, what they explain of each step;
-where a GPU noted what it did, that alone counts: the rest of the time it did nothing.
-Exit 0: sound, and at least 97 % of the steps' time explained where no GPU noted it: how busy one was is not for the file to answer for.
+The script checks the trace-event format:
+
+- The file is JSON, and every event has a process and a thread with names.
+- Two events of a thread do not overlap.
+- Launches are within a part of a step, and the part is within the step.
+
+Then it computes the fraction of each step that the events cover. If a GPU recorded its activity, only these records count.
+Exit 0: the format is correct and the events cover at least 97 % of the steps' time. Records of a GPU may cover less,
+because the GPU may be idle.
 """
 import collections
 import json

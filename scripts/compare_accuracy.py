@@ -2,17 +2,18 @@
 """Trains configs/resnet50.toml with hetero-train and with PyTorch, and prints the accuracy of both after each epoch.
 
     make
-    python3 -m venv .venv && .venv/bin/pip install torch torchvision      once; and apt-get install libtcmalloc-minimal4
+    python3 -m venv .venv && .venv/bin/pip install torch torchvision      once; also: apt-get install libtcmalloc-minimal4
     .venv/bin/python scripts/compare_accuracy.py --data CIFAR.tar.gz --epochs 10
 
-The archive holds train/<class>/*.jpg and test/<class>/*.jpg, both sides read the same images. Both train for the same
-number of epochs, and both cosines end with them. scripts/peers/resnet_cifar.py says what the peer does.
+The archive contains train/<class>/*.jpg and test/<class>/*.jpg. Both programs read the same images and train for the same
+number of epochs, and both cosine schedules end with the last epoch. scripts/peers/resnet_cifar.py describes the PyTorch
+program.
 
-By default one training follows the other, so that the seconds mean something. --together runs both at the same time,
-each on half of the threads: for a machine with two idle cores, or where only the accuracy matters.
+By default one training follows the other, so their times can be compared. --together runs both at the same time, each with
+half of the threads: use it on a machine with two idle cores, or if only the accuracy matters.
 
-stdout: a markdown table. --output DIR also gets ours.log, pytorch.log, accuracy.json and accuracy.md, which grow with
-each epoch. DIR must not hold an earlier comparison.
+stdout: a Markdown table. With --output DIR the script also writes ours.log, pytorch.log, accuracy.json and accuracy.md to
+DIR, and extends them after each epoch. DIR must not contain an earlier comparison.
 
 exit: 0 compared; 1 a training failed; 2 bad arguments, or something to install first
 """

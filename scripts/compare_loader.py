@@ -4,9 +4,11 @@
     make && python3 -m venv .venv && .venv/bin/pip install torch torchvision
     .venv/bin/python scripts/compare_loader.py FOLDER [--workers 2] [--augment randaugment] [--rounds 5] [--seconds 5]
 
-FOLDER holds class folders of images. Both sides crop at random (8 to 100 % of the area), resize to --image-size (bilinear,
-antialiased), flip, augment, and end with batches of bytes. Runs alternate. Printed are images per second of wall time and per
-second of CPU time (all processes of a side; the figure to trust where others use the machine), and the ratios of neighbouring runs.
+FOLDER contains class folders of images. Both loaders crop at random (8 to 100 % of the area), resize to --image-size
+(bilinear, antialiased), flip and augment, and return batches of bytes. Runs alternate.
+
+The script prints images per second of wall time and of CPU time, and the ratios of neighbouring runs. CPU time includes all
+processes of a loader. On a machine with other load, only the figures per CPU second are reliable.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains torchvision's ResNet-50 as configs/resnet50.toml does, and prints its loss beside that of a run of hetero-train.
+"""Trains torchvision's ResNet-50 as configs/resnet50.toml does, and compares its loss with that of a run of hetero-train.
 
     ./hetero-train -c configs/resnet50.toml --set data.dataset=images --set data.path=CIFAR.tar.gz --set data.image_size=32 \\
         --set data.crop_padding=4 --set train.precision=f32 --set train.steps=300 --set experiment.name=compare_loss
     .venv/bin/python scripts/compare_loss.py --data CIFAR.tar.gz --precision f32 --run experiments/compare_loss
 
-The archive holds train/<class>/*.jpg. Both sides draw their own initial weights, order and augmentation from the same
-distributions, so the curves agree as two seeds do, not digit by digit (scripts/goldens.py compares digits).
+The archive contains train/<class>/*.jpg. Both programs draw their own initial weights, order and augmentation from the same
+distributions. The curves therefore agree as those of two seeds do, not digit by digit (scripts/goldens.py compares digits).
 """
 
 import argparse

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Compares `hetero-train bench train` with PyTorch on this machine, in turns: R rounds of ours, PyTorch eager, PyTorch compiled.
+# Compares the speed of `hetero-train bench train` with PyTorch on this machine. Each round runs hetero-train, PyTorch
+# eager and PyTorch compiled, one after another.
 #
 #   make
-#   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; and apt-get install libtcmalloc-minimal4
+#   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; also: apt-get install libtcmalloc-minimal4
 #   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model resnet50 --image-size 32 --batch-size 128
 #
-# stdout: a markdown table, one row a precision, as docs/benchmarks/cpu.md has it. stderr: progress. A JSON file keeps every timing.
-# The ratio of a round is ours to the faster of PyTorch's modes in that same round; the row gives the median and the
-# spread over the rounds. Above 1 ours is faster. Run it on an idle machine: it warns where the machine is not.
+# stdout: a Markdown table with one row per precision, as in docs/benchmarks/cpu.md. stderr: progress.
+# A JSON file has every timing.
+# The ratio of a round is the speed of hetero-train / the speed of the faster of PyTorch's modes in this round. A row has
+# the median and the range over the rounds. Above 1, hetero-train is faster.
+# Run the script on an idle machine: it warns if the machine is busy.
 #
 # exit: 0 compared; 1 a run failed; 2 bad arguments, or something to install first
 set -euo pipefail

@@ -1,6 +1,7 @@
 """The counter-based generator of engine/nn/random, in numpy: the same numbers for the same (seed, name, index).
 
-engine/nn/random/doc.go holds the definition; engine/nn/random/stream_test.go compares both through fixed values, printed by
+engine/nn/random/doc.go has the definition. engine/nn/random/stream_test.go compares both generators through fixed values.
+This command prints these values:
 
     python3 scripts/counter_random.py
 """

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Packs a release: build/hetero-train-VERSION-linux-x86_64.tar.gz with the program, its libraries, their licences,
-# configurations and documentation. It runs on x86-64 Linux with glibc 2.31 or newer and needs nothing else.
+# configurations and documentation. The release runs on x86-64 Linux with glibc 2.31 or newer and needs nothing else.
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
 #
-# Everything is compiled in a root file system of Debian 11, whose glibc is 2.31, with its compiler. The root is made by
-# debootstrap in build/dist/bullseye and kept. scripts/dist_check.sh tests the tarball.
+# The compiler of Debian 11, whose glibc is 2.31, compiles everything in a root file system of Debian 11. debootstrap makes
+# this root in build/dist/bullseye; the script keeps it. scripts/dist_check.sh tests the tarball.
 #
 # The libgloo-dev of Debian 11 is too old. Gloo is compiled from the source archive of a later Debian, which
-# third_party/gloo.sha256 pins, and linked statically. The archive is downloaded into build/dist unless it is there.
+# third_party/gloo.sha256 pins, and linked statically. The archive is downloaded to build/dist if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

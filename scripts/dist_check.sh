@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Checks a release that scripts/dist.sh has packed.
 #
-#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs glibc 2.31 at most, and no
-#                                                   library that is neither glibc's nor in the folder
-#   scripts/dist_check.sh TARBALL [RELEASE…]        that, then runs it in a root of each Debian release (bullseye trixie): lists
-#                                                   the devices and trains with two ranks, over shared memory and over
-#                                                   Gloo, to the same loss. As root; roots are kept in build/dist
+#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs glibc 2.31 at most, and only
+#                                                   libraries of glibc or of the folder
+#   scripts/dist_check.sh TARBALL [RELEASE…]        the same check, then runs the release in a root of each Debian release
+#                                                   (default: bullseye trixie): lists the devices, and trains with two
+#                                                   ranks over shared memory and over Gloo. The losses must be equal.
+#                                                   Needs root. The script keeps the roots in build/dist
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -5,11 +5,11 @@
     .venv/bin/python scripts/goldens.py            # all cases, some minutes on two cores
     .venv/bin/python scripts/goldens.py --case resnet50_sgd --dry-run
 
-Run it again only to add a case or a field: the tests never need PyTorch. The files differ in the last digits between
-PyTorch versions and CPUs, so read the diff; each names the version it was made with.
+Run the script only to add a case or a field: the tests never need PyTorch. The last digits depend on the version of
+PyTorch and on the CPU, so read the difference before a commit. Each file names the version of PyTorch that made it.
 
-Nothing random is stored. Every number comes from the generator of engine/nn/random (here counter_random.py), with the
-file's seed and a stream's name; element i of a tensor, in row-major order, takes index i:
+The files contain no random numbers. Every number comes from the generator of engine/nn/random (here counter_random.py), with
+the seed of the file and the name of a stream. Element i of a tensor, in row-major order, has index i:
 
   parameters  The stream is named as the parameter (torchvision's names). Values are computed in f64 and rounded to f32.
       convolution (O, I, KH, KW)  normal, mean 0, deviation sqrt(2 / (O·KH·KW))
@@ -18,7 +18,7 @@ file's seed and a stream's name; element i of a tensor, in row-major order, take
   batch of step t = 0, 1, 2 …
       labels (N)                  Bits(n) mod classes, of "golden.labels.<t>"
       images (N, H, W, 3), bytes  (Bits(i) & 127) + 8·((label + 1)·(x + 2·y + 3·c) mod 16), of "golden.images.<t>", where
-                                  y, x, c are the element's row, column and channel: noise over waves that tell the class
+                                  y, x, c are the element's row, column and channel: noise over waves that identify the class
       network input (N, 3, H, W)  src·a + b, a = 1/(255·std), b = -mean/std: all in f32, each operation rounded
 
 Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 parameters and inputs:

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Proves and measures on a GPU what only a GPU can show, in one go of under eight minutes: `make gpu-check` where the program was built, or this
-# script where `make gpu-bundle` was unpacked (neither Go nor a network needed there; the CUDA libraries are its toolkit's or its Python's).
+# Tests and measures the program on a GPU, in less than eight minutes.
 #
-# Each part has its own time limit, so that one that fails or hangs leaves the others' results. What they print goes to OUTPUT/PART.log, their figures
-# to OUTPUT/PART.json, and all of it into OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
-# A part that failed, or has no figures, says why: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
+# Run `make gpu-check` on the machine that built the program, or this script from an unpacked `make gpu-bundle`. The bundle
+# needs neither Go nor a network; it uses the CUDA libraries of the machine's toolkit or Python.
 #
-# exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check; 130 interrupted, figures up to then are there
+# Each part has its own time limit, so a part that fails or hangs does not affect the results of the others.
+# A part writes its output to OUTPUT/PART.log and its figures to OUTPUT/PART.json. All results are in
+# OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
+# A part without figures has the reason: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
+#
+# exit: 0 all parts passed; 1 some parts failed, the figures of all others are complete; 2 bad arguments, or nothing to
+# check; 130 interrupted, the figures of the parts that ended are complete
 set -uo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.." || exit 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes engine/data/images/testdata/formats: small images of every kind, and beside each the pixels that Pillow makes of
-them: NAME.rgb is Image.convert("RGB"), NAME.turned.rgb the same after ImageOps.exif_transpose. Needs Pillow and numpy."""
+"""Writes engine/data/images/testdata/formats: small images of every kind, each with the pixels that
+Pillow decodes. NAME.rgb has the result of Image.convert("RGB"), NAME.turned.rgb the result after ImageOps.exif_transpose.
+The script needs Pillow and numpy."""
 import pathlib
 import sys
 

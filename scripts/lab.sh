@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Starts a run whose ranks are unequal, on one machine: each is a process with a CPU quota of its own.
+# Starts a run of unequal ranks on one machine. Each rank is a process with its own CPU quota.
 #
 #   make && sudo scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train -c configs/simple_cnn.toml
 #
-# Each rank lies in a control group of its own (version 1 or 2) with a quota in CPUs, in periods of 10 ms. Where control groups
-# cannot be made, ranks are slowed down by idle time instead, and every output says that this is simulated. With --link each rank
-# also has a network namespace and a link of its own. docs/lab.md says which quotas work. Groups and namespaces go with the
-# script, however it ends; what a killed one leaves behind the next one removes.
+# Each rank is in its own control group (version 1 or 2) with a quota in CPUs, in periods of 10 ms. If the system allows no
+# control groups, idle time simulates the quotas, and every output says so. With --link each rank also has its own network
+# namespace and link. docs/lab.md explains which quotas work.
+# The script removes its control groups and namespaces when it ends. After a kill, its next start removes them.
 #
-# Rank 0's output goes through, and what the others write to standard error. Signals are passed on to all ranks.
+# The script prints the output of rank 0 and the standard error of the other ranks, and passes signals on to all ranks.
 #
-# exit: rank 0's code if it is not 0, else the highest of the others'; 2 bad arguments
+# exit: the code of rank 0 if it is not 0, otherwise the highest code of the other ranks; 2 bad arguments
 set -euo pipefail
 set -m # a process group for each rank: Ctrl-C reaches it once, from here
 

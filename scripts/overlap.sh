@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measures what overlapping communication with the backward pass is worth: two ranks in two network namespaces, with a
-# link between them that is limited to a rate, train with overlap and without.
+# Measures the gain of overlapping communication with the backward pass. Two ranks train with and without overlap. They are
+# in two network namespaces, connected by a link of limited rate.
 #
 #   make && sudo scripts/overlap.sh --rate 1gbit
 #
-# stdout: a table; the communication of a step, the part that was hidden behind the backward pass, and the share of
-# what could be hidden, min(communication, backward), that was. It needs root (ip netns, tc) and an idle machine.
+# stdout: a table with the communication of a step, the part that the backward pass hid, and this part as a fraction of
+# the possible maximum, min(communication, backward). The script needs root (ip netns, tc) and an idle machine.
 #
-# exit: 0 measured; 1 a run failed; 2 bad arguments, or something is missing
+# exit: 0 measured; 1 a run failed; 2 bad arguments, or a tool is missing
 set -euo pipefail
 
 usage() {

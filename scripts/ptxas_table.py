@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles every CUDA kernel and says what the assembler made of it: registers, spills, shared memory; and the lines of each file.
+"""Compiles every CUDA kernel and prints its registers, spills and shared memory, and the number of lines of each file.
 
-  scripts/ptxas_table.py                     # sm_80 and sm_90: a summary and the ten kernels with the most registers, as tables for docs/benchmarks/gpu.md
+  scripts/ptxas_table.py                     # sm_80, sm_90: summary, and the ten kernels with the most registers
   scripts/ptxas_table.py --arch 75 --all     # every kernel
 
-A kernel that spills registers to memory is an error: exit code 1. nvcc is the one in CUDA_HOME, else in PATH, else in third_party/.cuda.
+The output is Markdown tables for docs/benchmarks/gpu.md.
+A kernel that spills registers to memory is an error: exit code 1.
+The script uses the nvcc of CUDA_HOME, otherwise of PATH, otherwise of third_party/.cuda.
 """
 import argparse
 import concurrent.futures

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""How fast a run's shares followed a rank that became slower for a while (cluster weather).
+"""Measures how fast the shares of a run followed a rank that was slower for a while (lab.weather).
 
     scripts/reaction.py RUN --rank 2 --from 80 --to 160
 
-Reads RUN/logs/rank_*_metrics.json. Each rank's own time (data, forward, backward and optimizer) is fitted by a line over its share, with a factor of its own
-for the slowed rank between the two steps; the lines say what every step's shares should take and what the best ones would, so the
-noise of single steps does not count. Prints the factor, the steps until the shares are within 3 % of the best ones after each change, and the time lost against
-shares that change at the very step.
+The script reads RUN/logs/rank_*_metrics.json. It fits a line to each rank's own time (data, forward, backward and optimizer)
+as a function of its share. Between the two steps, the line of the slowed rank has an additional factor.
+From these lines the script computes the time of the shares of every step, and of the best shares. The noise of single steps
+therefore does not count.
+
+Output: the factor; for each of the two changes, the number of steps until the shares are within 3 % of the best ones; and the
+time lost compared with shares that change at the very step.
 """
 
 import argparse

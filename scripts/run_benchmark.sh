@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Trains with every balancing policy on every model and data set, with several seeds, on workers that are not equal.
+# Trains with every balancing policy on every model and data set, with several seeds, on unequal workers.
 #
 #   make && scripts/run_benchmark.sh                                          four unequal CPU ranks, all policies, simple_cnn
 #   scripts/run_benchmark.sh --scenarios gpus --models resnet50 --batch-size 256      the GPUs of this machine
-#   ./hetero-train analyze                                                    compares what was made
+#   ./hetero-train analyze                                                    compares the runs
 #
-# Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N>, with the program's own files and benchmark.json, which says what
-# was run. Typed again, the same command skips runs that are finished and starts those anew that were cut short. Each distinct rank
-# of a scenario is also run alone once (scenario solo-...): scaling efficiency is measured against that. Each scenario of several ranks
-# is profiled once before its runs, under the same quotas and links, and every policy gets that profile. Policies take turns within a
-# seed, so that a machine that slows down slows all of them. Runs learn nothing from each other (balance.curve_cache is off, unless
-# --set says otherwise), so that repetitions are repetitions.
+# Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N> with the files of the program and benchmark.json, which
+# describes the run. The same command skips finished runs and restarts interrupted ones.
+# - Each distinct rank of a scenario also trains alone once (scenario solo-...), as the reference of scaling efficiency.
+# - Each scenario of several ranks is profiled once before its runs, under the same quotas and links. Every policy gets
+#   this profile.
+# - Policies alternate within a seed, so a machine that slows down affects all of them.
+# - Runs do not use the curves of earlier runs (balance.curve_cache is off, unless --set turns it on), so repetitions are
+#   independent.
 #
-# exit: 0 all runs are finished; 1 some run failed, all others are finished; 2 bad arguments, or something is missing; 130 interrupted
+# exit: 0 all runs are finished; 1 some run failed, all others are finished; 2 bad arguments, or a tool is missing;
+# 130 interrupted
 set -euo pipefail
 
 usage() {

@@ -1,9 +1,11 @@
 #!/bin/sh
-# slow_disk.sh [RATE] [SECONDS]: what checkpoints on a slow disk cost training (docs/reliability.md, row D2).
+# slow_disk.sh [RATE] [SECONDS]: measures the cost of checkpoints on a slow disk (docs/reliability.md, row D2).
 #
-# Makes an ext4 file system in a file, throttles it to RATE bytes a second (default 5000000) with the control group that writes to it, and trains a
-# ResNet-18, whose checkpoint of 90 MB then takes 18 s, for SECONDS (default 60), in turns with a checkpoint every 25 s and without any. Prints the median and the
-# 99th percentile of step times. Needs root, loop devices and the blkio (v1) or io (v2) controller.
+# The script makes an ext4 file system in a file. The control group of the writer limits it to RATE bytes per second
+# (default 5000000). The script trains ResNet-18 for SECONDS (default 60), alternately with a checkpoint every 25 s and
+# without checkpoints. A checkpoint has 90 MB and takes 18 s at the default rate.
+# It prints the median and the 99th percentile of step times.
+# It needs root, loop devices and the blkio (v1) or io (v2) controller.
 set -eu
 rate=${1:-5000000} seconds=${2:-60} rounds=${ROUNDS:-3}
 program=${HETERO_TRAIN:-./hetero-train}

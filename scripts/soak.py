@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
-"""soak.py [MINUTES] [SEED]: small runs that meet random faults, for a given time (docs/reliability.md, row F15).
+"""soak.py [MINUTES] [SEED]: exposes small runs to random faults, for a given time (docs/reliability.md, row F15).
 
-Each run trains with 1 to 3 ranks and meets up to four faults, one after the other; after each it is started again with the same command until it is done.
-Checked after each fault: the process ends or trains on within a minute, its exit code is documented for that fault, none of its processes is left, and every
-checkpoint is sound. Checked at the end of each run: every step was done, and the files of the final checkpoint equal those of a run without faults.
-A trial in which the run had not begun or had already ended is void and is not counted. Root gets its own mount, for full disks.
+Each run trains with 1 to 3 ranks and has up to four faults, one after another. After each fault the script starts the run
+again with the same command, until the run is complete.
 
-The program is ./hetero-train or $HETERO_TRAIN. Each violation is printed with the seed of its trial; the last line has the counts. Exit code 1: violations.
+Checks after each fault:
+- Within a minute, the process ends or continues to train.
+- Its exit code is documented for this fault.
+- None of its processes still runs.
+- Every checkpoint is valid.
+
+Checks at the end of each run: every step was done, and the files of the final checkpoint equal those of a run without faults.
+A trial in which the run had not begun or had already ended does not count. As root, the script mounts its own file system
+for full disks.
+
+The program is ./hetero-train or $HETERO_TRAIN. The script prints each violation with the seed of its trial; the last line has
+the counts. Exit code 1: violations.
 """
 import collections, hashlib, os, random, shutil, signal, subprocess, sys, tempfile, time
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Step time of a training with several numbers of threads, next to other processes that keep CPUs busy.
+"""Measures the step time of a training with several numbers of threads, next to other processes that keep CPUs busy.
 
-Each busy process is in a session of its own, as a program of another user is. Rounds measure every combination once, in turn.
+Each busy process is in its own session, like a program of another user. A round measures every combination once.
 
     scripts/threads_under_load.py --rounds 5                              # simple_cnn, images of 128x128, batch 8, f32
     scripts/threads_under_load.py --program ./hetero-train,OTHER          # two builds, interleaved

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Brings a CUDA 13.0 toolkit with cuBLAS, cuDNN, CUPTI and NCCL for x86-64 Linux into third_party/.cuda; wheels.py says how.
+"""Installs a CUDA 13.0 toolkit with cuBLAS, cuDNN, CUPTI and NCCL for x86-64 Linux in third_party/.cuda (see wheels.py).
 
-What lies there afterwards, as in the site-packages of a Python that has PyTorch:
+The result has the layout of the site-packages of a Python with PyTorch:
 
   nvidia/cu13/{bin/nvcc,include,lib,nvvm}   nvidia/{cudnn,nccl}/{include,lib}
 
-Running it again is free. The wheels are removed once they are unpacked: they take 1.2 GB.
+A second run does nothing. The script removes the wheels (1.2 GB) after it has unpacked them.
 """
 import os
 import sys

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Finds what the build needs and brings what is missing; says nothing and takes no time when all is there.
+# Finds the tools and libraries of the build, and installs missing ones. If nothing is missing, it prints nothing.
 #
-#   third_party/deps.sh           as `make` calls it: an installation that failed is not tried again at every make
-#   third_party/deps.sh --force   as `make deps` calls it
+#   third_party/deps.sh           `make` runs this; it does not repeat an installation that failed before
+#   third_party/deps.sh --force   `make deps` runs this; it repeats a failed installation
 #
-# As root on a system with apt-get, missing packages are installed, and announced. Otherwise the one line that
-# installs them is printed. A tool that the build cannot do without ends the run; a library that only switches
-# a part off does not.
+# As root on a system with apt-get, the script installs missing packages and prints their names. Otherwise it prints the
+# command that installs them. A missing tool ends the build; a missing library only disables a part of the program.
 #
-#   HETERO_INSTALL=off     never install system packages, only say what is missing
-#   HETERO_ONEDNN=off      build with plain kernels only: do not fetch oneDNN
-#   HETERO_ONEDNN_DIR=DIR  use the oneDNN v3 under DIR/include and DIR/lib: do not fetch oneDNN
+#   HETERO_INSTALL=off     never install system packages, only print the missing ones
+#   HETERO_ONEDNN=off      build with plain kernels only: do not download oneDNN
+#   HETERO_ONEDNN_DIR=DIR  use the oneDNN v3 in DIR/include and DIR/lib: do not download oneDNN
 set -u
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fails where a file compiled for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the
-# linker may use for the whole library. Inline functions and templates with external linkage are such: of several
-# copies the linker keeps any one, and if it keeps the AVX-512 copy, a CPU without AVX-512 dies in code that never
-# asked for it. Cure: `static` or an unnamed namespace for what such a file defines, C headers instead of C++ ones.
-# Fails, too, where it finds no such file on x86-64: then nothing was checked.
+# Fails if a file that is compiled for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the
+# linker may use for the whole library: an inline function or a template with external linkage. The linker keeps one of
+# several copies. If it keeps the AVX-512 copy, a CPU without AVX-512 crashes in code that did not ask for AVX-512.
+# Remedy: define functions of such files as `static` or in an unnamed namespace, and use C headers instead of C++ ones.
+# The script also fails if it finds no such file on x86-64, because then it checks nothing.
 #
 #   third_party/isa_check.sh BUILD_DIR
 set -u

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings oneDNN 3.2.0 for x86-64 Linux into third_party/onednn/{include,lib,share}; wheels.py says how. Running it again is free."""
+"""Installs oneDNN 3.2.0 for x86-64 Linux in third_party/onednn/{include,lib,share} (see wheels.py). A second run does nothing."""
 import os
 import sys
 

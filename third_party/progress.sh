@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs a command of the build and shows how far it is, a line at a time, on a terminal and without one.
+# Runs a command of the build and prints its progress, one line at a time.
 #
-#   progress.sh cmake LOG COMMAND…   cmake --build: a line for each tenth and each library; all output goes to LOG, and is shown if the command fails
-#   progress.sh go COMMAND…          go build -v: a line for each 50 packages; other output is shown as it is
+#   progress.sh cmake LOG COMMAND…   cmake --build: one line per tenth and per library. All output goes to LOG; if the
+#                                    command fails, the script prints it
+#   progress.sh go COMMAND…          go build -v: one line per 50 packages; other output is unchanged
 #
-# Where nothing has to be built it prints nothing. The exit code is the command's.
+# If the build has nothing to do, the script prints nothing. The exit code is that of the command.
 set -u -o pipefail
 
 # tenths prints percentages of cmake's output, as Makefiles ("[ 12%] Building …") and ninja ("[3/40] Building …") write them.

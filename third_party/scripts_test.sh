@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests deps.sh, isa_check.sh, progress.sh and what CUDA_ARCHS may be; says which case fails. .ci/run runs it.
+# Tests deps.sh, isa_check.sh, progress.sh and the accepted values of CUDA_ARCHS, and prints the cases that fail. .ci/run
+# runs it.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)

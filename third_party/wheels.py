@@ -1,8 +1,8 @@
-"""Fetches Python wheels whose SHA-256 is pinned, and makes a tree of what they hold.
+"""Downloads Python wheels whose SHA-256 is pinned, and unpacks them into one tree.
 
-A pins file has a line for each wheel, `<sha256>  <file name>`. Wheels are looked for in third_party/.download, else fetched
-there with `python3 -m pip download`. Nothing is unpacked before its hash has been checked, and a finished tree appears in
-one rename, so an interrupted run leaves no half of it. Needs the standard library and, for the download only, pip.
+A pins file has one line per wheel, `<sha256>  <file name>`. If a wheel is not in third_party/.download, `python3 -m pip
+download` downloads it there. The hash of a wheel is checked before the wheel is unpacked. The complete tree appears by one
+rename, so an interrupted run leaves no partial tree. The module needs the standard library and, for the download only, pip.
 """
 import hashlib
 import os

@@ -1,4 +1,4 @@
-// Command dataset is hetero-train with a data set of its own: bright bars whose direction is the class.
+// Command dataset adds a data set to hetero-train: bright bars whose direction is the class.
 package main
 
 import (
@@ -18,7 +18,7 @@ func (o *options) Keys() []config.Key {
 	return []config.Key{config.Int(&o.Noise, "noise", 64).Unit("levels of 255").AtMost(255).Doc("Brightness of the noise.")}
 }
 
-// Open returns both parts. It runs on each rank, so the samples must be the same on all.
+// Open returns the training part and the evaluation part. Each rank calls Open and must get the same samples.
 func (o *options) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	n := cfg.Data.NumSamples
 	if n == 0 {

@@ -1,4 +1,4 @@
-// Command model is hetero-train with a model of its own: MobileNet's depthwise separable convolutions.
+// Command model adds a model to hetero-train: MobileNet's depthwise separable convolutions.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 // options are the keys that only this model has.
 type options struct{ Channels []int }
 
-// Keys lists them, each with its default, its bounds and its meaning.
+// Keys lists the options, each with default, bounds and meaning.
 func (o *options) Keys() []config.Key {
 	return []config.Key{
 		config.Ints(&o.Channels, "channels", 16, 32, 64).Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).

@@ -1,4 +1,4 @@
-// Command op is hetero-train with an op of its own, x·sigmoid(x) (Swish, arXiv:1710.05941), and a model that uses it.
+// Command op adds an op to hetero-train, x·sigmoid(x) (Swish, arXiv:1710.05941), and a model that uses this op.
 package main
 
 import (
@@ -16,7 +16,7 @@ type Swish struct{}
 
 func (Swish) Kind() string { return "swish" }
 
-// Infer gives the outputs' shapes and types.
+// Infer returns shapes and types of the outputs.
 func (Swish) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return in[:1], nil }
 
 // Gradient is diff·s·(1 + x·(1 - s)), where s is sigmoid(x) and 1 - s is sigmoid(-x).
@@ -27,7 +27,7 @@ func (Swish) Gradient(g *graph.Graph, n *graph.Node, diff []*graph.Value, _ func
 	return []*graph.Value{g.Binary("diff", device.Mul, diff[0], g.Binary("derivative", device.Mul, s, slope))}
 }
 
-// Decompose writes the op as others, for every device without a kernel for it.
+// Decompose writes the op as other ops, for every device without a kernel for it.
 func (Swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("product", device.Mul, in[0], g.Unary("sigmoid", device.Sigmoid, in[0]))}
 }

@@ -1,4 +1,4 @@
-// Command policy is hetero-train with a balancing policy of its own: shares in proportion to recent speed.
+// Command policy adds a balancing policy to hetero-train: shares in proportion to recent speed.
 package main
 
 import (
@@ -13,12 +13,12 @@ import (
 // options are the keys that only this policy has.
 type options struct{ Inertia float64 }
 
-// Keys lists them.
+// Keys lists the options.
 func (o *options) Keys() []config.Key {
 	return []config.Key{config.Float(&o.Inertia, "inertia", 0.5).Below(1).Doc("Weight of the speeds known before an interval.")}
 }
 
-// New makes the policy on each rank. All ranks get the same measurements, so all must decide the same.
+// New makes the policy on each rank. All ranks get the same measurements and must reach the same decision.
 func (o *options) New(b balancer.Options) (balancer.Policy, error) {
 	speed := make([]float64, b.Ranks) // samples/s; 0: not measured yet
 	start, err := b.Divide(slices.Repeat([]float64{1}, b.Ranks))

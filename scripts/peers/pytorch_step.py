@@ -3,21 +3,22 @@
 
     python3 scripts/peers/pytorch_step.py --model resnet50 --image-size 32 --batch-size 128 --precision bf16 [--compile]
 
-Prints one JSON line, last on stdout; the fields are those of `bench train --json` where both have them.
+The last line on stdout is a JSON object. Fields that `bench train --json` also has have the same names.
 
-A step is what a training loop does: forward, loss, backward, SGD with momentum and weight decay, gradients released. The
-batch is made once, so loading costs nothing. PyTorch gets the settings that are known to be its best on a CPU:
-channels_last, the fused optimizer, autocast for bf16 (weights stay f32), torch.compile on request, and tcmalloc. glibc's
-allocator gives large blocks back to the system and faults them in again at each step, up to a third of its time; so the
-program starts itself again with libtcmalloc_minimal.so.4 (Debian: libtcmalloc-minimal4) preloaded where it finds it.
-`malloc` in the result says which allocator was really in the process.
+A step consists of forward, loss, backward, SGD with momentum and weight decay, and the release of gradients. The script makes
+the batch once, so the time contains no loading.
 
-With --device cuda it gets what is known to be best there: channels_last, cuDNN's search for the fastest algorithms, the fused
-optimizer, autocast (with a scaled loss for fp16), torch.compile on request. f32 is real f32, without TF32, as ours is. A GPU
-runs ahead of the clock, so ten steps are timed together there.
+On a CPU, PyTorch gets its best known settings: channels_last, the fused optimizer, autocast for bf16 (weights stay f32),
+torch.compile on request, and tcmalloc. glibc's allocator returns large blocks to the system and page-faults them at each step,
+which takes up to a third of the step time. If libtcmalloc_minimal.so.4 (Debian: libtcmalloc-minimal4) is installed, the script
+therefore restarts itself with this library preloaded. `malloc` in the result names the allocator that was in use.
 
-With --ranks N it starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them; the
-result is rank 0's, with the samples of all. Each rank normalises by its own samples: on the CPU PyTorch has no other way.
+On a GPU (--device cuda) it gets channels_last, cuDNN's search for the fastest algorithms, the fused optimizer, autocast (with a
+scaled loss for fp16), and torch.compile on request. f32 is f32 without TF32, as in hetero-train. A GPU runs asynchronously to
+the host, so the script times ten steps together.
+
+--ranks N starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them. The result is that
+of rank 0, with the samples of all ranks. Each rank normalises by its own samples, the only way that PyTorch has on a CPU.
 """
 
 import argparse

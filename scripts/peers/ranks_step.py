@@ -3,7 +3,7 @@
 
     python3 scripts/peers/ranks_step.py --binary ./hetero-train --ranks 2 --model resnet50 --image-size 32 --batch-size 128
 
-A step takes as long as its slowest rank says in its metrics: data, forward, backward, what it waited for sums, optimizer.
+The time of a step is that of its slowest rank, from its metrics: data, forward, backward, wait for gradients, optimizer.
 """
 
 import argparse

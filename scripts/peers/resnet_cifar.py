@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains torchvision's ResNet in PyTorch as configs/resnet50.toml trains ours.
+"""Trains torchvision's ResNet in PyTorch with the settings of configs/resnet50.toml.
 
     python3 scripts/peers/resnet_cifar.py --data CIFAR.tar.gz --epochs 8
 
 Same network, initial distribution, augmentation (4 black pixels on each side, random window, mirrored in half of the
 cases), label smoothing 0.1, SGD with Nesterov momentum and weight decay on weights only, one warm-up epoch and a cosine
-to zero at the last step. The seeds differ, so curves agree as those of two seeds do, not digit by digit.
+to zero at the last step. The seeds of the two programs differ, so curves agree as those of two seeds do, not digit by digit.
 
-The archive holds train/<class>/*.jpg and test/<class>/*.jpg. Prints one JSON line after each epoch: epoch, train_loss
+The archive contains train/<class>/*.jpg and test/<class>/*.jpg. Prints one JSON line after each epoch: epoch, train_loss
 (mean over the epoch), top1 (fraction of the test images), train_seconds, eval_seconds.
 """
 

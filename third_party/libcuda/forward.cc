@@ -1,8 +1,11 @@
-/* forward.cc: stands for the driver's library where gorgonia.org/cu is linked, so that the program starts where there is no driver.
+/* forward.cc: replaces the driver's library when gorgonia.org/cu is linked, so the program starts without a driver.
  *
- * Each entry of names.txt is a jump through a table. Until hetero_libcuda_open has opened the driver's own library the table holds answers of ours:
- * cuInit succeeds without doing anything (cu calls it when the program starts, and ends the program if it fails), there are 0 devices of version 0,
- * and everything else is CUDA_ERROR_NO_DEVICE. Nothing of this is exported: libraries that link the real driver get the real one. */
+ * Each function of names.txt jumps through a table. hetero_libcuda_open fills the table with the functions of the driver.
+ * Before that, the table has these functions:
+ *   cuInit succeeds and does nothing: cu calls cuInit at the start of the program, and ends the program if it fails
+ *   the number of devices and the version are 0
+ *   every other function returns CUDA_ERROR_NO_DEVICE
+ * No symbol is exported, so libraries that link the real driver use the real one. */
 #include <dlfcn.h>
 
 #include <cstring>
