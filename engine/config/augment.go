@@ -28,37 +28,37 @@ func (a *Augment) Keys() []Key {
 	mixes := Any(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0))
 	return each(Key.Learnt, []Key{
 		Float(&a.Mixup, "mixup", 0).AtMost(1000).
-			Doc("Mixup: an image and its label get the weight lambda, the partner 1 - lambda. lambda is drawn from Beta(alpha, alpha); this key is alpha. 0: off. 0.2 is usual for ResNets."),
+			Doc("Mixup: alpha of the distribution Beta(alpha, alpha) of the weight lambda. An image and its label get the weight lambda, the partner gets 1 - lambda. 0: off. Usual for ResNets: 0.2."),
 		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
-			Doc("Cutmix: alpha of the distribution for the area of the rectangle that the partner's image replaces. 0: off. 1 is usual."),
+			Doc("Cutmix: alpha of the distribution Beta(alpha, alpha) of the rectangle's area. The partner's image fills the rectangle. 0: off. Usual: 1."),
 		Float(&a.MixProb, "mix_prob", 1).AtMost(1).Only(mixes).
-			Doc("Probability that a batch, pair or sample (according to `mix_mode`) is mixed."),
+			Doc("Probability of mixing a batch, a pair or a sample, depending on `mix_mode`."),
 		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).Only(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0)).
 			Doc("Probability of cutmix instead of mixup."),
 		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").Only(mixes).
-			Doc("Samples that share one lambda and rectangle: `batch`: all samples of an optimizer step; `pair`: the two of a pair; `elem`: each sample."),
+			Doc("Samples with the same lambda and rectangle. `batch`: all samples of an optimizer step. `pair`: the two samples of a pair. `elem`: each sample has its own."),
 		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").Only(mixes).
-			Doc("Mixing ends before this epoch, counted from 0. 0: it never ends."),
+			Doc("First epoch without mixing, counted from 0. 0: every epoch mixes."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
-			Doc("RandAugment: number of operations on each training image, out of torchvision's fourteen. 0: off. 2 is usual."),
+			Doc("RandAugment: number of operations on each training image, from torchvision's fourteen. 0: off. Usual: 2."),
 		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).Only(IsNot("augment.randaugment_ops", 0)).
-			Doc("Strength of the operations, in torchvision's bins 0 to 30."),
+			Doc("Strength of the operations, on torchvision's scale of 0 to 30."),
 		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).Only(IsNot("augment.randaugment_ops", 0)).
-			Doc("Standard deviation of the magnitude, drawn for each operation."),
+			Doc("Standard deviation of the strength, which is drawn for each operation."),
 		Float(&a.Brightness, "brightness", 0).AtMost(100).
-			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with `contrast`, `saturation` and `hue`. 0: off."),
+			Doc("Color jitter: the brightness factor is uniform between max(0, 1 - x) and 1 + x, as in torchvision's `ColorJitter`. `brightness`, `contrast`, `saturation` and `hue` apply in random order. 0: off."),
 		Float(&a.Contrast, "contrast", 0).AtMost(100).
-			Doc("The same for the contrast."),
+			Doc("Color jitter: range of the contrast factor, as for `brightness`. 0: off."),
 		Float(&a.Saturation, "saturation", 0).AtMost(100).
-			Doc("The same for the saturation."),
+			Doc("Color jitter: range of the saturation factor, as for `brightness`. 0: off."),
 		Float(&a.Hue, "hue", 0).Unit("turns").AtMost(0.5).
-			Doc("Maximum rotation of the hue in either direction."),
+			Doc("Color jitter: maximum rotation of the hue, in either direction. 0: off."),
 		Float(&a.EraseProb, "erase_prob", 0).AtMost(1).
-			Doc("Random erasing: probability that rectangles of 2 to 33 % of a training image are hidden. 0: off. 0.25 is usual."),
+			Doc("Random erasing: probability of hiding rectangles with 2 to 33 % of the area of a training image. 0: off. Usual: 0.25."),
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").Only(IsNot("augment.erase_prob", 0.0)).
-			Doc("Content of the erased rectangles: `const`: the data's mean colour; `rand`: one random colour; `pixel`: random pixels."),
+			Doc("Content of the erased rectangles. `const`: the mean colour of the data. `rand`: one random colour. `pixel`: random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(IsNot("augment.erase_prob", 0.0)).
-			Doc("Maximum number of rectangles to erase in an image; they divide the area."),
+			Doc("Maximum number of rectangles per image; they divide the erased area."),
 	})
 }
 

@@ -15,19 +15,19 @@ type Profile struct {
 func (p *Profile) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&p.Enabled, "enabled", true).
-			Doc("Whether each rank writes its metrics to `logs/rank_<r>_metrics.json`."),
+			Doc("Writes the metrics of each rank to `logs/rank_<r>_metrics.json`."),
 		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(Is("profile.enabled", true)).
 			Doc("Steps between two records."),
 		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").
-			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: no event files."),
+			Doc("Steps between two points in `logs/tensorboard`; `tensorboard --logdir` shows them during the run (docs/reports.md). 0: no event files."),
 		Int(&p.TraceStep, "trace_step", 0).
-			Doc("First step of the timeline `logs/trace.json`: every launch, copy, wait and sum over ranks, of all ranks, for ui.perfetto.dev (docs/reports.md). 0: none."),
+			Doc("First step of the timeline `logs/trace.json` for ui.perfetto.dev: every launch, copy, wait and all-reduce of all ranks (docs/reports.md). 0: no timeline."),
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).Only(IsNot("profile.trace_step", 0)).
 			Doc("Number of steps of the timeline."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
-			Doc("A `gpu_profiles.json` written by `hetero-train profile`; balancing starts with its scores. Empty: see `at_start`."),
+			Doc("A `gpu_profiles.json` file that `hetero-train profile` wrote. Balancing starts with its scores. Empty: see `at_start`."),
 		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").OverriddenBy("profile.gpu_profiles").
-			Doc("Where the compute scores come from if `gpu_profiles` is empty and there are several ranks. `auto`: those in the user's cache folder, else measured after rank discovery, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
+			Doc("Source of the compute scores for several ranks without `gpu_profiles`. `auto`: the scores in the user's cache folder; without them, a measurement of about 2 s at most after rank discovery. `measure`: always a measurement. `off`: no scores. Rank 0 decides for all ranks."),
 	})
 }
 
@@ -43,12 +43,12 @@ type Checkpoint struct {
 func (c *Checkpoint) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").
-			Doc("Steps between two checkpoints. 0: no interval in steps."),
+			Doc("Steps between two checkpoints. 0: no checkpoints by steps."),
 		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").
-			Doc("Time between two checkpoints. 0: no interval in time. If both are 0, only the end is saved."),
+			Doc("Time between two checkpoints. 0: no checkpoints by time. If both intervals are 0, the run saves only at its end."),
 		Int(&c.Keep, "keep", 3).AtLeast(1).AtMost(1 << 20).
 			Doc("Number of newest checkpoints to keep."),
 		Bool(&c.Best, "best", true).
-			Doc("Whether to keep the checkpoint with the best evaluation as well."),
+			Doc("Also keeps the checkpoint with the best evaluation."),
 	})
 }

@@ -37,21 +37,21 @@ type table struct {
 // tables binds every key to its field in c, in the order of the file.
 func (c *Config) tables() []table {
 	ts := []table{
-		{name: "experiment", doc: "Name of the run and place of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
-		{name: "device", doc: "The device of the computation.", keys: c.Device.Keys()},
+		{name: "experiment", doc: "Name of the run and location of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
+		{name: "device", doc: "Device that computes.", keys: c.Device.Keys()},
 		{name: "model", doc: "The network. Further keys depend on `model.name`.", keys: c.Model.Keys()},
 		{name: "data", doc: "Training data, and how samples are read and cropped.", keys: c.Data.Keys()},
-		{name: "augment", doc: "Augmentation of training images after crop and flip, which are in `[data]`. `docs/augmentation.md` explains it, with the differences from torchvision and timm.", keys: c.Augment.Keys()},
+		{name: "augment", doc: "Augmentation of training images after crop and flip (`[data]`). `docs/augmentation.md` has the details, and the differences from torchvision and timm.", keys: c.Augment.Keys()},
 		{name: "train", doc: "Length and precision of the training.", keys: c.Train.Keys()},
-		{name: "optimizer", doc: "The update rule.", keys: c.Optimizer.Keys()},
-		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},
-		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, in addition to the trained ones. They are often more accurate than the last weights.", keys: c.EMA.Keys()},
-		{name: "parallel", doc: "Several ranks: rank discovery and transport of gradients. No effect on a run of one rank.", keys: c.Parallel.Keys()},
-		{name: "balance", doc: "Division of the global batch among unequal ranks. No effect on a run of one rank. Further keys may depend on `balance.policy`.", keys: c.Balance.Keys()},
+		{name: "optimizer", doc: "Optimizer and its hyperparameters.", keys: c.Optimizer.Keys()},
+		{name: "schedule", doc: "Learning rate over the run: a warm-up, then the curve `name`.", keys: c.Schedule.Keys()},
+		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, in addition to the trained weights. Averaged weights are often more accurate.", keys: c.EMA.Keys()},
+		{name: "parallel", doc: "Runs of several ranks: rank discovery and transport of gradients.", keys: c.Parallel.Keys()},
+		{name: "balance", doc: "Division of the global batch among unequal ranks. No effect with one rank. A policy can have further keys.", keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
-		{name: "checkpoint", doc: "Intervals and number of checkpoints. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
+		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.", keys: c.Checkpoint.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. The table is an allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. A key at its default is not passed on.", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
+		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

@@ -42,38 +42,38 @@ func (d *Data) Keys() []Key {
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().
 			Doc("The data set, see the list of data sets below."),
 		String(&d.Path, "path", "").Operational().
-			Doc("Location of the data. `images` (required): a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside, else split by `val_fraction`; or the official archives of ImageNet. `webdataset` (required): shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, or several joined by `::`. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded if missing. Synthetic data: empty."),
+			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. Folders `train/` and `val/` or `test/` inside are the two parts; otherwise `val_fraction` divides the samples. `webdataset` (required): shards, written as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `synthetic_image`: empty."),
 		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
-			Doc("Synthetic data to train on if the download of the data set fails, with a warning at the start and in every summary. Empty: a failed download is an error (exit 3). A path that does not exist and damaged data are always errors."),
+			Doc("Synthetic data set to use if the download of `dataset` fails. The run then warns at its start and in every summary. Empty: a failed download is an error (exit 3). A missing path and damaged data are always errors."),
 		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).OverriddenBy("train.steps").
-			Doc("A run on the `fallback` ends after this many epochs if `train.epochs` is larger, and its schedule ends there too. 0: `train.epochs`."),
+			Doc("Maximum number of epochs on the `fallback` data. The learning rate schedule ends there too. 0: `train.epochs`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().OverriddenBy("data.path").
-			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: a missing data set is an error."),
+			Doc("`auto`: download a missing data set, check its SHA-256 and keep it. `never`: a missing data set is an error."),
 		String(&d.CacheDir, "cache_dir", "").Operational().
-			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
+			Doc("Folder for downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
-			Doc("Fraction of the samples kept for evaluation if the data set has no evaluation part."),
+			Doc("Fraction of the samples to hold out for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
-			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. Its size does not depend on how it is divided among ranks."),
+			Doc("GLOBAL batch: samples per optimizer step, over all ranks and micro-batches."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
-			Doc("Height and width of the images that enter the network."),
+			Doc("Height and width of the network's input images."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().
-			Doc("Number of training samples to use, balanced over the classes; evaluation uses at most as many. 0: all; for synthetic data its default number."),
+			Doc("Number of training samples to use, balanced over the classes. Evaluation uses at most the same number. 0: all; for synthetic data the default number."),
 		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).Learnt().
-			Doc("Classes of synthetic data. 0: 10, or the number of classes of the data set that it replaces."),
+			Doc("Number of classes of synthetic data. 0: 10; as `fallback`, the number of classes of the data set that failed to download."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).Learnt().
-			Doc("Encoded images with more pixels are refused before they are decoded (decompression bombs)."),
+			Doc("Maximum number of pixels of an image. Larger images are refused before they are decoded, as a protection against decompression bombs."),
 		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).Operational().
-			Doc("Goroutines that decode and augment ahead of the computation. 0: chosen by the CPU quota."),
+			Doc("Number of goroutines that decode and augment the next batches. 0: chosen by the CPU quota."),
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).Learnt().
-			Doc("Random crop: training images are padded with this many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
+			Doc("Random crop of training images: the image is padded with this many black pixels on each side, and a random window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).Learnt().
-			Doc("Training images: a random window of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3, scaled to `image_size`."),
+			Doc("Random resized crop of training images: a random window with 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3 is scaled to `image_size`."),
 		Bool(&d.Flip, "flip", false).Learnt().
-			Doc("Mirrors training images left to right with probability 1/2."),
+			Doc("Mirrors a training image left to right with probability 1/2."),
 		Floats(&d.Mean, "mean").Length(3).AtMost(1).Learnt().
-			Doc("Subtracted from the red, green and blue values (0…1). Empty: the data set's own."),
+			Doc("Mean of the red, green and blue values (0…1), which normalisation subtracts. Empty: the values of the data set."),
 		Floats(&d.Std, "std").Length(3).Above(0).Learnt().
-			Doc("Divides the red, green and blue values after that. Empty: the data set's own."),
+			Doc("Standard deviation of the red, green and blue values (0…1), by which normalisation divides. Empty: the values of the data set."),
 	}, d.DataInput.Keys()...)
 }

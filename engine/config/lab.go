@@ -9,6 +9,6 @@ type Lab struct {
 func (l *Lab) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&l.Weather, "weather", "").
-			Doc("File with a scenario: ranks become slower, get a busy neighbour or a slow link during training (docs/lab.md). Every rank reads the file, and all copies must be equal. Empty: no changes."),
+			Doc("File with a scenario of changes during training: slower ranks, noisy neighbours, slow links (docs/lab.md). Every rank reads the file, and all copies must be equal. Empty: no changes."),
 	})
 }

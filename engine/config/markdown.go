@@ -9,20 +9,23 @@ import (
 
 const markdownHead = `# Configuration
 
-One TOML file describes a run: ` + "`hetero-train -c FILE`" + `.
-This page lists every key; ` + "`hetero-train config docs`" + ` writes it.
+A TOML file contains the settings of a run: ` + "`hetero-train -c FILE`" + `.
+This page lists every key; ` + "`hetero-train config docs`" + ` prints it.
 
 - A missing key has its default value.
-- Errors are: an unknown key, a value of the wrong type or out of range, keys that differ only in case, and NaN.
-  The program reports all errors at once, with file and line, and starts nothing (exit code 2).
+- The program refuses unknown keys, values of the wrong type or out of range, NaN, and keys that differ only in case.
+  It reports all errors at once, with file and line, and starts nothing (exit code 2).
 - ` + "`--set table.key=value`" + ` (repeatable) overrides the file, and the file overrides the defaults.
-  The value has TOML syntax, but a text needs no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
-- A file has at most 64 KiB.
-- ` + "`hetero-train config show -c FILE`" + ` prints the resolved configuration, ` + "`hetero-train config schema`" + ` a JSON Schema for editors.
-- Column "A change" shows the effect of a changed key on a later run.
-  "another run" marks keys that affect training results: a run does not resume with another value unless ` + "`--allow table.key`" + ` permits it.
-  "resumes" marks all other keys. Data and initial weights are compared by content, not by path (docs/training.md).
-- The TOML files in this folder are complete runs with a comment for every key.
+  Values have TOML syntax, but strings need no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
+- The maximum size of a file is 64 KiB.
+- ` + "`hetero-train config show -c FILE`" + ` prints the resolved configuration.
+  ` + "`hetero-train config schema`" + ` prints a JSON Schema for editors.
+- Column "A change" shows whether a run resumes after the key was changed.
+  "resumes": the run resumes with the changed value.
+  "another run": the key affects training results, so the run resumes only with ` + "`--allow table.key`" + `.
+  The program compares data and initial weights by content, not by path (docs/training.md).
+- "Only if" in column "Meaning" states when a key has an effect.
+- The TOML files in this folder are examples of complete runs.
 `
 
 // Markdown returns the page that documents all keys of all tables, models, data sets and policies.
@@ -59,7 +62,7 @@ func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	for _, kind := range kinds {
 		fmt.Fprintf(b, "- `%s`: %s", kind.Name, kind.Doc)
 		if i, ok := kind.options().(Ignorer); ok && len(i.Ignores()) > 0 {
-			fmt.Fprintf(b, " (does not read `%s`)", strings.Join(i.Ignores(), "`, `"))
+			fmt.Fprintf(b, " (ignores `%s`)", strings.Join(i.Ignores(), "`, `"))
 		}
 		b.WriteByte('\n')
 	}
@@ -73,7 +76,7 @@ func writeLater(b *strings.Builder) {
 	if len(later) == 0 {
 		return
 	}
-	b.WriteString("\n## Not in this version\n\nThe program knows and checks these values, and refuses them with exit code 2 until the missing part exists:\n\n| Key | Value | Missing |\n|---|---|---|\n")
+	b.WriteString("\n## Not in this version\n\nThe program refuses these values with exit code 2, because a part of it does not exist yet:\n\n| Key | Value | Missing |\n|---|---|---|\n")
 	for _, row := range later {
 		value := "`" + quote(row.value) + "`"
 		if row.when != nil {

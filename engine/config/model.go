@@ -20,17 +20,17 @@ func (m *Model) Keys() []Key {
 		String(&m.Name, "name", "simple_cnn").Shapes().
 			Doc("The network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
-			Doc("Samples for BatchNorm's statistics. `sync`: the whole micro-batch, summed over all ranks, so the result does not depend on the number of ranks or their shares. `local`: each rank's own samples. `ghost`: fixed groups of `ghost_group` samples, without communication."),
+			Doc("Samples over which BatchNorm computes its statistics. `sync`: the micro-batch of all ranks, so the result does not depend on the number of ranks or on shares. `local`: the samples of each rank. `ghost`: groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
-			Doc("Size of a group for `batch_norm = \"ghost\"`, which requires it; at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If it does not divide them, the last group is smaller. 0 for other values of `batch_norm`."),
+			Doc("Size of a group for `batch_norm = \"ghost\"`, at most the size of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If the size of the micro-batch is not a multiple, the last group is smaller. For other values of `batch_norm`: 0."),
 		String(&m.InitFrom, "init_from", "").Operational().
-			Doc("Initial weights: a `.safetensors` file with the model's usual names (`docs/weights.md`), or a checkpoint: its folder, that of its run, or `checkpoints/best`. Only rank 0 reads it. A run that resumes from its own checkpoint ignores it. Empty: random weights."),
+			Doc("Initial weights: a `.safetensors` file with the usual names of the model (`docs/weights.md`), the folder of a checkpoint or of a run, or `checkpoints/best` of a run. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
-			Doc("Treatment of the classifier in `init_from`. `auto`: it is used; if the file has another number of classes or no classifier, a random one replaces it, with a warning. `keep`: another number of classes is an error. `new`: always a random one."),
+			Doc("Classifier of the model with `init_from`. `auto`: the classifier of the file; if the file has none or has another number of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number of classes is an error. `new`: a random classifier."),
 		Strings(&m.Freeze, "freeze").
-			Doc("Parameters that are not trained, by name or by the module that contains them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm whose weight and bias are frozen uses its running statistics and does not update them."),
+			Doc("Parameters that training does not change, by name or by the name of their module: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm with frozen weight and bias uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
-			Doc("Number of layers to freeze, from the first one, counted as for `optimizer.layer_decay`: 1 is a ResNet's stem, 2 also its first block. 0: none."),
+			Doc("Number of layers to freeze, from the input on. Layers are those of `optimizer.layer_decay`: 1 freezes the stem of a ResNet, 2 also its first block. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: the number of classes of the data set."),
 	})

@@ -152,7 +152,7 @@ func (c *Config) NoEffect(key, why string) Unused {
 func (k Key) conditions() string {
 	text := onlyWith(k.needs)
 	if k.overriddenBy != "" {
-		text += fmt.Sprintf(" `%s` overrides it.", k.overriddenBy)
+		text += fmt.Sprintf(" `%s` overrides this key.", k.overriddenBy)
 	}
 	return text
 }
@@ -164,7 +164,22 @@ func onlyWith(needs []Need) string {
 	}
 	var texts []string
 	for _, n := range needs {
-		texts = append(texts, n.text("`"))
+		texts = append(texts, n.clause())
 	}
-	return " Only with " + strings.Join(texts, " and ") + "."
+	return " Only if " + strings.Join(texts, " and ") + "."
+}
+
+// clause returns the need as a clause of the documentation: `optimizer.name` is `"sgd"`.
+func (n Need) clause() string {
+	if n.any == nil {
+		if n.not {
+			return strings.Replace(n.text("`"), " other than ", " is not ", 1)
+		}
+		return strings.Replace(n.text("`"), " = ", " is ", 1)
+	}
+	parts := make([]string, 0, len(n.any))
+	for _, one := range n.any {
+		parts = append(parts, one.clause())
+	}
+	return strings.Join(parts, ", or if ")
 }

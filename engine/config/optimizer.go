@@ -22,20 +22,20 @@ func (o *Optimizer) Keys() []Key {
 			Varies("0.05 for `sgd`, 0.001 for `adamw`").
 			Doc("Learning rate at the end of the warm-up."),
 		Float(&o.Momentum, "momentum", 0.9).Below(1).Only(Is("optimizer.name", "sgd")).
-			Doc("Fraction of the last update that is kept. 0: none."),
+			Doc("Fraction of the previous update that is added to the next one. 0: no momentum."),
 		Bool(&o.Nesterov, "nesterov", false).Only(Is("optimizer.name", "sgd")).
-			Doc("Nesterov's form of the momentum."),
+			Doc("Uses Nesterov momentum."),
 		Float(&o.WeightDecay, "weight_decay", 0.0005).
 			Varies("0.0005 for `sgd`, 0.01 for `adamw`").
-			Doc("`sgd`: added to the gradient as `weight_decay * weight`. `adamw`: subtracted from the weight as `lr * weight_decay * weight`."),
+			Doc("Weight decay. `sgd` adds `weight_decay * weight` to the gradient. `adamw` subtracts `lr * weight_decay * weight` from the weight."),
 		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).Only(IsNot("optimizer.weight_decay", 0.0)).
-			Doc("Whether the decay also applies to the weights of normalisation layers and to biases, which is the default of PyTorch's optimizers."),
+			Doc("Applies weight decay to biases and to the weights of normalisation layers too, as PyTorch's optimizers do by default."),
 		Float(&o.LayerDecay, "layer_decay", 1).Above(0).AtMost(1).
-			Doc("Learning rate of each layer as a fraction of that of the next layer, as timm's `layer_decay`. The last layer, the classifier, has the full `lr`. The layers of a ResNet are its stem, each block, and the classifier; those of `simple_cnn` its blocks and the classifier. 1: all equal."),
+			Doc("Ratio between the learning rates of a layer and of the next layer, as timm's `layer_decay`. The last layer, the classifier, has the full `lr`. The layers of a ResNet are its stem, each block, and the classifier. Those of `simple_cnn` are its blocks and the classifier. 1: equal learning rates."),
 		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).Only(Is("optimizer.name", "adamw")).
-			Doc("Fractions of the running means of the gradient and of its square that are kept at each step."),
+			Doc("Decay rates of the running means of the gradient and of its square."),
 		Float(&o.Eps, "eps", 1e-8).Above(0).Only(Is("optimizer.name", "adamw")).
-			Doc("Added to the root of the mean square, to prevent division by zero."),
+			Doc("Term added to the root of the mean square, to prevent division by zero."),
 	})
 }
 
@@ -56,13 +56,13 @@ func (s *Schedule) Keys() []Key {
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("The curve after the warm-up. `constant`: `optimizer.lr`. `step`: multiplied by `gamma` every `step_size` epochs. `multistep`: multiplied by `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
-			Doc("The learning rate rises linearly to `optimizer.lr` over this many steps, including the first step. 0: `warmup_epochs` gives the length; if it is 0 too, there is no warm-up."),
+			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. The first step is part of the warm-up. 0: `warmup_epochs` gives the length."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
-			Doc("The same in epochs, fractions allowed. Only one of the two may be given."),
+			Doc("Epochs of the warm-up; fractions are allowed. An error if `warmup_steps` is also given. 0: no warm-up."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).Only(Is("schedule.name", "step")).
-			Doc("Epochs between two reductions."),
+			Doc("Epochs between two reductions of the learning rate."),
 		Ints(&s.Milestones, "milestones").Unit("epochs").AtLeast(1).Only(Is("schedule.name", "multistep")).
-			Doc("Epochs at whose start the learning rate is reduced, ascending; required with `multistep`."),
+			Doc("Epochs at whose start the learning rate is reduced, in ascending order. Required with `multistep`."),
 		Float(&s.Gamma, "gamma", 0.1).Above(0).AtMost(1).Only(Is("schedule.name", "step", "multistep")).
 			Doc("Factor of each reduction."),
 		Float(&s.MinLR, "min_lr", 0).Only(Is("schedule.name", "cosine", "linear")).
@@ -82,12 +82,12 @@ type EMA struct {
 func (e *EMA) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Float(&e.Decay, "decay", 0).Below(1).
-			Doc("Fraction of the averages that an update keeps; the rest comes from the weights. 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
+			Doc("Fraction of the averages that an update keeps; the rest comes from the weights. Usual: 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
 		Bool(&e.Warmup, "warmup", false).Only(IsNot("ema.decay", 0.0)).
-			Doc("Update n keeps at most `1 - n^(-2/3)`, as timm's `--model-ema-warmup`, so the averages follow the weights closely early in training."),
+			Doc("Limits the fraction that update n keeps to `1 - n^(-2/3)`, as timm's `--model-ema-warmup`. The averages then follow the weights closely early in training."),
 		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
-			Doc("Steps between two updates. `decay` applies to each update, so a longer interval needs a smaller `decay`."),
+			Doc("Steps between two updates of the averages. Each update applies `decay`, so a longer interval needs a smaller `decay`."),
 		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).
-			Doc("Whether evaluations, and therefore `best` and early stopping, use the averaged weights. false: the trained weights."),
+			Doc("Evaluates the averaged weights, and uses the result for `best` and early stopping. false: the trained weights."),
 	})
 }

@@ -24,36 +24,36 @@ type Train struct {
 func (t *Train) Keys() []Key {
 	return []Key{
 		Int(&t.Epochs, "epochs", 10).Unit("epochs").Operational().OverriddenBy("train.steps").
-			Doc("Passes over the training samples; an epoch's incomplete last batch is dropped. 0: no limit, then `steps` or `max_seconds` must end the run."),
+			Doc("Number of passes over the training samples. The incomplete last batch of an epoch is dropped. 0: no limit; `steps` or `max_seconds` must then end the run."),
 		Int(&t.Steps, "steps", 0).Unit("steps").Operational().
-			Doc("Length of the run in optimizer steps. 0: `epochs` decides."),
+			Doc("Length of the run in optimizer steps. 0: `epochs` gives the length."),
 		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").Operational().
-			Doc("The run saves and ends after this time. 0: no limit."),
+			Doc("Maximum time of the run, which then saves and ends. 0: no limit."),
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").Learnt().
-			Doc("Number format of activations and of the weights' working copies; master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32, or with AVX512_BF16 or AMX the faster of bf16 and f32 when timed at the first start (docs/training.md). Ranks of one run may differ. Any other value applies to all ranks. `fp16` needs a GPU."),
+			Doc("Number format of activations and of the working copies of the weights. Master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device, so the formats of ranks can differ. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32; with AVX512_BF16 or AMX, the first start times bf16 and f32 and uses the faster one (docs/training.md). Other values apply to all ranks. `fp16` needs a GPU."),
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).Learnt().
-			Doc("Number of micro-batches of the global batch, whose gradients are summed. More micro-batches need less memory and give the gradient of the whole batch, except for BatchNorm: its statistics are those of a micro-batch, and running statistics are updated once per micro-batch. Must divide `data.batch_size`."),
+			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient is that of the whole batch, except for BatchNorm: it computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").Operational().
-			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run before it. 0: only the last step."),
+			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run. 0: only the last step."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).Operational().
 			Doc("Steps between two progress lines."),
 		Int(&t.NormsInterval, "norms_interval", 0).Unit("steps").Operational().
-			Doc("Steps between two lines of `logs/norms.jsonl`: for each parameter the norms of its gradient before clipping, of itself, and of the step's update. It costs rank 0 the memory of one more copy of the trained parameters, and time in those steps only. 0: none."),
+			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: of its gradient before clipping, of its value, and of its update. Rank 0 needs memory for a copy of the trained parameters, and time in these steps only. 0: none."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).Learnt().
-			Doc("Fraction of the target's probability that is spread evenly over all classes."),
+			Doc("Fraction of the target's probability to spread evenly over all classes."),
 		Float(&t.ClipNorm, "clip_norm", 0).Learnt().
-			Doc("Gradients whose global norm exceeds this are scaled down to it. 0: no clipping."),
+			Doc("Maximum global norm of the gradient. Larger gradients are scaled down to this norm. 0: no clipping."),
 		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").AtLeast(1).Operational().
-			Doc("A step whose gradient contains NaN or Inf is skipped and counted. After this many in a row the run returns to its last checkpoint."),
+			Doc("Number of consecutive steps with NaN or Inf in the gradient after which the run returns to its last checkpoint. Each such step is skipped and counted."),
 		Int(&t.NaNRollbacks, "nan_rollbacks", 2).Operational().
-			Doc("Number of returns to a checkpoint before the next one ends the run (exit 4, diverged)."),
+			Doc("Maximum number of returns to a checkpoint. The run then ends (exit 4, diverged)."),
 		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").Operational().
-			Doc("The run saves and ends after this many consecutive evaluations without improvement over the best one before them. 0: never."),
+			Doc("Number of consecutive evaluations without improvement after which the run saves and ends. 0: no early stopping."),
 		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").Operational().Only(IsNot("train.early_stop_patience", 0)).
-			Doc("Metric that has to improve for `early_stop_patience`."),
+			Doc("Metric of early stopping."),
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
-			Doc("An evaluation counts as an improvement only if the metric improves by more than this. For `top1` and `top5` it is a fraction: 0.001 is 0.1 %."),
+			Doc("Minimum change of the metric that counts as an improvement. `top1` and `top5` are fractions: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Operational().
-			Doc("`auto`: resumes from the newest valid checkpoint of the run, or starts the run. `none`: starts again and moves the old run to another name. Other values: the folder of the checkpoint to resume from."),
+			Doc("`auto`: resume from the newest valid checkpoint of the run; without a checkpoint, start the run. `none`: rename the folder of the old run and start again. Other values: the folder of the checkpoint to resume from."),
 	}
 }

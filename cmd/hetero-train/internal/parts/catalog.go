@@ -21,12 +21,12 @@ var Builtin = append([]Part{
 	resnetModel("resnet101", "44.5 million parameters"),
 	resnetModel("resnet152", "60.2 million parameters"),
 
-	DataSet{"synthetic_image", "images computed from the seed, learnable, without files", func() DataSetOptions { return syntheticImages{} },
+	DataSet{"synthetic_image", "synthetic images, computed from the seed, whose classes a model can learn", func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},
 	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
-	cifarSet("the same size in 100 classes", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
-	DataSet{"images", "your own JPEG and PNG files, one folder per class; ImageNet in any of its forms", func() DataSetOptions { return imageFiles{} }, photos},
-	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, read in place", func() DataSetOptions { return shards{} }, photos},
+	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
+	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed", func() DataSetOptions { return imageFiles{} }, photos},
+	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`", func() DataSetOptions { return shards{} }, photos},
 }, policies()...)
 
 // BuiltinCatalog lists the models, data sets and policies of this program.
@@ -42,7 +42,7 @@ var BuiltinCatalog = func() config.Catalog {
 var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}
 
 func resnetModel(name, size string) Model {
-	return Model{name, "ResNet as torchvision builds it, " + size + " with 1,000 classes",
+	return Model{name, "torchvision's ResNet, " + size + " with 1,000 classes",
 		func() ModelOptions { return &resnetOptions{depth: resnet.Family[name]} }}
 }
 
@@ -89,9 +89,9 @@ type simpleCNNOptions struct {
 func (o *simpleCNNOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
-			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
+			Doc("Number of channels of each block. A block has two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
 		config.Float(&o.Dropout, "dropout", 0).Learnt().Below(1).
-			Doc("Fraction of the features that training sets to zero before the classifier."),
+			Doc("Dropout before the classifier: fraction of the features that training sets to zero."),
 	}
 }
 
@@ -113,11 +113,11 @@ type resnetOptions struct {
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Learnt().Shapes().
-			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision; a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling; it reaches the stages at 32x32, which is more accurate on small images and costs about 16 times the compute."),
+			Doc("First layers. `imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision. The residual stages get images of a quarter of the height and width. `cifar`: 3x3 convolution of stride 1, no pooling. The stages get images of full size: more accurate on small images, about 16 times the compute."),
 		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).Learnt().
-			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),
+			Doc("Initialises the last BatchNorm weight of each residual branch to zero, so each block starts as the identity."),
 		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Learnt().Below(1).
-			Doc("Probability of dropping the last block's residual branch for a sample in training; a kept branch is scaled by 1/(1 - p). The probability rises linearly from 0 at the first block, as timm's `--drop-path`. 0.05 to 0.2 reduce overfitting of long runs. 0: none."),
+			Doc("Stochastic depth: probability of dropping the residual branch of the last block for a sample. For the blocks before, the probability falls linearly to 0 at the first block, as timm's `--drop-path`. A branch that is kept is scaled by 1/(1 - p). Usual: 0.05 to 0.2, to reduce overfitting of long runs. 0: off."),
 	}
 }
 
