@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // Kind is what a Verdict says of a rank.
@@ -22,26 +24,34 @@ func (k Kind) String() string { return [...]string{"healthy", "slow type", "sick
 type Cause int
 
 const (
-	CauseNone         Cause = iota // of a rank that is not sick
-	CauseUnknown                   // it is slower, and nothing that is measured explains it
-	CauseData                      // it waits for data
-	CauseNetwork                   // its links are slower than they were, more than others' are
-	CauseThermal                   // thermal throttling
-	CausePower                     // its power limit
-	CauseHardware                  // hardware slowdown
-	CauseQuota                     // the CPU quota of its container
-	CausePCIe                      // fewer lanes or a lower generation of PCIe
-	CauseECC                       // memory errors
-	CauseOtherProcess              // another process on its GPU
-	CauseStolenCPU                 // others on its CPU
-	CauseMemory                    // memory pressure
-	CauseClock                     // a lower clock for no reason that the driver gives
+	CauseNone    Cause = iota // of a rank that is not sick
+	CauseUnknown              // it is slower, and nothing that is measured explains it
+	CauseData                 // it waits for data
+	CauseNetwork              // its links are slower than they were, more than others' are
+
+	firstSensorCause // causes that a sensor's sign explains follow, in the order of telemetry.Declared
+)
+
+// Causes that sensors explain.
+const (
+	CauseHardware     = firstSensorCause + Cause(telemetry.HardwareSlowdown)
+	CauseThermal      = firstSensorCause + Cause(telemetry.ThermalThrottling)
+	CausePower        = firstSensorCause + Cause(telemetry.PowerLimit)
+	CauseQuota        = firstSensorCause + Cause(telemetry.CPUQuota)
+	CausePCIe         = firstSensorCause + Cause(telemetry.PCIe)
+	CauseECC          = firstSensorCause + Cause(telemetry.ECCErrors)
+	CauseOtherProcess = firstSensorCause + Cause(telemetry.OtherProcesses)
+	CauseStolenCPU    = firstSensorCause + Cause(telemetry.StolenCPU)
+	CauseMemory       = firstSensorCause + Cause(telemetry.Memory)
+	CauseClock        = firstSensorCause + Cause(telemetry.Clock)
 )
 
 // String implements fmt.Stringer.
 func (c Cause) String() string {
-	return [...]string{"none", "unknown", "data starvation", "network", "thermal throttling", "power limit", "hardware slowdown", "CPU quota", "PCIe link",
-		"ECC errors", "another process on the device", "CPU taken by others", "memory pressure", "clock drop"}[c]
+	if c >= firstSensorCause {
+		return telemetry.Declared[c-firstSensorCause].Cause
+	}
+	return [...]string{"none", "unknown", "data starvation", "network"}[c]
 }
 
 // Verdict is what is known of one rank. It begins after two windows of trouble and ends after two healthy ones.
@@ -70,7 +80,7 @@ type Observation struct {
 	// NaN unknown. A figure that all ranks of an all-reduce share shows nobody's link.
 	Link float64
 
-	Health Health
+	Health telemetry.Summary // of the rank's sensors
 }
 
 // Detector compares each rank with itself and with the others, and so tells a slow type of device from a sick one.
@@ -325,8 +335,7 @@ func (p *patient) learn(o *Observation) {
 	if o.comparable() {
 		p.compute.learn(math.Log(o.Seconds/o.Expected), wrongCurve)
 		if p.learns {
-			f := figures(o)
-			p.healthy.learn(&f)
+			p.healthy.learn(o)
 		}
 	}
 	if measured(o.Link) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // fakeRank is a device whose windows are made up: what it is like when healthy, and what a trouble does to it.
@@ -14,38 +15,51 @@ type fakeRank struct {
 	expected float64 // seconds a step, by its curve
 	data     float64
 	link     float64
-	health   balancer.Health
+	health   telemetry.Summary
 }
 
+// windowSamples is the number of samples in a window of a fakeRank.
+const windowSamples = 20
+
+// set sets one figure of a window.
+func set(h *telemetry.Summary, s telemetry.Sensor, v float64) {
+	h.Value[s], h.Samples[s] = v, windowSamples
+}
+
+// throttled sets the number of samples with a reason for throttling.
+func throttled(h *telemetry.Summary, s telemetry.Sensor, samples int) {
+	set(h, s, float64(samples)/windowSamples)
+}
+
+func unknownHealth() telemetry.Summary { return telemetry.Summary{Value: telemetry.Unknown()} }
+
 func gpuRank(expected float64) fakeRank {
-	h := balancer.UnknownHealth()
-	h.UtilizationPercent, h.MemoryPercent, h.TemperatureCelsius, h.PowerWatts = 97, 60, 71, 250
-	h.ClockPercent, h.PCIePercent, h.ECCErrors, h.OtherProcesses, h.Samples = 96, 100, 0, 0, 20
+	h := unknownHealth()
+	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 97, telemetry.Memory: 60, telemetry.Temperature: 71,
+		telemetry.Power: 250, telemetry.Clock: 96, telemetry.PCIe: 100, telemetry.ECCErrors: 0, telemetry.OtherProcesses: 0,
+		telemetry.HardwareSlowdown: 0, telemetry.ThermalThrottling: 0, telemetry.PowerLimit: 0, telemetry.CPUQuota: 0} {
+		set(&h, s, v)
+	}
 	return fakeRank{expected: expected, data: 0.004, link: 0.08, health: h}
 }
 
 func cpuRank(expected float64) fakeRank {
-	h := balancer.UnknownHealth()
-	h.UtilizationPercent, h.MemoryPercent, h.StolenPercent, h.Samples = 98, 60, 0.5, 20
+	h := unknownHealth()
+	for s, v := range map[telemetry.Sensor]float64{telemetry.Utilization: 98, telemetry.Memory: 60, telemetry.StolenCPU: 0.5,
+		telemetry.ThermalThrottling: 0, telemetry.CPUQuota: 0} {
+		set(&h, s, v)
+	}
 	return fakeRank{expected: expected, data: 0.004, link: 0.08, health: h}
 }
 
 // laptopRank is always hot, and always at 60 % of its clock.
 func laptopRank(expected float64) fakeRank {
 	r := gpuRank(expected)
-	r.health.ClockPercent, r.health.TemperatureCelsius = 60, 92
-	throttled(&r.health, balancer.ThrottleThermal, 8)
-	throttled(&r.health, balancer.ThrottlePower, 20)
+	set(&r.health, telemetry.Clock, 60)
+	set(&r.health, telemetry.Temperature, 92)
+	throttled(&r.health, telemetry.ThermalThrottling, 8)
+	throttled(&r.health, telemetry.PowerLimit, 20)
 	return r
-}
-
-func throttled(h *balancer.Health, reason balancer.Throttle, samples int) {
-	h.Throttle |= reason
-	for i := range h.Throttled {
-		if reason == 1<<i {
-			h.Throttled[i] = samples
-		}
-	}
 }
 
 // window makes one observation with noise as a lognormal share.
@@ -71,63 +85,66 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 	}{
 		{"thermal throttling with a clock drop", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.6
-			o.Health.ClockPercent, o.Health.TemperatureCelsius = 58, 93
-			throttled(&o.Health, balancer.ThrottleThermal, 12)
+			set(&o.Health, telemetry.Clock, 58)
+			set(&o.Health, telemetry.Temperature, 93)
+			throttled(&o.Health, telemetry.ThermalThrottling, 12)
 		}, balancer.CauseThermal, []string{"thermal throttling for 12 of 20 samples at 93 °C", "clock 58 % of its maximum, was 96 %"}, 1.6},
 		{"a laptop that is always hot gets hotter", laptopRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.3
-			throttled(&o.Health, balancer.ThrottleThermal, 18)
+			throttled(&o.Health, telemetry.ThermalThrottling, 18)
 		}, balancer.CauseThermal, []string{"thermal throttling for 18 of 20 samples, was 40 % at 92 °C"}, 1.3},
 		{"a power cap", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.4
-			o.Health.ClockPercent, o.Health.PowerWatts = 70, 150
-			throttled(&o.Health, balancer.ThrottlePower, 20)
+			set(&o.Health, telemetry.Clock, 70)
+			set(&o.Health, telemetry.Power, 150)
+			throttled(&o.Health, telemetry.PowerLimit, 20)
 		}, balancer.CausePower, []string{"power limit reached for 20 of 20 samples at 150 W, was 250 W", "clock 70 %"}, 1.4},
 		{"a lower power cap where there always was one", laptopRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.4
-			o.Health.ClockPercent, o.Health.PowerWatts = 40, 150
+			set(&o.Health, telemetry.Clock, 40)
+			set(&o.Health, telemetry.Power, 150)
 		}, balancer.CausePower, []string{"power limit reached for 20 of 20 samples, was 100 % at 150 W, was 250 W"}, 1.4},
 		{"hardware slowdown", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 2
-			o.Health.ClockPercent = 50
-			throttled(&o.Health, balancer.ThrottleHardware, 20)
+			set(&o.Health, telemetry.Clock, 50)
+			throttled(&o.Health, telemetry.HardwareSlowdown, 20)
 		}, balancer.CauseHardware, []string{"hardware slowdown for 20 of 20 samples"}, 2},
 		{"a clock drop without a reason", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.5
-			o.Health.ClockPercent = 64
+			set(&o.Health, telemetry.Clock, 64)
 		}, balancer.CauseClock, []string{"clock 64 % of its maximum, was 96 %"}, 1.5},
 		{"PCIe x16 becomes x4", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.25
-			o.Health.PCIePercent = 25
+			set(&o.Health, telemetry.PCIe, 25)
 		}, balancer.CausePCIe, []string{"PCIe link at 25 % of its full bandwidth, was 100 %"}, 1.25},
 		{"ECC errors", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.25
-			o.Health.ECCErrors = 7
+			set(&o.Health, telemetry.ECCErrors, 7)
 		}, balancer.CauseECC, []string{"7 ECC errors in the window, was 0"}, 1.25},
 		{"another process on the GPU", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.8
-			o.Health.OtherProcesses = 1
+			set(&o.Health, telemetry.OtherProcesses, 1)
 		}, balancer.CauseOtherProcess, []string{"other processes on the device: 1, was 0"}, 1.8},
 		{"the CPU quota", cpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 2
-			throttled(&o.Health, balancer.ThrottleQuota, 19)
+			throttled(&o.Health, telemetry.CPUQuota, 19)
 		}, balancer.CauseQuota, []string{"CPU quota used up for 19 of 20 samples"}, 2},
 		{"a neighbour on the CPU", cpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.5
-			o.Health.StolenPercent = 33
+			set(&o.Health, telemetry.StolenCPU, 33)
 		}, balancer.CauseStolenCPU, []string{"33 % of the CPU time taken by others, was 0 %"}, 1.5},
 		{"memory pressure", cpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.7
-			o.Health.MemoryPercent = 99
+			set(&o.Health, telemetry.Memory, 99)
 		}, balancer.CauseMemory, []string{"memory 99 % full, was 60 %"}, 1.7},
 		{"data starvation", gpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds += 0.2
 			o.Data += 0.2
-			o.Health.ClockPercent = 70 // an idle GPU lowers its clock
+			set(&o.Health, telemetry.Clock, 70) // an idle GPU lowers its clock
 		}, balancer.CauseData, []string{"waits 0.204 s a step for data, was 0.004 s"}, 1.5},
 		{"a slow link", gpuRank(0.4), func(o *balancer.Observation) { o.Link *= 4 }, balancer.CauseNetwork, []string{"its links take 0.3", "was 0.0"}, 4},
 		{"no sign", gpuRank(0.4), slower(1.3), balancer.CauseUnknown, []string{"times as slow as its own curve says, and nothing else has changed"}, 1.3},
-		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: balancer.UnknownHealth()}, slower(1.3), balancer.CauseUnknown, nil, 1.3},
+		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: unknownHealth()}, slower(1.3), balancer.CauseUnknown, nil, 1.3},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func watched(t *testing.T, windows int, step func(window int, s *balancer.Step),
 		observations := make([]balancer.Observation, ranks)
 		for i := range observations {
 			o := &observations[i]
-			o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
+			o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, unknownHealth()
 			o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
 		}
 		verdicts, err := detector.Observe(int64(number), observations)
@@ -84,7 +84,7 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 	if s, e := r.Expect(0, 10); !math.IsNaN(s) || !math.IsNaN(e) {
 		t.Errorf("no curve: got %v, %v", s, e)
 	}
-	if _, err := d.Observe(10, []balancer.Observation{{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: balancer.UnknownHealth()}}); err != nil {
+	if _, err := d.Observe(10, []balancer.Observation{{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: unknownHealth()}}); err != nil {
 		t.Fatal(err)
 	}
 	r.Keep(d, []int{10}, []balancer.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}}, []balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})

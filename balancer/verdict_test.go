@@ -1,12 +1,12 @@
 package balancer_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 func TestASlowTypeIsNotSick(t *testing.T) {
@@ -57,7 +57,7 @@ func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
 		for n := range 4 {
 			window := make([]balancer.Observation, len(c.samples))
 			for i := range window {
-				window[i] = balancer.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i], Data: nan, Expected: nan, Link: nan, Health: balancer.UnknownHealth()}
+				window[i] = balancer.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i], Data: nan, Expected: nan, Link: nan, Health: unknownHealth()}
 			}
 			for rank, v := range observe(t, d, n, window) {
 				want := c.want[rank]
@@ -87,7 +87,7 @@ func TestASlowTypeCanFallSick(t *testing.T) {
 			want = balancer.Healthy
 		case n >= 20 && n < 30:
 			slower(1.5)(&window[2])
-			throttled(&window[2].Health, balancer.ThrottleThermal, 20)
+			throttled(&window[2].Health, telemetry.ThermalThrottling, 20)
 			if n > 20 {
 				want = balancer.Sick
 			}
@@ -129,7 +129,7 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 			}
 		}},
 		{"no curve", 0.05, func(_ int, w []balancer.Observation) { w[2].Expected, w[2].ExpectedError = nan, nan }},
-		{"no telemetry", 0.05, func(_ int, w []balancer.Observation) { w[2].Health = balancer.UnknownHealth() }},
+		{"no telemetry", 0.05, func(_ int, w []balancer.Observation) { w[2].Health = unknownHealth() }},
 		{"no share", 0.01, func(n int, w []balancer.Observation) {
 			if n >= 30 {
 				w[2].Seconds = 0
@@ -149,7 +149,7 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 		}},
 		{"throttling that costs nothing", 0.01, func(n int, w []balancer.Observation) {
 			if n >= 50 {
-				throttled(&w[2].Health, balancer.ThrottleThermal, 20)
+				throttled(&w[2].Health, telemetry.ThermalThrottling, 20)
 			}
 		}},
 	}
@@ -180,7 +180,7 @@ func TestSickFromTheStart(t *testing.T) {
 	for n := range 20 {
 		o := r.window(random, 0.01)
 		slower(1.5)(&o)
-		throttled(&o.Health, balancer.ThrottleThermal, 20)
+		throttled(&o.Health, telemetry.ThermalThrottling, 20)
 		v := observe(t, d, n, []balancer.Observation{o})[0]
 		if n >= 1 && (v.Kind != balancer.Sick || v.Cause != balancer.CauseThermal || v.SinceStep != 10) {
 			t.Fatalf("window %d: got %+v", n, v)
@@ -225,11 +225,13 @@ func TestACauseStaysWhileItsSignDoes(t *testing.T) {
 		if n >= 10 {
 			slower(1.5)(&o)
 			want = balancer.CauseClock
-			if o.Health.ClockPercent = 60; n >= 20 && n < 30 {
-				o.Health.OtherProcesses = 2 // more telling, but later
+			if set(&o.Health, telemetry.Clock, 60); n >= 20 && n < 30 {
+				set(&o.Health, telemetry.OtherProcesses, 2) // more telling, but later
 			}
 			if n >= 30 {
-				o.Health.ClockPercent, o.Health.ECCErrors, want = 96, 3, balancer.CauseECC
+				set(&o.Health, telemetry.Clock, 96)
+				set(&o.Health, telemetry.ECCErrors, 3)
+				want = balancer.CauseECC
 			}
 		}
 		v := observe(t, d, n, []balancer.Observation{o})[0]
@@ -316,28 +318,6 @@ func TestAVerdictDoesNotFlap(t *testing.T) {
 	}
 	if changes != 2 || was != balancer.Healthy {
 		t.Errorf("got %d changes of the verdict and %v at the end, want 2 and healthy", changes, was)
-	}
-}
-
-func TestHealthOfAWindow(t *testing.T) {
-	var w balancer.HealthWindow
-	if h := w.Health(); !math.IsNaN(h.ClockPercent) || h.Samples != 0 {
-		t.Errorf("empty: got %+v", h)
-	}
-	a, b := balancer.UnknownHealth(), gpuRank(1).health
-	a.ClockPercent, a.ECCErrors, a.Throttle = 50, 2, balancer.ThrottlePower|balancer.ThrottleThermal
-	b.ClockPercent, b.ECCErrors, b.Throttle, b.PCIePercent, b.OtherProcesses = 100, 3, balancer.ThrottlePower, 25, 2
-	w.Add(a)
-	w.Add(b)
-	h := w.Health()
-	if h.ClockPercent != 75 || h.PowerWatts != 250 || h.ECCErrors != 5 || h.PCIePercent != 25 || h.OtherProcesses != 2 || !math.IsNaN(h.StolenPercent) {
-		t.Errorf("got %+v", h)
-	}
-	if h.Samples != 2 || h.Throttled != [4]int{1, 2, 0, 0} || h.Throttle != balancer.ThrottlePower|balancer.ThrottleThermal {
-		t.Errorf("throttling: got %+v", h)
-	}
-	if w.Reset(); w.Health().Samples != 0 {
-		t.Error("a reset window is not empty")
 	}
 }
 

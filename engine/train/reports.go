@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // RankStep is one rank's part of a step, as the rank reports it to the others. Reports follow the gradients, so ranks
@@ -22,7 +23,8 @@ type RankStep struct {
 	Other   time.Duration // between the last step and this one, without evaluating and saving; not in Times
 	Buckets int
 	Bytes   int64 // of gradients that were summed over ranks
-	Load    Load
+
+	Telemetry telemetry.Sample // rounded to float32 in the reports of other ranks
 
 	Replaced int // samples that could not be read, see data.Skip
 }
@@ -59,8 +61,8 @@ type reportRow struct {
 	communication, hidden, optimizer          time.Duration // of the previous step
 	samples, top1, top5, change               uint32
 	replaced                                  uint16
-	flags, throttle                           uint8
-	load                                      loadRow
+	flags                                     uint8
+	telemetry                                 [telemetry.Count]float32 // half the bytes: no sensor has more digits
 }
 
 // Bits of reportRow.flags.
@@ -101,12 +103,15 @@ func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]Rank
 // put stores this rank's report, which op sends.
 func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
-	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
+	row := &x.rows[x.rank]
+	*row = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
-		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave),
-		throttle: s.Load.Throttle, load: s.Load.row()}
+		flags: flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave)}
+	for i, v := range s.Telemetry {
+		row.telemetry[i] = float32(v)
+	}
 }
 
 // read returns all ranks' reports and their joint wish, once op is complete. The reports are valid until the next
@@ -122,7 +127,10 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
-			Load: r.load.load(r.throttle), Replaced: int(r.replaced)}
+			Replaced: int(r.replaced)}
+		for i, v := range r.telemetry {
+			x.all[rank].Telemetry[i] = float64(v)
+		}
 		flags |= r.flags
 	}
 	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0}, nil

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // listening is a Splitter that keeps what it is told and changes nothing.
@@ -28,8 +29,8 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 	ranks := crew{open: openReference, options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			o.Splitter = listening{&heard[rank]}
-			o.Load = func() Load {
-				return Load{UtilizationPercent: float64(10 + rank), MemoryPercent: 0.5, Throttle: ThrottlePower, OtherProcesses: 1}
+			o.Telemetry = func() telemetry.Sample {
+				return telemetry.Sample{telemetry.Utilization: float64(10 + rank), telemetry.Memory: 0.5, telemetry.OtherProcesses: 1}
 			}
 		}}.start(t)
 	for rank, s := range ranks {
@@ -47,7 +48,7 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 			if there != want {
 				t.Errorf("rank %d, step %d: the other rank has %+v, want %+v", rank, step.Step, there, want)
 			}
-			if there.Load.UtilizationPercent != float64(10+rank) || there.Samples != o.Accumulation*[]int{2, 1}[rank] || there.Times.Exchanges <= 0 {
+			if there.Telemetry[telemetry.Utilization] != float64(10+rank) || there.Samples != o.Accumulation*[]int{2, 1}[rank] || there.Times.Exchanges <= 0 {
 				t.Errorf("rank %d, step %d: got %+v", rank, step.Step, there)
 			}
 			before = own.Times
@@ -80,10 +81,15 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.host.Free()
+	var figures telemetry.Sample // every sensor has another figure
+	for i := range figures {
+		figures[i] = 1.5 + float64(i)
+	}
+	figures[telemetry.ECCErrors] = 1 << 20
 	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
 		own := RankStep{Sums: Sums{Samples: 1 << 20, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8)}, Other: 9,
-			Times: StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
-			Load:  Load{97.5, 12, 80, 250.5, 99, 1.5, 25, ThrottleThermal | ThrottleQuota, 1 << 20, 3}}
+			Times:     StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
+			Telemetry: figures}
 		all, asked, err := x.exchange(context.Background(), own, want)
 		if err != nil {
 			t.Fatal(err)
@@ -92,13 +98,13 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 			t.Errorf("got %+v, %+v; want %+v, %+v", all[0], asked, own, want)
 		}
 	}
-	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Load: UnknownLoad()}
+	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown()}
 	all, _, err := x.exchange(context.Background(), own, wish{})
-	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Load) != fmt.Sprint(UnknownLoad()) { // NaN is not equal to itself
+	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry) != fmt.Sprint(telemetry.Unknown()) { // NaN is not equal to itself
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
-	if got := unsafe.Sizeof(reportRow{}); got > 128 {
-		t.Errorf("a report has %d bytes, want at most 128", got)
+	if got := unsafe.Sizeof(reportRow{}); got > 144 {
+		t.Errorf("a report has %d bytes, want at most 144", got)
 	}
 }
 

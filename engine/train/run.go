@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 var (
@@ -65,9 +66,8 @@ type Options struct {
 	BeforeStep func(step int64)
 	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes; 0: never.
 	CompareSteps int64
-	// Load returns the device's telemetry, once per step. It starts from UnknownLoad and must not block. nil: no
-	// telemetry.
-	Load func() Load
+	// Telemetry returns the sample of this rank's sensors, once per step. It must not block. nil: no telemetry.
+	Telemetry func() telemetry.Sample
 
 	// MaxReplaced is the largest number of samples of an epoch or an evaluation, over all ranks, that may be replaced
 	// because they cannot be read (data.Skip). More end the run with a *data.Fault, saved, on all ranks after the same
@@ -376,9 +376,9 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 
 // describe sets the fields of this rank's part of a step that are known.
 func (r *run) describe(own *RankStep, out *StepResult) {
-	own.Sums, own.Times, own.Load, own.Replaced = out.Sums, out.Times, UnknownLoad(), out.Replaced
-	if r.Load != nil {
-		own.Load = r.Load()
+	own.Sums, own.Times, own.Telemetry, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), out.Replaced
+	if r.Telemetry != nil {
+		own.Telemetry = r.Telemetry()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // BottleneckSummary names the limit of a run, summed over package runtime's verdicts on windows of steps.
@@ -115,5 +116,5 @@ func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 
 func timesOf(m *runtime.Record) runtime.RankTimes {
 	return runtime.RankTimes{Samples: int(m.BatchSize), Data: m.DataLoading.Seconds(), Forward: m.Forward.Seconds(), Backward: m.Backward.Seconds(), Exchanges: m.Exchanges.Seconds(),
-		Communication: m.Communication.Seconds(), Hidden: m.CommunicationHidden.Seconds(), Optimizer: m.Optimizer.Seconds(), MemoryPercent: m.GPUMemoryPercent}
+		Communication: m.Communication.Seconds(), Hidden: m.CommunicationHidden.Seconds(), Optimizer: m.Optimizer.Seconds(), MemoryPercent: m.Telemetry[telemetry.Memory]}
 }

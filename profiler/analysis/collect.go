@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // collector adds up the records of a run, one file at a time. Its memory grows by 32 bytes per step, and by 8 for each
@@ -131,13 +132,13 @@ func (t *rankTotal) add(m *runtime.Record) {
 	t.hidden += m.CommunicationHidden.Seconds()
 	t.own += own
 	t.bytes += float64(m.Bytes)
-	if v := m.GPUUtilization; !math.IsNaN(v) {
+	if v := m.Telemetry[telemetry.Utilization]; !math.IsNaN(v) {
 		t.utilization, t.utilizations = t.utilization+v, t.utilizations+1
 	}
-	if v := m.Power; !math.IsNaN(v) {
+	if v := m.Telemetry[telemetry.Power]; !math.IsNaN(v) {
 		t.power, t.powers = t.power+v, t.powers+1
 	}
-	t.memory, t.hottest = knownMax(t.memory, m.GPUMemoryPercent), knownMax(t.hottest, m.Temperature)
+	t.memory, t.hottest = knownMax(t.memory, m.Telemetry[telemetry.Memory]), knownMax(t.hottest, m.Telemetry[telemetry.Temperature])
 	t.stepTimes.add(m.IterationTime().Seconds())
 	if m.Bytes > 0 {
 		t.allReduces.add((m.Communication + m.CommunicationHidden).Seconds())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -113,7 +114,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		for rank, share := range f.shares {
 			records[rank] = append(records[rank], runtime.Record{Iteration: step, Rank: rank, Timestamp: end, BatchSize: share, Loss: 2.3 * math.Exp(-float64(step)/50),
 				Forward: own[rank] / 4, Backward: own[rank] - own[rank]/4 + time.Millisecond, Exchanges: time.Millisecond, Communication: slowest - own[rank] - time.Millisecond,
-				GPUUtilization: 100 * own[rank].Seconds() / slowest.Seconds(), GPUMemoryPercent: 10, Temperature: math.NaN(), Power: math.NaN()})
+				Telemetry: telemetry.Sample{telemetry.Utilization: 100 * own[rank].Seconds() / slowest.Seconds(), telemetry.Memory: 10, telemetry.Temperature: math.NaN(), telemetry.Power: math.NaN()}})
 		}
 	}
 	return records

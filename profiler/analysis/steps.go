@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 var unknown = math.NaN()
@@ -63,7 +64,7 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 			step.Seconds = max(step.Seconds, record.IterationTime().Seconds())
 			step.Samples += record.BatchSize
 			own := record.DataLoading + record.Forward + record.Backward - record.Exchanges
-			step.Ranks = append(step.Ranks, RankStep{record.BatchSize, own.Seconds(), record.GPUUtilization})
+			step.Ranks = append(step.Ranks, RankStep{record.BatchSize, own.Seconds(), record.Telemetry[telemetry.Utilization]})
 		}
 		if i > 0 {
 			took, paused := sincePrevious(whole[i-1][0], row[0], step.Seconds)

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // at is a record of a step that ends at second end and in which the rank measured so many seconds.
 func at(iteration int64, end, seconds float64) runtime.Record {
-	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)), GPUUtilization: math.NaN()}
+	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)), Telemetry: telemetry.Sample{telemetry.Utilization: math.NaN()}}
 	if end > 0 {
 		r.Timestamp = time.UnixMicro(int64(1e6 * end))
 	}

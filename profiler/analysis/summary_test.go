@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // writeRecords leaves the metrics of ranks in dir/logs.
@@ -42,7 +43,7 @@ func steadyRecords(steps int64, samples int64, factor float64) (records []runtim
 		own := time.Duration(factor * 30 * float64(time.Millisecond))
 		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Loss: 1 / float64(i),
 			DataLoading: time.Millisecond, Forward: own, Backward: own, Exchanges: own, Optimizer: 2 * time.Millisecond, Communication: 90*time.Millisecond - 2*own,
-			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2, GPUUtilization: 50, GPUMemoryPercent: 20 * factor, Power: 100, Temperature: 60 + factor})
+			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2, Telemetry: telemetry.Sample{telemetry.Utilization: 50, telemetry.Memory: 20 * factor, telemetry.Power: 100, telemetry.Temperature: 60 + factor}})
 	}
 	return records
 }
@@ -222,7 +223,7 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
 		for i := int64(1); i <= 152; i++ { // the first two are a warm-up, then three windows
 			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
-				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond, GPUMemoryPercent: 20})
+				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond, Telemetry: telemetry.Sample{telemetry.Memory: 20}})
 		}
 		return records
 	}

@@ -5,16 +5,15 @@
 //	for _, g := range gpus.All() {}  // name, architecture, cores, memory, links, clocks
 //	probe := gpus.Probe(0)           // or hardware.ProbeCPU() for a rank that computes on the CPU
 //	defer probe.Close()
-//	health, err := probe.Sample()    // at most every step
+//	sample, err := probe.Sample()    // at most every step
 //
 // Open loads NVML, the library of NVIDIA's driver. A machine without it, a program built without cgo, and a driver that
 // does not respond give a result with a reason, not an error, so the same program starts everywhere.
 //
 // # Telemetry
 //
-// [Health] contains the figures that distinguish a slow type of device from a sick one. A figure that the device or the
-// machine does not provide is NaN (a count: -1), never an estimate. If a GPU falls off the bus, Sample returns a
-// [LostError] from then on.
+// A [telemetry.Sample] contains the figures that distinguish a slow type of device from a sick one. A figure that the
+// device or the machine does not provide is NaN. If a GPU falls off the bus, Sample returns a [LostError] from then on.
 //
 // Sample measures at most twice a second and otherwise returns the last measurement, so it may be called at every step.
 // On the CPU a measurement takes about 0.1 ms: two files per process and one per thread, with an allocation only for

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/system"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 func TestCoresByArchitecture(t *testing.T) {
@@ -25,17 +26,6 @@ func TestCoresByArchitecture(t *testing.T) {
 	}
 }
 
-func TestThrottleIsReadable(t *testing.T) {
-	for throttle, want := range map[Throttle]string{0: "none", ThrottleQuota: "quota", ThrottleThermal | ThrottlePower: "thermal+power"} {
-		if got := throttle.String(); got != want {
-			t.Errorf("%d: got %q, want %q", throttle, got, want)
-		}
-	}
-	if ThrottleThermal != 1 || ThrottlePower != 2 || ThrottleHardware != 4 || ThrottleQuota != 8 {
-		t.Error("the bits of Throttle are part of what is recorded: 1, 2, 4, 8")
-	}
-}
-
 // fakeProcess has figures that a test sets.
 type fakeProcess struct {
 	wait  system.Wait
@@ -47,34 +37,34 @@ func (f *fakeProcess) waits() system.Wait      { return f.wait }
 func (f *fakeProcess) sensors() system.Sensors { return f.sense }
 func (f *fakeProcess) close() error            { return nil }
 
-func TestHealthOfTheCPU(t *testing.T) {
+func TestTelemetryOfTheCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nan := math.NaN()
-		process := &fakeProcess{system.Wait{StolenPercent: 12, Throttled: true}, system.Sensors{TemperatureCelsius: 91, PowerWatts: nan, ClockPercent: 60, Throttled: true}}
+		process := &fakeProcess{system.Wait{StolenPercent: 12, Throttled: true}, system.Sensors{TemperatureCelsius: 91, PowerWatts: nan, ClockPercent: 60, Throttled: 1}}
 		p := newProbe(nil, nil, process)
 		h, err := p.Sample()
-		if err != nil || h.UtilizationPercent != 80 || h.MemoryPercent != 25 || h.StolenPercent != 12 || h.Throttle != ThrottleQuota|ThrottleThermal ||
-			h.TemperatureCelsius != 91 || !math.IsNaN(h.PowerWatts) || h.ClockPercent != 60 || h.ECCErrors != -1 || h.OtherProcesses != -1 || !math.IsNaN(h.PCIePercent) {
+		if err != nil || h[telemetry.Utilization] != 80 || h[telemetry.Memory] != 25 || h[telemetry.StolenCPU] != 12 || h[telemetry.CPUQuota] != 1 || h[telemetry.ThermalThrottling] != 1 || !math.IsNaN(h[telemetry.PowerLimit]) ||
+			h[telemetry.Temperature] != 91 || !math.IsNaN(h[telemetry.Power]) || h[telemetry.Clock] != 60 || !math.IsNaN(h[telemetry.ECCErrors]) || !math.IsNaN(h[telemetry.OtherProcesses]) || !math.IsNaN(h[telemetry.PCIe]) {
 			t.Errorf("got %+v, %v", h, err)
 		}
 		process.wait = system.Wait{}
-		if h, _ = p.Sample(); h.StolenPercent != 12 {
+		if h, _ = p.Sample(); h[telemetry.StolenCPU] != 12 {
 			t.Errorf("at once: got %+v, want the figures of before", h)
 		}
 		time.Sleep(time.Second)
-		if h, _ = p.Sample(); h.StolenPercent != 0 || h.Throttle != ThrottleThermal {
+		if h, _ = p.Sample(); h[telemetry.StolenCPU] != 0 || h[telemetry.CPUQuota] != 0 || h[telemetry.ThermalThrottling] != 1 {
 			t.Errorf("later: got %+v", h)
 		}
 	})
 }
 
-func TestThisProcessHasAHealth(t *testing.T) {
+func TestThisProcessHasTelemetry(t *testing.T) {
 	p := ProbeCPU()
 	defer p.Close()
 	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
 	}
 	h, err := p.Sample()
-	if err != nil || !(h.UtilizationPercent > 0) || !(h.MemoryPercent > 0) {
+	if err != nil || !(h[telemetry.Utilization] > 0) || !(h[telemetry.Memory] > 0) {
 		t.Errorf("got %+v, %v", h, err)
 	}
 	t.Logf("%+v", h)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // GPUs holds the GPUs of this machine.
@@ -17,7 +19,7 @@ type GPUs struct {
 // driver is the interface to a vendor's library.
 type driver interface {
 	// sample sets the known figures of a GPU. processes requests a new count of its processes.
-	sample(g *GPU, processes bool, h *Health) error
+	sample(g *GPU, processes bool, s *telemetry.Sample) error
 	close()
 }
 

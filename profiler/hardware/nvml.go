@@ -4,16 +4,19 @@ package hardware
 
 import (
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // nvmlDriver is NVIDIA's library.
 type nvmlDriver struct {
 	lib     nvml.Interface
 	devices map[int]nvml.Device // by index
-	seen    map[int]int         // other processes on each at the last count
+	seen    map[int]float64     // other processes on each at the last count
 	lost    map[int]*LostError
 	hidden  bool // this process has another PID in NVML
 }
@@ -34,7 +37,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 		}
 		return None("NVIDIA's driver is loaded, but finds no GPU")
 	}
-	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]int{}, lost: map[int]*LostError{}, hidden: inOwnPIDNamespace()}
+	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]float64{}, lost: map[int]*LostError{}, hidden: inOwnPIDNamespace()}
 	g := &GPUs{driver: d}
 	for i := range count {
 		dev, ret := lib.DeviceGetHandleByIndex(i)
@@ -144,47 +147,47 @@ func activeLinks(dev nvml.Device) (n int) {
 }
 
 // sample implements driver.
-func (d *nvmlDriver) sample(g *GPU, processes bool, h *Health) error {
+func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	if lost := d.lost[g.Index]; lost != nil {
 		return lost
 	}
 	dev := d.devices[g.Index]
 	asked := &answers{}
 	if use, ret := dev.GetUtilizationRates(); asked.ok(ret) {
-		h.UtilizationPercent = float64(use.Gpu)
+		s[telemetry.Utilization] = float64(use.Gpu)
 	}
 	if memory, ret := dev.GetMemoryInfo(); asked.ok(ret) && memory.Total > 0 {
-		h.MemoryPercent = 100 * float64(memory.Used) / float64(memory.Total)
+		s[telemetry.Memory] = 100 * float64(memory.Used) / float64(memory.Total)
 	}
 	if degrees, ret := dev.GetTemperature(nvml.TEMPERATURE_GPU); asked.ok(ret) {
-		h.TemperatureCelsius = float64(degrees)
+		s[telemetry.Temperature] = float64(degrees)
 	}
 	if milliwatts, ret := dev.GetPowerUsage(); asked.ok(ret) {
-		h.PowerWatts = float64(milliwatts) / 1000
+		s[telemetry.Power] = float64(milliwatts) / 1000
 	}
 	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
-		h.ClockPercent = 100 * float64(clock) / float64(g.SMClockMaxMHz)
+		s[telemetry.Clock] = 100 * float64(clock) / float64(g.SMClockMaxMHz)
 	}
 	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name that all drivers support
-		h.Throttle |= throttleOf(reasons)
+		throttling(reasons, s)
 	}
 	link := g.PCIe
 	generation, ret := dev.GetCurrPcieLinkGeneration()
 	width, ret2 := dev.GetCurrPcieLinkWidth()
 	if asked.ok(ret) && asked.ok(ret2) && link.GenerationMax > 0 && link.WidthMax > 0 {
 		link.Generation, link.Width = generation, width
-		h.PCIePercent = link.Percent()
+		s[telemetry.PCIe] = link.Percent()
 	}
 	if n, ret := dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); asked.ok(ret) {
-		h.ECCErrors = int64(n)
+		s[telemetry.ECCErrors] = float64(n)
 	}
 	if processes {
-		d.seen[g.Index] = -1
+		d.seen[g.Index] = math.NaN()
 		if list, ret := dev.GetComputeRunningProcesses(); asked.ok(ret) {
-			d.seen[g.Index] = others(list, os.Getpid(), d.hidden)
+			d.seen[g.Index] = float64(others(list, os.Getpid(), d.hidden))
 		}
 	}
-	h.OtherProcesses = d.seen[g.Index]
+	s[telemetry.OtherProcesses] = d.seen[g.Index]
 	if asked.lost == nvml.SUCCESS {
 		return nil
 	}
@@ -204,22 +207,18 @@ func (a *answers) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// throttleOf converts NVML's reasons. It ignores reasons that are no fault (idle, clocks set by the user, synchronised
-// boards).
-func throttleOf(reasons uint64) (t Throttle) {
-	for _, r := range []struct {
-		bits uint64
-		is   Throttle
-	}{
-		{nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown, ThrottleThermal},
-		{nvml.ClocksThrottleReasonSwPowerCap | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, ThrottlePower},
-		{nvml.ClocksThrottleReasonHwSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, ThrottleHardware},
-	} {
-		if reasons&r.bits != 0 {
-			t |= r.is
-		}
-	}
-	return t
+// throttling sets the sensors of throttling from NVML's reasons. It ignores reasons that are no fault (idle, clocks set
+// by the user, synchronised boards).
+func throttling(reasons uint64, s *telemetry.Sample) {
+	const (
+		thermal = nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown
+		power   = nvml.ClocksThrottleReasonSwPowerCap | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown
+		slowed  = nvml.ClocksThrottleReasonHwSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown |
+			nvml.ClocksThrottleReasonHwPowerBrakeSlowdown
+	)
+	s[telemetry.ThermalThrottling] = telemetry.Bit(reasons&thermal != 0)
+	s[telemetry.PowerLimit] = telemetry.Bit(reasons&power != 0)
+	s[telemetry.HardwareSlowdown] = telemetry.Bit(reasons&slowed != 0)
 }
 
 // others counts the processes on a GPU except this one. In a container this process cannot know its PID on the host.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/hardware/hardwaretest"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 func TestMachinesWithoutAGPUSayWhy(t *testing.T) {
@@ -141,7 +142,7 @@ func probeOf(t *testing.T, cards ...*hardwaretest.Card) *hardware.Probe {
 	return p
 }
 
-func TestHealthOfACardThatWorks(t *testing.T) {
+func TestTelemetryOfACardThatWorks(t *testing.T) {
 	card := hardwaretest.H100()
 	card.Utilization, card.UsedBytes, card.NowMHz, card.PowerWatts, card.Temperature = 97, 60<<30, 1485, 699, 86
 	card.Reasons = nvml.ClocksThrottleReasonSwPowerCap | nvml.ClocksThrottleReasonHwThermalSlowdown
@@ -150,37 +151,42 @@ func TestHealthOfACardThatWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.UtilizationPercent != 97 || h.MemoryPercent != 75 || h.ClockPercent != 75 || h.PowerWatts != 699 || h.TemperatureCelsius != 86 ||
-		h.PCIePercent != 25 || h.ECCErrors != 3 || h.OtherProcesses != 1 {
+	if h[telemetry.Utilization] != 97 || h[telemetry.Memory] != 75 || h[telemetry.Clock] != 75 || h[telemetry.Power] != 699 || h[telemetry.Temperature] != 86 ||
+		h[telemetry.PCIe] != 25 || h[telemetry.ECCErrors] != 3 || h[telemetry.OtherProcesses] != 1 {
 		t.Errorf("got %+v", h)
 	}
-	if want := hardware.ThrottleThermal | hardware.ThrottlePower | hardware.ThrottleHardware; h.Throttle != want {
-		t.Errorf("got throttle %v, want %v", h.Throttle, want)
+	if got, want := throttled(&h), [3]float64{1, 1, 1}; got != want {
+		t.Errorf("got throttled %v, want %v", got, want)
 	}
 }
 
+// throttled returns the three sensors of throttling: thermal, power, hardware.
+func throttled(s *telemetry.Sample) [3]float64 {
+	return [3]float64{s[telemetry.ThermalThrottling], s[telemetry.PowerLimit], s[telemetry.HardwareSlowdown]}
+}
+
 func TestWhatIsNoFaultIsNoThrottle(t *testing.T) {
-	for reasons, want := range map[uint64]hardware.Throttle{
-		0:                                   0,
-		nvml.ClocksThrottleReasonGpuIdle:    0,
-		nvml.ClocksThrottleReasonSyncBoost:  0,
-		nvml.ClocksThrottleReasonSwPowerCap: hardware.ThrottlePower,
-		nvml.ClocksThrottleReasonHwSlowdown: hardware.ThrottleHardware,
-		nvml.ClocksThrottleReasonSwThermalSlowdown:               hardware.ThrottleThermal,
-		nvml.ClocksThrottleReasonApplicationsClocksSetting | 256: 0,
+	for reasons, want := range map[uint64][3]float64{
+		0:                                   {},
+		nvml.ClocksThrottleReasonGpuIdle:    {},
+		nvml.ClocksThrottleReasonSyncBoost:  {},
+		nvml.ClocksThrottleReasonSwPowerCap: {0, 1, 0},
+		nvml.ClocksThrottleReasonHwSlowdown: {0, 0, 1},
+		nvml.ClocksThrottleReasonSwThermalSlowdown:               {1, 0, 0},
+		nvml.ClocksThrottleReasonApplicationsClocksSetting | 256: {},
 	} {
 		card := hardwaretest.H100()
 		card.Reasons = reasons
-		if h, err := probeOf(t, card).Sample(); err != nil || h.Throttle != want {
-			t.Errorf("reasons %#x: got %v, %v, want %v", reasons, h.Throttle, err, want)
+		if h, err := probeOf(t, card).Sample(); err != nil || throttled(&h) != want {
+			t.Errorf("reasons %#x: got %v, %v, want %v", reasons, throttled(&h), err, want)
 		}
 	}
 }
 
 func TestWhatACardDoesNotTellIsUnknown(t *testing.T) {
 	h, err := probeOf(t, hardwaretest.GTX1650()).Sample()
-	if err != nil || h.ECCErrors != -1 || h.PCIePercent != 100 {
-		t.Errorf("got %+v, %v, want ECC errors -1", h, err)
+	if err != nil || !math.IsNaN(h[telemetry.ECCErrors]) || h[telemetry.PCIe] != 100 {
+		t.Errorf("got %+v, %v, want unknown ECC errors", h, err)
 	}
 }
 
@@ -199,7 +205,7 @@ func TestACardThatFallsOffTheBusIsLostForEver(t *testing.T) {
 			if !errors.As(err, &lost) || lost.GPU.Name != card.Name || !strings.Contains(err.Error(), "RTX 3060") || !strings.Contains(err.Error(), "ERROR_GPU_IS_LOST") {
 				t.Fatalf("got %v, want a LostError that names the card", err)
 			}
-			if !math.IsNaN(h.UtilizationPercent) || h.ECCErrors != -1 {
+			if !math.IsNaN(h[telemetry.Utilization]) || !math.IsNaN(h[telemetry.ECCErrors]) {
 				t.Errorf("got %+v, want nothing known", h)
 			}
 			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // an answer after that is of a card that was reset
@@ -213,16 +219,16 @@ func TestSamplingACardIsBounded(t *testing.T) {
 		card := hardwaretest.H100()
 		p := probeOf(t, card)
 		card.Set(func(c *hardwaretest.Card) { c.Utilization = 10 })
-		if h, _ := p.Sample(); h.UtilizationPercent != 10 {
+		if h, _ := p.Sample(); h[telemetry.Utilization] != 10 {
 			t.Fatalf("got %+v", h)
 		}
 		card.Set(func(c *hardwaretest.Card) { c.Utilization = 20 })
-		if h, _ := p.Sample(); h.UtilizationPercent != 10 {
-			t.Errorf("at once: got %v percent, want the figure of before", h.UtilizationPercent)
+		if h, _ := p.Sample(); h[telemetry.Utilization] != 10 {
+			t.Errorf("at once: got %v percent, want the figure of before", h[telemetry.Utilization])
 		}
 		time.Sleep(500 * time.Millisecond)
-		if h, _ := p.Sample(); h.UtilizationPercent != 20 {
-			t.Errorf("0.5 s later: got %v percent, want the new figure", h.UtilizationPercent)
+		if h, _ := p.Sample(); h[telemetry.Utilization] != 20 {
+			t.Errorf("0.5 s later: got %v percent, want the new figure", h[telemetry.Utilization])
 		}
 		for range 95 { // until 10 s
 			time.Sleep(100 * time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/system"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	processesEvery = 5 * time.Second
 )
 
-// Probe measures the Health of one device. Several goroutines may use it.
+// Probe measures the telemetry of one device. Several goroutines may use it.
 type Probe struct {
 	mu      sync.Mutex
 	gpu     *GPU // nil: the CPU
@@ -26,7 +27,7 @@ type Probe struct {
 	host    process
 	sampled time.Time
 	counted time.Time // last count of processes on the GPU
-	health  Health
+	last    telemetry.Sample
 	err     error
 }
 
@@ -59,46 +60,36 @@ func because(reason string) string {
 }
 
 func newProbe(gpu *GPU, d driver, host process) *Probe {
-	return &Probe{gpu: gpu, driver: d, host: host, health: unknown()}
+	return &Probe{gpu: gpu, driver: d, host: host, last: telemetry.Unknown()}
 }
 
-// Sample returns the Health. It measures at most twice a second and otherwise returns the last measurement. The error
+// Sample returns the telemetry. It measures at most twice a second and otherwise returns the last measurement. The error
 // is a *LostError; all values are then unknown.
-func (p *Probe) Sample() (Health, error) {
+func (p *Probe) Sample() (telemetry.Sample, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.err != nil || !p.sampled.IsZero() && now.Sub(p.sampled) < sampleEvery {
-		return p.health, p.err
+		return p.last, p.err
 	}
 	p.sampled = now
-	p.health = unknown()
+	p.last = telemetry.Unknown()
 	wait := p.host.waits()
-	p.health.StolenPercent = wait.StolenPercent
-	if wait.Throttled {
-		p.health.Throttle |= ThrottleQuota
-	}
+	wait.Put(&p.last)
 	if p.gpu == nil {
-		p.sampleCPU()
-		return p.health, nil
+		load, sensors := p.host.load(), p.host.sensors()
+		load.Put(&p.last)
+		sensors.Put(&p.last)
+		return p.last, nil
 	}
 	count := p.counted.IsZero() || now.Sub(p.counted) >= processesEvery
 	if count {
 		p.counted = now
 	}
-	if err := p.driver.sample(p.gpu, count, &p.health); err != nil {
-		p.health, p.err = unknown(), err
+	if err := p.driver.sample(p.gpu, count, &p.last); err != nil {
+		p.last, p.err = telemetry.Unknown(), err
 	}
-	return p.health, p.err
-}
-
-func (p *Probe) sampleCPU() {
-	load, sensors := p.host.load(), p.host.sensors()
-	p.health.UtilizationPercent, p.health.MemoryPercent = load.CPUPercent, load.MemoryPercent
-	p.health.TemperatureCelsius, p.health.PowerWatts, p.health.ClockPercent = sensors.TemperatureCelsius, sensors.PowerWatts, sensors.ClockPercent
-	if sensors.Throttled {
-		p.health.Throttle |= ThrottleThermal
-	}
+	return p.last, p.err
 }
 
 // Close releases the files of the probe.

@@ -5,13 +5,15 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // parse parses a record in the form of appendJSON, about ten times as fast as encoding/json, because a long run has
 // millions. It returns false for any other form.
 func (r *Record) parse(line []byte) bool {
 	p := parser{rest: line, ok: true}
-	*r = Record{}
+	*r = Record{Telemetry: telemetry.Unknown()}
 	r.Epoch = p.integer(`{"epoch":`)
 	r.Iteration = p.integer(iterationKey)
 	r.Loss = p.float(`,"loss":`)
@@ -26,8 +28,7 @@ func (r *Record) parse(line []byte) bool {
 	r.Exchanges = p.seconds(`,"exchange_time":`)
 	r.Bytes = p.integer(`,"communication_bytes":`)
 	r.Buckets = p.integer(`,"communication_buckets":`)
-	r.GPUUtilization = p.float(`,"gpu_utilization":`)
-	r.GPUMemoryPercent = p.float(`,"gpu_memory_percent":`)
+	r.parseColumns(&p, midColumns)
 	r.BatchSize = p.integer(`,"batch_size":`)
 	if !p.null(`,"timestamp":null`) {
 		r.Timestamp = time.UnixMicro(int64(p.seconds(`,"timestamp":`) / time.Microsecond))
@@ -40,10 +41,15 @@ func (r *Record) parse(line []byte) bool {
 	if r.Skipped = p.null(`,"skipped":true`); !r.Skipped {
 		p.expect(`,"skipped":false`)
 	}
-	r.Temperature = p.float(`,"temperature":`)
-	r.Power = p.float(`,"power":`)
+	r.parseColumns(&p, lastColumns)
 	p.expect("}")
 	return p.ok && len(p.rest) == 0
+}
+
+func (r *Record) parseColumns(p *parser, columns []column) {
+	for _, c := range columns {
+		r.Telemetry[c.sensor] = p.float(c.key)
+	}
 }
 
 // parser reads from the start of rest. ok stays false after the first unexpected text.

@@ -5,8 +5,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // TestParsingEqualsJSON holds the quick reader against encoding/json, on records as they are written and on damaged ones.
@@ -28,7 +31,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 		want := Record{Epoch: random.Int64N(100), Iteration: random.Int64N(1 << 40), Rank: random.IntN(8), Timestamp: time.UnixMicro(random.Int64N(1 << 51)), BatchSize: random.Int64N(1024),
 			Loss: float(), Accuracy: float(), LearningRate: float(), GradNorm: float(), LossScale: float(), Skipped: random.IntN(2) == 0,
 			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(), CommunicationHidden: took(), Exchanges: took(),
-			Bytes: random.Int64(), Buckets: 3, GPUUtilization: float(), GPUMemoryPercent: float(), Temperature: float(), Power: float()}
+			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(), telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
 		want.Bytes %= 1e17
 		if random.IntN(4) == 0 {
 			want.Timestamp = time.Time{}
@@ -60,8 +63,14 @@ func TestParsingEqualsJSON(t *testing.T) {
 func same(a, b Record) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range va.NumField() {
-		if va.Field(i).Kind() == reflect.Float64 {
-			if math.Float64bits(va.Field(i).Float()) != math.Float64bits(vb.Field(i).Float()) && va.Field(i).Float() == va.Field(i).Float() {
+		switch va.Field(i).Kind() {
+		case reflect.Float64:
+			if !sameFloat(va.Field(i).Float(), vb.Field(i).Float()) {
+				return false
+			}
+			continue
+		case reflect.Array: // Telemetry
+			if !slices.EqualFunc(a.Telemetry[:], b.Telemetry[:], sameFloat) {
 				return false
 			}
 			continue
@@ -71,4 +80,8 @@ func same(a, b Record) bool {
 		}
 	}
 	return true
+}
+
+func sameFloat(a, b float64) bool {
+	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
 }

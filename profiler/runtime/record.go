@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // FileName returns the name of a rank's file in the folder of logs.
@@ -37,10 +40,29 @@ type Record struct {
 	Bytes               int64         // of gradients that were summed over ranks
 	Buckets             int64         // number of all-reduces
 
-	GPUUtilization   float64 // percent
-	GPUMemoryPercent float64
-	Temperature      float64 // degrees Celsius
-	Power            float64 // W
+	Telemetry telemetry.Sample // sensors without a column are not stored
+}
+
+// midColumns and lastColumns are the sensors that records contain. Files keep the order of their keys, so two columns have their place
+// among the other keys and all others are last.
+var midColumns, lastColumns = columns()
+
+type column struct {
+	sensor telemetry.Sensor
+	key    string // as in a record: ,"power":
+}
+
+func columns() (mid, last []column) {
+	for _, s := range []telemetry.Sensor{telemetry.Utilization, telemetry.Memory} {
+		mid = append(mid, column{s, `,"` + telemetry.Declared[s].Column + `":`})
+	}
+	for s, d := range telemetry.Declared {
+		c := column{telemetry.Sensor(s), `,"` + d.Column + `":`}
+		if d.Column != "" && !slices.Contains(mid, c) {
+			last = append(last, c)
+		}
+	}
+	return mid, last
 }
 
 // IterationTime returns the sum of the step's parts.
@@ -72,8 +94,7 @@ func (r *Record) appendJSON(b []byte) []byte {
 	b = appendSeconds(b, `,"exchange_time":`, r.Exchanges)
 	b = appendInt(b, `,"communication_bytes":`, r.Bytes)
 	b = appendInt(b, `,"communication_buckets":`, r.Buckets)
-	b = appendFloat(b, `,"gpu_utilization":`, r.GPUUtilization)
-	b = appendFloat(b, `,"gpu_memory_percent":`, r.GPUMemoryPercent)
+	b = r.appendColumns(b, midColumns)
 	b = appendInt(b, `,"batch_size":`, r.BatchSize)
 	b = r.appendTimestamp(b)
 	b = appendInt(b, `,"rank":`, int64(r.Rank))
@@ -82,9 +103,15 @@ func (r *Record) appendJSON(b []byte) []byte {
 	b = appendFloat(b, `,"grad_norm":`, r.GradNorm)
 	b = appendFloat(b, `,"loss_scale":`, r.LossScale)
 	b = strconv.AppendBool(append(b, `,"skipped":`...), r.Skipped)
-	b = appendFloat(b, `,"temperature":`, r.Temperature)
-	b = appendFloat(b, `,"power":`, r.Power)
+	b = r.appendColumns(b, lastColumns)
 	return append(b, '}')
+}
+
+func (r *Record) appendColumns(b []byte, columns []column) []byte {
+	for _, c := range columns {
+		b = appendFloat(b, c.key, r.Telemetry[c.sensor])
+	}
+	return b
 }
 
 // appendTimestamp writes null for the zero time, which a Duration since 1970 cannot represent.
@@ -157,10 +184,6 @@ type wireRecord struct {
 	Exchanges           float64  `json:"exchange_time"`
 	Bytes               int64    `json:"communication_bytes"`
 	Buckets             int64    `json:"communication_buckets"`
-	GPUUtilization      *float64 `json:"gpu_utilization"`
-	GPUMemoryPercent    *float64 `json:"gpu_memory_percent"`
-	Temperature         *float64 `json:"temperature"`
-	Power               *float64 `json:"power"`
 }
 
 // UnmarshalJSON reads a record. null and missing floats become NaN; a missing iteration is an error.
@@ -179,11 +202,33 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
 		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
 		CommunicationHidden: duration(w.CommunicationHidden), Exchanges: duration(w.Exchanges), Bytes: w.Bytes, Buckets: w.Buckets,
-		GPUUtilization: orNaN(w.GPUUtilization), GPUMemoryPercent: orNaN(w.GPUMemoryPercent),
-		Temperature: orNaN(w.Temperature), Power: orNaN(w.Power),
+		Telemetry: telemetry.Unknown(),
+	}
+	if err := r.readColumns(text); err != nil {
+		return err
 	}
 	if w.Timestamp != nil {
 		r.Timestamp = time.UnixMicro(int64(math.Round(*w.Timestamp * 1e6)))
+	}
+	return nil
+}
+
+// readColumns sets the telemetry.
+func (r *Record) readColumns(text []byte) error {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return err
+	}
+	for s, d := range telemetry.Declared {
+		value, found := keys[d.Column]
+		if d.Column == "" || !found {
+			continue
+		}
+		var v *float64
+		if err := json.Unmarshal(value, &v); err != nil {
+			return fmt.Errorf("%s: %w", d.Column, err)
+		}
+		r.Telemetry[s] = orNaN(v)
 	}
 	return nil
 }

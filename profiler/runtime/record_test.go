@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 func sample(iteration int64) Record {
@@ -15,7 +17,7 @@ func sample(iteration int64) Record {
 		Loss: 2.25, Accuracy: 0.5, LearningRate: 1e-7, GradNorm: 1.5e30, LossScale: 65536,
 		DataLoading: 1, Forward: 100 * time.Millisecond, Backward: 200_000_001, Communication: 3 * time.Microsecond,
 		Optimizer: 2 * time.Second, CommunicationHidden: 7 * time.Millisecond, Exchanges: 8 * time.Millisecond, Bytes: 1 << 20, Buckets: 3,
-		GPUUtilization: 97.5, GPUMemoryPercent: 12, Temperature: math.NaN(), Power: math.Inf(1),
+		Telemetry: telemetry.Sample{telemetry.Utilization: 97.5, telemetry.Memory: 12, telemetry.Temperature: math.NaN(), telemetry.Power: math.Inf(1)},
 	}
 }
 
@@ -34,7 +36,7 @@ func TestRecordText(t *testing.T) {
 			`"communication_hidden_time":0,"exchange_time":0,"communication_bytes":0,"communication_buckets":0,"gpu_utilization":0,"gpu_memory_percent":0,"batch_size":0,"timestamp":null,"rank":0,"accuracy":0,` +
 			`"learning_rate":0,"grad_norm":0,"loss_scale":0,"skipped":true,"temperature":null,"power":null}`},
 	}
-	cases[1].record.Temperature, cases[1].record.Power = math.NaN(), math.NaN()
+	cases[1].record.Telemetry[telemetry.Temperature], cases[1].record.Telemetry[telemetry.Power] = math.NaN(), math.NaN()
 	for _, c := range cases {
 		if got := string(c.record.appendJSON(nil)); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
@@ -44,15 +46,20 @@ func TestRecordText(t *testing.T) {
 
 func TestRecordsComeBack(t *testing.T) {
 	want := sample(7)
-	want.Power = math.NaN() // infinities come back as NaN
 	var got Record
 	if err := json.Unmarshal(want.appendJSON(nil), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !math.IsNaN(got.Power) || !math.IsNaN(got.Temperature) {
-		t.Errorf("got power %v, temperature %v, want NaN", got.Power, got.Temperature)
+	for sensor, d := range telemetry.Declared {
+		v := math.NaN() // what is not stored, or not a number
+		if d.Column != "" && !math.IsInf(want.Telemetry[sensor], 0) {
+			v = want.Telemetry[sensor]
+		}
+		if !sameFloat(got.Telemetry[sensor], v) {
+			t.Errorf("%s: got %v, want %v", d.Name, got.Telemetry[sensor], v)
+		}
 	}
-	got.Power, got.Temperature, want.Power, want.Temperature = 0, 0, 0, 0
+	got.Telemetry, want.Telemetry = telemetry.Sample{}, telemetry.Sample{}
 	if !got.Timestamp.Equal(want.Timestamp) {
 		t.Errorf("got time %v, want %v", got.Timestamp, want.Timestamp)
 	}

@@ -61,18 +61,18 @@ func TestSensorsOfFakeMachines(t *testing.T) {
 	files[rapl+"0/energy_uj"].Data = []byte("7000000\n") // 6 J
 	files[rapl+"1/energy_uj"].Data = []byte("3000000\n") // 4 J, over the end of the counter
 	got := s.Sample()
-	if got.TemperatureCelsius != 71.5 || math.Abs(got.PowerWatts-5) > 1e-9 || got.ClockPercent != 50 || got.Throttled {
+	if got.TemperatureCelsius != 71.5 || math.Abs(got.PowerWatts-5) > 1e-9 || got.ClockPercent != 50 || got.Throttled != 0 {
 		t.Errorf("got %+v, want 71.5 degrees, 5 W, half the clock", got)
 	}
 	files[firstCPU+"thermal_throttle/package_throttle_count"].Data = []byte("6\n")
-	if !s.Sample().Throttled || s.Sample().Throttled {
+	if s.Sample().Throttled != 1 || s.Sample().Throttled != 0 {
 		t.Error("a throttle count that rises once is one throttled sample")
 	}
 	board := machine{"sys/class/thermal/thermal_zone1/type": "cpu-thermal\n", "sys/class/thermal/thermal_zone1/temp": "55000\n"}
 	if got := newSensorSampler(board.fs(), time.Now).Sample(); got.TemperatureCelsius != 55 || !math.IsNaN(got.PowerWatts) || !math.IsNaN(got.ClockPercent) {
 		t.Errorf("a board without other sensors: got %+v", got)
 	}
-	if got := newSensorSampler(machine{}.fs(), time.Now).Sample(); !math.IsNaN(got.TemperatureCelsius) || got.Throttled {
+	if got := newSensorSampler(machine{}.fs(), time.Now).Sample(); !math.IsNaN(got.TemperatureCelsius) || !math.IsNaN(got.Throttled) {
 		t.Errorf("a virtual machine: got %+v, want nothing known", got)
 	}
 }

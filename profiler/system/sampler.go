@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // sampleEvery limits the cost of a Sampler that is sampled at every step.
@@ -18,6 +20,11 @@ type Load struct {
 	CPUPercent    float64 // CPU time since the previous sample, relative to the process's CPU quota
 	MemoryPercent float64 // resident memory, relative to the process's memory limit
 	ResidentBytes int64   // 0 if it cannot be read
+}
+
+// Put sets the figures that a Load contains.
+func (l *Load) Put(s *telemetry.Sample) {
+	s[telemetry.Utilization], s[telemetry.Memory] = l.CPUPercent, l.MemoryPercent
 }
 
 // Sampler measures this process's Load. Several goroutines may use it.

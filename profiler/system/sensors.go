@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // Sensors are the CPU's sensor values, which all programs on the machine affect. Unavailable values are NaN; most
@@ -17,7 +19,13 @@ type Sensors struct {
 	TemperatureCelsius float64
 	PowerWatts         float64 // of all sockets, since the previous sample; only root may read it
 	ClockPercent       float64 // of the first CPU's maximum
-	Throttled          bool    // too hot since the previous sample
+	Throttled          float64 // 1: too hot since the previous sample, else 0
+}
+
+// Put sets the figures that the CPU's sensors measure.
+func (v *Sensors) Put(s *telemetry.Sample) {
+	s[telemetry.Temperature], s[telemetry.Power], s[telemetry.Clock] = v.TemperatureCelsius, v.PowerWatts, v.ClockPercent
+	s[telemetry.ThermalThrottling] = v.Throttled
 }
 
 // SensorSampler reads Sensors. One goroutine uses it at a time.
@@ -89,7 +97,7 @@ func temperatureFile(root fs.FS) string {
 // Sample reads the sensors.
 func (s *SensorSampler) Sample() Sensors {
 	now, nan := s.now(), math.NaN()
-	out := Sensors{TemperatureCelsius: nan, PowerWatts: nan, ClockPercent: nan}
+	out := Sensors{TemperatureCelsius: nan, PowerWatts: nan, ClockPercent: nan, Throttled: nan}
 	if milli, err := s.number(s.temperature); err == nil {
 		out.TemperatureCelsius = milli / 1000
 	}
@@ -97,7 +105,7 @@ func (s *SensorSampler) Sample() Sensors {
 		out.ClockPercent = 100 * clock / s.clockMax
 	}
 	if n, err := s.number(s.throttles); err == nil {
-		out.Throttled = !s.sampled.IsZero() && n > s.throttle
+		out.Throttled = telemetry.Bit(!s.sampled.IsZero() && n > s.throttle)
 		s.throttle = n
 	}
 	elapsed := now.Sub(s.sampled).Seconds()

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // Wait describes how this process's threads wait for CPUs.
@@ -20,6 +22,13 @@ type Wait struct {
 	// read.
 	StolenPercent float64
 	Throttled     bool // a CPU quota was exhausted since the previous sample
+}
+
+// Put sets the figures that a Wait contains.
+func (w *Wait) Put(s *telemetry.Sample) {
+	if !math.IsNaN(w.StolenPercent) {
+		s[telemetry.StolenCPU], s[telemetry.CPUQuota] = w.StolenPercent, telemetry.Bit(w.Throttled)
+	}
 }
 
 // WaitSampler measures this process's Wait between calls of Sample. One goroutine uses it at a time.

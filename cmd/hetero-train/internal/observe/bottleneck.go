@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // bottlenecks is the observer that says what limits the run: a line of the log whenever that changes.
@@ -76,7 +77,7 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 		t := &own.Times
 		o.times[rank] = runtime.RankTimes{Samples: own.Samples, Data: t.Data.Seconds(), Forward: t.Forward.Seconds(), Backward: t.Backward.Seconds(),
 			Exchanges: t.Exchanges.Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
-			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Load.MemoryPercent}
+			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Telemetry[telemetry.Memory]}
 	}
 	o.find.Add(o.times)
 	if !o.find.Full() {

@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // rankStep is a rank's step in milliseconds.
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
-	return train.RankStep{Sums: train.Sums{Samples: 8}, Load: train.Load{UtilizationPercent: show.NaN, MemoryPercent: show.NaN},
+	return train.RankStep{Sums: train.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),
 		Times: train.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2, Exchanges: exchanges * ms, Communication: communication * ms}}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -27,7 +26,7 @@ type Records struct {
 
 // OpenRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
 func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
-	o := &Records{run: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: show.NaN, Power: show.NaN}}
+	o := &Records{run: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
 	if !j.Cfg.Profile.Enabled {
 		return o, nil
 	}
@@ -92,8 +91,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 		m.Rank, m.BatchSize = rank, int64(own.Samples)
 		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
 		m.Exchanges, m.Bytes, m.Buckets = t.Exchanges, own.Bytes, int64(own.Buckets)
-		m.GPUUtilization, m.GPUMemoryPercent = own.Load.UtilizationPercent, own.Load.MemoryPercent
-		m.Temperature, m.Power = own.Load.TemperatureCelsius, own.Load.PowerWatts
+		m.Telemetry = own.Telemetry
 		w.Append(m)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/trace"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // BoardFolder is where TensorBoard's event files are, in the folder of logs.
@@ -151,8 +152,8 @@ func (o *board) addRanks(ranks []train.RankStep) {
 		if i < len(o.ranks) {
 			known(o.ranks[i].share, float64(r.Samples))
 			known(o.ranks[i].own, r.Compute().Seconds())
-			known(o.ranks[i].utilization, r.Load.UtilizationPercent)
-			known(o.ranks[i].memory, r.Load.MemoryPercent)
+			known(o.ranks[i].utilization, r.Telemetry[telemetry.Utilization])
+			known(o.ranks[i].memory, r.Telemetry[telemetry.Memory])
 		}
 	}
 	if len(ranks) > 1 && slowest > 0 {
@@ -160,8 +161,8 @@ func (o *board) addRanks(ranks []train.RankStep) {
 		known("ranks/own_time_seconds_max", slowest.Seconds())
 		known("ranks/own_time_seconds_min", fastest.Seconds())
 	} else if len(ranks) == 1 {
-		known("device/utilization_percent", ranks[0].Load.UtilizationPercent)
-		known("device/memory_percent", ranks[0].Load.MemoryPercent)
+		known("device/utilization_percent", ranks[0].Telemetry[telemetry.Utilization])
+		known("device/memory_percent", ranks[0].Telemetry[telemetry.Memory])
 	}
 }
 

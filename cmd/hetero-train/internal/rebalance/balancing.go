@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/curves"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // Balancer divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
@@ -38,9 +39,8 @@ type Balancer struct {
 	Contest *contest        // of policies, in place of policy; nil: there is none
 
 	step      balancer.Step
-	health    []balancer.HealthWindow // one a rank
-	errors    []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
-	waiting   balancer.Waiting        // in the window
+	health    []telemetry.Window // one a rank
+	waiting   balancer.Waiting   // in the window
 	detector  *balancer.Detector
 	healthy   *balancer.References
 	observed  []balancer.Observation
@@ -212,7 +212,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
 		*list = make([]float64, ranks)
 	}
-	b.health, b.errors, b.observed = make([]balancer.HealthWindow, ranks), slices.Repeat([]int{-1}, ranks), make([]balancer.Observation, ranks)
+	b.health, b.observed = make([]telemetry.Window, ranks), make([]balancer.Observation, ranks)
 	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
 	types := make([]string, ranks)
 	for rank, k := range b.known {
@@ -333,8 +333,8 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		s.Data[r] = t.Data.Seconds()
 		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
 		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
-		s.Utilization[r], s.Memory[r] = rank.Load.UtilizationPercent/100, rank.Load.MemoryPercent/100
-		b.health[r].Add(b.healthOf(r, &rank.Load))
+		s.Utilization[r], s.Memory[r] = rank.Telemetry[telemetry.Utilization]/100, rank.Telemetry[telemetry.Memory]/100
+		b.health[r].Add(&rank.Telemetry)
 	}
 	b.waiting.Add(s.Own)
 	s.Exposed = exposed + exchanges // what the rank waited that waited least: nobody is to blame for it
@@ -343,7 +343,7 @@ func (b *Balancer) take(ranks []train.RankStep) {
 // judge tells slow types from sick ranks, in the window that ends.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	for r := range b.observed {
-		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Health()}
+		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
 		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
 		b.observed[r] = o
 		b.health[r].Reset()
@@ -368,20 +368,6 @@ func (b *Balancer) End() {
 	if b.report != nil {
 		b.report.end()
 	}
-}
-
-// healthOf is a rank's load as the balancer reads it.
-func (b *Balancer) healthOf(rank int, l *train.Load) balancer.Health {
-	h := balancer.Health{UtilizationPercent: l.UtilizationPercent, MemoryPercent: l.MemoryPercent, TemperatureCelsius: l.TemperatureCelsius, PowerWatts: l.PowerWatts,
-		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: show.NaN, OtherProcesses: show.NaN}
-	if l.OtherProcesses >= 0 {
-		h.OtherProcesses = float64(l.OtherProcesses)
-	}
-	if before := b.errors[rank]; before >= 0 && l.ECCErrors >= before {
-		h.ECCErrors = float64(l.ECCErrors - before)
-	}
-	b.errors[rank] = l.ECCErrors
-	return h
 }
 
 // keepCurve leaves this rank's curve for later runs: at the end, and now and then before.

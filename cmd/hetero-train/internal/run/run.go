@@ -257,7 +257,7 @@ func (j *training) sharedOptions() (o train.Options, err error) {
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps}
 	if c.Profile.Enabled {
-		o.Load = j.OpenLoad(j.balancing.Quiet)
+		o.Telemetry = j.OpenTelemetry(j.balancing.Quiet)
 	}
 	if b := j.balancing; b != nil && b.Policy != nil {
 		o.Splitter = b
