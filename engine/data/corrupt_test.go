@@ -12,7 +12,7 @@ import (
 )
 
 // batches are the ids, labels and first pixels of the first n batches, and how many samples were replaced.
-func batches(t *testing.T, o Options, n int) (text string, replaced int) {
+func batches(t *testing.T, o imageOptions, n int) (text string, replaced int) {
 	t.Helper()
 	l := newLoader(t, o)
 	for range n {
@@ -20,9 +20,10 @@ func batches(t *testing.T, o Options, n int) (text string, replaced int) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		images, labels := Values[uint8](b, Pixels), Values[int32](b, Labels)
 		for i := range b.N {
-			size := len(b.Images) / b.N
-			text += fmt.Sprint(b.IDs[i], b.Labels[i], b.Images[i*size:][:12], "\n")
+			size := len(images) / b.N
+			text += fmt.Sprint(b.IDs[i], labels[i], images[i*size:][:12], "\n")
 		}
 		replaced += b.Replaced
 		b.Release()
@@ -32,9 +33,9 @@ func batches(t *testing.T, o Options, n int) (text string, replaced int) {
 
 func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
 	broken := map[int]bool{3: true, 4: true, 5: true, 17: true, 39: true}
-	options := func(workers int, share Share) Options {
+	options := func(workers int, share Share) imageOptions {
 		ds := Cached(&fake{samples: 40, size: 4, classes: 3, broken: broken, panics: map[int]bool{11: true}}, 1<<20)
-		return Options{Dataset: Skip(ds, 6, nil), Transform: augmented, Seed: 9, BatchSize: 8, Workers: workers, Share: &share, MaxCount: 8}
+		return imageOptions{Dataset: Skip(ds, 6, nil), Transform: augmented, Seed: 9, BatchSize: 8, Workers: workers, Share: &share, MaxCount: 8}
 	}
 	want, replaced := batches(t, options(1, Share{0, 8}), 10)
 	if replaced != 12 {

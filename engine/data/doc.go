@@ -1,11 +1,16 @@
-// Package data turns stored, labelled images into the batches that training and evaluation consume.
+// Package data turns stored samples into the batches that training and evaluation consume.
 //
 // # From a file to a batch
 //
-//	Dataset   the samples: their number, class names, labels, and Readers that decode one sample at a time
-//	Transform makes a fixed-size image of a sample: padded crop, resized crop, centre crop, flip; then Augment
-//	Mix       combines two samples into one with two labels
+//	Dataset   labelled images: their number, class names, labels, and Readers that decode one image at a time
+//	Transform makes a fixed-size image of a stored one: padded crop, resized crop, centre crop, flip; then Augment
+//	Mix       combines two images into one with two labels
+//	Images    a Dataset with its Transform and Mix as Samples of a Loader
+//	Samples   a fixed number of samples with the same fields, such as pixels and label; each worker has a Source of them
 //	Loader    chooses the samples of each step's batch, and reads them ahead with workers into reused buffers
+//
+// Only Images and what is above it know images. A Loader copies no field and interprets none: other kinds of samples
+// implement Samples.
 //
 // Synthetic is part of this package; engine/data/cifar, engine/data/images and engine/data/webdataset contain the other
 // data sets. Limited takes a class-balanced part of a data set, Cached keeps small decoded images in memory; both wrap
@@ -13,12 +18,13 @@
 //
 //	ds := data.Cached(data.Limited(folder, 10_000), 1<<30)
 //	loader, err := data.NewLoader(data.Options{
-//		Dataset: ds, Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true},
+//		Samples: data.Images{Dataset: ds, Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}},
 //		Seed: 1, BatchSize: 256,
 //	})
 //	defer loader.Close()
 //	for {
-//		batch, err := loader.Next(ctx) // batch.Images: uint8 (N, H, W, 3)
+//		batch, err := loader.Next(ctx)
+//		images := data.Values[uint8](batch, data.Pixels) // (N, 32, 32, 3)
 //		...
 //		batch.Release()
 //	}

@@ -71,9 +71,9 @@ func (r *fakeReader) Close() error {
 }
 
 // newLoader starts a loader that the test closes.
-func newLoader(t testing.TB, o Options) *Loader {
+func newLoader(t testing.TB, o imageOptions) *Loader {
 	t.Helper()
-	l, err := NewLoader(o)
+	l, err := open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"runtime"
 	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // ErrClosed is returned by a Loader after Close.
@@ -15,10 +17,8 @@ var ErrClosed = errors.New("data loader is closed")
 
 // Options describe a Loader.
 type Options struct {
-	Dataset   Dataset
-	Transform Transform
-	Mix       Mix    // combines training samples with each other
-	Seed      uint64 // determines the order of epochs and the augmentation
+	Samples Samples
+	Seed    uint64 // determines the order of epochs and the random choices of the samples
 
 	// BatchSize is the global batch in samples: the samples that all ranks together consume in one optimizer step.
 	BatchSize int
@@ -37,11 +37,8 @@ type Options struct {
 	MaxCount int
 
 	Start   int64 // first batch, counted from 0 over all epochs
-	Workers int   // goroutines that decode; 0 means one per processor, at most 16
+	Workers int   // goroutines that read samples; 0 means one per processor, at most 16
 	Depth   int   // number of batches that are being read, ready, or held by the caller; 0 means 4, at least 2
-
-	// Stages, if not nil, accumulates the cost of samples.
-	Stages *Stages
 
 	// Alloc returns memory for one batch's buffers, aligned to 64 bytes, and its free function, for example page-locked
 	// memory. nil means the Go heap.
@@ -52,24 +49,48 @@ type Options struct {
 type Share struct{ Offset, Count int }
 
 // Batch is this rank's share of one global batch (or of one accumulation part of it). It belongs to the caller until
-// Release. Images, Labels and IDs are in the order of the global batch.
+// Release. Samples are in the order of the global batch.
 type Batch struct {
-	Images []byte  // (N, Size, Size, 3) uint8: rows of red, green, blue
-	Labels []int32 // (N)
-	IDs    []int64 // (N) sample indices within the Dataset
-	// For mixed samples (Options.Mix), otherwise nil: the partner's label (N), and the weight of Labels (N), 0 … 1.
-	SecondLabels []int32
-	Lambda       []float32
-	N            int   // samples here; 0 is possible
-	Offset       int   // position of the first one in the batch
-	Total        int   // samples of the batch over all ranks
-	Step         int64 // number of the batch, counted from 0 over all epochs
-	Epoch        int
+	Fields []Field // IDs, then those of the Samples; the caller must not modify the slice
+	IDs    []int64 // (N) sample indices within the Samples
+	N      int     // samples here; 0 is possible
+	Offset int     // position of the first one in the batch
+	Total  int     // samples of the batch over all ranks
+	Step   int64   // number of the batch, counted from 0 over all epochs
+	Epoch  int
 	// Replaced is the number of unreadable samples here that were replaced (Skip).
 	Replaced int
 
+	memory [][]byte // of each field
 	loader *Loader
 	slot   *slot
+}
+
+// Bytes returns the memory of field f of Fields: (N, Shape...).
+func (b *Batch) Bytes(f int) []byte { return b.memory[f] }
+
+// Values returns the elements of a field by name: (N, Shape...). It returns nil if there is no such field or if its
+// elements are not of type T.
+func Values[T uint8 | int32 | int64 | float32](b *Batch, name string) []T {
+	for f, field := range b.Fields {
+		var v T
+		if field.Name == name && field.DType == dtypeOf(v) {
+			return elements[T](b.memory[f])
+		}
+	}
+	return nil
+}
+
+func dtypeOf(v any) tensor.DType {
+	switch v.(type) {
+	case int32:
+		return tensor.I32
+	case int64:
+		return tensor.I64
+	case float32:
+		return tensor.F32
+	}
+	return tensor.U8
 }
 
 // Release returns the buffers to the Loader. Call it exactly once for each batch, from any goroutine.
@@ -81,6 +102,9 @@ type Loader struct {
 	part    int     // samples of a batch over all ranks
 	perPass int     // batches per epoch
 	chunk   int     // samples that a worker takes at a time
+	group   int     // Layout.Group
+	fields  []Field // IDs, then those of the samples
+	sizes   []int   // bytes of each field in a sample
 
 	mu     sync.Mutex
 	work   sync.Cond     // signals a change for the workers
@@ -96,7 +120,7 @@ type Loader struct {
 	shuffling  bool    // a worker computes order, without holding the lock
 
 	workers sync.WaitGroup
-	readers []Reader
+	sources []Source
 }
 
 // shareChange is this rank's share from a step on.
@@ -107,12 +131,14 @@ type shareChange struct {
 
 // NewLoader checks the options, allocates all buffers and starts to read.
 func NewLoader(o Options) (*Loader, error) {
-	o, perPass, err := o.checked()
+	o, layout, perPass, err := o.checked()
 	if err != nil {
 		return nil, err
 	}
 	l := &Loader{
 		o:          o,
+		group:      max(layout.Group, 1),
+		fields:     append([]Field{{Name: IDs, DType: tensor.I64}}, layout.Fields...),
 		part:       o.BatchSize / o.Accumulation,
 		perPass:    perPass,
 		ready:      make(chan struct{}, 1),
@@ -122,16 +148,17 @@ func NewLoader(o Options) (*Loader, error) {
 		orderEpoch: -1,
 	}
 	l.work.L = &l.mu
-	sample := 3 * o.Transform.Size * o.Transform.Size
-	l.chunk = min(max(48<<10/sample, 1), 64)
-	if o.Mix.Enabled() {
-		l.chunk = max(l.chunk, 2) // to read both partners of a pair
+	sample := 0
+	for _, f := range l.fields {
+		l.sizes = append(l.sizes, f.Bytes())
+		sample += f.Bytes()
 	}
+	l.chunk = max(min(max(48<<10/sample, 1), 64), l.group)
 	if !o.Evaluate {
-		l.order = make([]int32, o.Dataset.Len())
+		l.order = make([]int32, o.Samples.Len())
 	}
 	for range o.Depth {
-		s, err := newSlot(l, sample)
+		s, err := newSlot(l)
 		if err != nil {
 			l.freeSlots()
 			return nil, err
@@ -147,40 +174,40 @@ func NewLoader(o Options) (*Loader, error) {
 
 // BatchesPerEpoch checks the options and returns the result of Loader.BatchesPerEpoch, without reading or allocating.
 func (o Options) BatchesPerEpoch() (int, error) {
-	_, n, err := o.checked()
+	_, _, n, err := o.checked()
 	return n, err
 }
 
 // checked sets defaults and counts the batches of an epoch.
-func (o Options) checked() (_ Options, perPass int, err error) {
-	if o, err = o.normalized(); err != nil {
-		return o, 0, err
+func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
+	if o, layout, err = o.normalized(); err != nil {
+		return o, layout, 0, err
 	}
-	perPass = batchesPerEpoch(o.Dataset.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
+	perPass = batchesPerEpoch(o.Samples.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
 	if perPass == 0 {
-		return o, 0, fmt.Errorf("data loader: %d samples do not fill one batch of %d", o.Dataset.Len(), o.BatchSize)
+		return o, layout, 0, fmt.Errorf("data loader: %d samples do not fill one batch of %d", o.Samples.Len(), o.BatchSize)
 	}
 	if o.Evaluate && o.Start > int64(perPass) {
-		return o, 0, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, perPass)
+		return o, layout, 0, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, perPass)
 	}
-	return o, perPass, nil
+	return o, layout, perPass, nil
 }
 
 // normalized sets defaults and reports every invalid option.
-func (o Options) normalized() (Options, error) {
-	if o.Dataset == nil {
-		return o, errors.New("data loader: no data set")
+func (o Options) normalized() (Options, Layout, error) {
+	if o.Samples == nil {
+		return o, Layout{}, errors.New("data loader: no samples")
 	}
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("data loader: "+format, args...)) }
-	var err error
-	if o.Transform, err = o.Transform.normalized(); err != nil {
+	setDefault(&o.Accumulation, 1)
+	layout, err := o.Samples.Layout(&o)
+	if err != nil {
 		errs = append(errs, err)
 	}
-	setDefault(&o.Accumulation, 1)
 	setDefault(&o.Workers, min(runtime.GOMAXPROCS(0), 16))
 	setDefault(&o.Depth, 4)
-	if n := o.Dataset.Len(); n < 1 || n > math.MaxInt32 {
+	if n := o.Samples.Len(); n < 1 || n > math.MaxInt32 {
 		fault("%d samples, want 1 to %d", n, math.MaxInt32)
 	}
 	if o.BatchSize < 1 || o.BatchSize > math.MaxInt32 {
@@ -201,15 +228,6 @@ func (o Options) normalized() (Options, error) {
 			errs = append(errs, err)
 		}
 	}
-	if err := o.Mix.check(); err != nil {
-		errs = append(errs, err)
-	}
-	if o.Mix.Enabled() && o.Evaluate {
-		fault("samples of an evaluation are not mixed")
-	}
-	if o.Mix.Enabled() && o.Accumulation > 0 && o.BatchSize/o.Accumulation%2 != 0 {
-		fault("batches of %d samples cannot be mixed in pairs, want an even number", o.BatchSize/o.Accumulation)
-	}
 	if o.Evaluate && o.Accumulation > 1 {
 		fault("an evaluation has no accumulation, got %d", o.Accumulation)
 	}
@@ -222,7 +240,7 @@ func (o Options) normalized() (Options, error) {
 	if o.Depth < 2 || o.Depth > 1024 {
 		fault("depth is %d batches, want 2 to 1024", o.Depth)
 	}
-	return o, errors.Join(errs...)
+	return o, layout, errors.Join(errs...)
 }
 
 func setDefault(v *int, value int) {
@@ -350,7 +368,7 @@ func (l *Loader) JumpTo(step int64) error {
 }
 
 // Close stops the workers, waits for them and frees the buffers, including those of batches that the caller holds. It
-// does not close the Dataset. A second Close does nothing.
+// does not close the Samples. A second Close does nothing.
 func (l *Loader) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -362,8 +380,8 @@ func (l *Loader) Close() error {
 	l.mu.Unlock()
 	l.workers.Wait()
 	var errs []error
-	for _, r := range l.readers {
-		errs = append(errs, r.Close())
+	for _, s := range l.sources {
+		errs = append(errs, s.Close())
 	}
 	l.freeSlots()
 	return errors.Join(errs...)

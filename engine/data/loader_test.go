@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +16,9 @@ import (
 )
 
 // take copies the next n batches of a loader.
-func take(t fatal, l *Loader, n int) []Batch {
+func take(t fatal, l *Loader, n int) []imageBatch {
 	t.Helper()
-	var out []Batch
+	var out []imageBatch
 	for range n {
 		b, err := l.Next(t.Context())
 		if err != nil {
@@ -37,22 +36,8 @@ type fatal interface {
 	Context() context.Context
 }
 
-func clone(b *Batch) Batch {
-	c := *b
-	c.loader, c.slot = nil, nil
-	c.Images, c.Labels, c.IDs = slices.Clone(b.Images), slices.Clone(b.Labels), slices.Clone(b.IDs)
-	c.SecondLabels, c.Lambda = slices.Clone(b.SecondLabels), slices.Clone(b.Lambda)
-	return c
-}
-
-func (b Batch) equal(o Batch) bool {
-	return b.Step == o.Step && b.Epoch == o.Epoch && b.N == o.N && b.Offset == o.Offset && b.Total == o.Total &&
-		slices.Equal(b.IDs, o.IDs) && slices.Equal(b.Labels, o.Labels) &&
-		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Lambda, o.Lambda) && bytes.Equal(b.Images, o.Images)
-}
-
 // join puts the shares of one batch together.
-func join(shares ...Batch) Batch {
+func join(shares ...imageBatch) imageBatch {
 	whole := shares[0]
 	for _, s := range shares[1:] {
 		whole.N += s.N
@@ -66,10 +51,14 @@ func join(shares ...Batch) Batch {
 }
 
 // reference computes batches without workers, buffers or shares.
-func reference(t fatal, o Options, n int) []Batch {
+func reference(t fatal, o imageOptions, n int) []imageBatch {
 	t.Helper()
-	o, err := o.normalized()
+	checked, _, err := o.options().normalized()
 	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	o.Accumulation = checked.Accumulation
+	if o.Transform, err = o.Transform.normalized(); err != nil {
 		t.Fatalf("%v", err)
 	}
 	r, _ := o.Dataset.NewReader()
@@ -78,11 +67,11 @@ func reference(t fatal, o Options, n int) []Batch {
 	part := o.BatchSize / o.Accumulation
 	per := o.Dataset.Len() / o.BatchSize * o.Accumulation
 	order := make([]int32, o.Dataset.Len())
-	var out []Batch
+	var out []imageBatch
 	for step := int(o.Start); len(out) < n; step++ {
 		epoch := step / per
 		Permutation(order, o.Seed, epoch)
-		b := Batch{N: part, Total: part, Step: int64(step), Epoch: epoch}
+		b := imageBatch{N: part, Total: part, Step: int64(step), Epoch: epoch}
 		for _, i := range order[step%per*part:][:part] {
 			var img Image
 			tr.begin(epoch, int(i))
@@ -102,7 +91,7 @@ func reference(t fatal, o Options, n int) []Batch {
 }
 
 // mixed mixes a whole batch, whose first sample is at position first of its epoch, the dumb way.
-func mixed(b *Batch, o Options, first int) {
+func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
 	}
@@ -134,7 +123,7 @@ func mixed(b *Batch, o Options, first int) {
 
 func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := Options{
+		o := imageOptions{
 			Dataset:   &fake{samples: rapid.IntRange(30, 120).Draw(t, "samples"), size: 4, classes: 5},
 			Transform: augmented,
 			Seed:      rapid.Uint64().Draw(t, "seed"),
@@ -147,11 +136,11 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 		want := reference(t, o, n)
 		part := o.BatchSize / o.Accumulation
 		cut := rapid.IntRange(0, part).Draw(t, "cut")
-		var got [2][]Batch
+		var got [2][]imageBatch
 		for rank, share := range [][2]int{{0, cut}, {cut, part - cut}} {
 			o := o
 			o.Workers, o.Depth = rapid.IntRange(1, 4).Draw(t, "workers"), rapid.IntRange(2, 6).Draw(t, "depth")
-			l, err := NewLoader(o)
+			l, err := open(o)
 			if err != nil {
 				t.Fatalf("%v", err)
 			}
@@ -173,7 +162,7 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 
 func TestResumedLoaderContinuesAsIfNeverStopped(t *testing.T) {
 	for _, mix := range mixings {
-		o := Options{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Mix: mix, Seed: 4, BatchSize: 8, Workers: 3}
+		o := imageOptions{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Mix: mix, Seed: 4, BatchSize: 8, Workers: 3}
 		whole := take(t, newLoader(t, o), 20)
 		o.Start, o.Workers = 9, 1
 		rest := take(t, newLoader(t, o), 11)
@@ -186,7 +175,7 @@ func TestResumedLoaderContinuesAsIfNeverStopped(t *testing.T) {
 }
 
 func TestTrainingUsesEachSampleAtMostOnceAnEpochAndDropsTheRest(t *testing.T) {
-	l := newLoader(t, Options{Dataset: &fake{samples: 50, size: 4}, Transform: augmented, Seed: 1, BatchSize: 8})
+	l := newLoader(t, imageOptions{Dataset: &fake{samples: 50, size: 4}, Transform: augmented, Seed: 1, BatchSize: 8})
 	if l.BatchesPerEpoch() != 6 {
 		t.Fatalf("%d batches an epoch, want 6", l.BatchesPerEpoch())
 	}
@@ -219,7 +208,7 @@ func TestEvaluationReadsEverySampleInOrderAndKeepsTheRest(t *testing.T) {
 		{"rank without samples", 0, 0, [][]int64{{}, {}, {}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLoader(t, Options{Dataset: &fake{samples: 10, size: 4}, Transform: Transform{Size: 4}, BatchSize: 4,
+			l := newLoader(t, imageOptions{Dataset: &fake{samples: 10, size: 4}, Transform: Transform{Size: 4}, BatchSize: 4,
 				Evaluate: true, Share: &Share{c.offset, c.count}, Workers: 2})
 			for pass := range 3 {
 				for step, want := range c.want {
@@ -256,7 +245,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 
 func TestNextEndsWithItsContextAndWithClose(t *testing.T) {
 	f := &fake{samples: 8, size: 4, delay: 20 * time.Millisecond}
-	l := newLoader(t, Options{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 8, Workers: 1})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 8, Workers: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -274,7 +263,7 @@ func TestNextEndsWithItsContextAndWithClose(t *testing.T) {
 }
 
 func TestHoldingEveryBatchIsAnErrorInsteadOfAHang(t *testing.T) {
-	l := newLoader(t, Options{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 8, Depth: 2})
+	l := newLoader(t, imageOptions{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 8, Depth: 2})
 	for range 2 {
 		if _, err := l.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -289,7 +278,7 @@ func TestCloseLeavesNoGoroutineAndNoReader(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, delay := range []time.Duration{0, time.Millisecond} {
 		f := &fake{samples: 500, size: 4, delay: delay}
-		l, err := NewLoader(Options{Dataset: f, Transform: augmented, BatchSize: 50, Workers: 8})
+		l, err := open(imageOptions{Dataset: f, Transform: augmented, BatchSize: 50, Workers: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +300,7 @@ func TestBuffersComeFromAllocAndGoBack(t *testing.T) {
 		m, _, err := heapMemory(n)
 		return m, func() { live-- }, err
 	}
-	o := Options{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 10, Depth: 3, Alloc: alloc}
+	o := imageOptions{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 10, Depth: 3, Alloc: alloc}
 	l := newLoader(t, o)
 	if want := 128 + 64 + 10*48; live != 3 || bytesEach != want { // ids and labels padded to 64 bytes
 		t.Errorf("%d buffers of %d bytes, want 3 of %d", live, bytesEach, want)
@@ -326,38 +315,38 @@ func TestBuffersComeFromAllocAndGoBack(t *testing.T) {
 		}
 		return alloc(n)
 	}
-	if _, err := NewLoader(o); !errors.Is(err, io.ErrShortBuffer) || live != 0 {
+	if _, err := open(o); !errors.Is(err, io.ErrShortBuffer) || live != 0 {
 		t.Errorf("failing allocation: %v, %d buffers left", err, live)
 	}
 }
 
 func TestWrongOptionsAreAllReported(t *testing.T) {
 	ds := &fake{samples: 10, size: 4}
-	good := Options{Dataset: ds, Transform: Transform{Size: 4}, BatchSize: 4}
+	good := imageOptions{Dataset: ds, Transform: Transform{Size: 4}, BatchSize: 4}
 	for _, c := range []struct {
 		name   string
-		change func(*Options)
+		change func(*imageOptions)
 		want   string
 	}{
-		{"no data set", func(o *Options) { o.Dataset = nil }, "no data set"},
-		{"batch size", func(o *Options) { o.BatchSize = -1 }, "batch size is -1, want 1"},
-		{"batch larger than the data", func(o *Options) { o.BatchSize = 11 }, "10 samples do not fill one batch of 11"},
-		{"accumulation", func(o *Options) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
-		{"accumulated evaluation", func(o *Options) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
-		{"share", func(o *Options) { o.Share = &Share{2, 3} }, "the share of 3 samples from sample 2 is outside a batch of 4"},
-		{"overflowing share", func(o *Options) { o.Share = &Share{1 << 62, 1 << 62} }, "is outside"},
-		{"share above the largest", func(o *Options) { o.Share, o.MaxCount = &Share{0, 3}, 2 }, "want at most 2 (MaxCount)"},
-		{"largest share", func(o *Options) { o.MaxCount = 5 }, "largest share is 5 samples, want 1 to 4"},
-		{"start", func(o *Options) { o.Start = -1 }, "first batch is -1"},
-		{"start beyond the evaluation", func(o *Options) { o.Start, o.Evaluate = 4, true }, "first batch is 4, want at most 3"},
-		{"workers", func(o *Options) { o.Workers = -2 }, "-2 workers"},
-		{"depth", func(o *Options) { o.Depth = 1 }, "depth is 1"},
-		{"transform", func(o *Options) { o.Transform.Size = 0 }, "image size is 0"},
-		{"two at once", func(o *Options) { o.Workers, o.Depth = -2, 1 }, "depth is 1"},
+		{"no data set", func(o *imageOptions) { o.Dataset = nil }, "no data set"},
+		{"batch size", func(o *imageOptions) { o.BatchSize = -1 }, "batch size is -1, want 1"},
+		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 }, "10 samples do not fill one batch of 11"},
+		{"accumulation", func(o *imageOptions) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
+		{"accumulated evaluation", func(o *imageOptions) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
+		{"share", func(o *imageOptions) { o.Share = &Share{2, 3} }, "the share of 3 samples from sample 2 is outside a batch of 4"},
+		{"overflowing share", func(o *imageOptions) { o.Share = &Share{1 << 62, 1 << 62} }, "is outside"},
+		{"share above the largest", func(o *imageOptions) { o.Share, o.MaxCount = &Share{0, 3}, 2 }, "want at most 2 (MaxCount)"},
+		{"largest share", func(o *imageOptions) { o.MaxCount = 5 }, "largest share is 5 samples, want 1 to 4"},
+		{"start", func(o *imageOptions) { o.Start = -1 }, "first batch is -1"},
+		{"start beyond the evaluation", func(o *imageOptions) { o.Start, o.Evaluate = 4, true }, "first batch is 4, want at most 3"},
+		{"workers", func(o *imageOptions) { o.Workers = -2 }, "-2 workers"},
+		{"depth", func(o *imageOptions) { o.Depth = 1 }, "depth is 1"},
+		{"transform", func(o *imageOptions) { o.Transform.Size = 0 }, "image size is 0"},
+		{"two at once", func(o *imageOptions) { o.Workers, o.Depth = -2, 1 }, "depth is 1"},
 	} {
 		o := good
 		c.change(&o)
-		if _, err := NewLoader(o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := open(o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -382,7 +371,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLoader(t, Options{Dataset: Cached(synthetic.Train, 0), Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
+	l := newLoader(t, imageOptions{Dataset: Cached(synthetic.Train, 0), Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
 		BatchSize: 100, MaxCount: 80, Workers: 2, Share: &Share{0, 50}})
 	ctx := t.Context()
 	step := int64(0)
@@ -423,7 +412,7 @@ func BenchmarkLoader(b *testing.B) {
 	for name, ds := range map[string]Dataset{"cached": Cached(synthetic.Train, 0), "synthetic": synthetic.Train} {
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
-				l := newLoader(b, Options{Dataset: ds, Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true}, BatchSize: 256, Workers: workers})
+				l := newLoader(b, imageOptions{Dataset: ds, Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true}, BatchSize: 256, Workers: workers})
 				take := func() {
 					batch, err := l.Next(b.Context())
 					if err != nil {
@@ -445,7 +434,7 @@ func BenchmarkLoader(b *testing.B) {
 
 func TestStagesCountEveryImage(t *testing.T) {
 	var stages Stages
-	o := Options{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, BatchSize: 8, Workers: 2, Depth: 2, Stages: &stages}
+	o := imageOptions{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, BatchSize: 8, Workers: 2, Depth: 2, Stages: &stages}
 	plain := o
 	plain.Stages = nil
 	want := take(t, newLoader(t, plain), 3)

@@ -32,7 +32,7 @@ func (r whiteReader) Read(i int, s Sizer, img *Image) error {
 func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	const size = 16
 	for _, mix := range mixings[1:] {
-		o := Options{Dataset: whites{&fake{samples: 64, size: size, classes: 2}}, Transform: Transform{Size: size}, Mix: mix, Seed: 3, BatchSize: 32}
+		o := imageOptions{Dataset: whites{&fake{samples: 64, size: size, classes: 2}}, Transform: Transform{Size: size}, Mix: mix, Seed: 3, BatchSize: 32}
 		mixedSamples := 0
 		for _, b := range take(t, newLoader(t, o), 4) {
 			for j := range b.N {
@@ -60,7 +60,7 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 	for _, c := range []struct{ offset, count, reads int }{{0, 20, 20}, {2, 10, 10}, {1, 10, 12}, {3, 3, 4}, {5, 1, 2}} {
 		f := &fake{samples: 40, size: 4}
-		newLoader(t, Options{Dataset: f, Transform: augmented, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 20, Depth: 2, Workers: 1,
+		newLoader(t, imageOptions{Dataset: f, Transform: augmented, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 20, Depth: 2, Workers: 1,
 			Share: &Share{c.offset, c.count}})
 		waitFor(t, "two batches to be read", func() bool { return f.reads.Load() >= int64(2*c.reads) })
 		if got := f.reads.Load(); got != int64(2*c.reads) {
@@ -126,7 +126,7 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 }
 
 func TestMixingThatCannotBeIsRefused(t *testing.T) {
-	o := Options{Dataset: &fake{samples: 40, size: 4}, Transform: Transform{Size: 4}, BatchSize: 10}
+	o := imageOptions{Dataset: &fake{samples: 40, size: 4}, Transform: Transform{Size: 4}, BatchSize: 10}
 	for _, c := range []struct {
 		mix          Mix
 		accumulation int
@@ -142,7 +142,7 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 	} {
 		o := o
 		o.Mix, o.Accumulation, o.Evaluate = c.mix, c.accumulation, c.evaluate
-		if _, err := NewLoader(o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := open(o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c, err, c.want)
 		}
 	}
@@ -150,7 +150,7 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 
 // The share of a mixed batch whose partner cannot be read is lost with it; the fault names the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
-	o := Options{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
+	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
 	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}} // the first loader still reads ahead of the other
 	for _, share := range []Share{{0, 4}, {2, 1}} {

@@ -14,7 +14,7 @@ import (
 func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const part = 24
-		o := Options{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2, BatchSize: part,
+		o := imageOptions{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2, BatchSize: part,
 			Mix: rapid.SampledFrom(mixings).Draw(t, "mixing")}
 		const steps = 25
 		want := reference(t, o, steps)
@@ -22,7 +22,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		o.Workers, o.Depth = rapid.IntRange(1, 3).Draw(t, "workers"), rapid.IntRange(2, 5).Draw(t, "depth")
 		o.Share = &Share{Count: rapid.IntRange(0, o.MaxCount).Draw(t, "first count")}
 		o.Share.Offset = rapid.IntRange(0, part-o.Share.Count).Draw(t, "first offset")
-		l, err := NewLoader(o)
+		l, err := open(o)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -71,7 +71,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 
 func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
-	l := newLoader(t, Options{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2, Workers: 1})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2, Workers: 1})
 	waitFor(t, "both batches to be read", func() bool { return f.reads.Load() == 20 })
 	if err := l.SetShare(0, 2, 12); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 }
 
 func TestJumpToGoesBothWays(t *testing.T) {
-	o := Options{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, Seed: 3, BatchSize: 8, Workers: 3}
+	o := imageOptions{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, Seed: 3, BatchSize: 8, Workers: 3}
 	want := reference(t, o, 30)
 	l := newLoader(t, o)
 	held, err := l.Next(t.Context())
@@ -110,7 +110,7 @@ func TestJumpToGoesBothWays(t *testing.T) {
 
 func TestABrokenSampleIsNamed(t *testing.T) {
 	f := &fake{samples: 16, size: 4, broken: map[int]bool{9: true, 11: true}, panics: map[int]bool{14: true}}
-	l := newLoader(t, Options{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 4, Evaluate: true, Workers: 3})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 4, Evaluate: true, Workers: 3})
 	take(t, l, 2)
 	for range 2 { // the second call says the same
 		_, err := l.Next(t.Context())
@@ -144,14 +144,14 @@ func TestTheFirstBrokenSampleIsNamedWhicheverFailsFirst(t *testing.T) {
 	// Images of this size are read one by one, so that two workers meet the two samples.
 	const size = 128
 	f := &fake{samples: 4, size: size, broken: map[int]bool{1: true, 2: true}, slow: 1}
-	l := newLoader(t, Options{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true, Workers: 2})
+	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true, Workers: 2})
 	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "sample 1 ") {
 		t.Errorf("got %v, want a fault of sample 1", err)
 	}
 }
 
 func TestAShareSetAfterAJumpBackHoldsFromItsStepOn(t *testing.T) {
-	l := newLoader(t, Options{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 8})
+	l := newLoader(t, imageOptions{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 8})
 	take(t, l, 5)
 	if err := l.SetShare(5, 2, 3); err != nil {
 		t.Fatal(err)

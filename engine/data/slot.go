@@ -31,11 +31,8 @@ type slot struct {
 	batch       Batch
 	freeBuffers func() // frees the buffers
 
-	images []byte  // (capacity, Size, Size, 3)
-	labels []int32 // (capacity)
-	second []int32 // (capacity), like lambda; nil unless samples are mixed
-	lambda []float32
-	ids    []int64       // (capacity)
+	fields [][]byte      // (capacity) samples of each field of the Loader
+	ids    []int64       // (capacity), the first field
 	have   []sampleState // (capacity)
 	index  []int32       // (total) sample indices of the whole batch
 
@@ -56,18 +53,14 @@ type slot struct {
 	faultAt int
 }
 
-// newSlot allocates the buffers for MaxCount samples of sampleBytes each.
-func newSlot(l *Loader, sampleBytes int) (*slot, error) {
+// newSlot allocates the buffers for MaxCount samples. Each field begins at a multiple of 64 bytes.
+func newSlot(l *Loader) (*slot, error) {
 	n := l.o.MaxCount
-	align := func(bytes int) int { return (bytes + 63) &^ 63 }
-	labelsAt := align(8 * n)
-	secondAt := labelsAt + align(4*n)
-	lambdaAt, imagesAt := secondAt, secondAt
-	if l.o.Mix.Enabled() {
-		lambdaAt = secondAt + align(4*n)
-		imagesAt = lambdaAt + align(4*n)
+	size, ends := 0, make([]int, len(l.fields))
+	for f, field := range l.fields {
+		size = (size+63)&^63 + n*field.Bytes()
+		ends[f] = size
 	}
-	size := imagesAt + n*sampleBytes
 	alloc := l.o.Alloc
 	if alloc == nil {
 		alloc = heapMemory
@@ -83,19 +76,12 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 		free()
 		return nil, fmt.Errorf("data loader: memory for a batch is %d bytes, want %d, aligned to 64", len(memory), size)
 	}
-	s := &slot{
-		l:           l,
-		freeBuffers: free,
-		ids:         unsafe.Slice((*int64)(unsafe.Pointer(&memory[0])), n),
-		labels:      unsafe.Slice((*int32)(unsafe.Pointer(&memory[labelsAt])), n),
-		images:      memory[imagesAt:size:size],
-		have:        make([]sampleState, n),
-		index:       make([]int32, l.part),
+	s := &slot{l: l, freeBuffers: free, have: make([]sampleState, n), index: make([]int32, l.part)}
+	for f, field := range l.fields {
+		s.fields = append(s.fields, memory[ends[f]-n*field.Bytes():ends[f]:ends[f]])
 	}
-	if l.o.Mix.Enabled() {
-		s.second = unsafe.Slice((*int32)(unsafe.Pointer(&memory[secondAt])), n)
-		s.lambda = unsafe.Slice((*float32)(unsafe.Pointer(&memory[lambdaAt])), n)
-	}
+	s.ids = elements[int64](s.fields[0])
+	s.batch.memory = make([][]byte, len(l.fields))
 	return s, nil
 }
 
@@ -112,7 +98,7 @@ func (s *slot) begin(step int64, order []int32) {
 	s.state, s.step = slotFilling, step
 	s.epoch = int(step / int64(l.perPass))
 	s.first = int(step%int64(l.perPass)) * l.part
-	s.total = min(l.part, l.o.Dataset.Len()-s.first)
+	s.total = min(l.part, l.o.Samples.Len()-s.first)
 	for j := range s.total {
 		if order != nil {
 			s.index[j] = order[s.first+j]
@@ -166,13 +152,9 @@ func (s *slot) moveTo(origin int) {
 	from, to := max(s.origin, origin), min(s.origin, origin)+len(s.have)
 	if from < to {
 		src, dst, n := from-s.origin, from-origin, to-from
-		sample := len(s.images) / len(s.have)
-		copy(s.images[dst*sample:(dst+n)*sample], s.images[src*sample:(src+n)*sample])
-		copy(s.labels[dst:dst+n], s.labels[src:src+n])
-		copy(s.ids[dst:dst+n], s.ids[src:src+n])
-		if s.second != nil {
-			copy(s.second[dst:dst+n], s.second[src:src+n])
-			copy(s.lambda[dst:dst+n], s.lambda[src:src+n])
+		for f, memory := range s.fields {
+			size := s.l.sizes[f]
+			copy(memory[dst*size:(dst+n)*size], memory[src*size:(src+n)*size])
 		}
 		copy(s.have[dst:dst+n], s.have[src:src+n])
 		clear(s.have[:dst])
@@ -183,18 +165,18 @@ func (s *slot) moveTo(origin int) {
 	s.origin = origin
 }
 
-// place returns the memory of the image at position j.
-func (s *slot) place(j int) []byte {
-	sample := len(s.images) / len(s.have)
-	at := (j - s.origin) * sample
-	return s.images[at : at+sample : at+sample]
+// place returns the memory of one field of the sample at position j.
+func (s *slot) place(field, j int) []byte {
+	size := s.l.sizes[field]
+	at := (j - s.origin) * size
+	return s.fields[field][at : at+size : at+size]
 }
 
 // take marks up to n adjacent missing samples as taken, from the first that hasMissing found, and returns their
-// positions. It never separates partners of mixed samples.
+// positions. It never separates a group (Layout.Group).
 func (s *slot) take(n int) (lo, hi int) {
 	lo = s.scan
-	for s.scan < s.hi && (s.scan-lo < n || s.second != nil && s.scan%2 == 1) && s.have[s.scan-s.origin] == sampleMissing {
+	for s.scan < s.hi && (s.scan-lo < n || s.scan%s.l.group != 0) && s.have[s.scan-s.origin] == sampleMissing {
 		s.have[s.scan-s.origin] = sampleTaken
 		s.scan++
 	}
@@ -235,28 +217,29 @@ func (s *slot) complete() bool { return !s.move && s.remaining == 0 }
 func (s *slot) lend() *Batch {
 	s.state = slotLent
 	a, b := s.lo-s.origin, s.hi-s.origin
-	sample := len(s.images) / len(s.have)
+	memory := s.batch.memory
+	for f, m := range s.fields {
+		size := s.l.sizes[f]
+		memory[f] = m[a*size : b*size : b*size]
+	}
 	s.batch = Batch{
-		Images: s.images[a*sample : b*sample : b*sample],
-		Labels: s.labels[a:b:b],
+		Fields: s.l.fields,
 		IDs:    s.ids[a:b:b],
 		N:      s.hi - s.lo,
 		Offset: s.lo,
 		Total:  s.total,
 		Step:   s.step,
 		Epoch:  s.epoch,
+		memory: memory,
 		loader: s.l,
 		slot:   s,
 	}
-	if skips, ok := s.l.o.Dataset.(interface{ Replaced(i int) bool }); ok {
+	if skips, ok := s.l.o.Samples.(interface{ Replaced(i int) bool }); ok {
 		for _, i := range s.index[s.lo:s.hi] {
 			if skips.Replaced(int(i)) {
 				s.batch.Replaced++
 			}
 		}
-	}
-	if s.second != nil {
-		s.batch.SecondLabels, s.batch.Lambda = s.second[a:b:b], s.lambda[a:b:b]
 	}
 	return &s.batch
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stages accumulates the cost of a Loader's images in its workers, in nanoseconds, without mixing and waiting. Partners
+// Stages accumulates the cost of images in a Loader's workers, in nanoseconds, without mixing and waiting. Partners
 // from outside the share count as images.
 type Stages struct {
 	Images       atomic.Int64
@@ -17,8 +17,8 @@ type Stages struct {
 }
 
 // viewTimed is view with a clock.
-func (w *worker) viewTimed(stages *Stages, index int, pix []byte) error {
-	started := time.Now()
+func (w *imageSource) viewTimed(index int, pix []byte) error {
+	stages, started := w.stages, time.Now()
 	w.img = Image{} // a Reader that decodes nothing leaves the measurements unchanged
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err

@@ -1,9 +1,6 @@
 package data
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // job is a range of adjacent positions of one slot.
 type job struct {
@@ -11,21 +8,20 @@ type job struct {
 	lo, hi int
 }
 
-// start creates a Reader for each worker and starts the workers.
+// start creates a Source for each worker and starts the workers.
 func (l *Loader) start() error {
 	for range l.o.Workers {
-		r, err := l.o.Dataset.NewReader()
+		source, err := l.o.Samples.NewSource(&l.o)
 		if err != nil {
-			for _, r := range l.readers {
-				r.Close() // the first error is returned
+			for _, s := range l.sources {
+				s.Close() // the first error is returned
 			}
 			return fmt.Errorf("data loader: open a reader: %w", err)
 		}
-		l.readers = append(l.readers, r)
+		l.sources = append(l.sources, source)
 	}
-	for _, r := range l.readers {
-		w := &worker{l: l, reader: r, errs: make([]error, l.chunk+1)} // one more completes a pair
-		w.transform = l.o.Transform.prepared(l.o.Seed)
+	for _, s := range l.sources {
+		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)} // take may complete a group
 		l.workers.Go(w.run)
 	}
 	return nil
@@ -40,12 +36,10 @@ func (l *Loader) freeSlots() {
 
 // worker reads samples until the Loader is closed.
 type worker struct {
-	l         *Loader
-	reader    Reader
-	transform transformer
-	img       Image
-	partner   []byte  // (Size, Size, 3), a sample outside the job
-	errs      []error // of the samples of the current job
+	l      *Loader
+	source Source
+	span   Span
+	errs   []error // of the samples of the current job
 }
 
 func (w *worker) run() {
@@ -54,103 +48,14 @@ func (w *worker) run() {
 		if !ok {
 			return
 		}
+		s := j.s // its origin does not change while a job is in flight
+		w.span = Span{Lo: j.lo, Hi: j.hi, Epoch: s.epoch, First: s.first, Index: s.index[:s.total:s.total], slot: s}
+		w.source.Read(&w.span, w.errs[:j.hi-j.lo])
 		for k := j.lo; k < j.hi; k++ {
-			if j.s.second != nil && k%2 == 0 && k+1 < j.hi {
-				w.errs[k-j.lo], w.errs[k+1-j.lo] = w.readPair(j.s, k)
-				k++
-			} else {
-				w.errs[k-j.lo] = w.read(j.s, k)
-			}
+			s.ids[k-s.origin] = int64(s.index[k])
 		}
 		w.l.finish(j, w.errs)
 	}
-}
-
-// read fills position j of a slot. origin does not change while a job is in flight.
-func (w *worker) read(s *slot, j int) error {
-	pix := s.place(j)
-	if err := w.view(s, j, pix); err != nil {
-		return err
-	}
-	m := w.mixing(s, j)
-	if !m.none() { // the partner belongs to another job or another rank
-		w.partner = resize(w.partner, len(pix))
-		if err := w.view(s, j^1, w.partner); err != nil {
-			return err
-		}
-		m.apply(pix, w.partner, w.l.o.Transform.Size)
-	}
-	w.label(s, j, m)
-	return nil
-}
-
-// readPair fills positions j and j+1, which are partners.
-func (w *worker) readPair(s *slot, j int) (errA, errB error) {
-	a, b := s.place(j), s.place(j+1)
-	errA, errB = w.view(s, j, a), w.view(s, j+1, b)
-	ma, mb := w.mixing(s, j), w.mixing(s, j+1)
-	if err := cmp.Or(errA, errB); err != nil {
-		if !ma.none() {
-			errA = err
-		}
-		if !mb.none() {
-			errB = err
-		}
-	} else {
-		size := w.l.o.Transform.Size
-		w.partner = append(w.partner[:0], a...)
-		if !ma.none() {
-			ma.apply(a, b, size)
-		}
-		if !mb.none() {
-			mb.apply(b, w.partner, size)
-		}
-	}
-	w.label(s, j, ma)
-	w.label(s, j+1, mb)
-	return errA, errB
-}
-
-func (w *worker) mixing(s *slot, j int) mixing {
-	o := &w.l.o
-	if s.second == nil {
-		return unmixed
-	}
-	return o.Mix.draw(o.Seed, s.epoch, s.first+j, o.BatchSize, o.Transform.Size)
-}
-
-// label sets the labels of position j.
-func (w *worker) label(s *slot, j int, m mixing) {
-	at, labels := j-s.origin, w.l.o.Dataset
-	s.labels[at] = int32(labels.Label(int(s.index[j])))
-	s.ids[at] = int64(s.index[j])
-	if s.second == nil {
-		return
-	}
-	s.second[at], s.lambda[at] = s.labels[at], m.lambda
-	if !m.none() {
-		s.second[at] = int32(labels.Label(int(s.index[j^1])))
-	}
-}
-
-// view writes the image of position j, before mixing, to pix.
-func (w *worker) view(s *slot, j int, pix []byte) (err error) {
-	index := int(s.index[j])
-	defer func() {
-		// A panic of a standard library decoder on a crafted file must not end the training.
-		if r := recover(); r != nil {
-			err = &Fault{Op: "decode sample", Index: index, Err: fmt.Errorf("decoder panicked: %v", r)}
-		}
-	}()
-	w.transform.begin(s.epoch, index)
-	if stages := w.l.o.Stages; stages != nil {
-		return w.viewTimed(stages, index, pix)
-	}
-	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
-		return err
-	}
-	w.transform.apply(pix, &w.img)
-	return nil
 }
 
 // finish records the results of a job.

@@ -212,7 +212,7 @@ func TestRunsFollowPyTorch(t *testing.T) {
 
 func (g *golden) loader(t *testing.T) *data.Loader {
 	t.Helper()
-	loader, err := data.NewLoader(data.Options{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize},
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize}},
 		BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +372,7 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := data.NewLoader(data.Options{Dataset: data.Cached(set.Train, 0), Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true},
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: data.Cached(set.Train, 0), Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}},
 		BatchSize: 8, Accumulation: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -450,7 +450,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := data.NewLoader(data.Options{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 224}, BatchSize: 2, Workers: 1})
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 224}}, BatchSize: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -36,6 +37,7 @@ type pass struct {
 	rank        transfer
 	logits      transfer
 	n           int // samples of a full micro-batch
+	fields      int // inputs that a batch fills
 }
 
 // transfer pairs a region of device memory with its host twin.
@@ -113,7 +115,7 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 			}
 		}
 		if ofBatch {
-			p.batchBytes = total
+			p.batchBytes, p.fields = total, len(all)
 		}
 	}
 	inputs := total
@@ -163,7 +165,7 @@ func (p *pass) free() error {
 }
 
 // batchInputs are the graph inputs that a batch fills.
-var batchInputs = [...]string{"images", "labels", "ids", "second_labels", "share"}
+var batchInputs = [...]string{"images", "labels", "ids", "second_labels", "lambda"}
 
 // load copies a batch to the device.
 func (p *pass) load(s device.Stream, b *data.Batch) error {
@@ -182,45 +184,63 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 	if p.idle {
 		return nil
 	}
-	copy(p.inputs["images"].in(host), b.Images)
-	labels := p.inputs["labels"].in(host)
-	for i := range p.n {
-		label := int32(ignored)
-		if i < b.N {
-			label = b.Labels[i]
+	filled := 0
+	for f, field := range b.Fields {
+		to, ok := p.inputs[field.Name]
+		if !ok && field.Name == data.IDs {
+			continue // evaluation needs no ids
 		}
-		binary.LittleEndian.PutUint32(labels[4*i:], uint32(label))
-	}
-	if ids, ok := p.inputs["ids"]; ok {
-		mem := ids.in(host)
-		for i, id := range b.IDs {
-			binary.LittleEndian.PutUint64(mem[8*i:], uint64(id))
+		if !ok {
+			return fmt.Errorf("replica: the batch has the field %s, which is not an input of the model", field.Name)
+		}
+		filled++
+		if err := to.fill(host, field, b.Bytes(f), p.n); err != nil {
+			return err
 		}
 	}
-	return p.fillMixed(b, host)
-}
-
-// fillMixed writes the second labels and lambdas of mixed samples. Padding rows keep their old values, because the loss
-// ignores them.
-func (p *pass) fillMixed(b *data.Batch, host []byte) error {
-	second, ok := p.inputs["second_labels"]
-	if ok != (b.SecondLabels != nil) {
-		return fmt.Errorf("replica: got a batch with second labels: %v, want %v", b.SecondLabels != nil, ok)
-	}
-	if !ok {
-		return nil
-	}
-	share := p.inputs["share"]
-	labels, shares := second.in(host), share.in(host)
-	for i := range b.N {
-		binary.LittleEndian.PutUint32(labels[4*i:], uint32(b.SecondLabels[i]))
-		if share.spec.DType == tensor.F64 {
-			binary.LittleEndian.PutUint64(shares[8*i:], math.Float64bits(float64(b.Lambda[i])))
-		} else {
-			binary.LittleEndian.PutUint32(shares[4*i:], math.Float32bits(b.Lambda[i]))
-		}
+	if filled != p.fields {
+		return fmt.Errorf("replica: the batch has the fields %s, want also %s", fieldNames(b), strings.Join(p.missing(b), ", "))
 	}
 	return nil
+}
+
+// fill writes the elements of a field to host, and pads them to n samples.
+func (t transfer) fill(host []byte, field data.Field, src []byte, n int) error {
+	dst := t.in(host)
+	if t.spec.DType == tensor.F64 && field.DType == tensor.F32 {
+		for i := 0; i < len(src); i += 4 {
+			v := math.Float32frombits(binary.LittleEndian.Uint32(src[i:]))
+			binary.LittleEndian.PutUint64(dst[2*i:], math.Float64bits(float64(v)))
+		}
+		return nil // the loss ignores the samples that are missing
+	}
+	if want := n * field.Bytes(); t.spec.DType != field.DType || len(dst) != want {
+		return fmt.Errorf("replica: field %s of a batch has %d bytes of type %v, want %d of type %v", field.Name, want, field.DType, len(dst), t.spec.DType)
+	}
+	rest := dst[copy(dst, src):]
+	for i := range rest {
+		rest[i] = field.Pad
+	}
+	return nil
+}
+
+// fieldNames lists the fields of a batch.
+func fieldNames(b *data.Batch) string {
+	var names []string
+	for _, f := range b.Fields {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// missing returns the inputs that a batch lacks.
+func (p *pass) missing(b *data.Batch) (names []string) {
+	for _, name := range batchInputs {
+		if _, ok := p.inputs[name]; ok && !slices.ContainsFunc(b.Fields, func(f data.Field) bool { return f.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // send copies inputs to the device; it skips names that this pass lacks.

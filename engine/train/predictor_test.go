@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -71,6 +72,7 @@ func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 		}
 		all.Add(sums)
 		loss, probabilities := 0.0, make([]float64, o.Classes)
+		labels := data.Values[int32](b, data.Labels)
 		for i := range b.N {
 			p.Probabilities(i, probabilities)
 			sum, best := 0.0, 0
@@ -82,10 +84,10 @@ func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 			if math.Abs(sum-1) > 1e-12 {
 				t.Errorf("sample %d: probabilities %v sum to %v", i, probabilities, sum)
 			}
-			if best == int(b.Labels[i]) {
+			if best == int(labels[i]) {
 				right++
 			}
-			loss -= math.Log(probabilities[b.Labels[i]])
+			loss -= math.Log(probabilities[labels[i]])
 		}
 		if math.Abs(loss-sums.Loss) > 1e-5*math.Abs(loss) {
 			t.Errorf("probabilities say a loss of %v, the pass %v", loss, sums.Loss)

@@ -187,7 +187,7 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 		}
 		var loss, rank *graph.Value // (N), (N)
 		if training && o.Mixed {
-			second, share := g.Input("second_labels", tensor.I32, n), g.Input("share", g.ParamType(), n)
+			second, share := g.Input("second_labels", tensor.I32, n), g.Input("lambda", g.ParamType(), n)
 			loss, rank = g.MixedSoftmaxCrossEntropy("loss", logits, labels, second, share, smoothing)
 		} else {
 			loss, rank = g.SoftmaxCrossEntropy("loss", logits, labels, smoothing)

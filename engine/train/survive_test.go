@@ -240,7 +240,7 @@ func failingLoader(t *testing.T, o ReplicaOptions, rec *recorder) *data.Loader {
 	broken := new(atomic.Bool)
 	rec.after = func(step int64) { broken.Store(step >= 3) }
 	reads, most := o.Peers.Reads()
-	l, err := data.NewLoader(data.Options{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}, BatchSize: o.BatchSize,
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: o.BatchSize,
 		Workers: 1, Share: &reads, MaxCount: most})
 	if err != nil {
 		t.Fatal(err)

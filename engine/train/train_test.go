@@ -56,13 +56,13 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lo := data.Options{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}, Seed: o.Seed,
-		BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
+	images := data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
 	if o.Mixed {
-		lo.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
+		images.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
 	}
+	lo := data.Options{Samples: images, Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
 	if evaluate {
-		lo = data.Options{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
+		lo = data.Options{Samples: data.Images{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}
 	if p := o.Peers; p != nil {
 		reads, most := p.Reads()
@@ -493,7 +493,7 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	var broken atomic.Bool
-	loader, err := data.NewLoader(data.Options{Dataset: failing{set.Train, &broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize},
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: failing{set.Train, &broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}},
 		BatchSize: o.BatchSize, Workers: 1})
 	if err != nil {
 		t.Fatal(err)

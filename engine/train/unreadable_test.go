@@ -34,13 +34,13 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 		t.Error(err)
 		return
 	}
-	open := func(lo data.Options) *data.Loader {
+	open := func(set data.Dataset, evaluate bool) *data.Loader {
+		lo := data.Options{Seed: seed, BatchSize: testBatch, Workers: workers, Evaluate: evaluate,
+			Samples: data.Images{Dataset: data.Skip(spoilt{set}, 0, nil), Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}}
 		if p := o.Replica.opts.Peers; p != nil {
 			reads, n := p.Reads()
 			lo.Share, lo.MaxCount = &reads, n
 		}
-		lo.Dataset, lo.Transform = data.Skip(spoilt{lo.Dataset}, 0, nil), data.Transform{Crop: data.CentreCrop, Size: testSize}
-		lo.Seed, lo.BatchSize, lo.Workers = seed, testBatch, workers
 		l, err := data.NewLoader(lo)
 		if err != nil {
 			t.Error(err)
@@ -48,9 +48,9 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	o.Train, o.MaxReplaced = open(data.Options{Dataset: set.Train}), most
+	o.Train, o.MaxReplaced = open(set.Train, false), most
 	if o.Eval != nil {
-		o.Eval = open(data.Options{Dataset: set.Eval, Evaluate: true})
+		o.Eval = open(set.Eval, true)
 	}
 }
 

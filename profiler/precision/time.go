@@ -104,7 +104,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 		BatchSize: samples, Accumulation: 1, Seed: 1, Optimizer: optim.Options{Name: "sgd"}}); err != nil {
 		return err
 	}
-	t.loader, err = data.NewLoader(data.Options{Dataset: set.Cached(0).Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}, Seed: 1,
+	t.loader, err = data.NewLoader(data.Options{Samples: data.Images{Dataset: set.Cached(0).Train, Transform: data.Transform{Crop: data.PadCrop, Size: size}}, Seed: 1,
 		BatchSize: samples, Accumulation: 1, Workers: 1})
 	return err
 }

@@ -46,7 +46,7 @@ func TestRealCIFAR10(t *testing.T) {
 		t.Fatalf("%d and %d samples of %q", s.Train.Len(), s.Eval.Len(), s.Train.Classes())
 	}
 	cached := s.Cached(0)
-	l, err := data.NewLoader(data.Options{Dataset: cached.Train, Transform: data.Transform{Size: 32}, Seed: 1, BatchSize: 250})
+	l, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: cached.Train, Transform: data.Transform{Size: 32}}, Seed: 1, BatchSize: 250})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestRealCIFAR10(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, label := range b.Labels {
+			for _, label := range data.Values[int32](b, data.Labels) {
 				perClass[label]++
 			}
 			var s, q [3]uint64
-			for i, v := range b.Images {
+			for i, v := range data.Values[uint8](b, data.Pixels) {
 				s[i%3] += uint64(v)
 				q[i%3] += uint64(v) * uint64(v)
 			}
@@ -106,8 +106,8 @@ func BenchmarkRealCIFAR10(b *testing.B) {
 	}{{"decode", s}, {"cached", s.Cached(0)}} {
 		b.Run(c.name, func(b *testing.B) {
 			const batch = 250
-			l, err := data.NewLoader(data.Options{Dataset: c.splits.Train, Seed: 1, BatchSize: batch,
-				Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}})
+			l, err := data.NewLoader(data.Options{Seed: 1, BatchSize: batch,
+				Samples: data.Images{Dataset: c.splits.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true}}})
 			if err != nil {
 				b.Fatal(err)
 			}

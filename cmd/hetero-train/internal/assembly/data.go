@@ -33,7 +33,7 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 	}
 	view, _ := parts.Transforms(j.Cfg.Data)
 	view.Augment = parts.Augmentation(j.Cfg.Augment, parts.Normalization(j.Cfg.Data, j.Data.Normalization))
-	j.Loading = data.Options{Dataset: j.Data.Train, Transform: view, Mix: parts.Mixing(j.Cfg.Augment), Seed: j.Cfg.Experiment.Seed,
+	j.Loading = data.Options{Samples: data.Images{Dataset: j.Data.Train, Transform: view, Mix: parts.Mixing(j.Cfg.Augment)}, Seed: j.Cfg.Experiment.Seed,
 		BatchSize: j.Cfg.Data.BatchSize, Accumulation: j.Cfg.Train.GradAccumulation, Workers: j.Cfg.Data.Workers}
 	batches, err := j.Loading.BatchesPerEpoch()
 	if err != nil {

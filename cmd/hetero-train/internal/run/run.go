@@ -281,7 +281,7 @@ func (j *training) sharedOptions() (o train.Options, err error) {
 		return o, err
 	}
 	_, view := parts.Transforms(c.Data)
-	o.Eval, err = j.NewLoader(data.Options{Dataset: j.Data.Eval, Transform: view, Seed: c.Experiment.Seed,
+	o.Eval, err = j.NewLoader(data.Options{Samples: data.Images{Dataset: j.Data.Eval, Transform: view}, Seed: c.Experiment.Seed,
 		BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
 	return o, err
 }

@@ -119,8 +119,8 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if f.workers == 0 {
 		f.workers = runtime.GOMAXPROCS(0)
 	}
-	loader, err := data.NewLoader(data.Options{Dataset: splits.Train, Transform: view, Mix: parts.Mixing(cfg.Augment), Seed: 1,
-		BatchSize: f.batch, Workers: f.workers, Depth: benchDepth, Stages: stages})
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: splits.Train, Transform: view, Mix: parts.Mixing(cfg.Augment), Stages: stages}, Seed: 1,
+		BatchSize: f.batch, Workers: f.workers, Depth: benchDepth})
 	if err != nil {
 		return dataResult{}, exit.With(exit.Usage, err)
 	}

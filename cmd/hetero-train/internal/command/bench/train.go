@@ -129,7 +129,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 		return nil, err
 	}
 	b.close = append(b.close, b.replica.Close)
-	loader, err := data.NewLoader(data.Options{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
+	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}},
 		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)

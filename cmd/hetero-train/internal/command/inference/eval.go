@@ -120,7 +120,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		return r, err
 	}
 	_, view := parts.Transforms(m.Cfg.Data)
-	sums, took, err := m.score(ctx, data.Options{Dataset: set, Transform: view, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
 	if err != nil {
 		return r, err
 	}

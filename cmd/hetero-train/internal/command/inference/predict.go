@@ -101,7 +101,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 		return err
 	}
 	_, view := parts.Transforms(m.Cfg.Data)
-	loader, err := m.NewLoader(data.Options{Dataset: set, Transform: view, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	loader, err := m.NewLoader(data.Options{Samples: data.Images{Dataset: set, Transform: view}, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
 	if err != nil {
 		return err
 	}
@@ -128,8 +128,9 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 
 // show runs a batch and writes a line for each of its images.
 func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []images.Input, set *lenient) error {
-	for i := range b.N {
-		b.Labels[i] = -1 // there is none
+	labels := data.Values[int32](b, data.Labels)
+	for i := range labels {
+		labels[i] = -1 // there is none
 	}
 	if _, err := m.predictor.Run(b); err != nil {
 		return err

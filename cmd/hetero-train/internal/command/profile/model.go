@@ -47,7 +47,7 @@ func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) 
 	for _, l := range replica.Plan().Launches() {
 		work = append(work, profiles.Work{FLOPs: l.FLOPs, Bytes: l.Bytes})
 	}
-	perSample, err = timeSteps(ctx, replica, data.Options{Dataset: step.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize},
+	perSample, err = timeSteps(ctx, replica, data.Options{Samples: data.Images{Dataset: step.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}},
 		Seed: 1, BatchSize: profileBatch, Accumulation: 1, Workers: 1})
 	return profiles.MemoryShare(work, tflops, gbytes), perSample, err
 }
