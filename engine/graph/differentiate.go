@@ -103,8 +103,37 @@ func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active ma
 // finish records the gradient of parameter p, if the loss depends on it.
 func (g *Graph) finish(p *Value, contributions []*Value) {
 	if len(contributions) > 0 {
-		g.Gradients = append(g.Gradients, Gradient{Param: p, Value: g.sum(p.Name+" gradient", p, contributions)})
+		g.Gradients = append(g.Gradients, Gradient{Param: p, Value: g.accumulate(p, contributions)})
 	}
+}
+
+// accumulate is sum for the gradient of parameter p. If the last contribution can be added to an existing value (tied
+// embeddings), it is added to the sum of the others in place, without a pass over a third buffer.
+func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
+	last := contributions[len(contributions)-1]
+	if len(contributions) > 1 && last.Node != nil {
+		op, ok := last.Node.Op.(device.Accumulator)
+		own := len(contributions) > 2 || ownsGradient(contributions[0]) // nothing else reads the sum of the others
+		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own && rest.DType == last.DType {
+			// the node of the last contribution alone has no readers any more, so no plan runs it
+			total := g.one(last.Node.Name, op.Accumulating(), append(slices.Clone(last.Node.In), rest)...)
+			total.Follows = p
+			return total
+		}
+	}
+	return g.sum(p.Name+" gradient", p, contributions)
+}
+
+// ownsGradient reports whether v is an output that an op computes for one parameter alone.
+func ownsGradient(v *Value) bool {
+	if v.Node == nil {
+		return false
+	}
+	switch v.Node.Op.(type) {
+	case device.LinearDiffWeights, device.LinearCrossEntropyDiff, device.EmbeddingDiff:
+		return true
+	}
+	return false
 }
 
 // firstReaders returns the position of the first node that reads each parameter.

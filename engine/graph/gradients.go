@@ -31,6 +31,11 @@ func init() { // in init because the rules use functions that use rules
 		device.Reduce{}.Kind():              reduceGradient,
 		device.Broadcast{}.Kind():           broadcastGradient,
 		device.SoftmaxCrossEntropy{}.Kind(): lossGradient,
+		device.Embedding{}.Kind():           embeddingGradient,
+		device.LayerNorm{}.Kind():           layerNormGradient,
+		device.BiasGELU{}.Kind():            biasGELUGradient,
+		device.Attention{}.Kind():           attentionGradient,
+		device.LinearCrossEntropy{}.Kind():  linearLossGradient,
 	}
 }
 
@@ -291,13 +296,18 @@ func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
 }
 
-// lossGradient has one contribution: the scale of Differentiate, which is the factor of every sample's loss.
-func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	op := n.Op.(device.SoftmaxCrossEntropy)
+// lossScale returns the one contribution to the gradient of a loss: the scale of Differentiate, which is the factor of
+// every sample's loss.
+func (g *Graph) lossScale(n *Node, d [][]*Value) *Value {
 	if len(d[0]) != 1 || !d[0][0].Shape.Equal(tensor.Shape{1}) {
 		fail(n.Name, "differentiate: got %d contributions, want the factor of shape (1) alone", len(d[0]))
 	}
-	in := append([]*Value{n.In[0], n.In[1], n.Out[2], d[0][0]}, n.In[2:]...) // of mixed samples: second labels, lambdas
+	return d[0][0]
+}
+
+func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := n.Op.(device.SoftmaxCrossEntropy)
+	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // of mixed samples: second labels, lambdas
 	grads := make([]*Value, len(n.In))
 	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
 	return grads

@@ -43,6 +43,23 @@ func decompose(n *graph.Node) ([]*graph.Node, error) {
 		share := d.apply(device.Fill{DType: n.In[0].DType, Shape: []int{1}, Value: 1 / float64(op.Height*op.Width)})[0]
 		each := d.apply(device.Binary{Func: device.Mul}, n.In[0], share)[0]
 		d.result(0, device.Broadcast{Shape: s, Axes: []int{2, 3}}, 0, each)
+	case device.Embedding:
+		if len(n.In) == 2 {
+			return nil, fmt.Errorf("%s of one table has no decomposition", n.Op.Kind())
+		}
+		d.embedding(op)
+	case device.LayerNorm:
+		d.layerNorm(op)
+	case device.LayerNormDiff:
+		d.layerNormDiff(op)
+	case device.BiasGELU:
+		d.result(0, device.Unary{Func: op.Func}, 0, d.biased(n.In[0], n.In[1]))
+	case device.BiasGELUDiff:
+		d.biasGELUDiff(op)
+	case device.LinearCrossEntropy:
+		d.linearCrossEntropy()
+	case device.LinearCrossEntropyDiff:
+		d.linearCrossEntropyDiff()
 	case graph.Decomposable:
 		d.own(op)
 	default:

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -14,7 +15,8 @@ import (
 // leaves declares the operands of a rule under test: all are parameters, so that each gets a gradient.
 type leaves struct {
 	*graph.Graph
-	samples int // of ids, for dropout
+	samples int  // of ids, for dropout, and of lengths
+	loss    bool // the value is the losses of rows, not logits
 }
 
 // param has values in [-1, 1).
@@ -270,7 +272,7 @@ func differentiate(g *graph.Graph, y *graph.Value) {
 func TestRulesEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-7
 	seen := map[string]bool{}
-	for _, c := range append(append(ruleCases, batchNormCases()...), elementWiseCases()...) {
+	for _, c := range slices.Concat(ruleCases, batchNormCases(), elementWiseCases(), transformerRules()) {
 		if seen[c.name] {
 			t.Fatalf("two cases are called %q", c.name)
 		}
@@ -283,15 +285,24 @@ func TestRulesEqualFiniteDifferences(t *testing.T) {
 				l := &leaves{Graph: g}
 				y := c.build(l)
 				samples, scale = l.samples, float64(y.Shape.Elements())
-				differentiate(g, y)
+				if l.loss {
+					g.Output("loss", y)
+					g.Differentiate(y, g.Input("scale", tensor.F64, 1))
+				} else {
+					differentiate(g, y)
+				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := newRig(t, reference.New(), g)
 			defer r.close()
-			r.input("labels", []float64{1})
+			r.optional("labels", []float64{1})
 			r.input("scale", []float64{scale})
+			r.optional("tokens", []float64{3, 0, 3, 2, 3, 1})
+			r.optional("segments", []float64{1, 0, 0, 1, 1, 1})
+			r.optional("lengths", []float64{2, 3, 0}[:samples])
+			r.optional("row labels", []float64{4, -1, 0, 2, -5, 3})
 			r.optional("key", []float64{11, 13})
 			r.optional("factor", []float64{-1.5})
 			r.optional("images", []float64{0.9, -0.7, 0.4, 0.1, -0.3, 0.8, -0.6, 0.2, 0.5, -0.1, 0.35, -0.9, 0.7, -0.4, 0.6, 0.15, -0.8, 0.3, -0.2, 0.45})

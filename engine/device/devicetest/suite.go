@@ -209,6 +209,7 @@ func valueTables() []table {
 		{"elementwise", elementwiseCases()},
 		{"move", moveCases()},
 		{"loss", lossCases()},
+		{"transformer", transformerCases()},
 		{"optim", optimCases()},
 		{"chain", chainCases()},
 		{"nan", nanCases()},

@@ -27,7 +27,7 @@ func runThreads(t conformance.T, open Opener, caps Caps) {
 			run: one(device.SoftmaxCrossEntropy{LabelSmoothing: 0.1})},
 		{name: "sum_squares", inputs: []input{params(symmetric, 100_003)}, run: one(device.SumSquares{Chunk: 1 << 12})},
 	}
-	for _, c := range cases {
+	for _, c := range append(cases, transformerThreads()...) {
 		for _, dt := range caps.Types {
 			t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) {
 				values := c.materialize(typesFor(dt))

@@ -44,7 +44,7 @@ func computesWide(k *bookkeeping.Kernel) bool {
 	switch k.Op.(type) {
 	case device.SGD, device.AdamW, device.MovingAverage:
 		return in[2].DType == tensor.F64
-	case device.ImageNormalize, device.Fill:
+	case device.ImageNormalize, device.Fill, device.Embedding:
 		return out[0].DType == tensor.F64
 	}
 	return len(in) > 0 && in[0].DType == tensor.F64
@@ -139,6 +139,26 @@ func compute[T real](op device.Op, in, out []operand) error {
 		return softmaxCrossEntropyDiff[T](op, in, out)
 	case device.ImageNormalize:
 		imageNormalize[T](op, in, out)
+	case device.Embedding:
+		return embedding[T](op, in, out)
+	case device.EmbeddingDiff:
+		return embeddingDiff[T](op, in, out)
+	case device.LayerNorm:
+		layerNorm[T](op, in, out)
+	case device.LayerNormDiff:
+		layerNormDiff[T](op, in, out)
+	case device.BiasGELU:
+		biasGELU[T](op, in, out)
+	case device.BiasGELUDiff:
+		biasGELUDiff[T](op, in, out)
+	case device.Attention:
+		attention[T](op, in, out)
+	case device.AttentionDiff:
+		attentionDiff[T](op, in, out)
+	case device.LinearCrossEntropy:
+		return linearCrossEntropy[T](op, in, out)
+	case device.LinearCrossEntropyDiff:
+		return linearCrossEntropyDiff[T](op, in, out)
 	case device.SumSquares:
 		sumSquares(op, in, out)
 	case device.GradControl:

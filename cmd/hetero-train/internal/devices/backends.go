@@ -17,8 +17,8 @@ var Drivers = []struct {
 	Promises  devicetest.Caps                        // what selftest holds it to
 	Library   func() (path, build string, err error) // behind it; nil: none
 }{
-	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},
-	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},
+	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}, Lacks: devicetest.TransformerOps}, cuda.Library},
+	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true, Lacks: devicetest.TransformerOps}, cpu.Library},
 	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}, nil},
 	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}, nil},
 }

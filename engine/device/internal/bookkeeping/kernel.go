@@ -151,7 +151,8 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffApply, device.BatchNormRunning,
 		device.MaxPool2D, device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff,
 		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares, device.GradControl:
-	case device.Computer:
+	case device.Embedding, device.EmbeddingDiff, device.LayerNorm, device.LayerNormDiff, device.BiasGELU, device.BiasGELUDiff,
+		device.Attention, device.AttentionDiff, device.LinearCrossEntropy, device.LinearCrossEntropyDiff, device.Computer:
 		return notOpaque(in, out)
 	default:
 		return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)
@@ -192,6 +193,12 @@ func inPlace(op device.Op, in, out []device.TensorSpec) []device.Alias {
 		inputs = []int{0}
 	case device.UnaryDiff, device.Binary:
 		inputs = []int{0, 1}
+	case device.BiasGELU, device.BiasGELUDiff, device.LayerNormDiff:
+		inputs = []int{0}
+	case device.LayerNorm:
+		if output = 3; op.Add {
+			inputs = []int{0, 3}
+		}
 	case device.Reorder:
 		if op.To == in[0].DType {
 			inputs = []int{0}

@@ -1,0 +1,193 @@
+package devicetest
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// TransformerOps are the kinds of the ops of transformers, for Caps.Lacks of a device without them.
+var TransformerOps = []string{
+	device.Embedding{}.Kind(), device.EmbeddingDiff{}.Kind(), device.LayerNorm{}.Kind(), device.LayerNormDiff{}.Kind(),
+	device.BiasGELU{}.Kind(), device.BiasGELUDiff{}.Kind(), device.Attention{}.Kind(), device.AttentionDiff{}.Kind(),
+	device.LinearCrossEntropy{}.Kind(), device.LinearCrossEntropyDiff{}.Kind(),
+}
+
+// scores is the tolerance of ops with exponentials of sums: an absolute error of a score is a relative error of its
+// probability.
+var scores = tolerance{floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
+
+func transformerCases() []valueCase {
+	cases := append(embeddingCases(), layerNormCases()...)
+	return append(append(append(cases, biasGELUCases()...), attentionCases()...), linearLossCases()...)
+}
+
+func embeddingCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []struct{ n, t, c, rows, positions, kinds int }{
+		{1, 1, 1, 1, 1, 1}, {2, 5, 17, 7, 5, 2}, {3, 33, 48, 5, 40, 3}, {2, 7, 130, 1000, 9, 2},
+	} {
+		ids := fixedType(tensor.I32, Integers(0, s.rows-1), s.n, s.t)
+		segments := fixedType(tensor.I32, Integers(0, s.kinds-1), s.n, s.t)
+		weight, positions, kinds := params(symmetric, s.rows, s.c), params(symmetric, s.positions, s.c), params(symmetric, s.kinds, s.c)
+		name := fmt.Sprintf(" n%d t%d c%d rows%d", s.n, s.t, s.c, s.rows)
+		forward := func(r *Runner, in []Operand) []Operand { return r.Do(device.Embedding{To: r.Float}, in...) }
+		diff, sum := floats(symmetric, s.n, s.t, s.c), params(symmetric, s.rows, s.c)
+		cases = append(cases,
+			valueCase{name: "embedding" + name, inputs: []input{ids, weight}, run: forward, tolerance: exact},
+			valueCase{name: "embedding with positions" + name, inputs: []input{ids, weight, positions}, run: forward, tolerance: exact},
+			valueCase{name: "embedding with segments" + name, inputs: []input{ids, weight, positions, segments, kinds}, run: forward, tolerance: sums},
+			valueCase{name: "embedding_diff" + name, inputs: []input{diff, ids}, run: one(device.EmbeddingDiff{Rows: s.rows}), tolerance: sums},
+			valueCase{name: "embedding_diff of positions" + name, inputs: []input{diff},
+				run: one(device.EmbeddingDiff{Rows: s.positions, Positions: true}), tolerance: sums},
+			valueCase{name: "embedding_diff into a gradient" + name, inputs: []input{diff, ids, sum},
+				run: one(device.EmbeddingDiff{Rows: s.rows, Accumulate: true}), tolerance: sums},
+			valueCase{name: "embedding_diff of positions into a gradient" + name, inputs: []input{diff, params(symmetric, s.positions, s.c)},
+				run: one(device.EmbeddingDiff{Rows: s.positions, Positions: true, Accumulate: true}), tolerance: sums})
+	}
+	return cases
+}
+
+func layerNormCases() []valueCase {
+	const eps = 1e-5
+	var cases []valueCase
+	for _, s := range []tensor.Shape{{1, 2}, {3, 5}, {7, 16}, {2, 9, 35}, {5, 768}, {2, 3, 1601}} {
+		c, name := s[len(s)-1], fmt.Sprintf(" %v", s)
+		x, residual, diff := floats(Uniform(-2, 3), s...), floats(symmetric, s...), floats(symmetric, s...)
+		gamma, beta := params(Uniform(0.5, 1.5), c), params(symmetric, c)
+		forward := device.LayerNorm{Eps: eps}
+		cases = append(cases,
+			valueCase{name: "layer_norm" + name, inputs: []input{x, gamma, beta}, run: one(forward), tolerance: statistics},
+			valueCase{name: "layer_norm of a sum" + name, inputs: []input{x, gamma, beta, residual}, chain: true,
+				run: one(device.LayerNorm{Eps: eps, Add: true}), tolerance: statistics})
+		for _, plus := range []bool{false, true} {
+			c := valueCase{name: fmt.Sprintf("layer_norm_diff plus %t%s", plus, name), inputs: []input{x, gamma, beta, diff}, tolerance: statistics,
+				run: func(r *Runner, in []Operand) []Operand {
+					saved := r.Do(forward, in[:3]...)
+					return r.Do(device.LayerNormDiff{Plus: plus}, append([]Operand{in[3], in[0], saved[1], saved[2], in[1]}, in[4:]...)...)
+				}}
+			if plus {
+				c.inputs = append(c.inputs, residual)
+			}
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+func biasGELUCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []tensor.Shape{{1, 1}, {7, 5}, {3, 16}, {2, 9, 35}, {33, 100}} {
+		x, bias := floats(Uniform(-4, 4), s...), params(symmetric, s[len(s)-1])
+		for _, f := range []device.UnaryFunc{device.GELU, device.GELUTanh} {
+			cases = append(cases,
+				valueCase{name: fmt.Sprintf("bias_gelu %v %v", f, s), inputs: []input{x, bias}, run: one(device.BiasGELU{Func: f}), tolerance: functions},
+				valueCase{name: fmt.Sprintf("bias_gelu_diff %v %v", f, s), inputs: []input{floats(symmetric, s...), x, bias},
+					run: one(device.BiasGELUDiff{Func: f}), tolerance: functions})
+		}
+	}
+	return cases
+}
+
+func attentionCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []struct {
+		n, t, heads, d          int
+		packed, causal, lengths bool
+		p                       float64
+	}{
+		{1, 1, 1, 1, true, true, false, 0},
+		{2, 1, 2, 8, false, false, true, 0},
+		{2, 7, 2, 8, true, true, false, 0},
+		{2, 7, 3, 5, false, false, false, 0},
+		{3, 9, 2, 16, true, false, true, 0},
+		{3, 17, 2, 12, false, true, true, 0.3},
+		{1, 65, 2, 64, true, true, false, 0},
+		{2, 70, 1, 64, true, true, false, 0.1},
+		{2, 67, 2, 32, false, false, true, 0.1},
+		{1, 133, 1, 80, true, true, false, 0},
+	} {
+		op := device.Attention{Heads: s.heads, Packed: s.packed, Causal: s.causal, Lengths: s.lengths, P: s.p, Stream: 7}
+		c := s.heads * s.d
+		var inputs []input
+		if s.packed {
+			inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, 3*c))
+		} else {
+			for range 3 {
+				inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, c))
+			}
+		}
+		if s.lengths { // the first sample has the full length, another may have no position at all
+			inputs = append(inputs, fixedType(tensor.I32, func(seed, i uint64) float64 {
+				return map[bool]float64{true: float64(s.t), false: Integers(0, s.t)(seed, i)}[i == 0]
+			}, s.n))
+		}
+		if s.p > 0 {
+			inputs = append(inputs, fixedType(tensor.I64, Uniform(0, 1<<40), s.n), fixedType(tensor.U32, Uniform(0, 1<<32), 2))
+		}
+		name := fmt.Sprintf(" %+v", s)
+		cases = append(cases,
+			valueCase{name: "attention" + name, inputs: inputs, run: one(op), tolerance: scores},
+			valueCase{name: "attention_diff" + name, inputs: append(inputs, floats(symmetric, s.n, s.t, c)), tolerance: scores, chain: true,
+				run: func(r *Runner, in []Operand) []Operand {
+					last := len(in) - 1
+					saved := r.Do(op, in[:last]...)
+					return r.Do(device.AttentionDiff{Attention: op}, append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
+				}})
+	}
+	return cases
+}
+
+func linearLossCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []struct {
+		rows, c, classes int
+		ignored          bool // some rows
+	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false}, {130, 40, 130, true}} {
+		label := Integers(0, s.classes-1)
+		labels := fixedType(tensor.I32, func(seed, i uint64) float64 {
+			if s.ignored && i%5 < 2 {
+				return -1 - float64(i) // every negative label is ignored
+			}
+			return label(seed, i)
+		}, s.rows)
+		x, w, bias := floats(symmetric, s.rows, s.c), floats(symmetric, s.classes, s.c), params(symmetric, s.classes)
+		scale := params(Uniform(0.001, 1), 1)
+		for _, biased := range []bool{false, true} {
+			name := fmt.Sprintf(" %+v biased %t", s, biased)
+			inputs := []input{x, w, labels}
+			if biased {
+				inputs = append(inputs, bias)
+			}
+			cases = append(cases,
+				valueCase{name: "linear_cross_entropy" + name, inputs: inputs, run: one(device.LinearCrossEntropy{}), tolerance: scores},
+				valueCase{name: "linear_cross_entropy_diff" + name, inputs: append(append([]input{}, inputs...), scale), tolerance: scores,
+					run: func(r *Runner, in []Operand) []Operand {
+						last := len(in) - 1
+						saved := r.Do(device.LinearCrossEntropy{}, in[:last]...)
+						return r.Do(device.LinearCrossEntropyDiff{}, append([]Operand{in[0], in[1], in[2], saved[2], in[last]}, in[3:last]...)...)
+					}})
+		}
+	}
+	cases = append(cases, valueCase{name: "linear_cross_entropy without labels", run: one(device.LinearCrossEntropy{}), tolerance: exact,
+		inputs: []input{floats(symmetric, 3, 4), floats(symmetric, 5, 4), fixedType(tensor.I32, Integers(-1, -1), 3)}})
+	return cases
+}
+
+// transformerThreads are the cases of runThreads.
+func transformerThreads() []valueCase {
+	op := device.Attention{Heads: 3, Packed: true, Causal: true}
+	qkv, c := floats(symmetric, 2, 70, 3*24), 72
+	return []valueCase{
+		{name: "embedding_diff", inputs: []input{floats(symmetric, 5, 100, 40), fixedType(tensor.I32, Integers(0, 3), 5, 100)}, run: one(device.EmbeddingDiff{Rows: 9})},
+		{name: "embedding_diff of positions", inputs: []input{floats(symmetric, 65, 30, 40)}, run: one(device.EmbeddingDiff{Rows: 30, Positions: true})},
+		{name: "layer_norm_diff", run: one(device.LayerNormDiff{}), inputs: []input{floats(symmetric, 300, 40), floats(symmetric, 300, 40),
+			params(symmetric, 300), params(Uniform(1, 2), 300), params(symmetric, 40)}},
+		{name: "bias_gelu_diff", inputs: []input{floats(symmetric, 300, c), floats(symmetric, 300, c), params(symmetric, c)}, run: one(device.BiasGELUDiff{Func: device.GELU})},
+		{name: "attention_diff", inputs: []input{qkv, floats(symmetric, 2, 70, 24)}, run: func(r *Runner, in []Operand) []Operand {
+			saved := r.Do(op, in[0])
+			return append(saved, r.Do(device.AttentionDiff{Attention: op}, in[1], saved[0], saved[1], in[0])...)
+		}},
+	}
+}

@@ -1,0 +1,85 @@
+package device
+
+import "github.com/hetero-train/hetero-train/engine/tensor"
+
+// LinearCrossEntropy is a Linear over a large vocabulary and the softmax cross-entropy of its result. A device computes
+// the logits in parts, which it does not keep. Rows with a label < 0 are ignored and not computed.
+//
+// Legend: R rows, C channels, V classes.
+//
+//	in   src (R, C); weight (V, C), of src's type; labels (R), i32; [bias (V), f32]
+//	out  loss (R), f32, 0 for ignored rows
+//	     rank (R), i32: number of classes with a higher score, plus lower-numbered classes with the same score; -1 for
+//	     ignored rows
+//	     lse (R), f32: log sum exp of the logits, 0 for ignored rows
+//
+// logits = src·weightᵀ + bias, in f32. A label of V or more is an error of the run.
+type LinearCrossEntropy struct{}
+
+// LinearCrossEntropyDiff computes the gradients of sum(loss)·scale. It computes the logits again. Ignored rows have a
+// zero gradient.
+//
+//	in   src (R, C); weight (V, C); labels (R), i32; lse (R), f32; scale (1), f32; [bias (V), f32]
+//	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
+type LinearCrossEntropyDiff struct{}
+
+// Kind implements Op.
+func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
+
+// Kind implements Op.
+func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff" }
+
+// checkLinearLoss checks the operands that both ops have; bias is the last one if the op has it.
+func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
+	src, weight := in[0], in[1]
+	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", weight, 2), wantRows(op, "src", src)); err != nil {
+		return err
+	}
+	err := firstError(wantShape(op, "weight", weight, weight.Shape[0], src.Shape[1]), wantType(op, "weight", weight, src.DType),
+		wantShape(op, "labels", in[2], src.Shape[0]), wantType(op, "labels", in[2], tensor.I32))
+	if err == nil && bias {
+		b := in[len(in)-1]
+		err = firstError(wantShape(op, "bias", b, weight.Shape[0]), wantType(op, "bias", b, weightType(src.DType)))
+	}
+	return err
+}
+
+// Infer implements Op.
+func (op LinearCrossEntropy) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 3, 4); err != nil {
+		return nil, err
+	}
+	if err := checkLinearLoss(op, in, len(in) == 4); err != nil {
+		return nil, err
+	}
+	r, dt := in[0].Shape[0], weightType(in[0].DType)
+	return []TensorSpec{Spec(dt, r), Spec(tensor.I32, r), Spec(dt, r)}, nil
+}
+
+// Infer implements Op.
+func (op LinearCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 5, 6); err != nil {
+		return nil, err
+	}
+	if err := checkLinearLoss(op, in, len(in) == 6); err != nil {
+		return nil, err
+	}
+	src, weight, dt := in[0], in[1], weightType(in[0].DType)
+	err := firstError(wantShape(op, "lse", in[3], src.Shape[0]), wantType(op, "lse", in[3], dt),
+		wantShape(op, "scale", in[4], 1), wantType(op, "scale", in[4], dt))
+	out := []TensorSpec{Spec(src.DType, src.Shape...), Spec(dt, weight.Shape...)}
+	if len(in) == 6 {
+		out = append(out, Spec(dt, weight.Shape[0]))
+	}
+	return out, err
+}
+
+// FLOPs implements Coster.
+func (LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
+	return 2 * in[0].Shape.Elements() * int64(in[1].Shape[0])
+}
+
+// FLOPs implements Coster. It does not count the logits that a device computes again.
+func (LinearCrossEntropyDiff) FLOPs(in, _ []TensorSpec) int64 {
+	return 4 * in[0].Shape.Elements() * int64(in[1].Shape[0])
+}

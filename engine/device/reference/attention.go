@@ -1,0 +1,158 @@
+package reference
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// attentionInputs holds the operands of Attention, one value per element.
+type attentionInputs[T real] struct {
+	op         device.Attention
+	q, k, v    []T // row r of each starts at r·stride, plus its offset
+	stride     int
+	n, t, c, d int // samples, positions, channels, channels of a head
+	lengths    []int32
+	ids        []int64
+	key        [2]uint32
+	scale      T
+	threshold  uint64
+	factor     T
+}
+
+func loadAttention[T real](op device.Attention, in []operand) *attentionInputs[T] {
+	s := in[0].shape()
+	a := &attentionInputs[T]{op: op, n: s[0], t: s[1], c: s[2], stride: s[2]}
+	if op.Packed {
+		a.c = s[2] / 3
+		all := load[T](in[0])
+		a.q, a.k, a.v = all, all[a.c:], all[2*a.c:]
+	} else {
+		a.q, a.k, a.v = load[T](in[0]), load[T](in[1]), load[T](in[2])
+	}
+	a.d = a.c / op.Heads
+	a.scale = 1 / squareRoot(T(a.d))
+	rest := in[op.Sources():]
+	if op.Lengths {
+		a.lengths, rest = loadI32(rest[0]), rest[1:]
+	}
+	if op.P > 0 {
+		a.ids = loadI64(rest[0])
+		a.key = [2]uint32{binary.NativeEndian.Uint32(rest[1].mem), binary.NativeEndian.Uint32(rest[1].mem[4:])}
+		a.threshold = uint64(math.Round(op.P * (1 << 32)))
+		a.factor = T(1 / (1 - op.P))
+	}
+	return a
+}
+
+// length returns the number of positions of sample n that are not padding.
+func (a *attentionInputs[T]) length(n int) int {
+	if a.lengths == nil {
+		return a.t
+	}
+	return min(max(int(a.lengths[n]), 0), a.t)
+}
+
+// keys returns the number of keys that query i of sample n sees.
+func (a *attentionInputs[T]) keys(n, i int) int {
+	if a.op.Causal {
+		return min(a.length(n), i+1)
+	}
+	return a.length(n)
+}
+
+// mask returns the factor of the probability of pair (i, j).
+func (a *attentionInputs[T]) mask(n, h, i, j int) T {
+	if a.op.P == 0 {
+		return 1
+	}
+	id, position := uint64(a.ids[n]), uint32(i)<<16+uint32(j)
+	words := philox([4]uint32{position / 4, a.op.Stream + uint32(h), uint32(id), uint32(id >> 32)}, a.key)
+	if uint64(words[position%4]) >= a.threshold {
+		return a.factor
+	}
+	return 0
+}
+
+// at returns the offset of head h in row i of sample n of q, k and v.
+func (a *attentionInputs[T]) at(n, h, i int) int { return (n*a.t+i)*a.stride + h*a.d }
+
+// score returns s[i, j].
+func (a *attentionInputs[T]) score(n, h, i, j int) T {
+	return dot(a.q[a.at(n, h, i):], a.k[a.at(n, h, j):], a.d) * a.scale
+}
+
+func dot[T real](a, b []T, n int) T {
+	var sum T
+	for c := range n {
+		sum += T(a[c] * b[c])
+	}
+	return sum
+}
+
+// each calls f for each query that is not padding.
+func (a *attentionInputs[T]) each(f func(n, h, i int)) {
+	for n := range a.n {
+		for h := range a.op.Heads {
+			for i := range a.length(n) {
+				f(n, h, i)
+			}
+		}
+	}
+}
+
+func attention[T real](op device.Attention, in, out []operand) {
+	a := loadAttention[T](op, in)
+	dst, lse := make([]T, a.n*a.t*a.c), make([]T, a.n*op.Heads*a.t)
+	a.each(func(n, h, i int) {
+		scores := make([]T, a.keys(n, i))
+		for j := range scores {
+			scores[j] = a.score(n, h, i, j)
+		}
+		l := logSumExp(scores)
+		lse[(n*op.Heads+h)*a.t+i] = l
+		row := dst[(n*a.t+i)*a.c+h*a.d:]
+		for j, s := range scores {
+			p, from := a.mask(n, h, i, j)*exp(s-l), a.at(n, h, j)
+			for c := range a.d {
+				row[c] += T(p * a.v[from+c])
+			}
+		}
+	})
+	store(out[0], dst)
+	store(out[1], lse)
+}
+
+// attentionDiff: with dp[i, j] = m[i, j]·(diff_dst[i]·v[j]), the gradient of s is p·(dp - diff_dst[i]·dst[i]).
+func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
+	diff, dst, lse := load[T](in[0]), load[T](in[1]), load[T](in[2])
+	a := loadAttention[T](op.Attention, in[3:])
+	all := make([]T, 3*a.n*a.t*a.c)
+	dq, dk, dv := all, all[a.c:], all[2*a.c:] // packed
+	if !op.Packed {
+		dk, dv = all[a.n*a.t*a.c:], all[2*a.n*a.t*a.c:]
+	}
+	a.each(func(n, h, i int) {
+		row := (n*a.t+i)*a.c + h*a.d
+		inner := dot(diff[row:], dst[row:], a.d)
+		q := a.at(n, h, i)
+		for j := range a.keys(n, i) {
+			k := a.at(n, h, j)
+			p, m := exp(a.score(n, h, i, j)-lse[(n*op.Heads+h)*a.t+i]), a.mask(n, h, i, j)
+			ds := p * (T(m*dot(diff[row:], a.v[k:], a.d)) - inner) * a.scale
+			for c := range a.d {
+				dv[k+c] += T(T(m*p) * diff[row+c])
+				dq[q+c] += T(ds * a.k[k+c])
+				dk[k+c] += T(ds * a.q[q+c])
+			}
+		}
+	})
+	if op.Packed {
+		store(out[0], all)
+		return
+	}
+	for i := range out {
+		store(out[i], all[i*a.n*a.t*a.c:(i+1)*a.n*a.t*a.c])
+	}
+}

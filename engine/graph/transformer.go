@@ -1,0 +1,136 @@
+package graph
+
+import (
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Ops for transformers, with their gradients. Legend: N samples, T positions, C channels, V classes of a vocabulary.
+
+// Functions and types for layers.
+const GELUTanh = device.GELUTanh
+
+// AttentionOp are the properties of an attention layer.
+type AttentionOp = device.Attention
+
+// Tables are the tables of an embedding. Positions may be nil, and so may Segments together with Kinds.
+type Tables struct {
+	Weight    *Value // (V, C)
+	Positions *Value // (P, C)
+	Segments  *Value // (N, T) i32: the row of Kinds of each token
+	Kinds     *Value // (S, C)
+}
+
+// Embedding returns the sums (N, T, C) of the rows that tokens (N, T) i32, their positions and their segments name.
+func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType) *Value {
+	in := []*Value{tokens, t.Weight}
+	if t.Positions != nil {
+		in = append(in, t.Positions)
+	}
+	if t.Kinds != nil {
+		if t.Positions == nil {
+			fail(name, "got a table of segments without one of positions")
+		}
+		in = append(in, t.Segments, t.Kinds)
+	}
+	return g.one(name, device.Embedding{To: to}, in...)
+}
+
+// LayerNorm normalises the rows of x (…, C). With a residual, it normalises x + residual, and returns this sum, too.
+func (g *Graph) LayerNorm(name string, x, residual, gamma, beta *Value, eps float64) (y, sum *Value) {
+	if residual == nil {
+		return g.one(name, device.LayerNorm{Eps: eps}, x, gamma, beta), x
+	}
+	out := g.Apply(name, device.LayerNorm{Eps: eps, Add: true}, x, gamma, beta, residual)
+	return out[0], out[3]
+}
+
+// BiasGELU adds bias (C) to the rows of x (…, C) and applies f, GELU or GELUTanh.
+func (g *Graph) BiasGELU(name string, f device.UnaryFunc, x, bias *Value) *Value {
+	return g.one(name, device.BiasGELU{Func: f}, x, bias)
+}
+
+// Attention returns dst (N, T, C). qkv is one value if op.Packed, else three. lengths is nil unless op.Lengths; ids and
+// key are those of Dropout if op.P > 0.
+func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, ids, key *Value) *Value {
+	in := append([]*Value{}, qkv...)
+	if op.Lengths {
+		in = append(in, lengths)
+	}
+	if op.P > 0 {
+		in = append(in, ids, key)
+	}
+	return g.one(name, op, in...)
+}
+
+// LinearCrossEntropy returns the loss (R) and the rank (R) of each row of x (R, C): the softmax cross-entropy of
+// x·wᵀ (V, C) + bias (V) with labels (R) i32. bias may be nil. Rows with a label < 0 are ignored.
+func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, rank *Value) {
+	in := []*Value{x, g.as(w, x.DType), labels}
+	if bias != nil {
+		in = append(in, bias)
+	}
+	out := g.Apply(name, device.LinearCrossEntropy{}, in...)
+	return out[0], out[1]
+}
+
+func embeddingGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	diff, out := g.sum(n.Name, n.Out[0], d[0]), make([]*Value, len(n.In))
+	table := func(i int, ids ...*Value) {
+		if i < len(n.In) && need(i) {
+			op := device.EmbeddingDiff{Rows: n.In[i].Shape[0], Positions: len(ids) == 0}
+			out[i] = g.one(n.Name+" diff table", op, append([]*Value{diff}, ids...)...)
+		}
+	}
+	if len(n.In) > 3 {
+		table(4, n.In[3])
+	}
+	table(2)
+	table(1, n.In[0])
+	return out
+}
+
+func layerNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	op, x := n.Op.(device.LayerNorm), n.In[0]
+	var plus *Value // gradient of the sum from its other readers
+	if op.Add {
+		x, plus = n.Out[3], g.sum(n.Name+" residual", n.Out[3], d[3])
+	}
+	out := make([]*Value, len(n.In))
+	if len(d[0]) == 0 { // only the sum is read
+		out[0] = plus
+	} else {
+		in := []*Value{g.sum(n.Name, n.Out[0], d[0]), x, n.Out[1], n.Out[2], n.In[1]}
+		if plus != nil {
+			in = append(in, plus)
+		}
+		copy(out, g.Apply(n.Name+" diff", device.LayerNormDiff{Plus: plus != nil}, in...))
+	}
+	if op.Add {
+		out[3] = out[0]
+	}
+	return out
+}
+
+func biasGELUGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := device.BiasGELUDiff{Func: n.Op.(device.BiasGELU).Func}
+	return g.Apply(n.Name+" diff", op, g.sum(n.Name, n.Out[0], d[0]), n.In[0], n.In[1])
+}
+
+func attentionGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	in := append([]*Value{g.sum(n.Name, n.Out[0], d[0]), n.Out[0], n.Out[1]}, n.In...)
+	out := make([]*Value, len(n.In))
+	copy(out, g.Apply(n.Name+" diff", device.AttentionDiff{Attention: n.Op.(device.Attention)}, in...))
+	return out
+}
+
+func linearLossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	in := append([]*Value{n.In[0], n.In[1], n.In[2], n.Out[2], g.lossScale(n, d)}, n.In[3:]...)
+	grads := g.Apply(n.Name+" diff", device.LinearCrossEntropyDiff{}, in...)
+	out := make([]*Value, len(n.In))
+	out[0], out[1] = grads[0], grads[1]
+	if len(n.In) == 4 {
+		out[3] = grads[2]
+	}
+	return out
+}
