@@ -17,18 +17,18 @@ import (
 type Run struct {
 	compute.Rank
 	Data     *parts.Opened
-	Loading  data.Options // of the training loader, which is made last: it holds batches in memory
+	Loading  data.Options // of the training loader; it is opened last, because it holds batches in memory
 	Replica  *train.Replica
 	Folder   *experiment.Run // of the rank that leads; nil on the others
-	Learnt   derived         // likewise
+	Learnt   derived         // of the rank that leads; nil on the others
 	Lab      testbed.Testbed
-	Steps    int64        // of the whole run; 0: train.max_seconds ends it
+	Steps    int64        // of the whole run; 0: only train.max_seconds ends the run
 	StepsPer int64        // of an epoch
-	Epochs   int          // of the whole run, fewer than configured on a fallback
-	Agreed   atomic.Int64 // saves that a SIGUSR1 to any rank has brought
+	Epochs   int          // of the whole run; fewer than configured if the run uses data.fallback
+	Agreed   atomic.Int64 // number of saves that SIGUSR1 to any rank has requested
 }
 
-// New is a run whose parts are not open yet.
+// New returns a run whose parts are not open yet.
 func New(cfg *config.Config, opts session.Options) *Run {
 	return &Run{Rank: compute.NewRank(cfg, opts)}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// OpenData opens the data set and the training loader, which knows how many steps an epoch has.
+// OpenData opens the data set and the training loader. The loader determines the number of steps of an epoch.
 func (j *Run) OpenData(ctx context.Context) (err error) {
 	if j.Data, err = parts.OpenData(ctx, j.Cfg, 0, j.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 	return exit.With(exit.Usage, j.Schedule().Check())
 }
 
-// CheckModel finds out whether the network fits the images, before anything is written.
+// CheckModel checks that the network accepts images of the configured size. Nothing is written before this check.
 func (j *Run) CheckModel(context.Context) error {
 	o, err := j.ReplicaOptions()
 	if err != nil {
@@ -70,7 +70,7 @@ func (j *Run) CheckModel(context.Context) error {
 	return nil
 }
 
-// NewLoader reads this rank's share.
+// NewLoader opens the loader for this rank's share.
 func (j *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	if p := j.Team.Joined(); p != nil {
 		share, most := p.Reads()

@@ -14,14 +14,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// learntKey is where a checkpoint keeps the derived values of its run.
+// learntKey is the key of the derived values in a checkpoint.
 const learntKey = "learnt"
 
-// derived are values that the text of the settings does not tell, by the key that they stand for: the precision that "auto" became, the data set
-// behind a fallback, the content of a file. Where both runs know a derived value it is compared in place of the text.
+// derived maps keys to values that the text of a setting does not contain: the type that "auto" selected, the data set
+// that data.fallback selected, the content of a file. If both runs have a derived value, it is compared instead of the
+// text.
 type derived map[string]string
 
-// Derive finds out the derived values of this run. Rank 0's count.
+// Derive computes the derived values of this run. Only rank 0's values are used.
 func (j *Run) Derive() (derived, error) {
 	options, err := j.ReplicaOptions()
 	if err != nil {
@@ -33,7 +34,7 @@ func (j *Run) Derive() (derived, error) {
 		precisionKey:        strconv.Quote(j.Precision.String()),
 		"model.num_classes": strconv.Itoa(options.Classes),
 	}
-	if j.Cfg.Model.BatchNorm == "local" { // statistics are those of a rank's share
+	if j.Cfg.Model.BatchNorm == "local" { // statistics depend on the share of a rank
 		d["parallel.ranks"] = strconv.Itoa(max(j.Opts.Place.WorldSize, 1))
 	}
 	if j.Falls() {
@@ -45,24 +46,25 @@ func (j *Run) Derive() (derived, error) {
 	return d, nil
 }
 
-// Keys of paths whose content counts.
+// Keys of paths that are compared by content.
 const (
 	dataPathKey = "data.path"
 	initKey     = "model.init_from"
 )
 
-// precisionKey is compared as the type that "auto" became.
+// precisionKey is compared as the type that "auto" selected.
 const (
 	precisionKey = "train.precision"
 )
 
-// totalKey stands for the steps of the whole run, whichever setting says how many they are. They are derived where the schedule depends on them.
+// totalKey is the number of steps of the whole run, whichever setting limits them. It is derived only if the schedule
+// depends on it.
 const totalKey = "train.steps"
 
 // Falls reports whether the learning rate depends on the length of the run.
 func (j *Run) Falls() bool { return j.Cfg.Schedule.Name == "cosine" || j.Cfg.Schedule.Name == "linear" }
 
-// lengthKey is the key that says how long the run is.
+// lengthKey is the key of the setting that limits the run.
 func lengthKey(c *config.Config) string {
 	switch {
 	case c.Train.Steps > 0:
@@ -89,14 +91,14 @@ func (j *Run) Length() string {
 	}
 }
 
-// initContent is a digest of the initial weights, "" without any. Weights that are gone are not known: a run that resumes does not need
-// them, and one that starts afresh says so when it loads them.
+// initContent returns a digest of the initial weights; "" if there are none, or if their file no longer exists. A
+// resumed run does not need the weights. A run that starts reports a missing file when it loads the weights.
 func (j *Run) initContent() (content string, known bool) {
 	path := j.Cfg.Model.InitFrom
 	if path == "" {
 		return "", true
 	}
-	f, err := parts.OpenWeights(path, func(error) {}) // what it skips is said when the weights are loaded
+	f, err := parts.OpenWeights(path, func(error) {}) // skipped entries are reported when the weights are loaded
 	if err != nil {
 		return "", false
 	}
@@ -105,7 +107,7 @@ func (j *Run) initContent() (content string, known bool) {
 	return content, err == nil
 }
 
-// compare lists the settings that make this run learn something else than the earlier one; see experiment.Options.
+// compare lists the changed settings that affect training results; see experiment.Options.
 func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 	old, err := config.Parse(e.From, []byte(e.Config), j.Opts.Env.Catalog)
 	if err != nil {
@@ -121,19 +123,20 @@ func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
-		rank0, _, _ := strings.Cut(r.Precision, " ") // "bf16 (ranks 0, 1), f32 (rank 2)" where ranks differ
+		rank0, _, _ := strings.Cut(r.Precision, " ") // precision is "bf16 (ranks 0, 1), f32 (rank 2)" if ranks differ
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return j.changes(old, before), nil
 }
 
-// changes compares key by key.
+// changes compares the runs key by key.
 func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, j.Cfg) {
 		texts[d.Key] = d
 	}
-	// "auto" keeps the type of the checkpoint where the device can compute in it. Elsewhere the device is another one, which is no change of what is learnt.
+	// "auto" keeps the type of the checkpoint if the device supports it. If not, the device has changed, which does not
+	// count as a change of the setting.
 	adapts := j.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now string) {
@@ -157,7 +160,7 @@ func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 	for key, now := range j.Learnt {
 		was, known := before[key]
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && j.Named() {
-			continue // a run that was given a name may be made longer: the learning rate follows the curve of the new length
+			continue // a named run may become longer; its learning rate then follows the schedule of the new length
 		}
 		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
@@ -192,7 +195,7 @@ func settingsOrder(c *config.Config) map[string]int {
 	return order
 }
 
-// Allowable checks the keys of --allow: each exists and means something.
+// Allowable checks that each key of --allow exists and affects training results.
 func Allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
 		return exit.Usagef("--allow: with --resume none there is no earlier run whose settings could differ")
@@ -212,12 +215,12 @@ func Allowable(c *config.Config, keys []string) error {
 	return nil
 }
 
-// Extra holds the values that the program, not the training loop, adds to a checkpoint.
+// Extra returns the values that the program, not the training loop, adds to a checkpoint.
 func (j *Run) Extra() map[string]json.RawMessage {
 	all := j.trainedOn()
 	text, err := json.Marshal(j.Learnt)
 	if err != nil {
-		panic(err) // texts
+		panic(err) // strings can always be encoded
 	}
 	all[learntKey] = text
 	return all

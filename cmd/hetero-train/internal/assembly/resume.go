@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// SayOpened tells what opening the run's folder has brought to light.
+// SayOpened logs the events of opening the run's folder.
 func (j *Run) SayOpened() {
 	switch changed := j.Folder.Changed; {
 	case j.Folder.MovedTo != "" && changed != nil:
@@ -33,7 +33,7 @@ func (j *Run) SayOpened() {
 	}
 }
 
-// Restore loads the checkpoint to go on from; nil state for a fresh start.
+// Restore loads the checkpoint that the run resumes from. The state is nil if the run starts from the beginning.
 func (j *Run) Restore() (*checkpoint.State, error) {
 	c := j.Folder.Checkpoint
 	if c == nil {
@@ -59,8 +59,8 @@ func (j *Run) Restore() (*checkpoint.State, error) {
 	return &state, nil
 }
 
-// checkSettings shows what has changed since the checkpoint, and refuses what its state cannot follow. The model is compared
-// tensor by tensor when it is loaded. dataChanged says that the user has changed what is trained on.
+// checkSettings logs the changes since the checkpoint, and refuses changes that its state cannot follow. The model is
+// compared tensor by tensor when it is loaded. dataChanged reports that the user changed the training data.
 func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), j.Opts.Env.Catalog)
 	if err != nil {
@@ -97,18 +97,18 @@ func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 	return slices.Contains(j.Opts.Allow, "data.dataset") || slices.Contains(j.Opts.Allow, "data.path"), nil
 }
 
-// DataKey is where a checkpoint says what was trained on.
+// DataKey is the key of the training data in a checkpoint.
 const DataKey = "data"
 
-// Trained is what a run was Trained on, which a fallback makes another thing than the settings say.
+// Trained describes the data that a run trained on. With data.fallback it differs from the settings.
 type Trained struct {
 	Name    string `json:"name"`
 	Note    string `json:"note"`
 	Samples int    `json:"samples"`
 
-	// What a prediction needs of the data set; checkpoints of earlier versions lack it.
+	// Values that predict needs of the data set. Checkpoints of earlier versions do not have them.
 	Classes []string   `json:"classes,omitempty"`
-	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, as they are normalised
+	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, for normalization
 	Std     [3]float32 `json:"std,omitzero"`
 }
 
@@ -116,25 +116,26 @@ func (j *Run) trainedOn() map[string]json.RawMessage {
 	norm := parts.Normalization(j.Cfg.Data, j.Data.Normalization)
 	text, err := json.Marshal(Trained{Name: j.Data.Name, Note: j.Data.Note, Samples: j.Data.Train.Len(), Classes: j.Data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
 	if err != nil {
-		panic(err) // texts and finite numbers
+		panic(err) // strings and finite numbers can always be encoded
 	}
 	types, err := json.Marshal(j.Types)
 	if err != nil {
-		panic(err) // texts
+		panic(err) // strings can always be encoded
 	}
 	return map[string]json.RawMessage{DataKey: text, compute.TypesKey: types}
 }
 
-// totalOf is how many steps a run was to have whose schedule depends on it, "" where that is not known.
+// totalOf returns the number of steps of a run whose schedule depends on it, "" if it is unknown.
 func (j *Run) totalOf(state checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
-		return "" // compare has said so
+		return "" // compare has reported the error
 	}
 	return before[totalKey]
 }
 
-// checkData makes a run that goes on with other data forget its evaluations: they are no measure for the new ones. Whether it may is decided before.
+// checkData discards the evaluations of a run that resumes with other data, because they cannot be compared with new
+// ones. Whether the data may change is decided before.
 func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 	var before Trained
 	raw, ok := state.Extra[DataKey]
@@ -150,7 +151,7 @@ func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 	return nil
 }
 
-// sayTypesBefore warns where a run resumes in other types than those of its checkpoint, for instance on another machine.
+// sayTypesBefore warns if a run resumes in other types than those of its checkpoint, for example on another machine.
 func (j *Run) sayTypesBefore(state *checkpoint.State) error {
 	before, err := compute.TypesOf(state)
 	if err != nil || before == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// ReplicaOptions is the network and its training as the configuration and the data set want them.
+// ReplicaOptions returns the network and the training options for the configuration and the data set.
 func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	c := j.Cfg
 	classes := c.Model.NumClasses
@@ -31,22 +31,22 @@ func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Compute: j.Precision, LossScale: j.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed: c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: j.Team.Joined(),
-		Norms:   c.Train.NormsInterval > 0 && j.Team.Leads(), // the same on all ranks
+		Norms:   c.Train.NormsInterval > 0 && j.Team.Leads(), // equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil
 }
 
-// OptimizerOptions are the optimizer that the configuration describes.
+// OptimizerOptions returns the options of the configured optimizer.
 func OptimizerOptions(c *config.Config) optim.Options {
 	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
-	if !c.Optimizer.DecayNormsAndBias { // the parameters that timm leaves out, too
+	if !c.Optimizer.DecayNormsAndBias { // parameters that timm excludes from weight decay too
 		o.Decays = func(name string, shape tensor.Shape) bool { return len(shape) > 1 && !strings.HasSuffix(name, ".bias") }
 	}
 	return o
 }
 
-// Schedule turns the configured epochs into steps.
+// Schedule converts the configured epochs to steps.
 func (j *Run) Schedule() optim.Schedule {
 	s := j.Cfg.Schedule
 	out := optim.Schedule{Name: s.Name, Base: j.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(j.Steps),

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// JoinTeam meets the other ranks. Settings, data and program must be the same on all of them.
+// JoinTeam joins the other ranks. Settings, data and program must be equal on all ranks.
 func (j *Run) JoinTeam(ctx context.Context) (err error) {
 	if j.Opts.Place.WorldSize <= 1 {
 		j.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
@@ -21,16 +21,16 @@ func (j *Run) JoinTeam(ctx context.Context) (err error) {
 	return j.Meet(ctx, j.facts())
 }
 
-// local are the settings in which ranks may differ.
+// local lists the settings that may differ between ranks.
 var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
-// facts are what all ranks must have in common.
+// facts returns the values that must be equal on all ranks.
 func (j *Run) facts() []rendezvous.Fact {
 	var facts []rendezvous.Fact
 	for _, s := range j.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
-			if text, err := strconv.Unquote(value); err == nil { // a text, which a message quotes
+			if text, err := strconv.Unquote(value); err == nil { // a string, which the message quotes again
 				value = text
 			}
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})

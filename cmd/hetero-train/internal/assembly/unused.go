@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// warnOfUnused warns, on rank 0, of settings that were set and do not do what a user may think.
+// warnOfUnused warns, on rank 0, of settings that have no effect or another effect than expected.
 func (j *Run) warnOfUnused() {
 	if j.Opts.Place.Rank > 0 {
 		return
@@ -24,21 +24,22 @@ func (j *Run) warnOfUnused() {
 	}
 }
 
-// actualSettings are the values that "auto" stands for, as far as this rank alone knows them.
+// actualSettings returns the values that "auto" selects, if this rank alone can determine them.
 func (j *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
 	kind := j.Device.Info().Kind
-	if j.Opts.Place.WorldSize <= 1 && j.Cfg.Parallel.CPURanks == 0 { // else other ranks may be on other kinds of device
+	// With other ranks, other kinds of device are possible.
+	if j.Opts.Place.WorldSize <= 1 && j.Cfg.Parallel.CPURanks == 0 {
 		actual["device.kind"] = kind
 	}
-	if kind != "cuda" && j.Cfg.Parallel.Backend == "auto" { // NCCL wants a GPU on every rank
+	if kind != "cuda" && j.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank
 		actual["parallel.backend"] = "gloo"
 	}
 	return actual
 }
 
-// unusedSettings are the settings without effect: those of which the configuration knows, and those that depend on the data. A contest
-// of policies tries others than the configured one.
+// unusedSettings returns the settings without effect: those that the configuration reports, and those that depend on
+// the data. In an interleaved comparison, the configured policy does not run alone, so its settings are not reported.
 func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, contest bool) []config.Unused {
 	all := cfg.Unused(actual)
 	if contest {
@@ -50,7 +51,7 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 	return all
 }
 
-// dataWarnings are about settings that have another effect than they seem to.
+// dataWarnings reports settings that have another effect than their name suggests.
 func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	stored := cfg.Data.Dataset == "images" || cfg.Data.Dataset == "webdataset"
 	if !stored || cfg.Origin("data.image_size") != "" {
@@ -63,14 +64,14 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	return texts
 }
 
-// largestSide is the longest side, in pixels, of a few images spread over the data set; 0 where none of them can be read.
+// largestSide is the longest side, in pixels, of some images spread over the data set; 0 if none of them can be read.
 func largestSide(set data.Dataset) (largest int) {
-	const looks = 8 // more find a rare large image sooner and take longer
+	const looks = 8 // with more samples a rare large image is found sooner, but the start takes longer
 	reader, err := set.NewReader()
 	if err != nil {
 		return 0
 	}
-	defer reader.Close() // was only read
+	defer reader.Close() // opened for reading only
 	for i := range min(looks, set.Len()) {
 		var img data.Image
 		if reader.Read(i*(set.Len()-1)/max(looks-1, 1), nil, &img) == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// InitFrom loads the initial weights. The other ranks get rank 0's before the first step.
+// InitFrom loads the initial weights. The other ranks receive the weights of rank 0 before the first step.
 func (j *Run) InitFrom() error {
 	m := j.Cfg.Model
 	if m.InitFrom == "" || !j.Team.Leads() || j.Folder.Checkpoint != nil {
@@ -26,7 +26,8 @@ func (j *Run) InitFrom() error {
 	for i, t := range model {
 		infos[i] = t.Info()
 	}
-	own, err := parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize) // for its head alone: no class is looked at
+	// Only its classifier is used; the number of classes does not matter.
+	own, err := parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize)
 	if err != nil {
 		return err
 	}

@@ -17,36 +17,36 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// App is what the commands of one command line share.
+// App is the state that all commands of one command line share.
 type App struct {
 	Env  session.Environment
 	Hide logs.Secrets
-	Args []string // as typed
+	Args []string // the command line
 
 	Trains  bool // the command trains: standard output shows progress, not results
-	Started bool // flags and arguments were sound: what fails from here on is not a usage error by itself
+	Started bool // flags and arguments were valid: a later failure is not a usage error by default
 
 	File      string                  // -c
 	LogLevel  string                  // --log-level
 	LogFormat string                  // --log-format
 	Contest   *session.ContestOptions // of balance compare
 	Allow     []string                // --allow
-	Overrides []config.Override       // --set and the flags that stand for keys, in the order typed
+	Overrides []config.Override       // --set and the flags that set keys, in the order of the command line
 	Counted   *Numbering              // ranks of all nodes; nil: not counted
-	Stops     chan os.Signal          // that end the command while it counts them
+	Stops     chan os.Signal          // signals that end the command while it counts the ranks
 }
 
-// Warn shows a warning of a command that keeps no log.
+// Warn prints a warning of a command that has no log.
 func (a *App) Warn(err error) {
 	a.WarnOf(err.Error())
 }
 
-// LogOptions are those of the command line, with another level.
+// LogOptions returns the log options of the command line, with another level.
 func (a *App) LogOptions(level string) logs.Options {
 	return logs.Options{Level: level, Format: a.LogFormat, Hide: a.Hide}
 }
 
-// Progress prints how far a command that keeps no log has come.
+// Progress prints the progress of a command that has no log.
 func (a *App) Progress(text string) {
 	if a.LogFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.Env.Stderr, nil)).Info(text)
@@ -55,7 +55,7 @@ func (a *App) Progress(text string) {
 	fmt.Fprintln(a.Env.Stderr, text)
 }
 
-// WarnOf prints a warning of a command that keeps no log.
+// WarnOf prints a warning of a command that has no log.
 func (a *App) WarnOf(text string) {
 	text = show.Indented(a.Hide.Text(text))
 	if a.LogFormat == logs.FormatJSON {
@@ -65,19 +65,19 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load reads the file given with -c, if any, with the overrides; every failure is a usage error.
+// Load reads the file of -c, if given, and applies the overrides. Every failure is a usage error.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := config.Load(a.File, a.Env.Catalog, a.Overrides...)
 	return cfg, exit.With(exit.Usage, err)
 }
 
-// Numbering is the outcome of counting the ranks of all nodes.
+// Numbering is the result of counting the ranks of all nodes.
 type Numbering struct {
 	First, Total int
 	Err          error
 }
 
-// Quieter is the level of messages for commands whose result is short: what a training would tell is not asked for.
+// Quieter is the level of messages for commands with short results. It hides the messages of a training.
 func (a *App) Quieter() string {
 	if a.LogLevel == "info" {
 		return "warn"
@@ -85,7 +85,7 @@ func (a *App) Quieter() string {
 	return a.LogLevel
 }
 
-// LevelOf is the least important message of a rank that is shown.
+// LevelOf is the lowest level of messages that a rank prints.
 func (a *App) LevelOf(place discovery.Place) string {
 	if !place.Launch && !Informs(place) && a.LogLevel == "info" {
 		return "warn"
@@ -93,14 +93,14 @@ func (a *App) LevelOf(place discovery.Place) string {
 	return a.LogLevel
 }
 
-// Informs reports whether a rank shows messages that are the same on all ranks: rank 0 does, the first rank of each machine, and a rank that has a
-// terminal of its own.
+// Informs reports whether a rank prints messages that are equal on all ranks. Rank 0 does, the first rank of each other
+// machine, and a rank with its own terminal.
 func Informs(place discovery.Place) bool {
 	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
 }
 
-// Options are what every command that opens parts of a run needs besides its configuration. It shows messages from level on, each of component where that is not "".
-// Messages for a log file wait until there is one.
+// Options returns the options of a command that opens parts of a run. The command prints messages from level on, with
+// component if it is not "". Messages for a log file wait until the file is open.
 func (a *App) Options(place discovery.Place, level, component string) (session.Options, error) {
 	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)), LogFile: logs.NewScreen(new(bytes.Buffer)), Place: place,
 		Json: a.LogFormat == logs.FormatJSON, File: a.File, Args: a.Args}
@@ -124,7 +124,7 @@ func (a *App) Options(place discovery.Place, level, component string) (session.O
 	return o, nil
 }
 
-// Overrode reports whether all that is wrong was set on the command line, and not in the file.
+// Overrode reports whether all faults are on the command line, and none in the file.
 func (a *App) Overrode(err error) bool {
 	var faulty *config.Error
 	return errors.As(err, &faulty) && !slices.ContainsFunc(faulty.Faults, func(f config.Fault) bool {

@@ -9,14 +9,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// OnePath makes a command of one argument, which the file given with -c and the like have no part in.
+// OnePath makes a command of one argument. Such a command does not accept -c, --set and similar flags.
 func OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
 	return WithoutConfig(cmd, "this command reads the file or folder of its argument")
 }
 
-// Exactly demands one argument.
+// Exactly requires one argument.
 func Exactly(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
@@ -34,7 +34,7 @@ func AtMostOne(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// First is the First of args, "" if there is none.
+// First returns the first element of args, "" if there is none.
 func First(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -42,10 +42,12 @@ func First(args []string) string {
 	return args[0]
 }
 
-// Unconfigured annotates a command that reads no configuration with the reason, so that -c and --set are an error there.
+// Unconfigured is the annotation of a command that reads no configuration. Its value is the reason; -c and --set are
+// then errors.
 const Unconfigured = "hetero-train/unconfigured"
 
-// WithoutConfig refuses -c and --set for a command. why completes the error, as in "this command reads finished runs".
+// WithoutConfig refuses -c and --set for a command. why completes the error, for example "this command reads finished
+// runs".
 func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -54,7 +56,7 @@ func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	return cmd
 }
 
-// NoArguments refuses what is left on a command line after flags and subcommands.
+// NoArguments refuses arguments that remain after flags and subcommands.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// CompleteCheckpoint offers the runs of the configured folder, or of the usual one, and their checkpoints; other folders where none of them is meant.
+// CompleteCheckpoint completes runs of the configured folder, or of the default folder, and their checkpoints. If no
+// run matches, the shell completes folders.
 func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string) ([]string, cobra.ShellCompDirective) {
 	cfg := parts.Defaults()
 	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
@@ -24,7 +25,7 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	for _, pattern := range []string{"*/checkpoints", "*/checkpoints/step-*"} {
 		matches, err := filepath.Glob(filepath.Join(cfg.Experiment.OutputDir, pattern))
 		if err != nil {
-			continue // a folder's name that is no pattern: nothing is offered
+			continue // the folder's name is not a valid pattern: nothing to complete
 		}
 		for _, path := range matches {
 			if pattern == "*/checkpoints" {
@@ -41,7 +42,7 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// MustComplete panics where a completion is registered for a flag that does not exist.
+// MustComplete registers a completion, and panics if the flag does not exist.
 func MustComplete(err error) {
 	if err != nil {
 		panic(fmt.Errorf("completion: %w", err))

@@ -8,12 +8,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// PlaceFlags say which ranks take part and which of them this process starts.
+// PlaceFlags select the ranks of the run, and the ranks that this process starts.
 type PlaceFlags struct {
 	Nodes, NodeRank string // --nnodes, --node-rank
 }
 
-// AddPlaceFlags adds the flags that say which ranks take part, for commands that run on all ranks.
+// AddPlaceFlags adds these flags to a command that runs on all ranks.
 func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks on this machine")
 	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
@@ -41,15 +41,15 @@ func (f *SetFlag) Set(text string) error {
 	return err
 }
 
-// KeyFlag is a flag that stands for one key; its value is checked with the configuration.
+// KeyFlag is a flag that sets one key. Its value is checked with the configuration.
 type KeyFlag struct {
 	App  *App
 	Flag string // without the dashes
 	Key  string // full dotted key
-	Kind string // what --help shows
+	Kind string // type that --help shows
 }
 
-// AddKeyFlag adds a flag that stands for a key to cmd. kind is what --help shows; the help text ends with the key.
+// AddKeyFlag adds a flag that sets a key to cmd. --help shows kind as its type; the help text ends with the key.
 func (a *App) AddKeyFlag(cmd *cobra.Command, flag, key, kind, usage string) {
 	cmd.Flags().Var(&KeyFlag{App: a, Flag: flag, Key: key, Kind: kind}, flag, fmt.Sprintf("%s (%s)", usage, key))
 }

@@ -1,4 +1,4 @@
-// Package compute is a rank with its device: which one it opens, in which precision it computes, what it measures of itself.
+// Package compute is a rank with its device: the choice of the device, its precision, and the measurements of the rank.
 //
 // [Rank] embeds the session. A nil Team means one rank. [OnRanks] runs a function on every rank of a command line.
 package compute

@@ -9,12 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Describe is this rank without its measurements.
+// Describe describes this rank without measurements.
 func (j *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	info, place := j.Device.Info(), j.Opts.Place
 	gpu := devices.KnownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
-	if factor := j.Opts.Lab.Place.Slowdown; factor > 1 { // simulated: another type of device, as far as speed goes
+	// Simulated slowdown: for the balancer this is another type of device.
+	if factor := j.Opts.Lab.Place.Slowdown; factor > 1 {
 		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
 	}
 	r := profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: host.Name, GPU: gpu,
@@ -32,7 +33,7 @@ func (j *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	return r
 }
 
-// DescribeItself is this rank as a run knows it.
+// DescribeItself describes this rank as other ranks of the run see it.
 func (j *Rank) DescribeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {

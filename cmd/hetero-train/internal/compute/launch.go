@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 )
 
-// OnRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
+// OnRanks resolves the configuration. It runs work as one rank, or starts the ranks of this machine, which run work.
 func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()
 	defer release()

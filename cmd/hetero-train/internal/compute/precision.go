@@ -19,13 +19,13 @@ import (
 
 // typeOffer is a rank's message for the choice of types.
 type typeOffer struct {
-	devices.RankType                    // Type is "" where Seconds decide
-	Kept             bool               `json:"kept,omitempty"`    // Type was found by timing in an earlier run
-	Seconds          map[string]float64 `json:"seconds,omitempty"` // of a step, by type
+	devices.RankType                    // Type is "" if the Seconds determine it
+	Kept             bool               `json:"kept,omitempty"`    // an earlier run chose Type by timing
+	Seconds          map[string]float64 `json:"seconds,omitempty"` // per step, by type
 }
 
-// SettlePrecision settles the type of this process and, where it is one of several ranks, of all of them. before are the types that a checkpoint was
-// trained in.
+// SettlePrecision chooses the type of this process and of all other ranks. before has the types of the checkpoint's
+// training.
 func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
 	own, err := j.offerType(ctx, before)
 	if err != nil {
@@ -60,12 +60,12 @@ func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	return nil
 }
 
-// offerType finds the type of this rank's device: the one that is set, that of the checkpoint, that of an earlier timing, or else the times of all that
-// come into question.
+// offerType returns the type of this rank's device: the configured type, that of the checkpoint, or that of an earlier
+// timing. Otherwise it times all possible types.
 func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOffer, error) {
 	o := typeOffer{RankType: devices.RankType{Device: j.DescribeItself().DeviceType}}
 	if j.Cfg.Train.Precision != "auto" {
-		o.Type = j.Precision.String() // as openDevice has resolved it
+		o.Type = j.Precision.String() // openDevice has resolved it
 		return o, nil
 	}
 	types, timed := devices.AutoTypes(j.Device.Info())
@@ -94,8 +94,8 @@ func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOf
 	return o, nil
 }
 
-// agreeTypes gives every rank its type. Ranks with equal devices get the same one: the cached choice of one of them, else the fastest type over all
-// of them.
+// agreeTypes chooses the type of every rank. Ranks with equal devices get the same type: the cached choice of one of
+// them, otherwise the type that is fastest over all of them.
 func agreeTypes(offers []typeOffer) []devices.RankType {
 	agreed := make([]devices.RankType, len(offers))
 	for rank, o := range offers {
@@ -121,10 +121,10 @@ func agreeTypes(offers []typeOffer) []devices.RankType {
 	return agreed
 }
 
-// TypesKey is where a checkpoint keeps the type of each rank.
+// TypesKey is the key of the ranks' types in a checkpoint.
 const TypesKey = "precision"
 
-// TypesOf are the types that a checkpoint was trained in, by rank; nil where it does not say.
+// TypesOf returns the types of a checkpoint's training, by rank; nil if the checkpoint does not record them.
 func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	raw, ok := state.Extra[TypesKey]
 	if !ok {
@@ -136,12 +136,12 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	return types, nil
 }
 
-// ScalesLoss reports whether some rank computes in f16: then all ranks share a loss scale.
+// ScalesLoss reports whether any rank computes in f16. All ranks then use a loss scale.
 func (j *Rank) ScalesLoss() bool {
 	return slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
 }
 
-// keepType leaves the type that this rank's timing has led to for later runs.
+// keepType caches the type that this rank chose by timing.
 func (j *Rank) keepType(own typeOffer) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {
@@ -153,7 +153,7 @@ func (j *Rank) keepType(own typeOffer) {
 	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
-// milliseconds is "bf16 8.1 ms, f32 15.2 ms".
+// milliseconds formats times as "bf16 8.1 ms, f32 15.2 ms".
 func milliseconds(seconds map[string]float64) string {
 	var texts []string
 	for _, dt := range devices.TimedTypes {
@@ -162,7 +162,7 @@ func milliseconds(seconds map[string]float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// sayTypes tells, on rank 0, that ranks compute in different types.
+// sayTypes logs, on rank 0, that ranks compute in different types.
 func (j *Rank) sayTypes() {
 	if !j.Team.Leads() || !slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type != j.Types[0].Type }) {
 		return
@@ -174,7 +174,7 @@ func (j *Rank) sayTypes() {
 	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", TypesText(j.Types), scale))
 }
 
-// TypeSet are the different types, ascending.
+// TypeSet returns the distinct types, in ascending order.
 func TypeSet(types []devices.RankType) []string {
 	var set []string
 	for _, t := range types {
@@ -184,7 +184,7 @@ func TypeSet(types []devices.RankType) []string {
 	return slices.Compact(set)
 }
 
-// TypesText is "bf16", or "bf16 (ranks 0 to 2), f32 (rank 3)" where ranks differ.
+// TypesText returns "bf16", or "bf16 (ranks 0 to 2), f32 (rank 3)" if ranks differ.
 func TypesText(types []devices.RankType) string {
 	var names []string
 	ranks := map[string][]int{}

@@ -19,22 +19,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Rank is a process that computes on a device, by itself or as one of several.
+// Rank is a process that computes on a device, alone or as one of several ranks.
 type Rank struct {
 	session.Session
 	Device    device.Device
 	Precision tensor.DType       // of this rank's activations
 	Types     []devices.RankType // of all ranks
 	Team      *process.Team      // nil for a run of one rank
-	sharers   int                // ranks on this rank's GPU; 0: it is not known to be one
+	sharers   int                // number of ranks on this rank's GPU; 0: unknown, or the device is not a GPU
 }
 
-// NewRank is a rank whose device is not open yet.
+// NewRank returns a rank whose device is not open yet.
 func NewRank(cfg *config.Config, opts session.Options) Rank {
 	return Rank{Session: session.New(cfg, opts)}
 }
 
-// OpenDevice opens the device that the configuration names, with this rank's threads and slowdown.
+// OpenDevice opens the configured device, with this rank's threads and slowdown.
 func (j *Rank) OpenDevice(context.Context) (err error) {
 	threads := j.Cfg.Device.Threads
 	if threads == 0 && (j.LocalRanks() > 1 || j.Opts.Lab.Place.CPUs > 0) {
@@ -78,22 +78,24 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 	return err
 }
 
-// ClockCPUs is the CPU time a second by which this rank's work is timed, see measure.SpeedOptions.
+// ClockCPUs is the CPU time per second by which this rank's work is timed; see measure.SpeedOptions.
 func (j *Rank) ClockCPUs(cpus float64) float64 {
-	if j.Opts.Lab.Place.Slowdown > 1 || j.Device.Info().Kind != "cpu" { // a device that idles to be slow takes no CPU time for it
+	// A simulated slowdown idles, which takes no CPU time.
+	if j.Opts.Lab.Place.Slowdown > 1 || j.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
 }
 
-// MemoryBytes is the memory that this rank may use, 0 where that is not known: of a device's own what was free when it was opened; of the host's what its limit allows, divided among the ranks of
-// the machine where it is no limit of their own.
+// MemoryBytes is the memory that this rank may use, 0 if unknown. For a device with its own memory, it is the memory
+// that was free when the device was opened. For host memory, it is the limit of the process, divided among the ranks of
+// the machine unless each rank has its own limit.
 func (j *Rank) MemoryBytes() int64 {
 	info := j.Device.Info()
 	if info.FreeBytes > 0 {
 		return info.FreeBytes / int64(max(j.sharers, 1))
 	}
-	host, _ := system.Detect() // with what it could not read left out
+	host, _ := system.Detect() // unreadable properties are left out
 	if info.Threads == 0 || host.Memory.Limit <= 0 {
 		return info.MemoryBytes
 	}
@@ -104,7 +106,7 @@ func (j *Rank) MemoryBytes() int64 {
 	return bytes
 }
 
-// LimitOfThreads is the setting of OMP_NUM_THREADS where it gave this rank fewer threads than it has CPUs; "" where it did not.
+// LimitOfThreads returns the setting of OMP_NUM_THREADS if it gave this rank fewer threads than CPUs, otherwise "".
 func (j *Rank) LimitOfThreads() string {
 	limit, err := cpu.ThreadLimit(j.Opts.Env.Lookup)
 	info := j.Device.Info()
@@ -114,7 +116,7 @@ func (j *Rank) LimitOfThreads() string {
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
 }
 
-// Meet joins the other ranks, which must have the same facts.
+// Meet joins the other ranks, which must have equal facts.
 func (j *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	place := j.Opts.Place
 	j.Team = &process.Team{Place: place}

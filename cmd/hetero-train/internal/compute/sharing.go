@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// seat is what a rank tells the others of the device it computes on.
+// seat describes the device of a rank to the other ranks.
 type seat struct {
 	Device string `json:"device"`
-	UUID   string `json:"uuid"` // "" for a device that processes cannot meet on
+	UUID   string `json:"uuid"` // "" for a device that is not a GPU
 	Shared bool   `json:"shared"`
 }
 
-// refuseSharing makes sure that no two ranks compute on one GPU unless both are told to. Each would have half of its memory, and both
-// half of its speed at best.
+// refuseSharing returns an error if two ranks compute on one GPU, unless device.share_gpu allows it. Each of them would
+// have half of the memory, and at most half of the speed.
 func (j *Rank) refuseSharing(ctx context.Context) error {
 	info, members := j.Device.Info(), j.Team.Group.Members()
 	own, err := json.Marshal(seat{info.Name, info.UUID, j.Cfg.Device.ShareGPU})

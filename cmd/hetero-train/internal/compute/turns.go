@@ -10,13 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// Turns says when each rank of a group may measure: ranks of one machine follow one another, machines go on at the same time.
+// Turns is the order in which ranks measure: ranks of one machine one after another, different machines at the same
+// time.
 type Turns struct {
-	Own   int // of this rank; -1: it does not measure
-	Count int // of the machine with the most ranks that measure
+	Own   int // turn of this rank; -1: it does not measure
+	Count int // turns, as many as the measuring ranks of the machine that has most of them
 }
 
-// TurnsOf divides the ranks that measure, by their machines.
+// TurnsOf gives a turn on its machine to each rank that measures.
 func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 	t, next := Turns{Own: -1}, map[string]int{}
 	for _, rank := range measures {
@@ -30,8 +31,8 @@ func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 	return t
 }
 
-// Take measures in rounds of turns. All ranks call it; s is nil where this rank does not measure. A rank that fails still waits for the others.
-// Behind the deadline a rank measures no more, once it has measured.
+// Take measures in rounds of turns. All ranks call it; s is nil on a rank that does not measure. A rank that fails
+// still waits for the others. After the deadline, a rank measures only in the first round.
 func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, rounds int, slice time.Duration, deadline time.Time) (failed error) {
 	for round := range rounds {
 		for turn := range t.Count {
@@ -49,7 +50,8 @@ func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, r
 	return failed
 }
 
-// TensorBytes is the size of the tensors by which memory is measured: on a GPU far beyond its caches, as far as its memory allows.
+// TensorBytes is the size of the tensors that measure memory bandwidth. On a GPU it is much larger than the caches, if
+// memory allows.
 func TensorBytes(info device.Info, host int64) int64 {
 	const gpuTensor = 256 << 20
 	if info.Kind == "cuda" && info.FreeBytes >= 8*gpuTensor {

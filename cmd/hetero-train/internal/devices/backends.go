@@ -10,12 +10,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Drivers are the devices that the program was built with. "auto" takes the first automatic one that opens.
+// Drivers returns the devices of this build. "auto" selects the first automatic one that opens.
 var Drivers = []struct {
 	device.Driver
 	Automatic bool
-	Promises  devicetest.Caps                        // what selftest holds it to
-	Library   func() (path, build string, err error) // behind it; nil: none
+	Promises  devicetest.Caps                        // capabilities that selftest checks
+	Library   func() (path, build string, err error) // of the device; nil: it has none
 }{
 	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}, Lacks: devicetest.TransformerOps}, cuda.Library},
 	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true, Lacks: devicetest.TransformerOps}, cpu.Library},

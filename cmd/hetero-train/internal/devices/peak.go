@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// FractionOfPeak is the fraction of a measured peak that a computation reaches. A peak that it exceeds is wrong, so the fraction is not known.
+// FractionOfPeak returns a computation's fraction of a measured peak. If the computation exceeds the peak, the peak is
+// wrong and the fraction is unknown.
 func FractionOfPeak(reached float64, peak device.Reached) (share float64, known bool) {
 	if peak.PerSecond <= 0 || reached > peak.PerSecond {
 		return 0, false
@@ -15,7 +16,7 @@ func FractionOfPeak(reached float64, peak device.Reached) (share float64, known 
 	return reached / peak.PerSecond, true
 }
 
-// MeasuredPeak is what the device reaches in matrix products at best, 0 FLOP/s where it cannot tell.
+// MeasuredPeak returns the peak of the device in matrix products, 0 FLOP/s if the device cannot measure it.
 func MeasuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok {
@@ -23,12 +24,12 @@ func MeasuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	}
 	peak, err := device.MeasureBest(m, PeakOf(dev, precision), 3, 300*time.Millisecond)
 	if err != nil {
-		return device.Reached{} // only the fraction of the peak is missing then
+		return device.Reached{} // the fraction of the peak is then unknown
 	}
 	return peak
 }
 
-// PeakOf is the limit that a network of this precision works against.
+// PeakOf returns the limit for a network of this precision.
 func PeakOf(dev device.Device, precision tensor.DType) device.Peak {
 	switch {
 	case precision == tensor.BF16 && dev.Info().FastBF16:

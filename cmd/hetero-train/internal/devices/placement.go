@@ -15,21 +15,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 )
 
-// Placement says which of a machine's devices of one kind a process opens, and how.
+// Placement selects a device of a kind on this machine, and its options.
 type Placement struct {
-	Index     int // device.index, -1: by the rank's number on its machine
-	LocalRank int // -1: not known
+	Index     int // device.index; -1: use the rank's number on its machine
+	LocalRank int // -1: unknown
 	Share     bool
 	Threads   int
 	Log       *slog.Logger
 }
 
-// Alone is the placement of a process that is no rank of several.
+// Alone is the placement of a process that is not one of several ranks.
 func Alone(threads int) Placement {
 	return Placement{Index: -1, Threads: threads, Log: slog.New(slog.DiscardHandler)}
 }
 
-// open opens the device that d has for p.
+// open opens the device of d that p selects.
 func (p Placement) open(d device.Driver) (device.Device, error) {
 	index, err := 0, error(nil)
 	if all, ok := d.(device.Counter); ok {
@@ -43,7 +43,7 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	} else if p.Index > 0 {
 		return nil, exit.Usagef("device.index: got %d, but there is one device %s on a machine", p.Index, d.Kind())
 	}
-	if d.Kind() == "cpu" && p.Threads == 0 { // what the user set wrongly is no reason to look at other devices
+	if d.Kind() == "cpu" && p.Threads == 0 { // a wrong setting is no reason to try other devices
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
@@ -55,7 +55,8 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	return dev, err
 }
 
-// pick chooses one of count devices. A single one is for every rank: launchers show each rank its own, and who shares one is found out when ranks meet.
+// pick chooses one of count devices. A single device is for every rank, because launchers show each rank its own.
+// Shared devices are detected at rank discovery.
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
@@ -72,8 +73,8 @@ func (p Placement) pick(kind string, count int) (int, error) {
 	return 0, exit.Usagef("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
 }
 
-// Open opens the device that the configuration asks for. "auto" never ends at a device that is slow by design:
-// a missing native library is an error that says how to build it.
+// Open opens the configured device. "auto" never selects the reference device: a missing native library is an error
+// that explains how to build it.
 func Open(kind string, p Placement) (device.Device, error) {
 	var reasons []error
 	for _, d := range Drivers {
@@ -87,10 +88,11 @@ func Open(kind string, p Placement) (device.Device, error) {
 			}
 			return dev, nil
 		}
-		if !errors.Is(err, device.ErrUnavailable) { // it is there, and fails: to go on without it would be no service
+		// The device exists and fails: using another one would hide the failure.
+		if !errors.Is(err, device.ErrUnavailable) {
 			return nil, err
 		}
-		if !strings.Contains(err.Error(), d.Kind()+":") { // else it says which
+		if !strings.Contains(err.Error(), d.Kind()+":") { // otherwise the message names the device
 			err = fmt.Errorf("device %s: %w", d.Kind(), err)
 		}
 		reasons = append(reasons, err)
@@ -104,7 +106,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	}
 	absent := func(err error) bool { return errors.As(err, new(device.AbsentError)) }
 	if slices.ContainsFunc(reasons, func(err error) bool { return !absent(err) }) {
-		reasons = slices.DeleteFunc(reasons, absent) // what this machine lacks is not what is wrong
+		reasons = slices.DeleteFunc(reasons, absent) // missing hardware is not the fault
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
@@ -113,7 +115,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	return nil, exit.With(exit.Usage, err)
 }
 
-// passedOver says why "auto" did not take a device. What is to be mended is a warning, of one rank of a machine.
+// passedOver logs why "auto" skipped a device. If the user can fix the reason, one rank of a machine logs a warning.
 func (p Placement) passedOver(why error) {
 	var absent device.AbsentError
 	switch {
@@ -128,13 +130,13 @@ func (p Placement) passedOver(why error) {
 	}
 }
 
-// LocalDevices is the default number of ranks of a machine: one for each device of the kind that they will open, plus
-// parallel.cpu_ranks.
+// LocalDevices is the default number of ranks of a machine: one for each device of the kind that the ranks will open,
+// plus parallel.cpu_ranks.
 func LocalDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
 	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
 }
 
-// localGPUs is how many ranks of a machine compute on its GPUs, 0 where none does.
+// localGPUs is the number of ranks of a machine that compute on its GPUs.
 func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
 	slices := cuda.ReadVisible(lookup(cuda.VisibleVariable)).Slices()
 	for _, d := range Drivers {
@@ -148,7 +150,7 @@ func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
 		case c.Index >= 0:
 			return 1
 		default:
-			return max(n, slices) // of slices a process sees one
+			return max(n, slices) // a process sees only one MIG slice
 		}
 	}
 	return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
 
-// Precision resolves train.precision for a device, "auto" without timing.
+// Precision resolves train.precision for a device, with "auto" but without timing.
 func Precision(name string, info device.Info) (tensor.DType, error) {
 	switch {
 	case name == "auto":
@@ -28,8 +28,9 @@ func Precision(name string, info device.Info) (tensor.DType, error) {
 	return tensor.Invalid, exit.Usagef("train.precision: device %s cannot compute in %q", info.Name, name)
 }
 
-// AutoTypes are the types that train.precision = "auto" may take on a device. The first is the default; where timed is true it is the fastest one. The
-// others of a GPU are only for runs that were begun in them: NVIDIA documents bf16 from sm_80 on to be as fast as fp16, and below it to be slow.
+// AutoTypes returns the types that train.precision = "auto" may select on a device. The first is the default; if timed
+// is true, the fastest is selected. On a GPU, the other types are only for runs that began in them: NVIDIA documents
+// that bf16 is as fast as fp16 from sm_80 on, and slow below.
 func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	switch {
 	case info.Kind == "cuda" && info.FastBF16:
@@ -44,16 +45,17 @@ func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	return []tensor.DType{tensor.F32}, false
 }
 
-// RankType is the type in which a rank computes. Checkpoints keep a list of them, by rank.
+// RankType is the type in which a rank computes. Checkpoints contain these types, by rank.
 type RankType struct {
-	Device string `json:"device"` // its type: hardware.Identity.Type
+	Device string `json:"device"` // type of the device: hardware.Identity.Type
 	Type   string `json:"type"`   // "" until the ranks have agreed
 }
 
-// TimedTypes are those between which timing decides.
+// TimedTypes returns the types that are chosen by timing.
 var TimedTypes = [...]tensor.DType{tensor.BF16, tensor.F32}
 
-// TypeBefore is the type that a checkpoint was trained in on such a device, or else the first of its types that is among types; "" where there is none.
+// TypeBefore returns the type of a checkpoint's training on such a device, otherwise the first type of the checkpoint
+// that is in types, otherwise "".
 func TypeBefore(before []RankType, device string, types []tensor.DType) string {
 	possible := func(b RankType) bool {
 		return slices.ContainsFunc(types, func(dt tensor.DType) bool { return dt.String() == b.Type })
@@ -78,7 +80,7 @@ func DtypeOf(name string) (tensor.DType, error) {
 	return tensor.Invalid, fmt.Errorf("type of activations: got %q, want f32, bf16 or f16", name)
 }
 
-// TypesCache is where choices of earlier timings are, nil where this user has no cache folder.
+// TypesCache is the cache of earlier timings; nil if the user has no cache folder.
 func TypesCache() *precision.Cache {
 	dir, err := parts.UserCache("precision")
 	if err != nil {
@@ -87,10 +89,10 @@ func TypesCache() *precision.Cache {
 	return precision.Open(dir)
 }
 
-// TypeCacheKey is everything that a timing depends on.
+// TypeCacheKey has all values that a timing depends on.
 func TypeCacheKey(device string) string { return device + "; " + version.Text() }
 
-// KeptType is the choice of an earlier timing among types, "" where there is none.
+// KeptType returns the choice among types that an earlier timing made, "" if there is none.
 func KeptType(device string, types []tensor.DType) (string, error) {
 	cache := TypesCache()
 	if cache == nil {

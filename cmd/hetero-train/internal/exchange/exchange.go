@@ -19,26 +19,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 )
 
-// offer is what a rank brings to the choice of communicators.
+// offer is the message of a rank for the choice of communicators.
 type offer struct {
-	// Shared are addresses in shared memory. Those of the first rank of a host are taken: for gradients and for statistics,
-	// within the host and for what comes back to it from the others.
+	// Shared has addresses in shared memory: for gradients and for statistics, within the host and for results that the
+	// other hosts send back. The addresses of a host's first rank are used.
 	Shared   [4]string `json:"shared"`
 	NoShared string    `json:"no_shared"` // why this rank cannot share memory
 	NoNCCL   string    `json:"no_nccl"`   // why it cannot use NCCL
 }
 
-// Exchange is how the ranks reach each other: all of them choose alike.
+// Exchange is the choice of communicators. It is equal on all ranks.
 type Exchange struct {
 	Rank   *compute.Rank
 	Hosts  [][]int // ranks of each machine
-	Shared bool    // memory, within each machine
+	Shared bool    // shared memory within each machine
 	offers []offer
-	staged bool // the host cannot see the memory of this rank's device
-	nccl   bool // what lies in the GPUs' memory goes from one to the other
+	staged bool // the host cannot access the memory of this rank's device
+	nccl   bool // NCCL transfers the memory of GPUs
 }
 
-// Connect joins all ranks twice: for gradients, and for what passes exchange.
+// Connect joins all ranks twice: for gradients, and for exchanges within passes.
 func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Communicator, err error) {
 	x, err := Agree(ctx, j)
 	if err != nil {
@@ -51,7 +51,8 @@ func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Comm
 	return grads, stats, err
 }
 
-// Agree learns what every rank can do. Memory is shared only where all ranks can; so the network, which always can, is used alike.
+// Agree gathers the offers of all ranks. Shared memory is used only if all ranks support it; otherwise all ranks use
+// the network.
 func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	t := j.Team
 	own := offer{}
@@ -96,11 +97,11 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	return x, nil
 }
 
-// Open joins all ranks; addresses from number at on are this group's.
+// Open joins all ranks. The group uses the addresses from number at on.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
 	limit := session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
 	place := x.Rank.Team.Place
-	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // what gathers within hosts need
+	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires this order
 	switch {
 	case x.Shared && len(x.Hosts) == 1:
 		c, err = x.memory(ctx, place.Rank, at, limit)
@@ -124,7 +125,7 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 	return c, nil
 }
 
-// both shares memory within each machine; the first ranks of the machines speak for them in the network.
+// both uses shared memory within each machine, and the network between the first ranks of the machines.
 func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
 	place := x.Rank.Team.Place
 	host, number := hosts.HostOf(x.Hosts, place.Rank)
@@ -157,7 +158,7 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 	return hosts.New(o)
 }
 
-// memory joins the ranks of this machine, of which this is the number-th.
+// memory joins the ranks of this machine; this rank has position number among them.
 func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
 	host, _ := hosts.HostOf(x.Hosts, x.Rank.Team.Place.Rank)
 	ranks := x.Hosts[host]
@@ -167,7 +168,7 @@ func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Durati
 // InMemory joins ranks of one machine.
 func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator, error) {
 	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
-	if err != nil { // and no communicator that is a nil pointer
+	if err != nil { // return a nil interface, not a nil pointer in an interface
 		return nil, err
 	}
 	return c, nil

@@ -16,7 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// noNCCL is why this rank cannot use NCCL, "" if it can. Where it can NCCL is opened, with the settings of [nccl] and of the environment.
+// noNCCL returns why this rank cannot use NCCL, "" if it can. In that case NCCL is open, with the settings of [nccl]
+// and of the environment.
 func noNCCL(j *compute.Rank) (why string, err error) {
 	if kind := j.Device.Info().Kind; kind != "cuda" {
 		return fmt.Sprintf("it computes on device %s, which is not a GPU", j.Device.Info().Name), nil
@@ -47,8 +48,8 @@ func noNCCL(j *compute.Rank) (why string, err error) {
 	return "", nil
 }
 
-// choosesNCCL says whether gradients travel by NCCL, which wants all ranks to be able to: noNCCL is why each cannot. Ranks that share a GPU use
-// it only where it is named.
+// choosesNCCL reports whether gradients travel by NCCL. All ranks must support it: noNCCL has the reason for each rank
+// that does not. Ranks that share a GPU use NCCL only if the configuration names it.
 func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	if backend == "gloo" {
 		return false, nil
@@ -64,7 +65,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	return backend == "nccl" || !shareGPU, nil
 }
 
-// WantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
+// WantNCCL refuses a backend that this rank's device does not support, even for a single rank.
 func WantNCCL(j *compute.Rank) error {
 	if kind := j.Device.Info().Kind; j.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
 		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.Device.Info().Name)
@@ -72,7 +73,7 @@ func WantNCCL(j *compute.Rank) error {
 	return nil
 }
 
-// OverNCCL puts NCCL beside a communicator of the host, which it owns.
+// OverNCCL combines NCCL with a communicator of the host, which it then owns.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	j := x.Rank
 	host := j.Team.Group.Members()[j.Opts.Place.Rank].Host
@@ -81,13 +82,13 @@ func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}
-	if err != nil { // and no communicator that is a nil pointer
+	if err != nil { // return a nil interface, not a nil pointer in an interface
 		return nil, err
 	}
 	return c, nil
 }
 
-// BehindDevice lets a communicator of the host carry what lies in this rank's device, where the host cannot see that.
+// BehindDevice makes a communicator of the host transfer memory of this rank's device, if the host cannot access it.
 func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communicator, error) {
 	if !x.staged {
 		return c, nil
@@ -99,7 +100,7 @@ func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communica
 	return s, nil
 }
 
-// LoadedNCCL is its version in words.
+// LoadedNCCL returns NCCL's version as text.
 func LoadedNCCL() string {
 	version, path, err := nccl.Loaded()
 	if err != nil {

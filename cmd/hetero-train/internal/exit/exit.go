@@ -27,11 +27,11 @@ import (
 // Exit codes. Scripts and schedulers rely on them.
 const (
 	Done          = 0
-	Unexpected    = 1   // anything without a code of its own
+	Unexpected    = 1   // any error without another code
 	Usage         = 2   // bad flags or configuration; experiment folder in use
-	Data          = 3   // data or checkpoint corrupt or not to be had
-	Diverged      = 4   // the loss is no longer a number
-	Communication = 5   // lost quorum or communication
+	Data          = 3   // data or a checkpoint is damaged or not available
+	Diverged      = 4   // the loss is not finite
+	Communication = 5   // a rank or the communication was lost
 	Device        = 6   // device failure
 	IO            = 7   // the final save failed
 	Terminated    = 75  // SIGTERM, saved
@@ -39,7 +39,7 @@ const (
 	Killed        = 143 // SIGTERM, save failed
 )
 
-// coded is an error that decides how the program exits.
+// coded is an error with an exit code.
 type coded struct {
 	code int
 	err  error
@@ -56,21 +56,21 @@ func With(code int, err error) error {
 	return &coded{code: code, err: err}
 }
 
-// Shown is an error that the user has seen already: it only decides how the program exits.
+// Shown is an error that was already printed. It only sets the exit code.
 type Shown struct{ error }
 
-// AlreadyShown gives err an exit code without another message.
+// AlreadyShown gives err an exit code and prevents a second message.
 func AlreadyShown(err error) error { return Shown{err} }
 
-// Unwrap gives the error.
+// Unwrap returns the wrapped error.
 func (s Shown) Unwrap() error { return s.error }
 
-// Usagef formats an error of flags or configuration, exit code 2.
+// Usagef formats a usage error, exit code 2.
 func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }
 
-// Code is the code of the outermost codedError; faults of a configuration are usage errors.
+// Code returns the code of the outermost coded error. Faults of a configuration are usage errors.
 func Code(err error) int {
 	var coded *coded
 	var faults *config.Error
@@ -85,8 +85,8 @@ func Code(err error) int {
 	return Unexpected
 }
 
-// FolderCode tells a folder that the user must mend, because it is missing, read-only, somebody else's or no folder at all, from a disk that failed or is
-// full.
+// FolderCode distinguishes a folder that the user must fix (missing, read-only, owned by another user, not a folder)
+// from a disk that failed or is full.
 func FolderCode(err error) int {
 	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, mend) {
@@ -96,7 +96,8 @@ func FolderCode(err error) int {
 	if refused := new(regular.Error); errors.As(err, &refused) {
 		return Usage
 	}
-	for _, mend := range []string{"path escapes from parent", "not a directory"} { // os.Root has no error values for them
+	// Os.Root has no error values for these faults.
+	for _, mend := range []string{"path escapes from parent", "not a directory"} {
 		if strings.Contains(err.Error(), mend) {
 			return Usage
 		}
@@ -104,7 +105,7 @@ func FolderCode(err error) int {
 	return IO
 }
 
-// Advice is what a user can do about a refusal of the system, "" where the error says it all.
+// Advice returns how a user can fix an error of the operating system, "" if the error says it.
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -115,7 +116,7 @@ func Advice(err error) string {
 	return ""
 }
 
-// stopOfAnother is the signal that ended another rank, as that rank has told this one.
+// stopOfAnother returns the signal that ended another rank, as reported by that rank.
 func stopOfAnother(err error) (Stopped, bool) {
 	var lost *rendezvous.LostError
 	if !errors.As(err, &lost) {
@@ -129,7 +130,7 @@ func stopOfAnother(err error) (Stopped, bool) {
 	return Stopped{}, false
 }
 
-// Classify gives an error the exit code that its kind has.
+// Classify attaches the exit code for the kind of the error.
 func Classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -139,18 +140,19 @@ func Classify(ctx context.Context, err error) error {
 		return err
 	}
 	var s Stopped
-	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) { // before the first step: there is nothing to save
+	// Before the first step there is nothing to save.
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) {
 		return With(s.Saved(), s)
 	}
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
-	if s, ok := stopOfAnother(err); ok { // before the first step: later ranks stop together
+	if s, ok := stopOfAnother(err); ok { // before the first step; later, ranks stop together
 		return With(s.Saved(), fmt.Errorf("%w, like another rank: %w", s, err))
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return With(Usage, err)
-	case errors.Is(err, context.DeadlineExceeded): // nothing but meeting the other ranks has one
+	case errors.Is(err, context.DeadlineExceeded): // only rank discovery has a deadline
 		return With(Communication, fmt.Errorf("%w (parallel.rendezvous_timeout_seconds)", err))
 	case errors.Is(err, train.ErrDiverged):
 		return With(Diverged, err)

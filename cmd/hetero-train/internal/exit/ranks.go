@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 )
 
-// LostRank is the rank that an error of the group is about, -1 for none.
+// LostRank returns the rank that an error of the process group names, -1 for none.
 func LostRank(err error) int {
 	var lost *rendezvous.LostError
 	if errors.As(firstCause(err), &lost) {
@@ -17,7 +17,8 @@ func LostRank(err error) int {
 	return -1
 }
 
-// firstCause replaces the rank that passed a failure on by the rank that failed first. Of ranks on several machines the one that notices a loss ends the group.
+// firstCause replaces the rank that reported a failure by the rank that failed first. If ranks are on several machines,
+// the rank that notices a loss ends the group.
 func firstCause(err error) error {
 	var lost *rendezvous.LostError
 	if errors.As(err, &lost) {
@@ -28,7 +29,7 @@ func firstCause(err error) error {
 	return err
 }
 
-// PeerOf is the rank that a communicator's error is about, -1 for none.
+// PeerOf returns the rank that a communicator's error names, -1 for none.
 func PeerOf(err error) int {
 	var peer *collective.PeerError
 	if errors.As(err, &peer) {
@@ -37,7 +38,7 @@ func PeerOf(err error) int {
 	return -1
 }
 
-// LostPeer is an error of the group as communicators have it.
+// LostPeer converts an error of the process group to an error of a communicator.
 func LostPeer(err error) error {
 	if rank := LostRank(err); rank >= 0 {
 		return &collective.PeerError{Rank: rank, Cause: firstCause(err)}

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stopped is the cause of a context that a signal cancelled.
+// Stopped is the cause of a context that a signal canceled.
 type Stopped struct{ Signal syscall.Signal }
 
-// Error names the signal.
+// Error returns the name of the signal.
 func (s Stopped) Error() string { return "stopped by " + unix.SignalName(s.Signal) }
 
-// Saved is the exit code after the run was Saved, unsaved the one after that failed.
+// Saved returns the exit code after the run was saved. unsaved returns the code after a save that failed.
 func (s Stopped) Saved() int {
 	if s.Signal == syscall.SIGINT {
 		return Interrupted

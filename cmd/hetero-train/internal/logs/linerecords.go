@@ -8,17 +8,16 @@ import (
 	"sync"
 )
 
-// LineRecords turns text into JSON objects, one for each line, so that a stream of records holds nothing else. Lines that are objects already pass
-// unchanged.
+// LineRecords converts text to JSON objects, one per line. Lines that are already objects are not changed.
 type LineRecords struct {
-	Log  *slog.Logger // writes a line of text as a record; its own output does not come here
-	Pass io.Writer    // takes lines that are objects; nil: they are text like others
+	Log  *slog.Logger // writes a line of text as a record; its output must not return here
+	Pass io.Writer    // receives lines that are objects; nil: they are handled as text
 
 	mu   sync.Mutex
-	rest []byte // a line that is not complete
+	rest []byte // incomplete last line
 }
 
-// Write implements io.Writer. It never fails: output that cannot be written is lost.
+// Write implements io.Writer. It never fails: output that cannot be written is dropped.
 func (l *LineRecords) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +38,7 @@ func (l *LineRecords) Write(b []byte) (int, error) {
 	}
 }
 
-// Flush writes a last line that lacks its end.
+// Flush writes an incomplete last line.
 func (l *LineRecords) Flush() {
 	if len(l.rest) > 0 {
 		l.Write([]byte("\n"))

@@ -16,14 +16,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// Screen is where messages appear: standard error, or above a progress bar while there is one. Another one is the log
-// file, once there is one.
+// Screen is the destination of messages: standard error, or the lines above a progress bar. A second Screen is the log
+// file, once it is open.
 type Screen struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// NewScreen writes to w until it is redirected.
+// NewScreen returns a screen that writes to w until it is redirected.
 func NewScreen(w io.Writer) *Screen { return &Screen{w: w} }
 
 // Write implements io.Writer.
@@ -33,7 +33,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// To redirects later writes To w, after the contents of a buffer.
+// To redirects the screen to w. Writing starts with the contents of a buffer.
 func (s *Screen) To(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *Screen) To(w io.Writer) {
 	s.w = w
 }
 
-// Flush waits until the queue of the screen is written, for at most limit.
+// Flush waits at most limit until the queue of the screen is written.
 func (s *Screen) Flush(limit time.Duration) {
 	s.mu.Lock()
 	o, ok := s.w.(*outlet)
@@ -56,10 +56,10 @@ func (s *Screen) Flush(limit time.Duration) {
 // Options are the options of messages on the command line.
 type Options struct {
 	Level  string // --log-level
-	InFile string // least important message in the log file; "": level
+	InFile string // lowest level in the log file; "": level
 	Format string // --log-format
 	Hide   Secrets
-	Each   []slog.Attr // of every object
+	Each   []slog.Attr // attributes of every JSON object
 }
 
 // Formats of messages.
@@ -68,8 +68,8 @@ const (
 	FormatJSON = "json"
 )
 
-// New returns a logger that writes to w in the chosen format, and to file as plain text. Text has colours on a terminal alone. Each line of
-// JSON is one object. Secrets are blanked out in both.
+// New returns a logger that writes to w in the chosen format, and to file as plain text. Text has colors only on a
+// terminal. In JSON, each line is one object. Both outputs contain no secrets.
 func New(w io.Writer, file *Screen, o Options) (*slog.Logger, error) {
 	least, err := ParseLevel(o.Level)
 	if err != nil {
@@ -97,7 +97,7 @@ func New(w io.Writer, file *Screen, o Options) (*slog.Logger, error) {
 	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, inFile, time.DateTime, false)), hide: o.Hide}), nil
 }
 
-// ParseLevel reads --log-level.
+// ParseLevel parses the value of --log-level.
 func ParseLevel(level string) (least slog.Level, err error) {
 	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
 		return 0, exit.Usagef("--log-level: unknown level (got %q, want debug, info, warn or error)", level)
@@ -105,7 +105,7 @@ func ParseLevel(level string) (least slog.Level, err error) {
 	return least, nil
 }
 
-// textHandler writes records as lines for people.
+// textHandler writes records as text lines.
 func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) slog.Handler {
 	readableDurations := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
@@ -116,7 +116,8 @@ func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) 
 	return &labelled{inText: true, inner: tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: timeFormat, NoColor: !colour, ReplaceAttr: readableDurations})}
 }
 
-// ComponentKey is the attribute that names the part of the program that a record comes from. The innermost logger's value wins.
+// ComponentKey is the attribute with the part of the program that wrote the record. The value of the innermost logger
+// is used.
 const ComponentKey = "component"
 
 // Components of a training.
@@ -132,7 +133,8 @@ const (
 	ComponentRankOutput = "rank_output" // a line that a rank printed without its logger
 )
 
-// labelled is a slog handler that shows the component of a record: before the message of a text line, as the first attribute of an object.
+// labelled is a slog handler that adds the component of a record: before the message of a text line, as the first
+// attribute of an object.
 type labelled struct {
 	inner     slog.Handler
 	inText    bool
@@ -185,7 +187,7 @@ func (l *labelled) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &out
 }
 
-// WithGroup implements slog.Handler. The component is no member of the group.
+// WithGroup implements slog.Handler. The component stays outside the group.
 func (l *labelled) WithGroup(name string) slog.Handler {
 	out, inner := *l, l.inner
 	if l.component != "" && !l.inText {

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// File writes a run's log file. Lines that a full disk does not take are lost: that is told once on the screen, and how many there were once it
-// takes lines again. A run goes on without its log.
+// File writes a run's log file. If the disk is full, lines are lost: File reports the failure once on the screen, and
+// the number of lost lines once writing works again. The run continues without its log.
 type File struct {
 	File   io.Writer
-	Screen *slog.Logger // which does not write to the file
+	Screen *slog.Logger // writes to the screen only, not to the file
 
 	mu   sync.Mutex
 	lost int64 // lines since the file failed
-	torn bool  // the last line lacks its end
+	torn bool  // the last line is incomplete
 }
 
 // Write implements io.Writer; it never fails.

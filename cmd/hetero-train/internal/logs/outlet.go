@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// A pending queue beyond these sizes in bytes loses lines. About 7,000 step lines fit; larger values take memory while the reader is paused,
-	// smaller ones lose lines of a fast run on a machine whose reader gets no CPU time for a moment.
+	// Maximum sizes of the queue in bytes; more lines are dropped. The queue holds about 7,000 step lines. A larger
+	// queue takes memory while the reader is paused. With a smaller one, a fast run drops lines whenever its reader
+	// gets no CPU time for a moment.
 	progressPending = 1 << 20
 	pending         = 2 << 20
 
-	// flushTime is how long a process waits for the reader before it exits. It is below the time after which a supervisor kills a rank
-	// whose neighbours have ended.
+	// flushTime is how long a process waits for the reader before it exits. It is shorter than the time after which a
+	// supervisor kills the remaining ranks of a run.
 	FlushTime = 3 * time.Second
 )
 
-// outlet is standard output or standard error of a process that trains. Write never waits for the reader: a goroutine passes the queued
-// bytes on. While the queue is full lines are dropped and counted, progress lines first, and the reader sees the count where they are missing.
+// outlet is standard output or standard error of a process that trains. Write never waits for the reader, because a
+// goroutine writes the queue. If the queue is full, lines are dropped, progress lines first. The output contains the
+// number of dropped lines at their place.
 type outlet struct {
 	w    io.Writer
 	json bool // each line is a JSON object
@@ -33,15 +35,16 @@ type outlet struct {
 	queue    [][]byte
 	bytes    int
 	writing  bool // the goroutine is running
-	full     bool // progress lines are dropped until half of the queue is written
+	full     bool // drop progress lines until half of the queue is written
 	lost     int  // lines dropped since the last note
 	Gone     error
 	whenGone func(error)
 	empty    chan struct{} // closed when the queue has been written; nil: no caller waits
 }
 
-// Unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
-// From here on a reader that leaves causes a write error instead of SIGPIPE, which would end the process.
+// Unblocked returns outlets for standard output and standard error. If both are the same file, one outlet serves both
+// and keeps the order of lines. After this call, a closed pipe causes a write error instead of SIGPIPE, which would end
+// the process.
 func Unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
 	out := &outlet{w: Below(stdout), json: json}
@@ -66,7 +69,7 @@ func sameFile(a, b io.Writer) bool {
 	return err == nil && os.SameFile(p, q)
 }
 
-// FileOf is the file behind a writer of this process; nil: there is none.
+// FileOf returns the file of a writer of this process; nil: it is not a file.
 func FileOf(w io.Writer) *os.File {
 	w = Below(w)
 	if o, ok := w.(*outlet); ok {
@@ -82,7 +85,7 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// progress is an outlet's end for lines that may be dropped before others.
+// progress is a writer for lines that an outlet may drop before other lines.
 type progress struct{ *outlet }
 
 // Write implements io.Writer.
@@ -91,7 +94,7 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ProgressOf returns w for lines that may be dropped before others.
+// ProgressOf returns a writer to w for lines that may be dropped before other lines.
 func ProgressOf(w io.Writer) io.Writer {
 	if o := OutletOf(w); o != nil {
 		return NewStream(progress{o})
@@ -115,7 +118,7 @@ func (o *outlet) add(b []byte, limit int) {
 	o.push(bytes.Clone(b))
 }
 
-// message is a line of the outlet's own, in the format of the stream.
+// message formats a line of the outlet itself, in the format of the stream.
 func (o *outlet) message(format string, args ...any) []byte {
 	if !o.json {
 		return fmt.Appendf(nil, "hetero-train: "+format+"\n", args...)
@@ -141,7 +144,7 @@ func (o *outlet) push(b []byte) {
 	}
 }
 
-// pass writes the queue. It may wait for ever: the process ends nevertheless.
+// pass writes the queue. It may block for ever; the process can exit nevertheless.
 func (o *outlet) pass() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,7 +167,7 @@ func (o *outlet) pass() {
 	}
 }
 
-// fail gives the stream up. It needs o.mu, which it releases while it says so.
+// fail stops the use of the stream. The caller holds o.mu, which fail releases while it reports the failure.
 func (o *outlet) fail(err error) {
 	o.Gone = err
 	if say := o.whenGone; say != nil {
@@ -174,14 +177,14 @@ func (o *outlet) fail(err error) {
 	}
 }
 
-// OnGone sets the function that reports a reader that has left.
+// OnGone sets the function that reports a closed stream.
 func (o *outlet) OnGone(say func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.whenGone = say
 }
 
-// flush waits until all is written, for at most limit. It returns how many lines are not.
+// flush waits at most limit until all lines are written. It returns the number of unwritten lines.
 func (o *outlet) flush(limit time.Duration) int {
 	o.mu.Lock()
 	if !o.writing {
@@ -209,7 +212,8 @@ func (o *outlet) flush(limit time.Duration) int {
 	return lines
 }
 
-// Flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
+// Flushed waits for the readers of both streams before the process exits. If lines of one stream are unwritten, the
+// other stream reports their number.
 func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	out, messages := OutletOf(stdout), OutletOf(stderr)
 	if out == nil || messages == nil {

@@ -15,10 +15,11 @@ const redacted = "[redacted]"
 // Secrets are values that must appear in no output.
 type Secrets []string
 
-// shortestSecret keeps a variable like SECRET=1 from blanking out every 1 in the output.
+// shortestSecret is the minimum length of a secret. It prevents a variable like SECRET=1 from removing every 1 in the
+// output.
 const shortestSecret = 6
 
-// SecretsIn picks the values of environment variables (NAME=VALUE) whose name says that they are secret.
+// SecretsIn returns the values of environment variables (NAME=VALUE) whose name marks a secret.
 func SecretsIn(environ []string) Secrets {
 	var hide Secrets
 	for _, pair := range environ {
@@ -27,12 +28,12 @@ func SecretsIn(environ []string) Secrets {
 			hide = append(hide, value)
 		}
 	}
-	// The longest first: a secret may be part of another one.
+	// The longest first, because a secret may be part of another one.
 	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
 	return hide
 }
 
-// Text blanks out every secret in s.
+// Text removes every secret from s.
 func (hide Secrets) Text(s string) string {
 	for _, secret := range hide {
 		s = strings.ReplaceAll(s, secret, redacted)
@@ -40,8 +41,8 @@ func (hide Secrets) Text(s string) string {
 	return s
 }
 
-// namesSecret tells whether a variable or attribute of this name holds a secret: HETERO_TOKEN does,
-// token_file (a path) and tokens (a count) do not.
+// namesSecret reports whether a variable or attribute of this name contains a secret: HETERO_TOKEN does, token_file (a
+// path) and tokens (a count) do not.
 func namesSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == ' ' })
 	if len(words) == 0 || slices.Contains([]string{"file", "path", "dir"}, words[len(words)-1]) {
@@ -51,7 +52,7 @@ func namesSecret(name string) bool {
 		switch word {
 		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization", "apikey":
 			return true
-		case "key": // api_key, access_key, private_key; a key alone is an ordinary word
+		case "key": // api_key, access_key, private_key; "key" alone is an ordinary word
 			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
 				return true
 			}
@@ -60,7 +61,8 @@ func namesSecret(name string) bool {
 	return false
 }
 
-// redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value, and makes visible what a terminal would act on.
+// redactor is a slog handler that removes secrets, by the name of an attribute and by known value, and escapes control
+// characters.
 type redactor struct {
 	inner slog.Handler
 	hide  Secrets

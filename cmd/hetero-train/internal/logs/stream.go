@@ -10,13 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// IsTerminal reports whether a stream is shown on a terminal.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f := FileOf(w)
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// TerminalWidth is in columns.
+// TerminalWidth returns the width in columns.
 func TerminalWidth(w io.Writer) int {
 	const usual = 80
 	if width, _, err := term.GetSize(int(FileOf(w).Fd())); err == nil && width > 0 {
@@ -25,16 +25,17 @@ func TerminalWidth(w io.Writer) int {
 	return usual
 }
 
-// Stream is standard output or error: nothing hidden passes it, whoever wrote it. Colours and progress bars go to the writer below.
+// Stream is standard output or standard error with escaped control characters, for all writers. Colors and progress
+// bars are written to the writer below.
 type Stream struct {
 	w io.Writer
 
 	mu    sync.Mutex
-	rest  []byte // of a character that is not complete
+	rest  []byte // incomplete character
 	fault error  // of the first write that failed
 }
 
-// NewStream passes on to w what may be shown.
+// NewStream returns a stream that writes visible text to w.
 func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
 
 // Write implements io.Writer.
@@ -61,13 +62,13 @@ func (s *Stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// PrintError is an error of writing to standard output or error.
+// PrintError is an error of writing to standard output or standard error.
 type PrintError struct{ error }
 
-// Unwrap gives the error.
+// Unwrap returns the wrapped error.
 func (e *PrintError) Unwrap() error { return e.error }
 
-// FaultOf is the first error of writing to a stream, also of an outlet that has written on behalf of it; nil: all was written.
+// FaultOf returns the first error of writing to a stream, including errors of its outlet; nil: all was written.
 func FaultOf(w io.Writer) error {
 	s, ok := w.(*Stream)
 	if !ok {
@@ -83,7 +84,7 @@ func FaultOf(w io.Writer) error {
 	return s.fault
 }
 
-// Below is the writer Below a shownStream.
+// Below returns the writer below a Stream.
 func Below(w io.Writer) io.Writer {
 	if s, ok := w.(*Stream); ok {
 		return s.w
@@ -91,7 +92,7 @@ func Below(w io.Writer) io.Writer {
 	return w
 }
 
-// OutletOf is the outlet of a stream; nil: it has none.
+// OutletOf returns the outlet of a stream; nil: it has none.
 func OutletOf(w io.Writer) *outlet {
 	o, _ := Below(w).(*outlet)
 	return o

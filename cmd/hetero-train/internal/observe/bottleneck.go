@@ -15,13 +15,13 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// bottlenecks is the observer that says what limits the run: a line of the log whenever that changes.
+// bottlenecks is the observer that determines the bottleneck of the run. It logs each change of the verdict.
 type bottlenecks struct {
 	log      *slog.Logger
 	settings runtime.BottleneckSettings
 	find     *runtime.Bottlenecks
-	times    []runtime.RankTimes // one a rank
-	told     bool                // something was, and it was
+	times    []runtime.RankTimes // one per rank
+	told     bool                // the last logged verdict
 	last     runtime.Bottleneck
 }
 
@@ -29,7 +29,8 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks), times: make([]runtime.RankTimes, ranks)}
 }
 
-// Watchers are who is told of the run: those in first, then those that the configuration asks for. Without profiling nobody looks for bottlenecks.
+// Watchers returns the observers of the run: those in first, then those that the configuration selects. Without
+// profiling there is no observer for bottlenecks.
 func Watchers(j *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
 	all := observers(first)
 	if j.Cfg.Profile.Enabled {
@@ -52,7 +53,8 @@ func Watchers(j *assembly.Run, resume *checkpoint.State, first ...train.Observer
 	return all, nil
 }
 
-// bottleneckSettingsOf are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.
+// bottleneckSettingsOf returns the settings that this rank's advice depends on. Other ranks have the same settings, but
+// possibly other CPUs.
 func bottleneckSettingsOf(j *assembly.Run) runtime.BottleneckSettings {
 	cpus := j.OwnCPUs()
 	return bottleneckSettings(j.Cfg, cpus, compute.TypesText(j.Types))
@@ -70,7 +72,7 @@ func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.Bo
 	return s
 }
 
-// StepDone implements train.Observer. It allocates nothing but where it has something to say.
+// StepDone implements train.Observer. It allocates only when it logs.
 func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	for rank := range o.times {
 		own := &r.Ranks[rank]
@@ -89,8 +91,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
-// isNews: a run of one rank is bound by its computing, which nobody needs to hear. A straggler that is another rank is news;
-// that ranks take turns for a while is none.
+// isNews reports whether a verdict is logged. A single-rank run that is compute-bound is normal, so it is not logged.
+// Another straggler is logged, except while two ranks alternate for a short time.
 func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
 	if !o.told {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// observers tells several.
+// observers calls several observers.
 type observers []train.Observer
 
 func (o observers) StepDone(r *train.StepRecord) {
@@ -56,19 +56,19 @@ func (o observers) Warn(err error) {
 	}
 }
 
-// Console shows a run: to people a line every few steps, and on a terminal a bar with the time that is left; to machines a record in place of each line.
-// Rank 0 has one, and the first rank of every other machine.
+// Console prints a run. Text has a line every few steps, and on a terminal a bar with the remaining time; JSON has a
+// record in place of each line. Rank 0 has a Console, and so has the first rank of every other machine.
 type Console struct {
 	run       *assembly.Run
-	records   *slog.Logger // takes a record in place of each line on the screen; nil: there are lines
-	savesSaid int64        // SIGUSR1s that were answered
+	records   *slog.Logger // writes a record in place of each line on the screen; nil: text
+	savesSaid int64        // number of SIGUSR1s that were reported
 	out       io.Writer    // stdout, or above the bar, and the log file
-	steps     io.Writer    // likewise, for lines that a slow reader may miss
+	steps     io.Writer    // likewise, for lines that may be dropped
 	log       io.Writer    // the log file
 	interval  int64        // steps between two lines
-	peak      float64      // measured FLOP/s of the device at its best, 0 = unknown
+	peak      float64      // measured peak of the device, FLOP/s; 0 = unknown
 
-	bars *mpb.Progress // nil where standard error is no terminal
+	bars *mpb.Progress // nil if standard error is not a terminal
 	bar  *mpb.Bar
 
 	eta  eta
@@ -76,13 +76,13 @@ type Console struct {
 
 	lastEval, bestEval *train.Evaluation // of this process
 
-	// Since the last line.
+	// Since the last line:
 	samples int64
 	busy    time.Duration
 	count   int64 // steps
 }
 
-// NewConsole shows the run on standard output and in the log file.
+// NewConsole prints the run on standard output and in the log file.
 func NewConsole(j *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
 	c := &Console{run: j, log: log, interval: int64(j.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(j.Device, j.Precision).PerSecond}
@@ -92,25 +92,25 @@ func NewConsole(j *assembly.Run, log io.Writer) *Console {
 	}
 	c.plain()
 	if stderr := j.Opts.Env.Stderr; logs.IsTerminal(stderr) {
-		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
+		// The outlet is not a file, so the bars cannot determine the width or that it is a terminal.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(j.Opts.Env.Stdout) {
-			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one screen for both: lines go above the bar
+			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one writer for both: lines appear above the bar
 			c.steps = c.out
 		}
-		j.Opts.Screen.To(c.bars) // and so do messages
+		j.Opts.Screen.To(c.bars) // messages too
 	}
 	return c
 }
 
-// plain lets lines go to standard output and the log file.
+// plain writes lines to standard output and the log file.
 func (c *Console) plain() {
 	stdout := c.run.Opts.Env.Stdout
 	c.out = io.MultiWriter(stdout, c.log)
 	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
 
-// Say shows one line, or in its place a record of the same.
+// Say prints one line, or the same content as a record.
 func (c *Console) Say(line, message string, attrs ...any) { c.sayTo(c.out, line, message, attrs...) }
 
 func (c *Console) sayTo(w io.Writer, line, message string, attrs ...any) {
@@ -129,7 +129,8 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	left := c.timeLeft(r.Step, r.Total)
 	c.left.Store(int64(left))
 	if c.bar != nil {
-		c.bar.SetTotal(max(r.Total, r.Step+1), false) // the bar would go at its end; a changed batch size changes the total
+		// The bar ends at its total; a changed batch size changes the total.
+		c.bar.SetTotal(max(r.Total, r.Step+1), false)
 		c.bar.SetCurrent(r.Step)
 	}
 	if !r.Updated {
@@ -147,7 +148,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	c.samples, c.busy, c.count = 0, 0, 0
 }
 
-// timeLeft is 0 where the run has no last step.
+// timeLeft returns 0 if the run has no last step.
 func (c *Console) timeLeft(step, total int64) time.Duration {
 	if total <= step {
 		return 0
@@ -202,7 +203,7 @@ func (c *Console) Warn(err error) {
 	c.run.Opts.Log.Warn(err.Error())
 }
 
-// Close takes the bar away. Lines go on without it.
+// Close removes the bar. Later lines are printed without it.
 func (c *Console) Close() {
 	if c.bars == nil {
 		return

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Begin says what will run.
+// Begin prints the description of the run.
 func (c *Console) Begin(resume *checkpoint.State) {
 	j := c.run
 	if !j.Team.Leads() {
@@ -47,7 +47,7 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	}
 }
 
-// sayJoined says on another terminal than rank 0's which part of the run is there, and where the rest is to be read.
+// sayJoined prints, on a terminal other than rank 0's, the ranks of this machine and where the output of the run is.
 func (c *Console) sayJoined() {
 	t := c.run.Team
 	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
@@ -57,7 +57,7 @@ func (c *Console) sayJoined() {
 		}
 	}
 	switch n := t.Place.LocalWorldSize; {
-	case t.Place.OwnOutput: // other ranks of the machine have theirs
+	case t.Place.OwnOutput: // other ranks of the machine print their own line
 		here = here[:1]
 	case n > 0: // several nodes on one machine, in a test
 		here = here[:min(n, len(here))]
@@ -114,7 +114,7 @@ func (c *Console) sayData() {
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
 }
 
-// stepOf is "12/100", or "12" where the run has no last step.
+// stepOf returns "12/100", or "12" if the run has no last step.
 func stepOf(r *train.StepRecord) string {
 	if r.Total == 0 {
 		return fmt.Sprint(r.Step)
@@ -122,7 +122,7 @@ func stepOf(r *train.StepRecord) string {
 	return fmt.Sprintf("%d/%d", r.Step, r.Total)
 }
 
-// line is the step line: loss, norm and rate of the last step, times as means since the last line.
+// line formats the step line: loss, norm and learning rate of the last step; times as means since the last line.
 func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.count)
@@ -146,8 +146,8 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	return b.String()
 }
 
-// peakFraction is how much of the device's peak a step of this length reaches. A peak that steps exceed is wrong: a warning says so once, and
-// the figure is no longer known.
+// peakFraction returns the fraction of the device's peak that a step of this length reaches. If steps exceed the peak,
+// the peak is wrong: peakFraction warns once, and the fraction is unknown from then on.
 func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool) {
 	if c.peak == 0 {
 		return 0, false
@@ -162,7 +162,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	return fraction, known
 }
 
-// etaText is a time that is left, in whole seconds or more.
+// etaText formats the remaining time, in whole seconds or coarser.
 func etaText(left time.Duration) string {
 	if left < time.Minute-time.Second/2 {
 		return fmt.Sprintf("%.0f s", left.Seconds())
@@ -170,7 +170,7 @@ func etaText(left time.Duration) string {
 	return show.Duration(left)
 }
 
-// sharesOf is "96/64/48", or the least and the most of many ranks.
+// sharesOf returns "96/64/48", or minimum and maximum if there are many ranks.
 func sharesOf(ranks []train.RankStep) string {
 	const most = 8
 	if len(ranks) <= most {
@@ -187,7 +187,7 @@ func sharesOf(ranks []train.RankStep) string {
 	return fmt.Sprintf("%d to %d on %d ranks", low, high, len(ranks))
 }
 
-// End says how the run went.
+// End prints the result of the run.
 func (c *Console) End(r train.Result, err error) {
 	defer c.note()
 	if err != nil {
@@ -219,14 +219,14 @@ func (c *Console) End(r train.Result, err error) {
 		line += fmt.Sprintf(" | %.0f img/s", show.PerSecond(r.Samples, r.TrainTime))
 		attrs = append(attrs, "images_per_sec", show.Number(show.PerSecond(r.Samples, r.TrainTime)))
 	}
-	if c.run.Folder != nil { // the folder is rank 0's
+	if c.run.Folder != nil { // only rank 0 has the folder
 		line += " | " + c.run.Folder.Dir
 		attrs = append(attrs, "folder", c.run.Folder.Dir)
 	}
 	c.Say(line, message, attrs...)
 }
 
-// note says what a reader of the figures must know. What the run trains on instead of the configured data was said when the data were opened.
+// note prints notes that are needed to interpret the figures. Opening the data has already reported a fallback.
 func (c *Console) note() {
 	for _, note := range c.run.Lab.Notes {
 		c.Say("NOTE "+note, "note", "text", note)

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// stepRecord is the step line for machines. Times are means since the last line.
+// stepRecord writes the step line as a JSON record. Times are means since the last line.
 func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	step := c.busy / time.Duration(c.count)
 	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(r.Loss / float64(r.Samples)),
@@ -32,7 +32,7 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	return attrs
 }
 
-// LogBatch logs this rank's own part of a step. Every rank does.
+// LogBatch logs this rank's own part of a step. Every rank does this.
 func LogBatch(j *assembly.Run, r *train.StepRecord) {
 	rank := max(j.Opts.Place.Rank, 0)
 	loss := "no samples"

@@ -1,5 +1,6 @@
-// Package observe holds the observers of a training: console, metric files, TensorBoard, norms, timeline, bottlenecks, summary.
+// Package observe contains the observers of a training: console, metric files, TensorBoard, norms, timeline,
+// bottlenecks, summary.
 //
-// Each implements train.Observer. [Watchers] lists those that the configuration asks for: a new one is a file here and a
-// line there.
+// Each implements train.Observer. [Watchers] lists the observers that the configuration selects. To add one, add a file
+// here and a line there.
 package observe

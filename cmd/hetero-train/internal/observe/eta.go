@@ -2,18 +2,20 @@ package observe
 
 import "time"
 
-// eta estimates how long a run still takes, from the times of its steps and evaluations so far. Recent steps count more; one slow step changes the
-// estimate little.
+// eta estimates the remaining time of a run from the times of its steps and evaluations so far. Recent steps have more
+// weight; one slow step changes the estimate little.
 type eta struct {
 	step  float64 // mean time of a step, s
 	eval  float64 // of the last evaluation, s
-	steps int64   // seen
+	steps int64   // measured so far
 }
 
-// etaSteps is over how many steps the mean forgets, about. Fewer follow a change of speed sooner, and show more noise.
+// etaSteps is the approximate number of steps that the mean covers. A smaller number follows a change of speed sooner,
+// and has more noise.
 const etaSteps = 50
 
-// stepTook takes in a step. The first step of a process counts only until the second: it loads code and touches memory for the first time.
+// stepTook adds a step. The first step of a process counts only until the second one, because it loads code and touches
+// memory for the first time.
 func (e *eta) stepTook(d time.Duration) {
 	e.steps++
 	weight := 1 / float64(etaSteps)
@@ -26,15 +28,15 @@ func (e *eta) stepTook(d time.Duration) {
 	e.step += weight * (d.Seconds() - e.step)
 }
 
-// evalTook takes in an evaluation.
+// evalTook adds an evaluation.
 func (e *eta) evalTook(d time.Duration) { e.eval = d.Seconds() }
 
-// left is the time of the steps and evaluations that remain.
+// left returns the time of the remaining steps and evaluations.
 func (e *eta) left(steps, evaluations int64) time.Duration {
 	return time.Duration((float64(steps)*e.step + float64(evaluations)*e.eval) * float64(time.Second))
 }
 
-// evaluationsLeft is how many evaluations follow a step: one each interval steps, and one at the end.
+// evaluationsLeft returns the number of evaluations after a step: one every interval steps, and one at the end.
 func evaluationsLeft(step, total, interval int64) int64 {
 	if interval <= 0 || step >= total {
 		return 0

@@ -15,27 +15,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// StepLines is a file of one JSON object a line, each of a step. Lines that a full disk does not take are lost: that is told once, and how many there were
-// once it takes lines again. Training does not depend on it.
+// StepLines is a file of JSON lines, each for one step. If the disk is full, lines are lost: StepLines reports the
+// failure once, and the number of lost lines once writing works again. Training does not depend on this file.
 type StepLines struct {
 	what string // "norms of parameters"
 	path string
 	log  *slog.Logger
-	keep int64        // the last step whose lines stay when the file is opened
-	file appendedFile // nil: to be opened
+	keep int64        // opening the file keeps the lines up to this step
+	file appendedFile // nil: not open yet
 
-	failed bool  // the last write or sync, and it was said
+	failed bool  // the last write or sync failed, and this was reported
 	lost   int64 // lines since the file failed
-	torn   bool  // the last line lacks its end
+	torn   bool  // the last line is incomplete
 }
 
-// appendedFile is an *os.File in programs.
+// appendedFile is implemented by *os.File; tests have their own.
 type appendedFile interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// OpenLines opens a file behind the lines of the first steps; later ones are of steps that come again.
+// OpenLines opens a file and keeps the lines of the first steps. Later lines are of steps that the run repeats.
 func OpenLines(what, path string, steps int64, log *slog.Logger) (*StepLines, error) {
 	l := &StepLines{what: what, path: path, log: log, keep: steps}
 	if err := l.open(); err != nil {
@@ -44,7 +44,8 @@ func OpenLines(what, path string, steps int64, log *slog.Logger) (*StepLines, er
 	return l, nil
 }
 
-// open drops the lines of steps that come again, and damaged ones. It reads the file line by line, since that of a long run is larger than the memory.
+// open removes damaged lines and the lines of repeated steps. It reads the file line by line, because the file of a
+// long run can exceed the memory.
 func (l *StepLines) open() error {
 	whole := true
 	err := regular.EachLine(l.path, func(line []byte) error {
@@ -108,7 +109,7 @@ func (l *StepLines) Add(v any) {
 	l.tell(err)
 }
 
-// tell says when writing begins to fail, and when it works again.
+// tell reports when writing begins to fail, and when it works again.
 func (l *StepLines) tell(err error) {
 	switch {
 	case err != nil && !l.failed:
@@ -120,21 +121,21 @@ func (l *StepLines) tell(err error) {
 	l.failed = err != nil
 }
 
-// RolledBack drops the lines of steps that come again. What fails is tried again with the next line.
+// RolledBack removes the lines of repeated steps. If this fails, the next line tries it again.
 func (l *StepLines) RolledBack(step int64) {
 	err := l.Close()
 	l.keep = step
 	l.tellFault(errors.Join(err, l.open()))
 }
 
-// sync waits until the disk has the lines.
+// sync flushes the lines to the disk.
 func (l *StepLines) sync() {
 	if l.file != nil {
 		l.tellFault(l.file.Sync())
 	}
 }
 
-// tellFault tells of an operation that writes no line: its success does not prove that the disk takes lines again.
+// tellFault reports an operation that writes no line. Its success does not prove that the disk accepts lines again.
 func (l *StepLines) tellFault(err error) {
 	if err != nil {
 		l.tell(err)

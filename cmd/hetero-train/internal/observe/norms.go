@@ -11,16 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// NormsFile holds the norms of single parameters, one measured step a line.
+// NormsFile contains the norms of single parameters, one line per measured step.
 const NormsFile = "norms.jsonl"
 
-// norms is the observer that writes it.
+// norms is the observer that writes this file.
 type norms struct {
 	*StepLines
 	line NormsLine
 }
 
-// NormsLine is a line of the file.
+// NormsLine is a line of this file.
 type NormsLine struct {
 	Step   int64                `json:"step"`
 	Rate   experiment.Number    `json:"lr"`
@@ -33,7 +33,7 @@ type normsPart struct {
 	Update   experiment.Number `json:"update"`
 }
 
-// openNorms opens the file behind the steps of the checkpoint that the run goes on from.
+// openNorms opens the file after the steps of the checkpoint that the run resumes from.
 func openNorms(j *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	kept := int64(0)
 	if resume != nil {
@@ -59,13 +59,13 @@ func (n *norms) StepDone(r *train.StepRecord) {
 	n.Add(n.line)
 }
 
-// RolledBack implements train.Observer: lines of steps that come again go.
+// RolledBack implements train.Observer. It removes the lines of repeated steps.
 func (n *norms) RolledBack(step int64) { n.RolledBack(step) }
 
 // EvalDone implements train.Observer.
 func (*norms) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer: a run that resumes from the checkpoint has the lines of every step before it.
+// Saving implements train.Observer. A run that resumes from the checkpoint has the lines of every step before it.
 func (n *norms) Saving() { n.sync() }
 
 // Saved implements train.Observer.

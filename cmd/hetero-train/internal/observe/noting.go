@@ -8,13 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Noting is a device that notes what it does itself, while steps are recorded.
+// Noting is a device that records its own activity, while steps are recorded.
 type Noting struct {
 	device.ActivityNoter
 	over bool
 }
 
-// StartNoting has the device note what it does. Nil: it does not, and why says what is missing, unless that is the nature of its kind.
+// StartNoting starts the recording of the device. The result is nil if the device does not record; why is the reason,
+// unless this kind of device never records.
 func StartNoting(dev device.Device) (n *Noting, why error) {
 	noter, ok := dev.(device.ActivityNoter)
 	if !ok {
@@ -28,7 +29,7 @@ func StartNoting(dev device.Device) (n *Noting, why error) {
 	return &Noting{ActivityNoter: noter}, nil
 }
 
-// Recorder is one of the device's own notes where there are any, else of launches one by one.
+// Recorder returns a recorder for the device's own records if it has any, otherwise one that times launches.
 func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	if n != nil {
 		return timeline.NewNoted(first)
@@ -36,10 +37,10 @@ func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	return timeline.New(first)
 }
 
-// ErrNothingNoted is the error of a device that says that it notes what it does, and does not.
+// ErrNothingNoted is the error of a device that supports recording but recorded nothing.
 var ErrNothingNoted = errors.New("the GPU's profiler (CUPTI) recorded no kernel")
 
-// Finish adds what was noted to what rec has, and says how much was lost.
+// Finish adds the device's records to rec, and reports the number of lost records.
 func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	if n == nil {
 		return 0, nil
@@ -55,7 +56,7 @@ func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	return all.Lost, rec.AddActivities(all)
 }
 
-// Leave ends it, unless it has ended, where there is nobody to read what was noted.
+// Leave ends a recording that has not ended, and drops its records.
 func (n *Noting) Leave() error {
 	if n == nil || n.over {
 		return nil

@@ -15,16 +15,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Records is the observer that writes the metrics files of all ranks. Those of the others hold what they reported: communication and
-// optimizer are of the step before (package profiler/runtime).
+// Records is the observer that writes the metrics files of all ranks. The records of other ranks contain their reports:
+// communication and optimizer are those of the previous step (package profiler/runtime).
 type Records struct {
 	run      *assembly.Run
-	writers  []*runtime.Writer // one a rank; none where profile.enabled is false
+	writers  []*runtime.Writer // one per rank; none if profile.enabled is false
 	interval int64
 	record   runtime.Record
 }
 
-// OpenRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
+// OpenRecords opens the metrics files and drops records after the checkpoint that the run resumes from.
 func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	o := &Records{run: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
 	if !j.Cfg.Profile.Enabled {
@@ -33,7 +33,7 @@ func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	j.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(j.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(j.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more
+		gone := rank >= max(j.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more ranks
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}
@@ -96,7 +96,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	}
 }
 
-// each does something with every file.
+// each calls a function for every file.
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
@@ -105,7 +105,7 @@ func (o *Records) each(do func(*runtime.Writer) error) {
 	}
 }
 
-// RolledBack implements train.Observer: records of steps that come again go.
+// RolledBack implements train.Observer. It removes the records of repeated steps.
 func (o *Records) RolledBack(step int64) {
 	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
 }
@@ -113,8 +113,8 @@ func (o *Records) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (o *Records) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it. What fails is told
-// once, by OnFault, and not again with every checkpoint.
+// Saving implements train.Observer. A run that resumes from the checkpoint has the records of every step before it.
+// OnFault reports a failure once, not again for every checkpoint.
 func (o *Records) Saving() {
 	for _, w := range o.writers {
 		w.Sync()

@@ -27,11 +27,11 @@ const (
 	LatencyFile = "latency_histogram.png"
 )
 
-// mostSummedUp is up to how many bytes of records a run sums up at its end: more would keep a process that was told to stop for longer than its
-// scheduler waits.
+// mostSummedUp is the maximum size of the records, in bytes, that a run summarizes at its end. With more records, the
+// summary could take longer than a scheduler waits for a process to stop.
 const mostSummedUp = 512 << 20
 
-// SumUp writes the summary of the run and shows its results. The run itself is safe: what goes wrong here is a warning.
+// SumUp writes the summary of the run and prints its results. The run itself is saved, so a failure here is a warning.
 func (o *Records) SumUp(screen *Console, r train.Result) {
 	j := o.run
 	warn := func(err error) {
@@ -49,7 +49,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 			}
 		}
 		if bytes > mostSummedUp {
-			os.Remove(filepath.Join(j.Folder.LogDir(), SummaryFile)) // an earlier process's, which is out of date
+			os.Remove(filepath.Join(j.Folder.LogDir(), SummaryFile)) // the file of an earlier process is out of date
 			j.Opts.LogOf(logs.ComponentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.Folder.Dir)
 		} else {
 			var err error
@@ -68,7 +68,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	warn(j.Folder.WriteTable(markdown(j.Folder.Name, rows, s)))
 }
 
-// filesOf says where everything is.
+// filesOf returns the lines with the places of the files.
 func filesOf(j *assembly.Run, s *analysis.Summary) string {
 	if s == nil {
 		return j.Folder.Dir
@@ -95,7 +95,7 @@ func WriteSummary(logs string, s *analysis.Summary) error {
 // Row is a line of the results.
 type Row struct{ Name, Value string }
 
-// results are what the process itself knows of the run.
+// results are the figures that the process itself knows.
 func (c *Console) results(r train.Result) []Row {
 	trainedOn := c.run.Data.Name
 	if c.run.Data.Note != "" {
@@ -133,7 +133,7 @@ func (c *Console) results(r train.Result) []Row {
 	return rows
 }
 
-// SummaryRows are what the records of the whole run say.
+// SummaryRows returns the rows from the records of the whole run.
 func SummaryRows(s *analysis.Summary) []Row {
 	if s == nil {
 		return nil
@@ -161,7 +161,7 @@ func SummaryRows(s *analysis.Summary) []Row {
 	return rows
 }
 
-// partsOf is the share that each part has of a step.
+// partsOf returns the fraction of a step that each part takes.
 func partsOf(p analysis.StepParts) string {
 	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
 	share := func(name string, v analysis.Number) string {
@@ -172,7 +172,7 @@ func partsOf(p analysis.StepParts) string {
 
 func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }
 
-// rankColumns are what ranks are compared by, in tables of several.
+// rankColumns are the columns of the table of ranks.
 var rankColumns = []struct {
 	name  string
 	value func(*analysis.RankSummary) string
@@ -187,10 +187,10 @@ var rankColumns = []struct {
 	{"memory %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.MemoryUtilization) }},
 }
 
-// mostRows is up to how many ranks a table shows; summary.json has all.
+// mostRows is the maximum number of ranks in a table; summary.json has all ranks.
 const mostRows = 32
 
-// ranksOf are the cells of a table of ranks; none for a single one.
+// ranksOf returns the cells of the table of ranks; none for a single rank.
 func ranksOf(s *analysis.Summary) (cells [][]string) {
 	if s == nil || len(s.PerRank) < 2 {
 		return nil
@@ -210,7 +210,7 @@ func ranksOf(s *analysis.Summary) (cells [][]string) {
 	return cells
 }
 
-// Table is the results as a terminal or a log shows them.
+// Table formats the results for a terminal or a log.
 func Table(rows []Row, s *analysis.Summary) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -226,7 +226,7 @@ func Table(rows []Row, s *analysis.Summary) string {
 	return b.String()
 }
 
-// markdown is the results as results/results.md has them.
+// markdown formats the results for results/results.md.
 func markdown(name string, rows []Row, s *analysis.Summary) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n| | |\n|---|---|\n", name)

@@ -22,17 +22,17 @@ import (
 // BoardFolder is where TensorBoard's event files are, in the folder of logs.
 const BoardFolder = "tensorboard"
 
-// mostCharts is up to how many ranks each has charts of its own; of more only the extremes are shown.
+// mostCharts is the maximum number of ranks with their own charts. With more ranks, only minimum and maximum are shown.
 const mostCharts = 64
 
-// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and rate are those of the step; times and throughput are
-// means since the point before.
+// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and learning rate are those of the
+// step; times and throughput are means since the previous point.
 type board struct {
 	run      *assembly.Run
 	out      *trace.Board
 	interval int64
-	values   []trace.Scalar // of a step, in place
-	ranks    []rankCharts   // none where there are too many ranks
+	values   []trace.Scalar // of a step; reused
+	ranks    []rankCharts   // none if there are too many ranks
 
 	// Since the last point.
 	steps, samples int64
@@ -42,7 +42,7 @@ type board struct {
 // rankCharts are the names of a rank's charts.
 type rankCharts struct{ share, own, utilization, memory string }
 
-// openBoard begins the event files of this process. What an earlier one wrote beyond the checkpoint is dropped.
+// openBoard begins the event files of this process. Points of earlier processes after the checkpoint are dropped.
 func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 	o := &board{run: j, interval: int64(j.Cfg.Profile.TensorBoardInterval)}
 	kept := int64(0)
@@ -73,14 +73,14 @@ func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
 		}
 	}
-	// Of the step that follows, so that going on from the same checkpoint once more replaces them.
+	// With the next step as its number, another resume from the same checkpoint replaces this point.
 	now := time.Now()
 	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(j.Cfg.TOML()), "\n", "\n    "))
 	o.out.Settings(kept+1, now, j.Folder.Name, boardSettings(j.Cfg, max(j.Opts.Place.WorldSize, 1)))
 	return o, nil
 }
 
-// boardSettings are what the HPARAMS tab compares runs by: what decides what is learned, and how fast.
+// boardSettings returns the settings by which the HPARAMS tab compares runs: those that affect results or speed.
 func boardSettings(cfg *config.Config, ranks int) []trace.Setting {
 	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
 	for _, s := range cfg.Settings() {
@@ -136,7 +136,7 @@ func (o *board) StepDone(r *train.StepRecord) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 }
 
-// addRanks adds what ranks differ in.
+// addRanks adds the values that differ between ranks.
 func (o *board) addRanks(ranks []train.RankStep) {
 	known := func(tag string, v float64) {
 		if !math.IsNaN(v) {
@@ -171,7 +171,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 	o.out.Scalars(e.Step, time.Now(), []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}, {Tag: "eval/top1", Value: e.Top1}, {Tag: "eval/top5", Value: e.Top5}})
 }
 
-// RolledBack implements train.Observer: points of steps that come again go.
+// RolledBack implements train.Observer. It removes the points of repeated steps.
 func (o *board) RolledBack(step int64) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 	if err := o.out.Restart(step); err != nil {
@@ -179,7 +179,8 @@ func (o *board) RolledBack(step int64) {
 	}
 }
 
-// Saving implements train.Observer: a run that resumes from the checkpoint has the points of every step before it. What fails is told once, by OnFault.
+// Saving implements train.Observer. A run that resumes from the checkpoint has the points of every step before it.
+// OnFault reports a failure once.
 func (o *board) Saving() { o.out.Sync() }
 
 // Saved implements train.Observer.

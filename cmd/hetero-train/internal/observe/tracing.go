@@ -22,24 +22,25 @@ import (
 // TraceFile is the timeline in the folder of logs.
 const TraceFile = "trace.json"
 
-// What the timeline of a rank may take: it goes to rank 0 as one message, and all together are held there at once.
+// Limits of the timeline of a rank. The rank sends its timeline to rank 0 as one message, and rank 0 holds all
+// timelines in memory at once.
 const (
 	mostPacked      = 900 << 10
 	mostPackedOfAll = 24 << 20
 	packedPatience  = time.Minute
 )
 
-// Tracing records a window of steps on every rank and writes the timeline of all on rank 0.
+// Tracing records a window of steps on every rank. Rank 0 writes the timeline of all ranks.
 type Tracing struct {
 	run        *assembly.Run
 	first, end int64 // steps
 	rec        *timeline.Recorder
-	notes      *Noting // of the device itself; nil: there are none
-	ready      bool    // it was asked for them
+	notes      *Noting // of the device itself; nil: it records nothing
+	ready      bool    // prepare was called
 	done       bool
 }
 
-// NewTracing is nil where the configuration asks for no steps.
+// NewTracing returns nil if the configuration selects no steps.
 func NewTracing(j *assembly.Run) *Tracing {
 	p := j.Cfg.Profile
 	if p.TraceStep == 0 {
@@ -48,16 +49,17 @@ func NewTracing(j *assembly.Run) *Tracing {
 	return &Tracing{run: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
-// Before begins and ends the window. All ranks come to it Before the same steps.
+// Before begins and ends the window. All ranks call it before the same steps.
 func (t *Tracing) Before(step int64) {
 	switch {
 	case t == nil || t.done:
-	case !t.ready && step == t.first-1: // in which the device makes its graphs anew
+	case !t.ready && step == t.first-1: // the device captures its graphs again in this step
 		t.prepare()
 	case t.rec == nil && step >= t.first && step < t.end:
 		t.prepare()
 		t.rec = t.notes.Recorder(step)
-		if err := t.run.Replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
+		// The window ends nevertheless, because the other ranks gather then.
+		if err := t.run.Replica.Trace(t.rec); err != nil {
 			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
@@ -65,7 +67,7 @@ func (t *Tracing) Before(step int64) {
 	}
 }
 
-// prepare has the device note what it does, where it can.
+// prepare starts the recording of the device, if it supports this.
 func (t *Tracing) prepare() {
 	if t.ready {
 		return
@@ -77,7 +79,8 @@ func (t *Tracing) prepare() {
 	}
 }
 
-// Over ends the window of a run that ended within it. The ranks of a run that failed do not meet again: rank 0 writes what it has.
+// Over ends the window if the run ended within it. After a failure the ranks do not exchange timelines: rank 0 writes
+// its own.
 func (t *Tracing) Over(err error) {
 	switch {
 	case t == nil || t.done:
@@ -116,10 +119,10 @@ func (t *Tracing) finish(together bool) {
 	t.rec = nil
 }
 
-// percent rounds a share to a hundredth of a percent.
+// percent rounds a fraction to hundredths of a percent.
 func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
 
-// gather is the timelines of all ranks that have one, on rank 0.
+// gather returns, on rank 0, the timelines of all ranks that have one.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	j := t.run
 	own := trace.Rank{Name: j.Device.Info().Name + ", " + j.Device.Info().Model, Spans: t.rec.Spans()}
@@ -143,8 +146,8 @@ func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	return ranks, err
 }
 
-// meetTimelines sends a rank's timeline, in at most limit bytes, and is those of all on rank 0. A rank that cannot pack its own sends an empty message, which is
-// left out: the others wait for it.
+// meetTimelines sends a rank's timeline, in at most limit bytes, and returns all timelines on rank 0. A rank that
+// cannot encode its timeline sends an empty message, which is left out, because the other ranks wait for a message.
 func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
 	packed, err := trace.Pack(own, limit)
 	all, gatherErr := gather(ctx, "timeline", packed)
@@ -166,7 +169,7 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 	return ranks, nil
 }
 
-// WriteTrace writes a timeline, in one step, with what it explains.
+// WriteTrace writes a timeline in one step, with the fraction of time that it covers.
 func WriteTrace(path string, ranks []trace.Rank) error {
 	all := Explained(ranks)
 	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean, "explained_least": all.Least, "started": startOf(ranks)}
@@ -183,7 +186,7 @@ func WriteTrace(path string, ranks []trace.Rank) error {
 	return experiment.Replace(path, func(w io.Writer) error { return trace.WriteTimeline(w, ranks, facts) })
 }
 
-// startOf is when the first span began, by rank 0's clock.
+// startOf returns the start of the first span, by rank 0's clock.
 func startOf(ranks []trace.Rank) time.Time {
 	first := int64(math.MaxInt64)
 	for _, r := range ranks {
@@ -194,16 +197,16 @@ func startOf(ranks []trace.Rank) time.Time {
 	return time.Unix(0, first).UTC()
 }
 
-// explanation is what timelines explain of the steps, over all ranks.
+// explanation is the coverage of the steps by timelines, over all ranks.
 type explanation struct {
 	Steps       int // of a rank
 	Mean, Least float64
-	Kinds       [4]float64 // shares of all steps' time, by kind
+	Kinds       [4]float64 // fractions of all steps' time, by kind
 	Gap         float64
 	Times       []time.Duration // of the steps, sorted
 }
 
-// Explained sums up how much of the steps the timelines explain.
+// Explained computes the fraction of the steps that the timelines cover.
 func Explained(ranks []trace.Rank) explanation {
 	x := explanation{Least: 1}
 	total, gap := int64(0), int64(0)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Augmentation is what changes single training images.
+// Augmentation returns the changes to single training images.
 func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	return data.Augment{
 		Rand:   data.RandAugment{Ops: a.RandAugmentOps, Magnitude: a.RandAugmentMagnitude, Std: a.RandAugmentStd},
@@ -18,13 +18,13 @@ func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	}
 }
 
-// Mixing is how training samples are mixed with one another.
+// Mixing returns the options for mixing training samples.
 func Mixing(a config.Augment) data.Mix {
 	return data.Mix{MixupAlpha: a.Mixup, CutmixAlpha: a.Cutmix, Probability: a.MixProb, Switch: a.MixSwitchProb,
 		Mode: data.MixMode(slices.Index([]string{"batch", "pair", "elem"}, a.MixMode)), OffEpoch: a.MixOffEpoch}
 }
 
-// TransformTexts say what is done to training images, in the order in which it is done.
+// TransformTexts describes the transforms of training images, in their order.
 func TransformTexts(c *config.Config) (texts []string) {
 	add := func(on bool, format string, args ...any) {
 		if on {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
-// Builtin are the models, data sets and policies of this program. A program of your own adds to them: see [Main].
+// Builtin lists the models, data sets and policies of this program. Other programs add to this list: see [Main].
 var Builtin = append([]Part{
 	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }},
 	resnetModel("resnet18", "11.7 million parameters"),
@@ -59,7 +59,7 @@ func policies() []Part {
 	return list
 }
 
-// balancerPolicy is a policy of the balancer; its settings are the common keys of [balance].
+// balancerPolicy is a policy of package balancer; its settings are the common keys of [balance].
 type balancerPolicy struct {
 	NoKeys
 	name string
@@ -85,7 +85,7 @@ type simpleCNNOptions struct {
 	Dropout  float64
 }
 
-// Keys lists them.
+// Keys returns the keys of simple_cnn.
 func (o *simpleCNNOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
@@ -109,7 +109,7 @@ type resnetOptions struct {
 	StochasticDepth  float64
 }
 
-// Keys lists them.
+// Keys returns the keys of the ResNet family.
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Learnt().Shapes().

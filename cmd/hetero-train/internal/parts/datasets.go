@@ -17,18 +17,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
-// Opened is an opened data set and what a reader of the results must know about it.
+// Opened is an open data set, with the properties that are needed to interpret results.
 type Opened struct {
 	data.Splits
-	Name string // the one that is trained on, also after a fallback
-	Note string // "" unless something else than asked for is trained on
+	Name string // data set of the training; after a fallback, the replacement
+	Note string // "" unless the run trains on a replacement
 
-	Identity string // digest of what is trained on, "" for data that are functions of the settings
+	Identity string // digest of the training data; "" if the data is a function of the settings
 }
 
-// OpenData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
-// data that is damaged, or a path that does not exist, never falls back. limit is how many unreadable samples this process replaces, 0 any
-// number: training counts those of the steps that are done, over all ranks.
+// OpenData opens the configured data set. If a download is not possible, it opens the data set of data.fallback, if one
+// is configured. Damaged data or a missing path never causes a fallback. limit is the maximum number of unreadable
+// samples that this process replaces, 0 for any number. Training counts unreadable samples over all ranks, for steps
+// that are done.
 func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	out, err := OpenStored(ctx, cfg, log)
 	if err != nil {
@@ -46,7 +47,8 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	return out, nil
 }
 
-// OpenStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
+// OpenStored opens the configured part of the data set without caches: each read accesses the stored file and returns
+// its error.
 func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
 	d := cfg.Data
 	splits, err := OpenSplits(ctx, cfg, log)
@@ -78,7 +80,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	return out, nil
 }
 
-// checkSubset refuses more classes than there are: a larger number would promise what is not trained on.
+// checkSubset refuses more classes than the data set has.
 func checkSubset(d config.Data, train data.Dataset) error {
 	if have := len(train.Classes()); d.MaxClasses > have {
 		return exit.Usagef("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
@@ -86,20 +88,20 @@ func checkSubset(d config.Data, train data.Dataset) error {
 	return nil
 }
 
-// syntheticImages are computed from the seed.
+// syntheticImages is computed from the seed.
 type syntheticImages struct{ NoKeys }
 
 // Ignores implements [config.Ignorer].
 func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
 
-// ofFiles are the keys of [data] that only matter to data sets of encoded images.
+// ofFiles are the keys of [data] that only data sets of encoded images use.
 var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orientation"}
 
 // Open implements [DataSetOptions].
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
 	classes := d.NumClasses
-	if known, ok := d.Options.(counted); ok && classes == 0 { // as many as the data set that they stand in for
+	if known, ok := d.Options.(counted); ok && classes == 0 { // as many classes as the data set that is replaced
 		classes = known.classes()
 	}
 	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
@@ -108,7 +110,7 @@ func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logge
 
 func (syntheticImages) normalization() data.Normalization { return data.NormalizeSynthetic }
 
-// cifarImages are CIFAR-10 or CIFAR-100.
+// cifarImages is CIFAR-10 or CIFAR-100.
 type cifarImages struct {
 	NoKeys
 	variant cifar.Variant
@@ -127,7 +129,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 		return data.Splits{}, err
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
-	if missing && d.Download == "auto" && d.Fallback != "" { // at once: a download may fail late
+	if missing && d.Download == "auto" && d.Fallback != "" { // without trying: a download may take long to fail
 		log.Info(fmt.Sprintf("%s is not in the cache and is downloaded; if that fails, this run trains on %s", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
@@ -140,7 +142,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 func (s cifarImages) normalization() data.Normalization { return s.norm }
 func (s cifarImages) classes() int                      { return s.count }
 
-// imageFiles are image files in class folders, or in an archive.
+// imageFiles is a data set of image files in class folders, or in an archive.
 type imageFiles struct{ NoKeys }
 
 // Ignores implements [config.Ignorer].
@@ -157,7 +159,7 @@ func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger
 		Logger: log, Progress: ProgressLog(log, "expanding "+d.Path)})
 }
 
-// shards are WebDataset shards.
+// shards is a data set of WebDataset shards.
 type shards struct{ NoKeys }
 
 // Open implements [DataSetOptions].
@@ -175,7 +177,7 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
-// shardClassNames reads the names of numeric labels: the configured list, or one that was found beside the shards.
+// shardClassNames returns the names of numeric labels: from the configured list, or from a list next to the shards.
 func shardClassNames(d config.Data) (names []string, found string, err error) {
 	file := d.ClassNames
 	if file == "" {
@@ -191,12 +193,13 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
-// DecodeOptions are the limits and the orientation for decoding images.
+// DecodeOptions returns the limits and the orientation for decoding images.
 func DecodeOptions(d config.Data) images.DecodeOptions {
 	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
 
-// evalSamples is how many synthetic samples are held out: a fifth as many as are trained on; 0 is the default number.
+// evalSamples returns the number of synthetic evaluation samples: a fifth of the training samples; 0 is the default
+// number.
 func evalSamples(train int) int {
 	if train == 0 {
 		return 0
@@ -210,7 +213,7 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// CacheDir is where downloads and converted data are kept.
+// CacheDir returns the folder of downloads and converted data.
 func CacheDir(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
@@ -222,7 +225,7 @@ func CacheDir(configured string) (string, error) {
 	return dir, nil
 }
 
-// UserCache is the folder of this program in the user's cache folder, or the folder name below it.
+// UserCache returns this program's folder in the user's cache folder, or the subfolder name.
 func UserCache(name string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -231,7 +234,7 @@ func UserCache(name string) (string, error) {
 	return filepath.Join(dir, "hetero-train", name), nil
 }
 
-// ProgressLog says every tenth of a long transfer.
+// ProgressLog logs every tenth of a long transfer.
 func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	last := int64(-1)
 	return func(done, total int64) {
@@ -245,7 +248,7 @@ func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	}
 }
 
-// Normalization is the configured one, else the data set's.
+// Normalization returns the configured normalization, otherwise that of the data set.
 func Normalization(d config.Data, own data.Normalization) data.Normalization {
 	for i := range 3 {
 		if len(d.Mean) == 3 {
@@ -258,21 +261,21 @@ func Normalization(d config.Data, own data.Normalization) data.Normalization {
 	return own
 }
 
-// Transforms are the augmentation for training and the plain view for evaluation.
+// Transforms returns the augmentation for training and the transform for evaluation.
 func Transforms(d config.Data) (train, eval data.Transform) {
 	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
 	train = eval
 	switch {
 	case d.RandomResizedCrop:
 		train = data.Transform{Crop: data.ResizedCrop, Size: d.ImageSize, Flip: d.Flip}
-		eval.Resize = d.ImageSize * 256 / 224 // torchvision's border
+		eval.Resize = d.ImageSize * 256 / 224 // as in torchvision
 	case d.CropPadding > 0 || d.Flip:
 		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
 	}
 	return train, eval
 }
 
-// UsualNormalization is that of a data set by name, for checkpoints that do not tell.
+// UsualNormalization returns the normalization of a data set by name, for checkpoints that do not record it.
 func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
 	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
 		return set.normalization()

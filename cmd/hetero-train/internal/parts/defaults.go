@@ -2,7 +2,7 @@ package parts
 
 import "github.com/hetero-train/hetero-train/engine/config"
 
-// KindNames are the names of models, data sets or policies, in the order of the catalog.
+// KindNames returns the names of models, data sets or policies, in the order of the catalog.
 func KindNames(kinds []config.Kind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -11,11 +11,11 @@ func KindNames(kinds []config.Kind) []string {
 	return names
 }
 
-// Defaults is the configuration of an empty file.
+// Defaults returns the configuration of an empty file.
 func Defaults() *config.Config {
 	cfg, err := config.Load("", BuiltinCatalog)
 	if err != nil {
-		panic(err) // the defaults are valid: a test says so
+		panic(err) // the defaults are valid; a test checks this
 	}
 	return cfg
 }

@@ -1,5 +1,5 @@
-// Package parts holds what a configuration chooses by name: models, data sets and balancing policies.
+// Package parts contains the parts that a configuration selects by name: models, data sets and balancing policies.
 //
-// catalog.go lists those of the program; extend.go declares what a program of one's own adds. The package also opens what a
-// configuration names by path: data sets, weights and checkpoints.
+// catalog.go lists the built-in parts; extend.go declares the types by which other programs add parts. The package also
+// opens the data sets, weights and checkpoints that a configuration names by path.
 package parts

@@ -14,46 +14,46 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 )
 
-// Part is something that a configuration chooses by name: a [Model], a [DataSet] or a [Policy]. The parts of this program
-// and those that are passed to [Main] are treated alike.
+// Part is a part that a configuration selects by name: a [Model], a [DataSet] or a [Policy]. Built-in parts and those
+// passed to [Main] are treated alike.
 type Part interface{ addTo(*config.Catalog) error }
 
-// Model is a network that configurations choose with model.name.
+// Model is a network that configurations select with model.name.
 type Model struct {
 	Name string
-	Doc  string // half a sentence for `config docs`
+	Doc  string // a phrase for `config docs`
 	New  func() ModelOptions
 }
 
-// ModelOptions are a model's own keys of [model]. Build is called when they are set.
+// ModelOptions are a model's own keys of [model]. Build is called after the keys are set.
 type ModelOptions interface {
 	config.Options
 	Build() models.Classifier
 }
 
-// DataSet is a data set that configurations choose with data.dataset.
+// DataSet is a data set that configurations select with data.dataset.
 type DataSet struct {
 	Name   string
-	Doc    string // half a sentence for `config docs`
+	Doc    string // a phrase for `config docs`
 	New    func() DataSetOptions
 	Traits config.DataTraits // properties that other keys of a configuration depend on
 }
 
-// DataSetOptions are a data set's own keys of [data]. Open is called when they are set, on each rank. An error that the
-// data cause is a *[data.Fault]: the program then ends with exit code 3.
+// DataSetOptions are a data set's own keys of [data]. Open is called on each rank after the keys are set. An error in
+// the data is a *[data.Fault]; the program then ends with exit code 3.
 type DataSetOptions interface {
 	config.Options
 	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
 }
 
-// normalized is implemented by the options of data sets that are not normalised as ImageNet is, for checkpoints that do
-// not say what they were trained with.
+// normalized is implemented by the options of data sets with a normalization other than ImageNet's. It is used for
+// checkpoints that do not record their normalization.
 type normalized interface{ normalization() data.Normalization }
 
 // counted is implemented by the options of data sets whose number of classes is known before they are opened.
 type counted interface{ classes() int }
 
-// KnownClasses is the number of classes of the configured data set, where it is known before the data set is opened.
+// KnownClasses returns the number of classes of the configured data set, if it is known before the data set is opened.
 func KnownClasses(cfg *config.Config) (n int, known bool) {
 	set, ok := cfg.Data.Options.(counted)
 	if !ok {
@@ -62,20 +62,21 @@ func KnownClasses(cfg *config.Config) (n int, known bool) {
 	return set.classes(), true
 }
 
-// Policy is a balancing policy that configurations choose with balance.policy.
+// Policy is a balancing policy that configurations select with balance.policy.
 type Policy struct {
 	Name string
-	Doc  string // half a sentence for `config docs`
+	Doc  string // a phrase for `config docs`
 	New  func() PolicyOptions
 }
 
-// PolicyOptions are a policy's own keys of [balance]. New is called when they are set, on each rank, with valid options.
+// PolicyOptions are a policy's own keys of [balance]. New is called on each rank after the keys are set, with valid
+// options.
 type PolicyOptions interface {
 	config.Options
 	New(balancer.Options) (balancer.Policy, error)
 }
 
-// NoKeys is embedded in the options of a part that has no keys of its own.
+// NoKeys is embedded in the options of a part without its own keys.
 type NoKeys struct{}
 
 // Keys implements [config.Options].
@@ -105,7 +106,7 @@ func (p Policy) addTo(c *config.Catalog) error {
 	return nil
 }
 
-// CatalogOf lists parts. All options are made by these functions, so buildModel and its like may rely on their types.
+// CatalogOf lists parts. These functions make all options, so BuildModel and similar functions can rely on their types.
 func CatalogOf(parts []Part) (config.Catalog, error) {
 	var c config.Catalog
 	var errs []error
@@ -115,16 +116,16 @@ func CatalogOf(parts []Part) (config.Catalog, error) {
 	return c, errors.Join(append(errs, c.Check())...)
 }
 
-// BuildModel is the network that a configuration chooses.
+// BuildModel returns the network that a configuration selects.
 func BuildModel(m *config.Model) models.Classifier { return m.Options.(ModelOptions).Build() }
 
-// OpenSplits opens the data set that a configuration chooses.
+// OpenSplits opens the data set that a configuration selects.
 func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
 	return cfg.Data.Options.(DataSetOptions).Open(ctx, cfg, log)
 }
 
-// PolicyMaker is the policy called name, which need not be the one that the configuration chooses: its own keys are then
-// at their defaults.
+// PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the keys
+// of this one have their defaults.
 func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
 	own := b.Options
 	if name != b.Policy {
@@ -137,7 +138,7 @@ func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balanc
 	return balancer.Maker{Name: name, New: options.New}, nil
 }
 
-// MakePolicy makes the policy called name.
+// MakePolicy returns the policy called name.
 func MakePolicy(catalog config.Catalog, b *config.Balance, name string, o balancer.Options) (balancer.Policy, error) {
 	m, err := PolicyMaker(catalog, b, name)
 	if err != nil {

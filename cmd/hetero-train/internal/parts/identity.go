@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// ContentOf is a digest of names, shapes and values of all tensors.
+// ContentOf returns a digest of names, shapes and values of all tensors.
 func ContentOf(f *checkpoint.File) (string, error) {
 	h := sha256.New()
 	var buffer []byte
@@ -30,11 +30,13 @@ func ContentOf(f *checkpoint.File) (string, error) {
 
 func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
 
-// identitySamples is how many samples of each part are read for the identity of a data set: all of a small set; of a large one enough to notice another set
-// with the same numbers of samples in each class, in well under a second from a local disk.
+// identitySamples is the number of samples of each part that the identity of a data set covers. A small set is read as
+// a whole. For a large set the number is enough to detect another set with equal class sizes, in well under a second
+// from a local disk.
 const identitySamples = 256
 
-// identify is a digest of class names, of the labels of all samples, and of the content of some, evenly spaced.
+// identify returns a digest of class names, of the labels of all samples, and of the content of some evenly spaced
+// samples.
 func identify(ctx context.Context, s data.Splits) (string, error) {
 	h := sha256.New()
 	for _, part := range []data.Dataset{s.Train, s.Eval} {

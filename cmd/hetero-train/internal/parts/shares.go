@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// BatchOf is what is divided among ranks: a micro-batch, in whole groups of samples where batch normalisation has such.
+// BatchOf returns the batch to divide among ranks: a micro-batch, in multiples of the group size of ghost batch
+// normalization.
 func BatchOf(c *config.Config) balancer.Batch {
 	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.GradAccumulation}
 	if c.Model.BatchNorm == "ghost" {
@@ -17,7 +18,8 @@ func BatchOf(c *config.Config) balancer.Batch {
 	return b
 }
 
-// Divide is how many samples of each micro-batch every rank has as long as no policy says otherwise: those of balance.fixed_shares, else equal ones.
+// Divide returns the shares of a micro-batch before a policy changes them: those of balance.fixed_shares, otherwise
+// equal ones.
 func Divide(c *config.Config, ranks int) ([]int, error) {
 	if err := c.CheckRanks(ranks); err != nil {
 		return nil, err

@@ -16,10 +16,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Network is what a model consists of, known without a device.
+// Network describes a model independently of a device.
 type Network struct {
 	Tensors []checkpoint.Info // f32: parameters, then running statistics
-	Head    string            // the layer whose outputs are the classes
+	Head    string            // layer whose outputs are the classes
 }
 
 // DescribeNetwork builds the model's graph for one image.
@@ -42,16 +42,16 @@ func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err er
 	return n, nil
 }
 
-// weightsFile is an open safetensors file, by itself or within a checkpoint.
+// weightsFile is an open safetensors file, alone or in a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
 	close io.Closer
 }
 
-// Close closes what was opened.
+// Close closes the file or the checkpoint.
 func (w weightsFile) Close() error { return w.close.Close() }
 
-// OpenWeights opens the weights that path means: a safetensors file, or what openCheckpoint finds.
+// OpenWeights opens the weights at path: a safetensors file, or a checkpoint that OpenCheckpoint finds.
 func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	if IsWeightsFile(path) {
 		f, err := checkpoint.OpenFile(path)
@@ -64,21 +64,21 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	return weightsFile{c.Model, c}, nil
 }
 
-// IsWeightsFile tells a safetensors file from the folder of a checkpoint and from the files that name one.
+// IsWeightsFile distinguishes a safetensors file from the folder of a checkpoint and from files that name a checkpoint.
 func IsWeightsFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors")
 }
 
-// OpenCheckpoint opens the checkpoint that path means (experiment.FindCheckpoint) and warns of newer ones that it had to skip. A path
-// that does not exist, or holds no checkpoint, is a usage error.
+// OpenCheckpoint opens the checkpoint that path names (experiment.FindCheckpoint) and warns of newer ones that it
+// skipped. A missing path, or a path without a checkpoint, is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
 	for _, s := range skipped {
 		warn(errors.New(s.String()))
 	}
 	switch {
-	case errors.Is(err, checkpoint.ErrNone): // says that there is none
+	case errors.Is(err, checkpoint.ErrNone): // the error already says that there is no checkpoint
 		return nil, exit.Usagef("%s: %w", path, err)
 	case errors.Is(err, os.ErrNotExist):
 		return nil, exit.Usagef("%s: no checkpoint: %w", path, err)

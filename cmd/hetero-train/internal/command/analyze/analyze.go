@@ -44,7 +44,7 @@ type analyzeFlags struct {
 	logDir        string
 }
 
-// New is the command that compares or sums up finished runs.
+// New returns the command that compares or summarizes finished runs.
 func New(a *cli.App) *cobra.Command {
 	f := new(analyzeFlags)
 	cmd := &cobra.Command{
@@ -110,7 +110,7 @@ func (f *analyzeFlags) run(a *cli.App) error {
 	return nil
 }
 
-// nothingToCompare says why a folder gave nothing, and what to do.
+// nothingToCompare explains why a folder contains nothing to compare, and how to fix it.
 func nothingToCompare(study *analysis.Study) string {
 	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
 		return fmt.Sprintf("%s is a single run: hetero-train analyze %s summarises it", study.Root, study.Root)
@@ -124,7 +124,7 @@ func nothingToCompare(study *analysis.Study) string {
 	return text + "; scripts/run_benchmark.sh makes such runs and completes interrupted ones"
 }
 
-// write fills the output folder.
+// write writes the files of the output folder.
 func (f *analyzeFlags) write(study *analysis.Study) error {
 	drawn := map[string][]analysis.Figure{}
 	for _, c := range study.Comparisons {

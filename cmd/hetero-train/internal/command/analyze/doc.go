@@ -1,2 +1,2 @@
-// Package analyze compares finished runs and sums up single ones.
+// Package analyze compares finished runs and summarizes single runs.
 package analyze

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// sumUp is analyze for single runs.
+// sumUp summarizes single runs.
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {

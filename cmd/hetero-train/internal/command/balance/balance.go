@@ -33,7 +33,7 @@ const simulateExample = `  hetero-train balance simulate --curves curves.csv --g
   hetero-train balance simulate --curves curves.csv --global-batch 256 --policy proportional --scores 4,2,1
   hetero-train balance simulate --curves - --global-batch 256 --policy dynamic --noise 0.1 --json`
 
-// New is the command that simulates and compares balancing policies.
+// New returns the command that simulates and compares balancing policies.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -41,7 +41,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// mostCurves bounds a file of curves, in bytes.
+// mostCurves is the maximum size of a file of curves, in bytes.
 const mostCurves = 64 << 20
 
 // simulateFlags are the flags of balance simulate.
@@ -70,7 +70,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	return cli.WithoutConfig(cmd, "a simulation has its own flags")
 }
 
-// check names the flag at fault.
+// check validates the flags. Its error names the wrong flag.
 func (f *simulateFlags) check(catalog config.Catalog) error {
 	switch {
 	case f.curves == "":

@@ -65,7 +65,8 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// comparisonFolders are the settings that give a comparison folders of its own: never those of a training run, which it would move aside.
+// comparisonFolders are the settings that give a comparison its own folders. In the folder of a training run, the
+// comparison would move that run to a numbered folder.
 func comparisonFolders(a *cli.App) ([][2]string, error) {
 	name := "balance_compare"
 	cfg, err := a.Load()

@@ -28,7 +28,7 @@ const benchLong = `Measure the limits of the hardware and the speed of the progr
 
 With --json, each command prints one JSON object as the last line of standard output. All other output goes to standard error.`
 
-// New is the command that measures hardware and program.
+// New returns the command that measures hardware and program.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -48,7 +48,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// peaks are the limits that bench peak shows, with the time each is measured.
+// peaks lists the limits that bench peak measures, with the time of each measurement.
 var peaks = []struct {
 	what device.Peak
 	name string
@@ -63,13 +63,13 @@ var peaks = []struct {
 	{device.PeakCopy, "memory copy (read + written)", "copy_gbytes_per_second", "GB/s"},
 }
 
-// A limit is the best of peakRepeats measurements, which take peakTime together.
+// A limit is the best of peakRepeats measurements, which together take peakTime.
 const (
 	peakTime    = time.Second
 	peakRepeats = 5
 )
 
-// deviceFlags are the flags by which every benchmark chooses its device.
+// deviceFlags select the device of a benchmark.
 type deviceFlags struct {
 	kind    string
 	threads int
@@ -84,7 +84,8 @@ func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 }
 
-// open opens the device. Unlike a run, which may have come from another machine, a benchmark takes threads literally.
+// open opens the device. A benchmark takes the number of threads literally; a run adapts it, because its configuration
+// may come from another machine.
 func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
 		return nil, exit.Usagef("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
@@ -97,7 +98,8 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (&session.TestbedSetup{Place: place}).Slow(dev, nil); err != nil { // the device's model says so
+	// The name of the device's model contains the slowdown.
+	if err := (&session.TestbedSetup{Place: place}).Slow(dev, nil); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil
@@ -151,7 +153,7 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// measurePeaks measures all limits; those that the hardware lacks are left out.
+// measurePeaks measures all limits. It skips limits that the hardware does not have.
 func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
 	values := map[device.Peak]device.Reached{}
 	for _, p := range peaks {
@@ -166,7 +168,7 @@ func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error)
 	return values, nil
 }
 
-// deviceFacts are what every JSON line says of the device.
+// deviceFacts describe the device in every JSON line.
 func deviceFacts(info device.Info) map[string]any {
 	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": version.Text()}
 }

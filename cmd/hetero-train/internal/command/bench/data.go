@@ -35,7 +35,7 @@ Without --path, the command makes 64 JPEG files of 500x375 pixels and reads thos
 training run caches small ones. "images per core and second" counts only the CPU time of this process, so other programs do not
 affect it.`
 
-// imageFlags describe what bench data reads and what it does to it.
+// imageFlags describe the images of bench data and their augmentation.
 type imageFlags struct {
 	catalog       config.Catalog
 	dataset, path string
@@ -49,7 +49,7 @@ type imageFlags struct {
 	json          bool
 }
 
-// usualAugmentation is what --augment turns on.
+// usualAugmentation is the augmentation that --augment turns on.
 var usualAugmentation = map[string][][2]string{
 	"randaugment": {{"randaugment_ops", "2"}},
 	"jitter":      {{"brightness", "0.4"}, {"contrast", "0.4"}, {"saturation", "0.4"}, {"hue", "0.1"}},
@@ -87,7 +87,7 @@ func newBenchData(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// dataResult is what was measured.
+// dataResult is the result of bench data.
 type dataResult struct {
 	images, encodedBytes int64
 	wall, cpu            time.Duration
@@ -125,13 +125,14 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 		return dataResult{}, exit.With(exit.Usage, err)
 	}
 	closing.add(loader.Close)
-	if err := consume(ctx, loader, min(f.seconds, 1), 1); err != nil { // buffers grow, files come into memory
+	// Warm-up: buffers grow, and files enter the page cache.
+	if err := consume(ctx, loader, min(f.seconds, 1), 1); err != nil {
 		return dataResult{}, err
 	}
 	return f.measure(ctx, loader, stages)
 }
 
-// config translates the flags into settings of a run.
+// config converts the flags to settings of a run.
 func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 	path := f.path
 	if path == "" && f.dataset == "images" {
@@ -183,10 +184,11 @@ func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *d
 	return r, nil
 }
 
-// benchDepth is how many batches are ready ahead. One more than that must be taken before what is measured has surely been decoded meanwhile.
+// benchDepth is the number of prefetched batches. Only batches after the first benchDepth+1 are certain to be decoded
+// during the measurement.
 const benchDepth = 8
 
-// consume takes batches for so many seconds, and at least so many batches.
+// consume takes batches for at least the given seconds, and at least the given number of batches.
 func consume(ctx context.Context, loader *data.Loader, seconds float64, least int) error {
 	for started, n := time.Now(), 1; ; n++ {
 		b, err := loader.Next(ctx)
@@ -200,7 +202,7 @@ func consume(ctx context.Context, loader *data.Loader, seconds float64, least in
 	}
 }
 
-// processCPU is the CPU time that this process has had.
+// processCPU is the CPU time of this process.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -231,7 +233,7 @@ func (r dataResult) print(a *cli.App) error {
 	return t.Flush()
 }
 
-// closers are called in reverse order.
+// closers closes its elements in reverse order.
 type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }
@@ -244,7 +246,8 @@ func (c *closers) close() error {
 	return errors.Join(errs...)
 }
 
-// makePhotos writes 64 JPEG files of 500x375 pixels, about 60 KB each: smooth shapes under fine texture, two classes.
+// makePhotos writes 64 JPEG files of 500x375 pixels, about 60 KB each, of two classes: smooth shapes with a fine
+// texture.
 func makePhotos(dir string) error {
 	for i := range 64 {
 		class := filepath.Join(dir, fmt.Sprintf("class_%d", i%2))

@@ -8,23 +8,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Of gpuUse: idle times from this length on are told one by one, and how many of them and of kernels.
+// Parameters of gpuUse: gaps from this length on are listed one by one; the numbers limit the lists of gaps and of
+// kernels.
 const (
 	shortestGap = 5 * time.Microsecond
 	mostGaps    = 10
 	mostKernels = 10
 )
 
-// GPUUse is how a GPU was used over steps, for JSON.
+// GPUUse is the use of a GPU during steps, for JSON.
 type GPUUse struct {
 	Steps     int         `json:"steps"`
-	Seconds   float64     `json:"step_seconds"` // the mean, from the first one's beginning to the last one's end
+	Seconds   float64     `json:"step_seconds"` // mean, from the start of the first step to the end of the last one
 	Busy      float64     `json:"busy_share"`
-	Copies    float64     `json:"copy_share"`       // of all time, in which it did nothing but copy
+	Copies    float64     `json:"copy_share"`       // fraction of all time in which the GPU only copied
 	Gaps      float64     `json:"gaps_per_step"`    // of gap_limit_seconds or more
-	Within    float64     `json:"gaps_within_step"` // of them, those at neither end of a step
-	GapTime   float64     `json:"gap_share"`        // of all time, in these gaps
-	ShortTime float64     `json:"short_gap_share"`  // in shorter ones
+	Within    float64     `json:"gaps_within_step"` // gaps that are at neither end of a step
+	GapTime   float64     `json:"gap_share"`        // fraction of all time in these gaps
+	ShortTime float64     `json:"short_gap_share"`  // fraction of all time in shorter gaps
 	Limit     float64     `json:"gap_limit_seconds"`
 	Longest   []gpuGap    `json:"longest_gaps"`
 	Kernels   []GPUKernel `json:"kernels"`
@@ -34,7 +35,7 @@ type GPUUse struct {
 
 type gpuGap struct {
 	Seconds float64 `json:"seconds"`
-	At      float64 `json:"at_seconds"` // from the first step's beginning
+	At      float64 `json:"at_seconds"` // from the start of the first step
 	After   string  `json:"after"`
 	Before  string  `json:"before"`
 	Between bool    `json:"between_steps"`
@@ -51,11 +52,11 @@ type GPUKernel struct {
 type gpuWait struct {
 	Call    string  `json:"call"`
 	Count   float64 `json:"per_step"`
-	Within  float64 `json:"within_step"` // of them, those behind which the step gave the GPU more to do
+	Within  float64 `json:"within_step"` // waits after which the host submits more work of the same step
 	Seconds float64 `json:"step_seconds"`
 }
 
-// gpuUseOf is nil where there is none.
+// gpuUseOf returns nil if the device recorded no activity.
 func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	u := timeline.UseOf(spans)
 	if u == nil {
@@ -89,7 +90,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	return g
 }
 
-// String is what people read of it.
+// String formats the summary for the terminal.
 func (g *GPUUse) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (only copying %.2f %%), %.1f idle times of %v or more a step, %.1f of them within it: %.2f %%; shorter ones %.2f %%\n",

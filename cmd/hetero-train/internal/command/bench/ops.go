@@ -21,16 +21,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// opTime is one launch of a step, or all launches of one kind of op.
+// opTime is the time of one launch of a step, or of all launches of one kind of op.
 type opTime struct {
 	Name    string  `json:"name"`
 	Op      string  `json:"op"`
 	Phase   string  `json:"phase,omitempty"`
 	Count   int     `json:"count"`
-	Seconds float64 `json:"seconds"` // of all of them in one step, median over the steps
+	Seconds float64 `json:"seconds"` // of all these launches in one step, median over the steps
 	FLOPs   int64   `json:"flops"`
-	Bytes   int64   `json:"bytes"` // every operand once
-	// LimitSeconds is what the hardware needs at least: the longer of arithmetic at its peak and traffic at the bandwidth of a copy.
+	Bytes   int64   `json:"bytes"` // every operand counts once
+	// LimitSeconds is the minimum time on this hardware: the longer of arithmetic at peak speed and memory traffic at
+	// the bandwidth of a copy.
 	LimitSeconds float64 `json:"limit_seconds"`
 }
 
@@ -69,7 +70,8 @@ about 10 us then shows its launch time instead of its compute time.`,
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
-		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil { // real data and parameters are in place then
+		// Afterwards, data and parameters are in memory.
+		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil {
 			return exit.With(exit.Device, err)
 		}
 		ops, err := b.timeOps(limits)
@@ -90,7 +92,7 @@ about 10 us then shows its launch time instead of its compute time.`,
 	return cmd
 }
 
-// timeOps runs the plan with a clock around each launch.
+// timeOps runs the plan and times each launch.
 func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, error) {
 	launches := b.replica.Plan().Launches()
 	runs := make([][]time.Duration, b.flags.steps)
@@ -114,7 +116,7 @@ func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, er
 	return ops, nil
 }
 
-// arithmeticPeak is the peak of the type that an op multiplies in: that of its first operand.
+// arithmeticPeak is the peak for the type of an op's first operand, in which the op multiplies.
 func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) float64 {
 	narrow := map[tensor.DType]device.Peak{tensor.BF16: device.PeakBF16, tensor.F16: device.PeakF16}
 	if len(l.In) > 0 {
@@ -125,7 +127,7 @@ func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) fl
 	return limits[device.PeakF32].PerSecond
 }
 
-// byKind adds up the launches of each kind of op, the longest first.
+// byKind sums the launches of each kind of op, the longest first.
 func byKind(ops []opTime) []opTime {
 	sums := map[string]*opTime{}
 	for _, o := range ops {

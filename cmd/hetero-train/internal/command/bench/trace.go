@@ -13,27 +13,30 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// tracedSteps are what a timeline of steps says, and what recording it cost.
+// tracedSteps is the summary of a timeline of steps, with the cost of recording.
 type tracedSteps struct {
-	File      string  `json:"file"`
-	Steps     int     `json:"steps"`
-	Spans     int     `json:"spans"`
-	Explained float64 `json:"explained"`       // share of the steps' time that has a name, or in which a GPU did something
-	Least     float64 `json:"explained_least"` // of any step
+	File  string `json:"file"`
+	Steps int    `json:"steps"`
+	Spans int    `json:"spans"`
+	// Fraction of the steps' time that events cover, or in which a GPU executed something.
+	Explained float64 `json:"explained"`
+	Least     float64 `json:"explained_least"` // minimum over the steps
 	Launches  float64 `json:"launch_share"`
 	Copies    float64 `json:"copy_share"`
 	Waits     float64 `json:"wait_share"`
 	Host      float64 `json:"host_share"`
 	Gaps      float64 `json:"gap_share"`
 	Seconds   float64 `json:"step_seconds_median"`
-	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and behind them
+	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and after the traced ones
 	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced - 1
 
-	GPU     *GPUUse `json:"gpu,omitempty"`         // where the device notes what it does itself
-	Missing string  `json:"gpu_missing,omitempty"` // why it does not: steps were timed launch by launch instead
+	GPU *GPUUse `json:"gpu,omitempty"` // if the device records its own activity
+	// Why the device does not record its activity: the host timed the launches instead.
+	Missing string `json:"gpu_missing,omitempty"`
 }
 
-// traceSteps records steps, between untraced ones, and writes their timeline. before is how long the last untraced ones took.
+// traceSteps records steps between untraced ones, and writes their timeline. before has the times of the last untraced
+// steps.
 func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
 	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
 	notes, missing := observe.StartNoting(b.device)
@@ -65,7 +68,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	return t, nil
 }
 
-// more does further steps and tells how long each took.
+// more runs additional steps and returns their times.
 func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
@@ -77,7 +80,7 @@ func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Dur
 	return nil
 }
 
-// record records steps, after which the device no longer notes what it does. lost is how much of that.
+// record records steps, then ends the recording of the device. lost is the number of records that the device dropped.
 func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *timeline.Recorder, lost int64, err error) {
 	defer func() {
 		if left := notes.Leave(); left != nil {
@@ -85,7 +88,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 		}
 	}()
 	unseen := func(time.Duration) {}
-	if notes != nil { // a step that makes its graphs anew is not like others
+	if notes != nil { // a step that captures its graphs again is not typical
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, 0, err
 		}
@@ -103,7 +106,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 	if lost, err = notes.Finish(rec); err != nil && !errors.Is(err, observe.ErrNothingNoted) {
 		return nil, lost, exit.With(exit.Device, fmt.Errorf("bench train: --trace: %w", err))
 	}
-	if notes != nil { // and so is the first one without
+	if notes != nil { // the first step after the recording captures its graphs again
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, lost, err
 		}
@@ -111,7 +114,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 	return rec, lost, err
 }
 
-// String is what people read of it.
+// String formats the summary for the terminal.
 func (t *tracedSteps) String() string {
 	text := fmt.Sprintf("%s: %d steps in %d spans, ", t.File, t.Steps, t.Spans)
 	if t.GPU == nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// modelFlags choose what a benchmark trains. Settings that they leave open are the defaults of a run.
+// modelFlags select the model of a benchmark. Other settings have the defaults of a run.
 type modelFlags struct {
 	deviceFlags
 	model      string
@@ -54,7 +54,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
-// benchmark is an opened model with data.
+// benchmark is an open model with data.
 type benchmark struct {
 	flags     *modelFlags
 	precision tensor.DType
@@ -62,7 +62,7 @@ type benchmark struct {
 	replica   *train.Replica
 	loader    train.Batches
 	setup     time.Duration
-	progress  func(done int) // called after each step, warm-up included; nil: nobody reads it
+	progress  func(done int) // called after each step, including the warm-up; may be nil
 	close     []func() error
 }
 
@@ -74,7 +74,7 @@ func (b *benchmark) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// open builds the model on the device, with a small data set that stays in memory.
+// open builds the model on the device, with a small data set in memory.
 func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if f.trace != "" && f.traceSteps < 1 {
 		return nil, exit.Usagef("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
@@ -86,7 +86,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 			err = errors.Join(err, b.closeAll())
 		}
 	}()
-	const most = 1_000_000 // steps: the time of each is kept
+	const most = 1_000_000 // steps; the time of each step is kept
 	if f.steps > most || f.warmup > most {
 		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
 	}
@@ -139,7 +139,8 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	return b, nil
 }
 
-// run trains steps and tells of each behind the warm-up, with the time from its beginning to the next one's. first is the time of the very first.
+// run trains, and calls its argument for each step after the warm-up, with the time from its start to the start of the
+// next step. first is the time of the very first step.
 func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -177,7 +178,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer b.closeAll()
-		runtime.LockOSThread() // for the timed steps and the traced ones: a device's threads belong to it
+		runtime.LockOSThread() // for timed and traced steps: the threads of a device belong to the calling thread
 		defer runtime.UnlockOSThread()
 		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {
@@ -205,10 +206,10 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// progressInterval is the least time between two lines of progress.
+// progressInterval is the minimum time between two progress lines.
 const progressInterval = 2 * time.Second
 
-// stepProgress prints now and then how many steps are done.
+// stepProgress prints the number of finished steps, at most once per progressInterval.
 func stepProgress(a *cli.App, warmup, steps int) func(done int) {
 	a.Progress(fmt.Sprintf("%d warm-up steps, then %d timed steps", warmup, steps))
 	said := time.Now()
@@ -225,7 +226,7 @@ func stepProgress(a *cli.App, warmup, steps int) func(done int) {
 	}
 }
 
-// measurePeak is one limit of the hardware, 0 where it lacks the instruction.
+// measurePeak returns one limit of the hardware, 0 if the hardware lacks the instruction.
 func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
 	v, err := device.MeasureBest(m, what, peakRepeats, peakTime)
 	if errors.Is(err, device.ErrUnsupported) {
@@ -264,7 +265,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		out[key] = v
 	}
 	share, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
-	out["share_of_peak"] = nil // where it is not known
+	out["share_of_peak"] = nil // unknown
 	if known {
 		out["share_of_peak"] = share
 	}

@@ -22,7 +22,7 @@ Exit codes:
   3  damaged, incomplete or malicious file, or a value that is NaN or infinite
   7  a file cannot be read or written`
 
-// New is the command that inspects, verifies, exports and imports checkpoints.
+// New returns the command that inspects, verifies, exports and imports checkpoints.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights", Long: checkpointLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}

@@ -33,7 +33,7 @@ const exportExample = `  hetero-train checkpoint export experiments/run --output
   hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
   hetero-train checkpoint export experiments/run --output resnet50.safetensors --ema`
 
-// exportTypes are the element types of --dtype.
+// exportTypes are the element types that --dtype accepts.
 var exportTypes = map[string]tensor.DType{"f32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
 
 type exportFlags struct {
@@ -86,7 +86,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// checkOutput refuses a file that cannot be meant before anything is read.
+// checkOutput refuses an unusable output path before anything is read.
 func checkOutput(path string, force bool) error {
 	if filepath.Ext(path) != ".safetensors" {
 		return fmt.Errorf("got %q, want a name that ends in .safetensors", path)
@@ -106,8 +106,8 @@ func checkOutput(path string, force bool) error {
 	return nil
 }
 
-// exported are the tensors of a model's file, with the values that read gives, in the given type, and torch's counters of batches, which
-// no computation reads.
+// exported returns the tensors of a model's file in the given type, with the values that read returns, and torch's
+// batch counters. No computation reads these counters.
 func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, t := range f.Tensors() {
@@ -131,7 +131,7 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 	return out, nil
 }
 
-// writeTensors writes a safetensors file so that at any moment there is either the whole file at path or what was there before.
+// writeTensors writes a safetensors file. At any moment, path has either the previous or the complete new file.
 func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -155,7 +155,7 @@ func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor,
 	return os.Rename(f.Name(), path)
 }
 
-// stoppable writes until its context ends.
+// stoppable is a writer that fails when its context ends.
 type stoppable struct {
 	ctx context.Context
 	io.Writer

@@ -106,7 +106,7 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// check makes the options of the comparison of what was typed.
+// check converts the flags to options of the comparison.
 func (f *importFlags) check() (o weights.Options, err error) {
 	switch o.InitOf = f.head; f.head {
 	case weights.HeadAuto, weights.HeadKeep, weights.HeadNew:
@@ -131,7 +131,7 @@ func (f *importFlags) check() (o weights.Options, err error) {
 	return o, err
 }
 
-// checkFolder refuses a folder that holds anything.
+// checkFolder refuses a folder that is not empty.
 func checkFolder(path string) error {
 	if path == "" {
 		return errors.New("want a .safetensors file or a folder to write")
@@ -146,7 +146,8 @@ func checkFolder(path string) error {
 	return ignoreMissing(err)
 }
 
-// matchNetwork compares a file with the configured model. Where no number of classes is configured it is the file's, and cfg says so then.
+// matchNetwork compares a file with the configured model. If no number of classes is configured, it uses that of the
+// file and sets it in cfg.
 func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
 	describe := func(classes int) error {
 		net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
@@ -182,7 +183,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 	}
 }
 
-// writeFile writes what the file gives, in f32.
+// writeFile writes the converted tensors in f32.
 func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.Tensors {
@@ -198,7 +199,7 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)})
 }
 
-// writeCheckpoint makes a checkpoint of a run that has not begun: the optimizer's state is that of a replica before its first step.
+// writeCheckpoint writes a checkpoint of step 0: the optimizer's state is that of a replica before its first step.
 func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit) (err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
 	if err != nil {

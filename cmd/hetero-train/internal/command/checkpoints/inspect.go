@@ -35,24 +35,24 @@ func newCheckpointInspect(a *cli.App) *cobra.Command {
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 
-// Inspection is what checkpoint inspect tells.
+// Inspection is the result of checkpoint inspect.
 type Inspection struct {
 	Path     string            `json:"path"`
-	State    *checkpoint.State `json:"state,omitempty"` // nil for a file by itself
+	State    *checkpoint.State `json:"state,omitempty"` // nil for a file outside a checkpoint
 	Model    *modelSummary     `json:"model,omitempty"`
 	Moments  []string          `json:"moments,omitempty"` // of the optimizer, sorted
-	Averaged bool              `json:"averaged"`          // averages of the weights are beside them
+	Averaged bool              `json:"averaged"`          // the checkpoint has averages of the weights
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
 }
 
-// modelSummary is what the run's configuration says of its model.
+// modelSummary describes the model by the run's configuration.
 type modelSummary struct {
 	Name    string `json:"name"`
 	Classes int    `json:"num_classes"`
 }
 
-// fileSummary is one file of tensors.
+// fileSummary describes one file of tensors.
 type fileSummary struct {
 	Name     string          `json:"name"`
 	Elements int64           `json:"elements"`
@@ -62,7 +62,7 @@ type fileSummary struct {
 
 type tensorSummary struct {
 	Name  string `json:"name"`
-	DType string `json:"dtype"` // as files write it: F32
+	DType string `json:"dtype"` // as files name it: F32
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
 }
@@ -102,9 +102,9 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 	return out, nil
 }
 
-// classesOf is how many outputs the classifier in a file has, 0 where it has none.
+// classesOf is the number of outputs of the classifier in a file, 0 if there is no classifier.
 func classesOf(f *checkpoint.File, cfg *config.Config) int {
-	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // for the name of its head
+	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // only for the name of the classifier
 	if err != nil {
 		return 0
 	}
@@ -114,7 +114,7 @@ func classesOf(f *checkpoint.File, cfg *config.Config) int {
 	return 0
 }
 
-// moments are the endings of the optimizer's tensors behind the names of parameters.
+// moments lists the suffixes of the optimizer's tensors after the names of parameters.
 func moments(c *checkpoint.Checkpoint) []string {
 	var list []string
 	for _, t := range c.Optimizer.Tensors() {
@@ -203,7 +203,7 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 func shapeText(shape []int) string {
 	text, err := json.Marshal(shape)
 	if err != nil {
-		panic(err) // numbers
+		panic(err) // numbers can always be encoded
 	}
 	return strings.ReplaceAll(string(text), ",", ", ")
 }

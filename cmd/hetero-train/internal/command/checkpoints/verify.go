@@ -76,10 +76,11 @@ func verifyPath(a *cli.App, path string, asJSON bool) error {
 	return exit.With(exit.Data, fmt.Errorf("%s%s", first, more))
 }
 
-// verifyAll verifies what list names. A run that trains meanwhile removes checkpoints and saves others: one that is gone or replaced when a fault was
-// found in it is left out, and where none remains the list is read again.
+// verifyAll verifies the paths that list returns. A run that trains at the same time removes checkpoints and saves
+// others. If a checkpoint with a fault has been removed or replaced, it does not count. If no checkpoint remains,
+// verifyAll reads the list again.
 func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification, error) {
-	const most = 20 // readings of the list: a run has no time to train that saves faster than its checkpoints can be read
+	const most = 20 // readings of the list; only a run that saves faster than its checkpoints can be read needs more
 	for range most {
 		all := Verification{Faults: []checkpoint.Fault{}}
 		paths, err := list()
@@ -108,7 +109,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 	return Verification{}, exit.Usagef("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
 }
 
-// toVerify lists the checkpoints, or the file, that path means.
+// toVerify lists the checkpoints, or the file, that path names.
 func toVerify(path string) ([]string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, exit.Usagef("%w", err)

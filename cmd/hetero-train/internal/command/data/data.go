@@ -30,7 +30,7 @@ const dataLong = `Inspect, verify, download or repack data before training.
 inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the command
 chooses the data set by the files at PATH: webdataset for shards, images for class folders.`
 
-// New is the command that downloads, inspects, verifies and repacks data sets.
+// New returns the command that downloads, inspects, verifies and repacks data sets.
 func New(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "data",
@@ -46,13 +46,13 @@ func New(a *cli.App) *cobra.Command {
 	return parent
 }
 
-// dataFlags are what inspect and verify have in common.
+// dataFlags are the common flags of inspect and verify.
 type dataFlags struct {
 	json    bool
 	workers int
 }
 
-// addDataFlags adds them, and the names of keys.
+// addDataFlags adds these flags and the key flags.
 func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	cmd.Args = cobra.MaximumNArgs(1)
 	for _, k := range []struct{ flag, key, kind, usage string }{
@@ -82,8 +82,8 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 	return set, cfg, err
 }
 
-// guessDataset tells shards from class folders: shards are several archives, or one whose members have labels beside
-// them. What cannot be read is reported when it is opened.
+// guessDataset distinguishes shards from class folders. Shards are several archives, or one archive whose members have
+// labels with the same base name. An unreadable path is reported when it is opened.
 func guessDataset(path string) string {
 	shards, err := webdataset.Expand(path)
 	if err != nil {
@@ -171,13 +171,13 @@ to reach that sample. All zstd tools read the result.`,
 	}
 }
 
-// repack writes to a temporary file beside the result, which appears complete or not at all.
+// repack writes a temporary file next to the result, then renames it: the result is complete or missing.
 func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
 	in, info, err := regular.Open(from)
 	if err != nil {
 		return exit.With(exit.Data, err)
 	}
-	defer in.Close() // is only read
+	defer in.Close() // opened for reading only
 	taken := exit.Usagef("data repack: %s exists", to)
 	if _, err := os.Lstat(to); err == nil {
 		return taken
@@ -187,8 +187,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 		return exit.With(exit.FolderCode(err), err)
 	}
 	defer func() {
-		f.Close()           // after Sync: nothing is left to lose
-		os.Remove(f.Name()) // the first error is the one to tell
+		f.Close()           // after Sync: no data can be lost
+		os.Remove(f.Name()) // the first error is reported
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
 	size, err := archive.Repack(ctx, in, info.Size(), w, parts.ProgressLog(log, "repacking "+from))
@@ -213,7 +213,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	return err
 }
 
-// nameAnew gives a file a second name, which nothing else may have. Where the file system knows no second names it is renamed.
+// nameAnew gives a file an additional name that must not exist yet. If the file system has no hard links, the file is
+// renamed.
 func nameAnew(from, to string) error {
 	err := os.Link(from, to)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
@@ -222,7 +223,7 @@ func nameAnew(from, to string) error {
 	return err
 }
 
-// syncFolder makes the names in a folder survive a power failure.
+// syncFolder flushes a folder, so its names survive a power failure.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

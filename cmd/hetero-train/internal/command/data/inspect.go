@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-// Inspected is what inspect found.
+// Inspected is the result of inspect.
 type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
@@ -29,12 +29,12 @@ type Inspected struct {
 	Parts       []dataPart `json:"parts"`
 }
 
-// dataPart is what is known of training or evaluation samples.
+// dataPart describes the training or evaluation samples.
 type dataPart struct {
 	Part    string         `json:"part"`
 	Samples int            `json:"samples"`
 	ByClass map[string]int `json:"samples_by_class"`
-	// Of those whose headers were read:
+	// Of the samples whose headers were read:
 	Looked       int            `json:"looked_at"`
 	Width        Spread         `json:"width_pixels"`
 	Height       Spread         `json:"height_pixels"`
@@ -46,7 +46,7 @@ type dataPart struct {
 	FirstFault   string         `json:"first_fault,omitempty"`
 }
 
-// Spread is the least, middle and largest of some numbers.
+// Spread is the minimum, median and maximum of some numbers.
 type Spread struct {
 	Min    int `json:"min"`
 	Median int `json:"median"`
@@ -83,7 +83,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
-	defer set.Close() // was only read
+	defer set.Close() // opened for reading only
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
 	for _, part := range []struct {
 		name string
@@ -120,7 +120,7 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 	if err != nil {
 		return p, err
 	}
-	defer r.Close() // was only read
+	defer r.Close() // opened for reading only
 	chosen := someOf(ds.Len(), look)
 	var widths, heights, sizes []int
 	for _, i := range chosen {
@@ -160,9 +160,11 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 	return p, nil
 }
 
-// someOf picks at most most of n numbers, the same ones each time, ascending.
+// someOf picks at most most of n numbers, in ascending order. The result depends only on n and most.
 func someOf(n, most int) []int {
-	const few = 1 << 20 // are put in a random order; of more, whose order would take memory in proportion, numbers are drawn until enough are different
+	// Up to this number, someOf shuffles all numbers; above it, shuffling would take too much memory, so numbers are
+	// drawn until enough are different.
+	const few = 1 << 20
 	random := rand.New(rand.NewPCG(0, 0))
 	var chosen []int
 	switch {
@@ -183,7 +185,7 @@ func someOf(n, most int) []int {
 	return chosen
 }
 
-// headerOf reads the header of a sample, or the sample where it is no file.
+// headerOf reads the header of a sample, or the whole sample if it is not a file.
 func headerOf(r data.Reader, i int) (images.Description, int, error) {
 	if e, ok := r.(data.Encoded); ok {
 		contents, err := e.Contents(i)

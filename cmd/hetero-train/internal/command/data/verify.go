@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// badSample is a sample that cannot be read.
+// badSample is an unreadable sample.
 type badSample struct {
 	Part  string `json:"part"`
 	Index int    `json:"index"` // as training counts samples
@@ -25,7 +25,7 @@ type badSample struct {
 	Error string `json:"error"`
 }
 
-// Verified is what verify found.
+// Verified is the result of verify.
 type Verified struct {
 	Dataset string      `json:"dataset"`
 	Samples int         `json:"samples"`
@@ -60,7 +60,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
-	defer set.Close() // was only read
+	defer set.Close() // opened for reading only
 	out := Verified{Dataset: set.Name, Bad: []badSample{}}
 	begun := time.Now()
 	for _, part := range []struct {
@@ -98,7 +98,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	return nil
 }
 
-// readers is how many goroutines read.
+// readers is the number of goroutines that read.
 func (f *dataFlags) readers() int {
 	if f.workers > 0 {
 		return min(f.workers, 1024)

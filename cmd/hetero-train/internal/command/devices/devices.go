@@ -24,17 +24,17 @@ The output lists the CPUs and the memory of this machine within the limits of th
 program can use, with their precisions. "auto" shows the device and the precision that device.kind = "auto" and
 train.precision = "auto" select here. The command does not open GPUs, so it does not disturb running jobs.`
 
-// Report is what the command shows.
+// Report is the output of the command.
 type Report struct {
 	Program string         `json:"program"`
 	Host    hostReport     `json:"host"`
 	GPUs    []hardware.GPU `json:"gpus"`
-	NoGPU   string         `json:"no_gpu,omitempty"` // why there is none
+	NoGPU   string         `json:"no_gpu,omitempty"` // why no GPU was found
 	Devices []deviceChoice `json:"devices"`
-	Notes   []string       `json:"notes,omitempty"` // what could not be found out
+	Notes   []string       `json:"notes,omitempty"` // properties that could not be determined
 }
 
-// hostReport is this machine, as far as training cares.
+// hostReport describes the properties of this machine that matter to training.
 type hostReport struct {
 	Name             string   `json:"name"`
 	Kernel           string   `json:"kernel"`
@@ -43,18 +43,18 @@ type hostReport struct {
 	Cores            int      `json:"cores"`
 	Threads          int      `json:"threads"`
 	UsableThreads    int      `json:"usable_threads"`
-	CPUQuota         float64  `json:"cpu_quota"` // CPUs' worth of time
+	CPUQuota         float64  `json:"cpu_quota"` // CPU time per second
 	Features         []string `json:"features"`
 	MemoryBytes      int64    `json:"memory_bytes"`
 	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // of this process
 	AvailableBytes   int64    `json:"available_bytes"`    // now
 }
 
-// deviceChoice is a device, or why there is none of its kind.
+// deviceChoice is a device, or the reason why there is none of its kind.
 type deviceChoice struct {
 	Name          string   `json:"name"`
 	Kind          string   `json:"kind"`
-	Auto          bool     `json:"auto"` // what "auto" opens
+	Auto          bool     `json:"auto"` // "auto" opens this device
 	Available     bool     `json:"available"`
 	Reason        string   `json:"reason,omitempty"`
 	Model         string   `json:"model,omitempty"`
@@ -65,10 +65,11 @@ type deviceChoice struct {
 	AutoPrecision string   `json:"auto_precision,omitempty"` // or notYetTimed
 }
 
-// notYetTimed stands for the type of train.precision = "auto" on a device that chooses it by timing, and has not.
+// notYetTimed replaces the type of train.precision = "auto" if the device chooses its type by timing and has not done
+// so yet.
 const notYetTimed = "timed"
 
-// New is the command that lists the devices of this machine.
+// New returns the command that lists the devices of this machine.
 func New(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -109,11 +110,11 @@ func findDevices() Report {
 		count, wrong := 1, error(nil)
 		if all, ok := d.Driver.(device.Counter); ok {
 			count, wrong = all.Count()
-			count = max(count, 1) // why there is none, opening the first may tell
+			count = max(count, 1) // if there is no device, opening the first one may report why
 		}
 		for index := range count {
 			choice := describeDevice(d.Driver, index, host)
-			if wrong != nil && choice.Available { // training does not take it either
+			if wrong != nil && choice.Available { // training refuses this device too
 				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(), Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "), d.Kind()+": ")}
 			}
 			choice.Auto = d.Automatic && choice.Available && !auto
@@ -124,7 +125,7 @@ func findDevices() Report {
 	return r
 }
 
-// infoOf describes a device of a kind, and opens it only where that takes nothing from others.
+// infoOf describes a device of a kind. It opens the device only if this takes no resources from other processes.
 func infoOf(d device.Driver, index int) (device.Info, error) {
 	if knows, ok := d.(device.Describer); ok {
 		return knows.Describe(index)

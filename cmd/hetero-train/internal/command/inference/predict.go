@@ -38,14 +38,14 @@ const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.
   hetero-train predict experiments/resnet50 --best --json photos/ | jq -r .top[0].class
   hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg`
 
-// predictFlags are those of predict alone.
+// predictFlags are the flags that only predict has.
 type predictFlags struct {
 	savedFlags
 	top   int
-	names string // of a file
+	names string // of the file of class names
 }
 
-// NewPredict is the command that classifies images.
+// NewPredict returns the command that classifies images.
 func NewPredict(a *cli.App) *cobra.Command {
 	f := new(predictFlags)
 	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
@@ -72,21 +72,21 @@ func NewPredict(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Prediction is what is said about one image.
+// Prediction is the result for one image.
 type Prediction struct {
 	File  string  `json:"file"`
-	Top   []guess `json:"top,omitempty"`   // the most likely first
-	Error string  `json:"error,omitempty"` // why it could not be read
+	Top   []guess `json:"top,omitempty"`   // the most likely classes, the most likely first
+	Error string  `json:"error,omitempty"` // why the image is unreadable
 }
 
-// guess is a class and how likely it is.
+// guess is a class with its probability.
 type guess struct {
 	Class       string  `json:"class"`
 	Label       int     `json:"label"`
 	Probability float64 `json:"probability"`
 }
 
-// predict runs all images, in order.
+// predict classifies all images, in order.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
 	if err := m.nameClasses(f.names); err != nil {
 		return err
@@ -126,11 +126,11 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	return nil
 }
 
-// show runs a batch and writes a line for each of its images.
+// show classifies a batch and writes one line per image.
 func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []images.Input, set *lenient) error {
 	labels := data.Values[int32](b, data.Labels)
 	for i := range labels {
-		labels[i] = -1 // there is none
+		labels[i] = -1 // the images have no labels
 	}
 	if _, err := m.predictor.Run(b); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	return err
 }
 
-// best are the n most likely classes; of equal ones the lower number first.
+// best returns the n most likely classes. Of equal probabilities the lower class number is first.
 func (m *savedModel) best(probabilities []float64, n int) []guess {
 	labels := make([]int, len(probabilities))
 	for i := range labels {
@@ -184,9 +184,9 @@ func (m *savedModel) best(probabilities []float64, n int) []guess {
 	return top
 }
 
-const mostNameBytes = 64 << 20 // of a list of class names
+const mostNameBytes = 64 << 20 // maximum size of a file of class names
 
-// nameClasses takes the names of classes from a file, if one is given.
+// nameClasses reads the class names from a file, if one is given.
 func (m *savedModel) nameClasses(file string) error {
 	if file == "" {
 		return nil
@@ -206,7 +206,7 @@ func (m *savedModel) nameClasses(file string) error {
 	return nil
 }
 
-// imagesOf turns what was typed into images.
+// imagesOf expands the arguments to a list of images.
 func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Input, error) {
 	var inputs []images.Input
 	piped := false
@@ -245,7 +245,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 	return inputs, nil
 }
 
-// lenient is a data set of which a sample that cannot be read is black, and remembered.
+// lenient is a data set that replaces unreadable samples by black images, and remembers them.
 type lenient struct {
 	data.Dataset
 	mu     sync.Mutex
@@ -261,7 +261,7 @@ func (l *lenient) NewReader() (data.Reader, error) {
 	return &lenientReader{r, l}, nil
 }
 
-// fault is why sample i could not be read, nil if it could.
+// fault returns why sample i could not be read, nil if it was read.
 func (l *lenient) fault(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

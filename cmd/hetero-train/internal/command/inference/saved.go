@@ -28,7 +28,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// savedFlags choose a checkpoint, and how it is run.
+// savedFlags select a checkpoint, and the device, precision and batch size to run it.
 type savedFlags struct {
 	best  bool
 	ema   bool
@@ -36,7 +36,7 @@ type savedFlags struct {
 	json  bool
 }
 
-// add adds them. Those that stand for keys take precedence over the settings that the checkpoint was made with.
+// add adds the flags. Flags that set keys override the settings of the checkpoint.
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
 	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights, which the checkpoint has if the run set ema.decay")
@@ -53,19 +53,20 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	}
 }
 
-// savedModel is a model that was trained, rebuilt from a checkpoint alone.
+// savedModel is a trained model, rebuilt from a checkpoint alone.
 type savedModel struct {
 	*assembly.Run
 	checkpoint *checkpoint.Checkpoint
-	trained    assembly.Trained // on what; its classes may be unknown
+	trained    assembly.Trained // data of the training; its classes may be unknown
 	classes    int              // of the model
-	averaged   bool             // its averages are asked for
-	imported   bool             // it was never trained here: on what is not known
-	noData     bool             // nobody has named data: those of the settings are the default
+	averaged   bool             // --ema: use the averages of the weights
+	imported   bool             // from checkpoint import: the training data is unknown
+	noData     bool             // no flag or file selects data: the default is the data of the settings
 	predictor  *train.Predictor
 }
 
-// openSaved finds the checkpoint, "" for that of the run that -c describes, and reads its settings. The caller closes the job.
+// openSaved finds the checkpoint and reads its settings. An empty path means the checkpoint of the run that -c
+// describes. The caller closes the job.
 func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
@@ -74,7 +75,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if err != nil {
 		return nil, err
 	}
-	j := assembly.New(nil, opts) // its configuration is found with the checkpoint
+	j := assembly.New(nil, opts) // the configuration is known once the checkpoint is found
 	if j.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -117,7 +118,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	return m, err
 }
 
-// findCheckpoint opens what path means, with best the best of a run.
+// findCheckpoint opens the checkpoint that path names; with best, the best checkpoint of a run.
 func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
 	if !best {
 		return parts.OpenCheckpoint(path, warn)
@@ -133,7 +134,8 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 	return c, err
 }
 
-// savedSettings are those of -c FILE, else those in the checkpoint, else those of the run around it; --set and flags take precedence.
+// savedSettings returns the settings of -c FILE, otherwise those of the checkpoint, otherwise those of the run's
+// folder. --set and flags override them.
 func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
 	if a.File != "" {
 		return a.Load()
@@ -171,13 +173,14 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
 
-// readable reports whether settings are sound by themselves, without what was typed.
+// readable reports whether the settings are valid without the overrides of the command line.
 func readable(a *cli.App, settings string) bool {
 	_, err := config.Parse("", []byte(settings), a.Env.Catalog)
 	return err == nil
 }
 
-// typedWrong tells what is wrong with flags on settings that are sound by themselves. Where the faults lie in those, the flags are named.
+// typedWrong returns the error of overrides that make valid settings invalid. If the faults are in flags, it names the
+// flags.
 func typedWrong(a *cli.App, err error) error {
 	if !a.Overrode(err) {
 		var typed []string
@@ -189,7 +192,8 @@ func typedWrong(a *cli.App, err error) error {
 	return exit.With(exit.Usage, err)
 }
 
-// countClasses is how many classes the model has: as the settings say, else the names that the checkpoint knows, else what the last layer gives.
+// countClasses returns the number of classes of the model: from the settings, otherwise from the class names of the
+// checkpoint, otherwise from the outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
 	if n := m.Cfg.Model.NumClasses; n > 0 {
 		return n, nil
@@ -197,7 +201,7 @@ func (m *savedModel) countClasses() (int, error) {
 	if n := len(m.trained.Classes); n > 0 {
 		return n, nil
 	}
-	for _, name := range []string{"fc.bias"} { // the last layer of every classifier here
+	for _, name := range []string{"fc.bias"} { // the last layer of every built-in classifier
 		if t, ok := m.checkpoint.Model.Info(name); ok && len(t.Shape) == 1 {
 			return t.Shape[0], nil
 		}
@@ -205,7 +209,7 @@ func (m *savedModel) countClasses() (int, error) {
 	return 0, exit.Usagef("%s: the number of classes is unknown: set it with --set model.num_classes=N", m.checkpoint.Path)
 }
 
-// class names a label.
+// class returns the name of a label.
 func (m *savedModel) class(label int) string {
 	if label < len(m.trained.Classes) {
 		return m.trained.Classes[label]
@@ -213,7 +217,7 @@ func (m *savedModel) class(label int) string {
 	return "class " + strconv.Itoa(label)
 }
 
-// samplesAtOnce is the batch of f, else a micro-batch of the training.
+// samplesAtOnce returns the batch size of f, otherwise the size of a micro-batch of the training.
 func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	if f.batch > 0 {
 		return f.batch
@@ -221,7 +225,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.GradAccumulation, 1)
 }
 
-// open opens the device and loads the weights, for batches of n samples. own is the data set's normalisation where the checkpoint has none.
+// open opens the device and loads the weights, for batches of n samples. If the checkpoint has no normalization, own is
+// used: the normalization of the data set.
 func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
 	if err := m.OpenDevice(ctx); err != nil {
 		return err
@@ -255,7 +260,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// checkClasses reports a data set whose labels mean something else than those trained on.
+// checkClasses refuses a data set whose labels have another meaning than those of the training.
 func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {

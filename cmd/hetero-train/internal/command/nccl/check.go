@@ -31,20 +31,20 @@ const ncclCheckLong = `Connect all ranks with NCCL, show their versions and GPUs
 With up to 16 ranks the command measures every pair, with more ranks only neighbours. It reports a rank as slow if its best link has
 less than 70 % of the bandwidth of the median rank's best link.`
 
-// rankNCCL is what a rank of nccl check tells.
+// rankNCCL is the report of one rank for nccl check.
 type rankNCCL struct {
 	Rank    int    `json:"rank"`
 	Host    string `json:"host"`
 	Device  string `json:"device"`
 	Model   string `json:"model"`
-	BusID   string `json:"bus_id,omitempty"` // the rest is NVML's, where it tells
+	BusID   string `json:"bus_id,omitempty"` // this and the next fields come from NVML, if available
 	PCIe    string `json:"pcie,omitempty"`
 	NVLinks int    `json:"nvlinks"`
 	Driver  string `json:"driver,omitempty"`
 	NCCL    string `json:"nccl"`
 }
 
-// ncclFound is what nccl check finds.
+// ncclFound is the result of nccl check.
 type ncclFound struct {
 	Ranks     []rankNCCL           `json:"ranks"`
 	AllReduce []measure.AllReduced `json:"all_reduce"`
@@ -74,7 +74,7 @@ func newNCCLCheck(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// checkNCCLOf measures; all ranks call it, rank 0 has the answer.
+// checkNCCLOf runs the measurements. All ranks call it; rank 0 gets the result.
 func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, err error) {
 	if found.Ranks, err = introduce(ctx, x); err != nil {
 		return found, err
@@ -108,7 +108,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 	return found, nil
 }
 
-// introduce gathers what every rank is.
+// introduce gathers the properties of all ranks.
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
 	j := x.Rank
 	info := j.Device.Info()
@@ -117,7 +117,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	defer gpus.Close()
 	if dev, ok := j.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
 		g := gpus.All()[dev.Index()]
-		if g.Name == info.Model { // NVML counts by position on the bus, CUDA may not
+		if g.Name == info.Model { // NVML counts GPUs by bus position, CUDA may use another order
 			own.BusID, own.NVLinks, own.Driver = g.BusID, g.NVLinks, g.Driver
 			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
 		}
@@ -139,7 +139,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	return all, nil
 }
 
-// curve is all-reduce by size among all ranks.
+// curve measures all-reduce of all ranks, by size.
 func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (list []measure.AllReduced, err error) {
 	comm, err := among(ctx, x, name, ranks)
 	if err != nil {
@@ -154,7 +154,7 @@ const (
 	pairRounds = 10
 )
 
-// pair measures what is between two ranks; the others have nothing to do.
+// pair measures the connection between two ranks. The other ranks do nothing.
 func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err error) {
 	if own := x.Rank.Opts.Place.Rank; own != p[0] && own != p[1] {
 		return nil, nil
@@ -187,7 +187,7 @@ func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err
 	return json.Marshal(found)
 }
 
-// write shows it.
+// write prints the result.
 func (f ncclFound) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\tbus\tPCIe\tNVLinks\tNCCL")

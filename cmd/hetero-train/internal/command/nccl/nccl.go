@@ -29,7 +29,7 @@ const ncclLong = `Check and tune NCCL, the transport of gradients between NVIDIA
 
 Start the ranks as for training: with --nproc-per-node, or with a launcher on every machine.`
 
-// New is the command that checks and tunes NCCL.
+// New returns the command that checks and tunes NCCL.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "nccl", Short: "Check and tune NCCL between GPUs", Long: ncclLong, Args: cli.NoArguments,
@@ -39,7 +39,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// withNCCL does work on every rank, where there are GPUs and NCCL.
+// withNCCL runs work on every rank, if there are GPUs and NCCL.
 func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlags, work func(context.Context, *exchange.Exchange) error) error {
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
@@ -66,7 +66,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlag
 	})
 }
 
-// among joins some of the ranks by NCCL; all of them call it with the same name, which no other group has.
+// among joins some of the ranks by NCCL. All of these ranks call it with the same name, which no other group has.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {
@@ -78,7 +78,7 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 	return x.OverNCCL(ctx, control)
 }
 
-// hostAmong joins them by what the host has.
+// hostAmong joins these ranks by communicators in host memory.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
 	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
@@ -98,13 +98,13 @@ func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []i
 	return x.Network(ctx, apart{t.Group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, exit.LostRank(err)) })
 }
 
-// apart is the ranks' meeting place for a communicator that may fail without ending it.
+// apart is the rendezvous of a communicator whose failure must not end the process group.
 type apart struct{ *rendezvous.Group }
 
-// Abort tells nobody: the others find that the connections broke.
+// Abort does not inform the other ranks: they notice the broken connections.
 func (apart) Abort(error) {}
 
-// oneHost says whether ranks are on one machine.
+// oneHost reports whether ranks are on one machine.
 func oneHost(x *exchange.Exchange, ranks []int) bool {
 	first, _ := hosts.HostOf(x.Hosts, ranks[0])
 	for _, rank := range ranks {
@@ -115,7 +115,7 @@ func oneHost(x *exchange.Exchange, ranks []int) bool {
 	return true
 }
 
-// withVariables sets variables of the environment, or takes them back where a value is empty, before a communicator is made.
+// withVariables sets environment variables before a communicator is made. It unsets variables with an empty value.
 func withVariables(list map[string]string) error {
 	var faults []error
 	for name, value := range list {
@@ -128,5 +128,5 @@ func withVariables(list map[string]string) error {
 	return errors.Join(faults...)
 }
 
-// oneMeasurement is how long each all-reduce curve may take.
+// oneMeasurement is the time limit of each all-reduce curve.
 const oneMeasurement = 2 * time.Second

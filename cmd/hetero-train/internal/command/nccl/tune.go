@@ -28,12 +28,12 @@ The command writes two files into --output-dir:
 
 The command skips combinations that these GPUs do not support. --log-level debug shows the reasons.`
 
-// tuned is what nccl tune finds.
+// tuned is the result of nccl tune.
 type tuned struct {
 	Trials      []nccl.Trial     `json:"trials"`
 	Fastest     []nccl.Trial     `json:"fastest"`
 	Recommended nccl.Combination `json:"recommended"`
-	Gain        float64          `json:"gain"` // time of NCCL's own choice over that of the recommended
+	Gain        float64          `json:"gain"` // time of NCCL's own choice / time of the recommended combination
 	Files       []string         `json:"files"`
 }
 
@@ -69,7 +69,7 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// tune times every combination that NCCL can do; all ranks call it.
+// tune times every combination that NCCL supports. All ranks call it.
 func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.Trial, err error) {
 	channels := []int{0, 4, 8, 16, 32}
 	if quick {
@@ -79,7 +79,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 	for i := range everyone {
 		everyone[i] = i
 	}
-	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the program ends
+	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the program ends after this
 	own := x.Rank.Cfg.NCCL
 	for i, c := range nccl.Combinations(channels) {
 		if err := withVariables(c.Variables()); err != nil {
@@ -110,7 +110,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 	return trials, nil
 }
 
-// Sizes of gradient buckets, for which a combination is recommended.
+// Sizes of gradient buckets. nccl tune recommends a combination for each.
 const bucketsFrom, bucketsTo = 1 << 20, 32 << 20
 
 func sumUp(trials []nccl.Trial) tuned {
@@ -134,7 +134,7 @@ func (t *tuned) save(folder string, machines, ranks int) error {
 	return nil
 }
 
-// write shows bus bandwidth by combination and size, and what is recommended.
+// write prints the bus bandwidth by combination and size, and the recommendation.
 func (t tuned) write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "all-reduce, bus GB/s")

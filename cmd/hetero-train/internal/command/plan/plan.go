@@ -40,14 +40,14 @@ const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan --set model.name=resnet101 --set model.num_classes=1000 --samples 1,8,32 --json
   hetero-train plan -c configs/resnet50.toml --nproc-per-node 4`
 
-// planFlags are those of plan.
+// planFlags are the flags of plan.
 type planFlags struct {
 	memory  string
 	samples []int
 	json    bool
 }
 
-// New is the command that estimates the memory and the compute of a training.
+// New returns the command that estimates the memory and the compute of a training.
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
 	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
@@ -63,7 +63,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Report is what the command says.
+// Report is the output of plan.
 type Report struct {
 	Program       string            `json:"program"`
 	Model         string            `json:"model"`
@@ -73,7 +73,7 @@ type Report struct {
 	Precision     string            `json:"precision"`
 	Device        string            `json:"device"`
 	DeviceModel   string            `json:"device_model"`
-	MemoryBytes   int64             `json:"memory_bytes"` // of the device that is asked about
+	MemoryBytes   int64             `json:"memory_bytes"` // of --memory, or of the device
 	Optimizer     string            `json:"optimizer"`
 	BatchSize     int               `json:"batch_size"` // global
 	Accumulation  int               `json:"grad_accumulation"`
@@ -82,15 +82,15 @@ type Report struct {
 	ForwardFLOPs  int64             `json:"forward_flops"`
 	BackwardFLOPs int64             `json:"backward_flops"`
 	Table         []train.Footprint `json:"table"`               // by samples of one rank
-	LargestFit    int               `json:"largest_micro_batch"` // samples of one rank; 0: not even one fits
+	LargestFit    int               `json:"largest_micro_batch"` // samples of one rank; 0: no sample fits
 	Ranks         []rankPlan        `json:"ranks"`
-	// Reserved is what each of several ranks takes, so that balancing may change shares without new memory: room for ReservedFor samples. With
-	// balance.fixed_shares it is not needed, and 0.
+	// Reserved is the memory that each of several ranks reserves, enough for ReservedFor samples. With this memory,
+	// balancing can change shares without allocating. With balance.fixed_shares it is 0.
 	Reserved    int64 `json:"reserved_bytes,omitempty"`
 	ReservedFor int   `json:"reserved_samples,omitempty"`
 }
 
-// rankPlan is what a rank would have.
+// rankPlan is the plan of one rank.
 type rankPlan struct {
 	Rank   int   `json:"rank"`
 	Share  int   `json:"samples"` // of a micro-batch
@@ -99,7 +99,7 @@ type rankPlan struct {
 	StepFL int64 `json:"step_flops"`
 }
 
-// estimate makes the plans of a configuration on a device without memory.
+// estimate plans a configuration on a device without memory.
 func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if a.File == "" && len(a.Overrides) == 0 {
 		return exit.Usagef("plan: got no configuration, want -c FILE, or settings such as --set model.name=…")
@@ -147,10 +147,10 @@ type planning struct {
 	*assembly.Run
 	shares []int // of a micro-batch, by rank
 	dry    *dry.Device
-	memory int64 // bytes that are asked about
+	memory int64 // limit, in bytes
 }
 
-// open opens the device, and finds out how many classes there are.
+// open opens the device and determines the number of classes.
 func (p *planning) open(ctx context.Context, memory int64) error {
 	if err := p.OpenDevice(ctx); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	if p.memory = memory; memory == 0 {
 		p.memory = p.MemoryBytes()
 	}
-	p.dry = dry.New(p.Device, math.MaxInt64) // what does not fit is planned, too
+	p.dry = dry.New(p.Device, math.MaxInt64) // plans that do not fit are reported too
 	classes := p.Cfg.Model.NumClasses
 	if classes == 0 {
 		var err error
@@ -173,7 +173,8 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	return nil
 }
 
-// classesOfData is the number of classes of the configured data set, which is opened only where nothing else tells.
+// classesOfData returns the number of classes of the configured data set. It opens the data set only if no setting has
+// the number.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	if n, known := parts.KnownClasses(p.Cfg); known {
 		return n, nil
@@ -185,7 +186,7 @@ func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	return len(set.Train.Classes()), set.Splits.Close()
 }
 
-// unread is a data set of which only the number of classes is known.
+// unread is a data set with a known number of classes and no samples.
 type unread struct{ classes int }
 
 func (u unread) Len() int          { return 1 }
@@ -195,7 +196,7 @@ func (u unread) NewReader() (data.Reader, error) {
 	return nil, errors.New("plan: the data are not read")
 }
 
-// replica is that of a rank, without memory.
+// replica returns the replica of a rank, without memory.
 func (p *planning) replica(rank int) (*train.Replica, error) {
 	o, err := p.ReplicaOptions()
 	if err != nil {
@@ -206,7 +207,8 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",
 			CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
 		if o.Peers.CapBytes == 0 {
-			o.Peers.CapBytes = gradsyncBucket // buckets are measured when training starts; their number changes nothing here
+			// A real run measures the size of its buckets at the start; the number of buckets does not change the plan.
+			o.Peers.CapBytes = gradsyncBucket
 		}
 		if c.Parallel.WireDType == "bf16" {
 			o.Peers.Wire = tensor.BF16
@@ -219,17 +221,17 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 	return r, nil
 }
 
-// gradsyncBucket is the size of buckets that stands for the one that is measured, in bytes.
+// gradsyncBucket is the assumed size of gradient buckets, in bytes.
 const gradsyncBucket = 25 << 20
 
-// report plans for the samples of every rank, and for those of the table.
+// report plans the samples of every rank, and those of the table.
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.Cfg, p.Device.Info()
 	micro := c.Data.BatchSize / c.Train.GradAccumulation
 	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		MicroBatch: micro, Table: []train.Footprint{}}
-	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank whose table is shown
+	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank of the table
 	replica, err := p.replica(first)
 	if err != nil {
 		return r, err
@@ -284,7 +286,8 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	return r, nil
 }
 
-// usualSamples are powers of two below and above the configured share, that share, and the largest that fits.
+// usualSamples returns powers of two below and above the configured share, the share itself, and the largest share that
+// fits.
 func (p *planning) usualSamples(share, largest int) []int {
 	unit := 1
 	if p.Cfg.Model.BatchNorm == "ghost" {
@@ -346,7 +349,7 @@ func (r Report) write(w io.Writer) error {
 	return err
 }
 
-// flops writes a number of operations with a unit.
+// flops formats a number of operations with a unit.
 func flops(n int64) string {
 	if n >= 1e12 {
 		return fmt.Sprintf("%.2f TFLOP", float64(n)/1e12)
@@ -354,7 +357,7 @@ func flops(n int64) string {
 	return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
 }
 
-// parseBytes reads "8GiB", "80GB", "512M" (binary, as the tools that print it) or a number of bytes; "" is 0.
+// parseBytes parses "8GiB", "80GB", "512M" (binary units) or a number of bytes; "" is 0.
 func parseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

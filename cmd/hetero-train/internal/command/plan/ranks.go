@@ -6,13 +6,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// echo is a communicator whose other ranks say what this one says: for plans, which ask no more than whether ranks agree.
+// echo is a communicator whose other ranks send the values of this rank. It is sufficient for plans, which only check
+// that ranks agree.
 type echo struct{ rank, size int }
 
 func (e echo) Rank() int { return e.rank }
 func (e echo) Size() int { return e.size }
 
-// Enqueue implements collective.Communicator: an all-gather of equal parts in host memory gives this rank's part for every rank.
+// Enqueue implements collective.Communicator. An all-gather of equal parts in host memory copies this rank's part for
+// every rank.
 func (e echo) Enqueue(op collective.Op) error {
 	gather, ok := op.(collective.AllGather)
 	if !ok {

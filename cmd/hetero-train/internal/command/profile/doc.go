@@ -1,2 +1,2 @@
-// Package profile finds and measures the hardware of every rank.
+// Package profile detects and measures the hardware of every rank.
 package profile

@@ -16,13 +16,16 @@ import (
 )
 
 const (
-	// profileBatch is the most samples of the step that is looked at: few, so that a slow rank does several within modelTime.
+	// profileBatch is the maximum number of samples of the measured step. It is small, so a slow rank does several
+	// steps within modelTime.
 	profileBatch = 32
 	modelTime    = 4 * time.Second // of steps
 	modelSteps   = 3               // at least
 )
 
-// profileModel looks at a step of the configured model on this rank's device. share is its memory-bound fraction, from the operations and bytes of the plan. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
+// profileModel measures a step of the configured model on this rank's device. share is the memory-bound fraction of the
+// step, computed from the operations and bytes of the plan. perSample is the time per sample in seconds. All ranks
+// measure it at the same time, as in training.
 func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) (share, perSample float64, err error) {
 	profileBatch := min(profileBatch, max(j.Cfg.Data.BatchSize/max(j.Opts.Place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.Cfg.Model.NumClasses, 100), 2), Size: j.Cfg.Data.ImageSize})
@@ -52,16 +55,16 @@ func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) 
 	return profiles.MemoryShare(work, tflops, gbytes), perSample, err
 }
 
-// timeSteps trains for modelTime and returns the seconds per sample of the rank's own work.
+// timeSteps trains for modelTime and returns the rank's own time per sample, in seconds.
 func timeSteps(ctx context.Context, replica *train.Replica, o data.Options) (perSample float64, err error) {
 	loader, err := data.NewLoader(o)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
-	runtime.LockOSThread() // a device's threads belong to it
+	runtime.LockOSThread() // the threads of a device belong to the calling thread
 	defer runtime.UnlockOSThread()
-	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first one loads code
+	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first step loads code
 		return 0, err
 	}
 	began := time.Now()

@@ -33,14 +33,14 @@ const profileExample = `  hetero-train profile
   hetero-train profile -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles
   hetero-train train -c configs/resnet50.toml --gpu-profiles profiles/gpu_profiles.json`
 
-// profileFlags are those of profile.
+// profileFlags are the flags of profile.
 type profileFlags struct {
 	quick, json bool
 	folder      string
 	place       cli.PlaceFlags
 }
 
-// New is the command that measures the hardware of every rank.
+// New returns the command that measures the hardware of every rank.
 func New(a *cli.App) *cobra.Command {
 	f := new(profileFlags)
 	cmd := &cobra.Command{Use: "profile", Short: "Measure the hardware of every rank", Long: profileLong, Example: profileExample, Args: cli.NoArguments}
@@ -57,14 +57,14 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// profileRanks measures, or starts the ranks that do.
+// profileRanks measures this rank, or starts the ranks that do.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
 	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, j *compute.Rank) error {
 		return (&profiling{flags: f, rank: j, model: modelToProfile(a, j.Cfg)}).run(ctx)
 	})
 }
 
-// modelToProfile is the model of which the score depends, "" where neither file nor flag has chosen one.
+// modelToProfile returns the model whose step the score is for, "" if neither a file nor a flag selects one.
 func modelToProfile(a *cli.App, cfg *config.Config) string {
 	chosen := a.File != ""
 	for _, o := range a.Overrides {
@@ -76,7 +76,7 @@ func modelToProfile(a *cli.App, cfg *config.Config) string {
 	return cfg.Model.Name
 }
 
-// folder is where the files go.
+// folder returns the folder of the profiles.
 func (p *profiling) folder() string {
 	if p.flags.folder != "" {
 		return p.flags.folder

@@ -24,22 +24,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// profileBudget is how long each part may take. The parts together are well below the limit, after which nothing new begins: products, copies and
-// sums may overrun their part by a pass on a slow device.
+// profileBudget limits the time of each part. The sum of the parts is well below limit; after limit no new part begins.
+// On a slow device, products, copies and sums may exceed their part by one pass.
 type profileBudget struct {
-	limit     time.Duration // of all, from when the ranks have met
-	score     time.Duration // of what the score needs, of all ranks of a machine together
-	rounds    int           // of turns in it
-	slice     time.Duration // of a turn, at most
+	limit     time.Duration // of all parts, from rank discovery on
+	score     time.Duration // of the figures of the score, for all ranks of a machine together
+	rounds    int           // number of rounds of turns in it
+	slice     time.Duration // of one turn, at most
 	products  time.Duration // of each other element type
-	memory    time.Duration // reading and writing
+	memory    time.Duration // of reading and writing memory
 	copies    time.Duration
 	triad     time.Duration
 	disk      time.Duration
 	diskBytes int64
 	links     time.Duration
 	allReduce time.Duration
-	model     time.Duration // that must be left for it to begin
+	model     time.Duration // minimum time left for this part to begin
 }
 
 var (
@@ -49,11 +49,11 @@ var (
 		triad: 300 * time.Millisecond, disk: time.Second, diskBytes: 64 << 20, links: 1200 * time.Millisecond, allReduce: 1200 * time.Millisecond}
 )
 
-// profiling is one rank that is measured.
+// profiling is the measurement of one rank.
 type profiling struct {
 	flags *profileFlags
 	rank  *compute.Rank
-	model string // of which the score depends, "" = none
+	model string // model whose step the score is for, "" for none
 
 	budget   profileBudget
 	deadline time.Time
@@ -62,19 +62,19 @@ type profiling struct {
 	report   rankReport
 }
 
-// rankReport is what a rank tells rank 0.
+// rankReport is the message of a rank to rank 0.
 type rankReport struct {
 	Rank        profiles.Rank
 	Host        *profiles.Host // of the first rank of a machine
 	HostID      string
-	MemoryShare float64 // of the model's step that is bound by memory; 0 = not known
-	PerSample   float64 // seconds of the model's step, measured; 0 = not known
+	MemoryShare float64 // memory-bound fraction of the model's step; 0 = unknown
+	PerSample   float64 // measured seconds per sample of the model's step; 0 = unknown
 	Links       []measure.Link
 	AllReduce   []measure.AllReduced
-	Skipped     []string // of what all ranks do together
+	Skipped     []string // skipped parts among those that all ranks measure together
 }
 
-// run finds, measures, and on rank 0 puts together, writes and shows.
+// run detects and measures. On rank 0 it also merges, writes and prints the reports.
 func (p *profiling) run(ctx context.Context) error {
 	p.budget = fullBudget
 	if p.flags.quick {
@@ -97,7 +97,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
-	if j.Team.Leads() { // now, not after all has been measured for nothing
+	if j.Team.Leads() { // before the measurements, so an error does not waste them
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
@@ -109,7 +109,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if err := p.measureDevice(ctx); err != nil {
 		return err
 	}
-	if err := p.together(ctx, "devices"); err != nil { // what follows would disturb ranks that still compute
+	if err := p.together(ctx, "devices"); err != nil { // the next parts would disturb ranks that still compute
 		return err
 	}
 	if p.leadsHost() {
@@ -147,7 +147,7 @@ func (p *profiling) find() (err error) {
 	return nil
 }
 
-// part does one measurement, unless the time is over, and notes what was left out, and why, in skipped.
+// part runs one measurement if time is left. It records skipped parts with the reason in skipped.
 func (p *profiling) part(name string, skipped *[]string, do func() error) error {
 	err := error(nil)
 	if time.Now().After(p.deadline) {
@@ -162,7 +162,7 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 	return err
 }
 
-// measureDevice measures what the score needs, which must succeed, and what it does not.
+// measureDevice measures the figures of the score, which must succeed, and additional figures.
 func (p *profiling) measureDevice(ctx context.Context) error {
 	j, r := p.rank, &p.report.Rank
 	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
@@ -170,7 +170,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		if dt == j.Precision || dt == tensor.BF16 && !j.Device.Info().FastBF16 {
-			continue // measured already, or slower than f32: no figure of use
+			continue // measured already, or slower than f32 and therefore useless
 		}
 		var got measure.Compute
 		err := p.part("matrix products "+dt.String(), new([]string), func() (err error) {
@@ -187,19 +187,20 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 			r.Skipped = append(r.Skipped, err.Error())
 		}
 	}
-	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) { // under a quota the best of short passes is not sustained
-		_ = p.part("reading and writing memory", &r.Skipped, func() error { // noted as skipped
+	// With a quota, the best of short passes is higher than the sustained bandwidth.
+	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) {
+		_ = p.part("reading and writing memory", &r.Skipped, func() error { // a failure is recorded in Skipped
 			peaks, err := measure.Memory(ctx, j.Device, p.budget.memory)
 			r.Measured.Memory.Read, r.Measured.Memory.Write = peaks.Read, peaks.Write
 			return err
 		})
 	}
-	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // noted as skipped
+	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // a failure is recorded in Skipped
 		r.Measured.Copies, err = measure.HostDevice(ctx, j.Device, p.budget.copies)
 		return err
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
-		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // likewise
+		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // a failure is recorded in Skipped
 			p.report.MemoryShare, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
@@ -207,7 +208,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// measureScore measures what the compute score needs, in turns with the other ranks of the machine.
+// measureScore measures the figures of the compute score. The ranks of a machine take turns.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
 	j, r, b := p.rank, &p.report.Rank, &p.budget
 	speed, err := measure.OpenSpeed(ctx, j.Device, measure.SpeedOptions{DType: j.Precision, CPUs: j.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(j.Device.Info(), 0)})
@@ -215,7 +216,7 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, speed.Close()) }()
-	if err := p.together(ctx, "prepared"); err != nil { // preparing disturbs
+	if err := p.together(ctx, "prepared"); err != nil { // preparing disturbs other measurements
 		return err
 	}
 	t := compute.Turns{Count: 1}
@@ -250,11 +251,11 @@ func (p *profiling) leadsHost() bool {
 	return true
 }
 
-// measureHost measures what the ranks of a machine share.
+// measureHost measures the resources that the ranks of a machine share.
 func (p *profiling) measureHost(ctx context.Context) {
 	h := profiles.Describe(p.host, p.gpus.All(), p.gpus.Reason())
 	skipped := &p.report.Rank.Skipped
-	_ = p.part("memory of the host", skipped, func() error { // what fails here is noted as skipped
+	_ = p.part("memory of the host", skipped, func() error { // a failure is recorded in skipped
 		triad, err := measure.Triad(ctx, session.UsableCPUs(), p.budget.triad)
 		h.TriadGBytes = measure.Figure(triad)
 		return err
@@ -274,7 +275,8 @@ func (p *profiling) measureHost(ctx context.Context) {
 	p.report.Host = &h
 }
 
-// diskFolder is the folder for results. Other machines than rank 0's take what they have of it.
+// diskFolder returns the folder of the profiles. On machines other than rank 0's this folder may not exist; the nearest
+// existing folder above it is used then.
 func (p *profiling) diskFolder() (string, error) {
 	folder, err := filepath.Abs(p.folder())
 	if err != nil {
@@ -299,7 +301,8 @@ func (p *profiling) together(ctx context.Context, name string) error {
 	return p.rank.Team.Group.Barrier(ctx, "profile: "+name)
 }
 
-// measureRanks measures what is between the ranks. All of them do the same: the one with the least time left decides what is left out.
+// measureRanks measures the communication between ranks. All ranks run the same measurements: the rank with the least
+// time left decides which ones are skipped.
 func (p *profiling) measureRanks(ctx context.Context) error {
 	j := p.rank
 	if j.Team == nil {
@@ -338,7 +341,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	return err
 }
 
-// leastLeft is the least time that any rank has left.
+// leastLeft returns the minimum over all ranks of the time left.
 func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	own := binary.LittleEndian.AppendUint64(nil, uint64(max(time.Until(p.deadline), 0)))
 	words, err := p.rank.Team.Group.Gather(ctx, "profile: time left", own)
@@ -355,7 +358,7 @@ func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	return least, nil
 }
 
-// conclude brings all reports to rank 0, which writes and shows them; the others learn whether it could.
+// conclude sends all reports to rank 0, which writes and prints them. The other ranks receive the result of writing.
 func (p *profiling) conclude(ctx context.Context) error {
 	reports := []rankReport{p.report}
 	t := p.rank.Team
@@ -377,7 +380,7 @@ func (p *profiling) conclude(ctx context.Context) error {
 	}
 	if t.Leads() {
 		if err := p.publish(reports); err != nil {
-			return err // and the abort tells the others
+			return err // the abort sends the error to the other ranks
 		}
 	}
 	return p.together(ctx, "written")

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// publish puts the reports of all ranks together, writes the files and shows them.
+// publish merges the reports of all ranks, writes the files and prints them.
 func (p *profiling) publish(reports []rankReport) error {
 	ranks, machines, err := p.merge(reports)
 	if err != nil {
@@ -143,7 +143,7 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	return t.Flush()
 }
 
-// showHost prints what a machine is.
+// showHost prints the properties of a machine.
 func showHost(w io.Writer, h profiles.Host) {
 	fmt.Fprintf(w, "%s: %s, %d of %d CPUs usable", h.Name, h.CPU.Model, h.CPU.Usable, h.CPU.Threads)
 	if h.CPU.Quota < float64(h.CPU.Usable) {

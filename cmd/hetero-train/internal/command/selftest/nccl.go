@@ -24,26 +24,28 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// Ranks of NCCL's suite are processes, as those of a training are, and not threads of this one, for four reasons:
+// Each rank of NCCL's suite is a process, as in training, and not a thread of this process:
 //
-//   - NCCL refuses two ranks of one host on one GPU, by a hash of the host and the GPU's bus id. Up to 2.30.2 nothing but another NCCL_HOSTID gets by,
-//     which it reads once in a process; from 2.30.3 on NCCL_MULTI_RANK_GPU_ENABLE lifts that.
-//   - Kernels of two ranks wait for each other. Within one CUDA context they must be on the GPU together, and a call of one rank's that waits for the
-//     whole device, as freeing memory does, would wait for the other's for ever. The driver takes turns among processes instead: slower, but it goes on.
-//   - With CUDA_DEVICE_MAX_CONNECTIONS hardware queues for all streams of a process, several ranks' could share one.
-//   - A rank that is killed is then killed.
+//   - NCCL refuses two ranks of one host on one GPU, by a hash of the host and the GPU's bus id. Up to 2.30.2 only
+// another NCCL_HOSTID avoids this, and a process reads NCCL_HOSTID once. From 2.30.3 on NCCL_MULTI_RANK_GPU_ENABLE
+// allows it.
+//   - Kernels of two ranks wait for each other. Within one CUDA context they must be on the GPU at the same time. A
+// call of one rank that waits for the whole device, for example to free memory, would then wait for the kernels of the
+// other rank for ever. Between processes the driver switches instead, which is slower but does not block.
+//   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues, so several ranks could share one.
+//   - A test can kill one rank.
 //
-// NCCL calls several ranks a GPU experimental; it asks for few CTAs of each.
+// NCCL calls several ranks per GPU experimental; each such rank gets few CTAs.
 
 const (
-	ownGPUs    = 4 // GPUs from which on no check wants two ranks on one
-	sharedCTAs = 4 // of a rank that shares its GPU
+	ownGPUs    = 4 // with this number of GPUs, no check puts two ranks on one GPU
+	sharedCTAs = 4 // CTAs of a rank that shares its GPU
 )
 
 // rankCommand is the subcommand of a rank's process.
 const rankCommand = "nccl-rank"
 
-// ncclMissing is why NCCL cannot be checked here, nil if it can.
+// ncclMissing returns why NCCL cannot be checked, nil if it can.
 func ncclMissing() error {
 	if err := cuda.Available(); err != nil {
 		return fmt.Errorf("there is no GPU to use: %w", err)
@@ -58,14 +60,14 @@ func ncclMissing() error {
 	if err := nccl.Available(); err != nil {
 		return err
 	}
-	return shm.Available() // beside which the ranks use it
+	return shm.Available() // the ranks use shared memory in addition to NCCL
 }
 
-// ncclSeats is how many GPUs the ranks have, and whether they share them.
+// ncclSeats returns the number of GPUs, and whether the ranks share them.
 func ncclSeats() (gpus int, share bool) {
 	gpus, err := cuda.Driver{}.Count()
 	if err != nil {
-		return 1, true // which the ranks tell
+		return 1, true // the ranks report an error themselves
 	}
 	return gpus, gpus < ownGPUs
 }
@@ -79,7 +81,7 @@ func aboutNCCL() string {
 	return fmt.Sprintf("NCCL %s; ranks are processes; GPUs: %d, %s", exchange.LoadedNCCL(), gpus, how)
 }
 
-// checkNCCL runs the suite of communicators.
+// checkNCCL runs the suite of communicators on NCCL.
 func checkNCCL(t conformance.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -94,7 +96,7 @@ func checkNCCL(t conformance.T) {
 			t.Error(err)
 		}
 	})
-	// Joining takes tenths of a second, and each turn of processes that share a GPU milliseconds.
+	// Joining takes tenths of a second, and each switch between processes on a shared GPU takes milliseconds.
 	o := collectivetest.Options{Sizes: []int{1, 2, 3}, Rounds: 2, Slower: 4, Apart: true}
 	for _, size := range []int{4, 7} {
 		if !share && size <= gpus {
@@ -109,7 +111,7 @@ func checkNCCL(t conformance.T) {
 	}, o)
 }
 
-// NewRank is the process of a rank.
+// NewRank returns the command of a rank's process.
 func NewRank() *cobra.Command {
 	var gpu int
 	var share bool
@@ -126,7 +128,7 @@ func NewRank() *cobra.Command {
 	return cmd
 }
 
-// joinNCCL joins the ranks of a group as training does those of one machine.
+// joinNCCL joins the ranks of a group, as training joins the ranks of one machine.
 func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, share bool) (collective.Communicator, error) {
 	inner, err := exchange.InMemory(ctx, g.Rank, g.Size, g.Address, g.Limit)
 	if err != nil {
@@ -141,7 +143,7 @@ func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, share b
 		c.MaxCTAs = sharedCTAs
 	}
 	comm, err := nccl.Connect(ctx, c)
-	if err != nil { // and no communicator that is a nil pointer
+	if err != nil { // return a nil interface, not a nil pointer in an interface
 		return nil, err
 	}
 	return comm, nil

@@ -49,7 +49,7 @@ const selftestExample = `  hetero-train selftest
   HETERO_REQUIRE=cpu,shm hetero-train selftest       fail if a part is missing
   HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
 
-// selftestFlags are those of selftest.
+// selftestFlags are the flags of selftest.
 type selftestFlags struct {
 	devices []string
 	run     string
@@ -59,16 +59,16 @@ type selftestFlags struct {
 	time    time.Duration
 }
 
-// proof is a suite on something that it can run on.
+// proof is a suite with the device or communicator that it checks.
 type proof struct {
-	name          string // "cpu", as HETERO_REQUIRE has it
+	name          string // "cpu", as in HETERO_REQUIRE
 	communication bool
-	missing       func() error  // why it cannot run here, nil if it can
-	about         func() string // hardware and library that it runs on; nil where there is nothing to say
+	missing       func() error  // returns why the suite cannot run here, nil if it can
+	about         func() string // returns the hardware and library of the device; may be nil
 	check         func(conformance.T)
 }
 
-// New is the command that checks devices and communicators on this machine.
+// New returns the command that checks devices and communicators on this machine.
 func New(a *cli.App) *cobra.Command {
 	f := new(selftestFlags)
 	cmd := &cobra.Command{Use: "selftest", Short: "Test the devices and communication of this machine", Long: selftestLong, Example: selftestExample, Args: cli.NoArguments}
@@ -100,13 +100,13 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// required are the names in HETERO_REQUIRE.
+// required returns the names in HETERO_REQUIRE.
 func required(e session.Environment) []string {
 	text, _ := e.Lookup("HETERO_REQUIRE")
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// namesOf lists what there are proofs for.
+// namesOf returns the names of all proofs.
 func namesOf(all []proof) string {
 	names := make([]string, len(all))
 	for i, p := range all {
@@ -115,7 +115,7 @@ func namesOf(all []proof) string {
 	return strings.Join(names, ", ")
 }
 
-// chosen reports whether the flags ask for p.
+// chosen reports whether the flags select p.
 func (f *selftestFlags) chosen(p proof) bool {
 	automatic := p.communication
 	for _, d := range devices.Drivers {
@@ -124,7 +124,7 @@ func (f *selftestFlags) chosen(p proof) bool {
 	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic && slices.Contains(f.devices, "auto")
 }
 
-// Report is the content of the file.
+// Report is the content of the JSON file.
 type Report struct {
 	Program string                `json:"program"`
 	Started time.Time             `json:"started"`
@@ -132,13 +132,13 @@ type Report struct {
 	Passed  int                   `json:"passed"`
 	Failed  int                   `json:"failed"`
 	Skipped int                   `json:"skipped"`
-	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries that suites ran on
-	Missing map[string]string     `json:"missing,omitempty"` // what could not be checked, and why
-	Late    []string              `json:"late,omitempty"`    // what was not over in time
+	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries of the suites
+	Missing map[string]string     `json:"missing,omitempty"` // parts that could not be checked, with the reason
+	Late    []string              `json:"late,omitempty"`    // checks that did not end in time
 	Suites  []*conformance.Result `json:"suites"`
 }
 
-// checkAll runs the suites that were asked for. A single one that has failed decides the exit code.
+// checkAll runs the selected suites. If exactly one suite fails, it determines the exit code.
 func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) error {
 	match, err := conformance.ParseMatch(f.run)
 	if err != nil {
@@ -179,7 +179,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
 		}
-		if err := ctx.Err(); err != nil { // what has not begun has not passed
+		if err := ctx.Err(); err != nil { // a check that has not begun has not passed
 			return err
 		}
 		if inTime.Err() != nil {
@@ -203,7 +203,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 	return r.conclude(out, failed, broken)
 }
 
-// conclude says how it went, on the last line.
+// conclude prints the result on the last line.
 func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
 	switch {
@@ -217,7 +217,8 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	return nil
 }
 
-// prove runs a suite and shows a line for each of its parts, and before the first what it runs on; nil where --run leaves it out.
+// prove runs a suite and prints one line per part; before the first part it prints the hardware. The result is nil if
+// --run excludes the suite.
 func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
 	o.Done = func(path []string, r *conformance.Result) {
 		if _, told := about[p.name]; !told && p.about != nil {
@@ -229,13 +230,14 @@ func (p proof) prove(out io.Writer, o conformance.Options, about map[string]stri
 		}
 	}
 	result := conformance.Run(p.name, p.check, o)
-	if result != nil && len(result.Within) == 0 && result.Status != conformance.Passed { // it never came to its parts
+	// The suite failed before its first part.
+	if result != nil && len(result.Within) == 0 && result.Status != conformance.Passed {
 		showSuite(out, []string{p.name, ""}, result)
 	}
 	return result
 }
 
-// showSuite writes the line of a part of a suite, and its failures.
+// showSuite prints the line of a part of a suite, and its failures.
 func showSuite(out io.Writer, path []string, r *conformance.Result) {
 	passed, failed, skipped := r.Count()
 	word := "ok"
@@ -253,7 +255,7 @@ func showSuite(out io.Writer, path []string, r *conformance.Result) {
 	showFailures(out, path, r)
 }
 
-// showFailures writes what failed checks have said.
+// showFailures prints the output of failed checks.
 func showFailures(out io.Writer, path []string, r *conformance.Result) {
 	if r.Status == conformance.Failed && len(r.Output) > 0 {
 		fmt.Fprintf(out, "    %s\n", strings.Join(path, "/"))

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 )
 
-// proofs are all suites that the program has something to run on for, devices first.
+// proofs returns all suites of the program, devices first.
 func proofs() []proof {
 	var all []proof
 	for _, d := range devices.Drivers {
@@ -47,7 +47,7 @@ func proofs() []proof {
 	return append(all, proof{name: "nccl", communication: true, missing: ncclMissing, about: aboutNCCL, check: checkNCCL})
 }
 
-// unopenable is why there is no device of a kind on this machine.
+// unopenable returns why a device of a kind cannot be opened on this machine.
 func unopenable(d device.Driver) error {
 	dev, err := d.Open(0, device.Options{})
 	if err != nil {
@@ -56,7 +56,7 @@ func unopenable(d device.Driver) error {
 	return dev.Close()
 }
 
-// aboutDevice is the hardware of a device and the library behind it, where it has one.
+// aboutDevice describes the hardware of a device and its library, if it has one.
 func aboutDevice(d device.Driver, library func() (path, build string, err error)) string {
 	dev, err := d.Open(0, device.Options{})
 	if err != nil {
@@ -75,7 +75,7 @@ func aboutDevice(d device.Driver, library func() (path, build string, err error)
 	return strings.Join(words, ", ")
 }
 
-// openLocal makes a group of goroutines.
+// openLocal opens a group of goroutines.
 func openLocal(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	comms, err := goroutines.New(size, goroutines.Options{Timeout: limit})
@@ -85,7 +85,7 @@ func openLocal(t conformance.TB, size int, limit time.Duration) collectivetest.G
 	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 }
 
-// openShared makes a group whose ranks share memory, as those of one machine do.
+// openShared opens a group of ranks that share memory, as ranks of one machine do.
 func openShared(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	address := shm.NewAddress()
@@ -95,7 +95,7 @@ func openShared(t conformance.TB, size int, limit time.Duration) collectivetest.
 	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 }
 
-// openGloo makes a group that is connected over this machine's loopback network, as machines are over theirs.
+// openGloo opens a group that is connected over this machine's loopback network, as several machines are over theirs.
 func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	board := collectivetest.NewBoard()
@@ -105,6 +105,6 @@ func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Gr
 	})
 	return collectivetest.GroupOf(comms, func(rank int) {
 		comms[rank].Die()
-		board.Lose(rank, collective.ErrDied) // as the ranks' rendezvous finds out
+		board.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
 	})
 }

@@ -1,2 +1,2 @@
-// Package train is the command that trains: its flags, and what it says before the run starts.
+// Package train is the command that trains: its flags, and its messages before the run starts.
 package train

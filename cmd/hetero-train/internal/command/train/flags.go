@@ -17,15 +17,15 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// trainFlags are the flags of train that are more than another name of a key.
+// trainFlags are the flags of train that do not just set a key.
 type trainFlags struct {
-	profiling *bool // --enable-profiling, nil where it was not given
+	profiling *bool // --enable-profiling; nil: not given
 	balancing bool  // --enable-load-balancing
 
 	cli.PlaceFlags
 }
 
-// addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
+// addTrainFlags adds the flags of train. All of them become overrides, in the order of the command line.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "model", "model.name", "string", "name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
 	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "name of the data set: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
@@ -52,7 +52,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	return flags
 }
 
-// resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
+// resolve converts the flags to overrides of keys. The warnings report adjusted values.
 func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string, err error) {
 	overrides = slices.Clone(a.Overrides)
 	if f.profiling != nil {
@@ -70,14 +70,14 @@ func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []confi
 			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
 		}
 	}
-	if a.Counted != nil && a.Counted.Err != nil { // else the batch size of an unknown number of ranks is blamed
+	if a.Counted != nil && a.Counted.Err != nil { // otherwise the error would blame the batch size
 		return nil, nil, a.Counted.Err
 	}
 	return overrides, warnings, nil
 }
 
-// policy gives the balancing flags their meaning: without --enable-load-balancing --load-balance-policy
-// has no effect, with it "dynamic" is the default. A file's own policy stands unless one of them is given.
+// policy resolves the balancing flags. Without --enable-load-balancing, --load-balance-policy has no effect; with it,
+// the default is "dynamic". The policy of a file remains unless one of these flags is given.
 func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
 	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
 	switch {
@@ -88,21 +88,23 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 	case byFlag:
 		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
 			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
-	case file == "": // before all others, so that --set balance.policy wins
+	case file == "": // before all others, so that --set balance.policy overrides it
 		none := config.Override{Origin: noBalancing, Key: "balance.policy", Value: "none"}
 		return slices.Insert(overrides, 0, none), nil
 	}
 	return overrides, nil
 }
 
-// hasGPU tells whether NCCL has a GPU to work for.
+// hasGPU reports whether NCCL has a GPU to use.
 func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
-// configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
-// reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
+// configuredRanks returns the number of ranks of the run, if configuration and environment are valid. If they are not,
+// loading the configuration with the batch size reports the faults. The settings that must match the global batch are
+// replaced, because the global batch is not known yet.
 func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
-		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
+		// Divisible by any group size, and even.
+		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"})
 	cfg, err := config.Load(a.File, a.Env.Catalog, overrides...)
 	if err != nil {
 		return 1
@@ -114,7 +116,8 @@ func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides 
 	return place.WorldSize
 }
 
-// timesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
+// timesRanks multiplies a batch size per rank by the number of ranks. Loading the configuration reports a value that is
+// not a number.
 func timesRanks(perRank string, ranks int) string {
 	n, err := strconv.Atoi(perRank)
 	if err != nil || n > math.MaxInt32 {

@@ -33,7 +33,7 @@ Most flags set one key of the configuration, named in parentheses. Three flags d
   --enable-load-balancing
                  without this flag and without -c FILE, the balancing policy is "none"`
 
-// New is the command that trains a model.
+// New returns the command that trains a model.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "train",
@@ -48,7 +48,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Start resolves the configuration, says what will run, and runs it. flags is nil for the root command.
+// Start resolves the configuration, logs it, and runs the training. flags is nil for the root command.
 func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	stops, release := signals.Catch()
 	defer release()
@@ -98,23 +98,27 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	}
 	opts.Lab, opts.Contest, opts.Allow, opts.Signals = setup, a.Contest, a.Allow, stops
 	opts.SayWhenGone()
-	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
+	// Otherwise the supervisor has logged it.
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised {
 		opts.Log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
-	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) { // a supervisor leaves the rest to rank 0
+	// The ranks of a supervisor: rank 0 logs the rest.
+	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) {
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.Log.Warn(w)
 		}
 		warnOfAddressLimit(opts.Log)
 		logConfig(opts.Log, a, cfg, place)
 	}
-	if a.LogFormat == logs.FormatJSON && a.Contest == nil { // standard output carries results of commands; a training has none but its records
+	// Standard output is for results of commands; a training only has records.
+	if a.LogFormat == logs.FormatJSON && a.Contest == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
 	return a.Env.Train(ctx, cfg, opts)
 }
 
-// logConfig says in one line what will run. Where a flag and the file mean different things, it says which of them decided.
+// logConfig logs the configuration in one line. If a flag and the file contradict each other, it names the one that was
+// used.
 func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery.Place) {
 	ranks := place.WorldSize
 	length := slog.Int("epochs", cfg.Train.Epochs)
@@ -134,10 +138,11 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery
 	}
 }
 
-// noBalancing is the origin of policy none where neither a file nor a flag chose a policy.
+// noBalancing is the origin of policy none if neither a file nor a flag selects a policy.
 const noBalancing = "no --enable-load-balancing"
 
-// batchSizeFrom says what set the batch size, and what it counts there.
+// batchSizeFrom names the setting that determines the batch size, and whether it counts the samples of a rank or of all
+// ranks.
 func batchSizeFrom(cfg *config.Config) string {
 	switch origin := cfg.Origin("data.batch_size"); origin {
 	case "":
@@ -149,7 +154,7 @@ func batchSizeFrom(cfg *config.Config) string {
 	}
 }
 
-// policyFrom says what set the balancing policy. The defaults of flags and files differ.
+// policyFrom names the setting that determines the policy. The defaults of flags and files differ.
 func policyFrom(cfg *config.Config) string {
 	origin := cfg.Origin("balance.policy")
 	switch {
@@ -165,8 +170,9 @@ func policyFrom(cfg *config.Config) string {
 	return origin
 }
 
-// warnOfAddressLimit tells of ulimit -v. The Go runtime and the libraries of devices reserve addresses that they never fill, and what the runtime cannot
-// reserve ends the program: a limit of memory belongs into a control group, which is respected when a batch is planned.
+// warnOfAddressLimit warns of ulimit -v. The Go runtime and the libraries of devices reserve more addresses than they
+// use, and the Go runtime ends the program if it cannot reserve addresses. To limit memory, use a control group: the
+// plan of a batch respects its limit.
 func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	var limit syscall.Rlimit
@@ -176,7 +182,7 @@ func warnOfAddressLimit(log *slog.Logger) {
 	}
 }
 
-// AddResume adds --resume and --allow, which the root and train have alike.
+// AddResume adds --resume and --allow to the root command and to train.
 func AddResume(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume although `KEY` changed and affects training results, for example optimizer.lr; repeatable")
 	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|PATH`; auto: the newest checkpoint; none: start a new run; PATH: this checkpoint")
