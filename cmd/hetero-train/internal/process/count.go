@@ -18,7 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Place is findPlace. Where each node knows only its own number of ranks, the nodes count them first, once per process.
+// Place returns findPlace. If each node knows only its own number of ranks, the nodes exchange these numbers first,
+// once per process.
 func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceFlags) (discovery.Place, error) {
 	place, err := findPlace(cfg, flags, a.Overrides, a.Env.Environ)
 	if err != nil || !place.Uncounted {
@@ -30,7 +31,7 @@ func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceF
 	return place.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
 }
 
-// countRanks meets the other nodes where the ranks will meet.
+// countRanks meets the other nodes at the address where the ranks will meet.
 func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place discovery.Place) *cli.Numbering {
 	n := &cli.Numbering{}
 	ctx, ended := untilStop(ctx, a.Stops)
@@ -56,7 +57,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	}()
 	ended()
 	if n.Err == nil {
-		n.Err = context.Cause(ctx) // the signal was taken from what comes next
+		n.Err = context.Cause(ctx) // the caller will not see the signal again
 	}
 	var stopped exit.Stopped
 	switch {
@@ -68,7 +69,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	return n
 }
 
-// untilStop returns a context that the next of the signals cancels. After ended, signals stay in the channel.
+// untilStop returns a context that the next signal cancels. After ended is called, signals stay in the channel.
 func untilStop(ctx context.Context, stops chan os.Signal) (_ context.Context, ended func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

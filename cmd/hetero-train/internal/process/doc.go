@@ -1,5 +1,6 @@
 // Package process joins this process to the other ranks and supervises the ranks of this machine.
 //
-// [Place] tells which rank this is. [Supervise] starts ranks as child processes. A [Team] is a rank's membership;
-// a nil Team is a run of one rank. The watchdog reports where ranks wait for each other.
+// [Place] determines the rank of this process. [Supervise] starts ranks as child processes. A [Team] is a rank's
+// membership in the process group; a nil Team is a single-rank run. The watchdog reports the positions of ranks that
+// wait for each other.
 package process

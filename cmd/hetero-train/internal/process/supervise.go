@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Supervise starts this machine's ranks, each a process with the same command line, and waits for them.
+// Supervise starts this machine's ranks as processes with the same command line, and waits for them.
 func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	place := opts.Place
 	err := StartRanks(ctx, opts, syscall.SIGUSR1)
@@ -32,8 +32,9 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 	return err
 }
 
-// StartRanks is what a run and a profile have in common: the same command line, once for each rank. Signals that end ranks are passed on to them, and
-// those in more: a rank that is only being loaded dies of any that it does not catch.
+// StartRanks starts the same command line once for each rank, for a run or a profile. It passes signals that end ranks
+// on to them, and also the signals in more. A rank that is still loading is killed by any signal that it does not catch
+// yet.
 func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
 	place := opts.Place
 	program, err := os.Executable()
@@ -50,7 +51,8 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-place.Rank) },
 		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
-		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
+		// The others report within parallel.timeout_seconds; a rank that is stopped never ends.
+		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
 	})
 	var failed *supervisor.RankError
 	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
@@ -60,19 +62,20 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		return exit.Classify(ctx, err)
 	}
 	if failed.Code == exit.Terminated || failed.Code == exit.Interrupted {
-		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has said it
+		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has printed it
 	}
-	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) { // before it could catch it
+	// Before the rank could catch it.
+	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) {
 		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
 	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO, exit.Terminated, exit.Interrupted, exit.Killed}
 	if slices.Contains(documented, failed.Code) {
 		return exit.With(failed.Code, err)
 	}
-	return exit.With(exit.Communication, err) // killed: the others have lost a rank
+	return exit.With(exit.Communication, err) // killed: the other ranks have lost a rank
 }
 
-// passedOn is a stream as the first rank gets it: a file as it is, so that a terminal stays one.
+// passedOn returns the stream of the first rank: a file without wrapping, so a terminal remains a terminal.
 func passedOn(w io.Writer) io.Writer {
 	if f := logs.FileOf(w); f != nil {
 		return f
@@ -80,17 +83,19 @@ func passedOn(w io.Writer) io.Writer {
 	return w
 }
 
-// rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.
+// rankEnvironment returns additional environment variables of the local-th rank of this machine: its own MIG slice, if
+// there are slices.
 func rankEnvironment(env session.Environment, local int) []string {
-	own := []string{session.SupervisedVariable + "=" + os.Args[0]} // as typed, for what a rank says of the command
+	// The command as typed; the rank prints it to explain how to resume.
+	own := []string{session.SupervisedVariable + "=" + os.Args[0]}
 	if text := cuda.ReadVisible(env.Lookup(cuda.VisibleVariable)).Of(local); text != "" {
 		own = append(own, cuda.VisibleVariable+"="+text)
 	}
 	return own
 }
 
-// rankOutputs are where the ranks of this machine write to: the first one as if it ran alone, the others with their rank before each line. With JSON
-// every line becomes a record, also those of a crash.
+// rankOutputs are the outputs of the ranks of this machine. The first rank writes as if it ran alone; lines of other
+// ranks have the rank as a prefix. With JSON every line becomes a record, including the lines of a crash.
 type rankOutputs struct {
 	stderr io.Writer // of the first rank
 	of     func(rank int) io.Writer
@@ -109,20 +114,20 @@ func newRankOutputs(opts session.Options) rankOutputs {
 	}}
 }
 
-// lines is where whole lines of several ranks go.
+// lines writes whole lines of several ranks.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// prefixed is one rank's end of it.
+// prefixed is the writer of one rank to lines.
 type prefixed struct {
 	*lines
 	prefix string
-	rest   []byte // a line that is not complete
+	rest   []byte // incomplete line
 }
 
-// Write implements io.Writer; what the screen refuses is lost.
+// Write implements io.Writer. Lines that the screen does not accept are dropped.
 func (p *prefixed) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,13 +27,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// CompareSteps is how often ranks compare hashes of their parameters, in steps: a pass over the weights each time.
+// CompareSteps is the number of steps between two comparisons of the ranks' parameter hashes. Each comparison reads all
+// weights once.
 const CompareSteps = 100
 
-// findPlace tells which rank of how many this process is, or that it starts those of its machine.
+// findPlace determines the rank and world size of this process, or that it starts the ranks of its machine.
 func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
 	env := session.Environment{Environ: environ}
-	if _, set := env.Lookup(session.SupervisedVariable); set { // its flags are the supervisor's, which has told it everything else
+	// Its flags are those of the supervisor, which sets everything else in the environment.
+	if _, set := env.Lookup(session.SupervisedVariable); set {
 		place, err := discovery.Find(discovery.Options{}, environ)
 		if err == nil && place.Launch {
 			err = fmt.Errorf("environment variable %s: this process is a rank, but %v", session.SupervisedVariable, place)
@@ -45,7 +47,8 @@ func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Over
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
-	// A file that lists every key holds the defaults, too: they say nothing there, since a launcher knows better. On the command line they count.
+	// A file that lists every key also contains the defaults. A launcher overrides defaults from a file, but not from
+	// the command line.
 	usual := parts.Defaults().Parallel
 	if p.MasterAddr != usual.MasterAddr || overridden(overrides, "parallel.master_addr") {
 		o.MasterAddr = discovery.Value{Text: p.MasterAddr, From: "parallel.master_addr"}
@@ -62,29 +65,29 @@ func overridden(overrides []config.Override, key string) bool {
 	return slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key })
 }
 
-// Team is this process among the ranks of a run.
+// Team is the membership of this process in the ranks of a run.
 type Team struct {
 	Place discovery.Place
 	Group *rendezvous.Group
 	Peers *train.Peers
 	Start teamStart
-	// finished: there is nothing left to do
+	// finished: the run is complete
 	Finished bool
 
 	Running atomic.Pointer[train.Peers] // peers, for other goroutines
 }
 
-// teamStart is what rank 0 tells the others before the first step.
+// teamStart is the message of rank 0 to the other ranks before the first step.
 type teamStart struct {
 	LogDir string `json:"log_dir"` // absolute, on rank 0's machine
-	// Checkpoints is the folder of the run's checkpoints, likewise.
+	// Checkpoints is the folder of the run's checkpoints, absolute, on rank 0's machine.
 	Checkpoints string `json:"checkpoints"`
 }
 
 // Leads reports whether this process owns the run's folder.
 func (t *Team) Leads() bool { return t == nil || t.Place.Rank == 0 }
 
-// Joined is the communicators and shares, nil for a run of one rank.
+// Joined returns the communicators and shares, nil for a single-rank run.
 func (t *Team) Joined() *train.Peers {
 	if t == nil {
 		return nil
@@ -92,18 +95,21 @@ func (t *Team) Joined() *train.Peers {
 	return t.Peers
 }
 
-// verdictTime is how long a rank that lost another one waits until rank 0 has named that rank. A longer time delays the end where only a connection
-// broke; a shorter one lets other ranks blame the rank that noticed the loss.
+// verdictTime is how long a rank that notices a lost connection waits until rank 0 has named the lost rank. A longer
+// time delays the end if only a connection broke. With a shorter time, other ranks may blame the rank that noticed the
+// loss.
 const verdictTime = 2 * time.Second
 
-// Abort tells the other ranks why this one gives up.
+// Abort sends the reason for the end of this rank to the other ranks.
 func (t *Team) Abort(cause error) {
 	if t == nil || t.Group == nil {
 		return
 	}
 	t.Peers.Abort(cause)
 	if rank := exit.PeerOf(cause); rank >= 0 && rank != t.Place.Rank && errors.Is(cause, collective.ErrDied) {
-		select { // rank 0 sees the end of that process too, and names it; this rank would end the group under its own number
+		// Rank 0 notices the end of the other process too, and names it; without the wait, this rank would end the
+		// group under its own number.
+		select {
 		case <-t.Group.Broken():
 		case <-time.After(verdictTime):
 		}
@@ -114,7 +120,7 @@ func (t *Team) Abort(cause error) {
 
 const mostTokenBytes = 64 << 10
 
-// ReadToken is the secret that ranks show each other, "" where there is none.
+// ReadToken returns the shared secret of the ranks, "" if there is none.
 func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	if file == "" {
 		text, _ := env.Lookup("HETERO_TOKEN")
@@ -124,7 +130,7 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	if err != nil {
 		return "", exit.Usagef("parallel.token_file: %w", err)
 	}
-	defer f.Close() // is only read
+	defer f.Close() // opened for reading only
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", exit.Usagef("parallel.token_file: other users can read %s (mode %04o, want 0600)", file, info.Mode().Perm())
 	}
@@ -138,7 +144,8 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	return rendezvous.Token(strings.TrimSpace(string(text))), nil
 }
 
-// Ready waits until all ranks are about to train. What rank 0 does alone before, loading a checkpoint, has no time-out.
+// Ready waits until all ranks are ready to train. Before that, rank 0 works alone, for example loads a checkpoint,
+// without a time-out.
 func (t *Team) Ready(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -146,7 +153,7 @@ func (t *Team) Ready(ctx context.Context) error {
 	return t.Group.Barrier(ctx, "ready")
 }
 
-// Tell gives all ranks rank 0's value, which set makes there.
+// Tell sends rank 0's value, which set writes, to all ranks.
 func (t *Team) Tell(ctx context.Context, what string, value any, set func() error) error {
 	var word []byte
 	if t.Leads() {
@@ -168,7 +175,8 @@ func (t *Team) Tell(ctx context.Context, what string, value any, set func() erro
 	return nil
 }
 
-// OwnAddress is this machine's as rank 0's machine sees it: that of the route to it. Nothing is sent.
+// OwnAddress returns this machine's address as rank 0's machine sees it: the local address of the route to rank 0. It
+// sends nothing.
 func (t *Team) OwnAddress() (string, error) {
 	conn, err := net.Dial("udp", t.Place.Master())
 	if err != nil {
@@ -182,7 +190,7 @@ func (t *Team) OwnAddress() (string, error) {
 	return ip.String(), nil
 }
 
-// Hosts are the ranks of each machine.
+// Hosts returns the ranks of each machine.
 func (t *Team) Hosts() [][]int {
 	members := t.Group.Members()
 	names := make([]string, len(members))
@@ -192,8 +200,8 @@ func (t *Team) Hosts() [][]int {
 	return hosts.ByHost(names)
 }
 
-// Speaks reports whether this rank shows the run on its terminal: rank 0, the first rank of every other machine, and a rank that has a terminal of
-// its own.
+// Speaks reports whether this rank prints the run on its terminal: rank 0, the first rank of every other machine, and a
+// rank with its own terminal.
 func (t *Team) Speaks() bool {
 	return t.Leads() || t.Place.OwnOutput || t.Group.Members()[t.Place.Rank].LocalRank == 0
 }

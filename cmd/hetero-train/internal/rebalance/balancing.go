@@ -23,46 +23,46 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// Balancer divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
-// same shares without a word; rank 0 tells of it. It is the run's train.Splitter.
+// Balancer divides the batch among the ranks of a run. It implements train.Splitter. Every rank has the same policy
+// with the same reports, so all ranks reach the same shares without a message. Rank 0 logs them.
 type Balancer struct {
 	run     *assembly.Run
 	cfg     *config.Config
-	known   []knownRank     // what each rank said of itself
-	scores  []float64       // compute scores of a profile; nil: there is none
+	known   []knownRank     // reports of all ranks before training
+	scores  []float64       // compute scores of a profile; may be nil
 	missing string          // why there are no scores
-	profile *profiles.Ranks // on rank 0: the scores, with their figures; nil: there are none
-	figures *profiles.Cache // of this rank's device; nil: they are not kept
+	profile *profiles.Ranks // on rank 0: the scores with their figures; nil: no scores
+	figures *profiles.Cache // cache of this rank's figures; nil: no cache
 	cache   *curves.Cache
 	options balancer.Options
 	Policy  balancer.Policy // nil with fixed shares
-	Contest *contest        // of policies, in place of policy; nil: there is none
+	Contest *contest        // interleaved comparison in place of a policy; may be nil
 
 	step      balancer.Step
-	health    []telemetry.Window // one a rank
-	waiting   balancer.Waiting   // in the window
+	health    []telemetry.Window // one per rank
+	waiting   balancer.Waiting   // during the window
 	detector  *balancer.Detector
 	healthy   *balancer.References
 	observed  []balancer.Observation
 	last      *balancer.Decision // nil before the first one
 	decisions int
-	stored    time.Time      // curves, in the cache
+	stored    time.Time      // when the curves were last cached
 	report    *balanceReport // on rank 0; nil elsewhere
 }
 
-// knownRank is what a rank knows of itself before it trains.
+// knownRank is the report of a rank before training.
 type knownRank struct {
-	Device      string         `json:"device"` // its type, the same on another machine with the same hardware
+	Device      string         `json:"device"` // type of the device, equal on other machines with the same hardware
 	Fingerprint string         `json:"fingerprint"`
-	Kind        string         `json:"kind"` // of device: cpu, cuda, …
+	Kind        string         `json:"kind"` // of the device: cpu, cuda, …
 	MemoryBytes int64          `json:"memory_bytes"`
 	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
-	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, where there are some
-	Kept        *keptScore     `json:"kept,omitempty"`  // those figures are of this run; nil: there are none
+	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, if there are any
+	Kept        *keptScore     `json:"kept,omitempty"`  // origin of figures from an earlier run; nil: there are none
 	AtStart     string         `json:"at_start"`        // profile.at_start
 }
 
-// New learns what every rank knows. All ranks call it.
+// New gathers the reports of all ranks. All ranks call it.
 func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: j, cfg: j.Cfg}
 	self := j.DescribeItself()
@@ -98,7 +98,8 @@ func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
 	return b, nil
 }
 
-// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware, else those of a short one.
+// gatherScores sends the compute scores of rank 0's profile to all ranks. If there is no profile of this hardware, the
+// ranks measure their scores.
 func (b *Balancer) gatherScores(ctx context.Context) error {
 	if err := b.givenScores(ctx); err != nil || b.scores != nil {
 		return err
@@ -116,7 +117,7 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 	return nil
 }
 
-// givenScores are those of profile.gpu_profiles.
+// givenScores returns the scores of profile.gpu_profiles.
 func (b *Balancer) givenScores(ctx context.Context) error {
 	return b.run.Team.Tell(ctx, "compute scores", &b.scores, func() error {
 		path := b.cfg.Profile.GPUProfiles
@@ -149,13 +150,13 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 	})
 }
 
-// learns reports whether curves of earlier runs are used and left for later ones.
+// learns reports whether the run reads and writes cached curves.
 func (b *Balancer) learns() bool {
 	c := b.cfg.Balance
 	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
 }
 
-// openCache opens the user's curves and finds that of a device.
+// openCache opens the user's cache of curves and finds the curve of a device.
 func (b *Balancer) openCache(device string) (balancer.Curve, error) {
 	dir, err := parts.UserCache("curves")
 	if err != nil {
@@ -165,7 +166,7 @@ func (b *Balancer) openCache(device string) (balancer.Curve, error) {
 	return b.cache.Load(b.key(device))
 }
 
-// key is everything that a curve depends on.
+// key contains all values that a curve depends on.
 func (b *Balancer) key(device string) string {
 	var model []string
 	for _, s := range b.cfg.Settings() {
@@ -178,10 +179,10 @@ func (b *Balancer) key(device string) string {
 		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
 }
 
-// log is where the load balancer's messages go.
+// log returns the logger of the load balancer.
 func (b *Balancer) log() *slog.Logger { return b.run.Opts.LogOf(logs.ComponentBalancer) }
 
-// sayRanks tells on rank 0 who is there.
+// sayRanks logs the ranks, on rank 0.
 func (b *Balancer) sayRanks() {
 	if !b.run.Team.Leads() {
 		return
@@ -197,7 +198,7 @@ func (b *Balancer) sayRanks() {
 	}
 }
 
-// Divide decides the first shares, once it is known what each rank's memory holds, in samples of a micro-batch.
+// Divide chooses the first shares, when the memory limit of each rank is known, in samples of a micro-batch.
 func (b *Balancer) Divide(limits []int) ([]int, error) {
 	c := b.cfg
 	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval, Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
@@ -229,7 +230,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	return shares, nil
 }
 
-// SayBatchSizes tells of the samples of a micro-batch that each rank starts with.
+// SayBatchSizes logs the samples of a micro-batch that each rank starts with.
 func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
 	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
 	for rank, n := range shares[:min(len(shares), mostNodes)] {
@@ -237,10 +238,10 @@ func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
 	}
 }
 
-// mostNodes is for how many nodes there is a line each. The line before them has the batch sizes of all.
+// mostNodes is the maximum number of nodes with one line each. The line before them has the batch sizes of all nodes.
 const mostNodes = 64
 
-// sayShares tells of the first shares, and of what bounds them.
+// sayShares logs the first shares, and their limits.
 func (b *Balancer) sayShares(shares []int) {
 	log := b.log()
 	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
@@ -257,7 +258,7 @@ func (b *Balancer) sayShares(shares []int) {
 	}
 }
 
-// know gives the policy what the ranks said of themselves.
+// know passes the reports of the ranks to the policy.
 func (b *Balancer) know() {
 	c, o := b.cfg.Balance, &b.options
 	o.Scores = b.scores
@@ -279,7 +280,7 @@ func (b *Balancer) know() {
 	}
 }
 
-// sizes is "{0: 128, 1: 96}".
+// sizes formats shares as "{0: 128, 1: 96}".
 func sizes(shares []int) string {
 	texts := make([]string, len(shares))
 	for rank, n := range shares {
@@ -302,7 +303,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	if !due {
 		return nil
 	}
-	if len(d.Ranks) == 0 { // a policy of somebody's own
+	if len(d.Ranks) == 0 { // a policy of another program
 		d.Explanation = balancer.Unexplained(len(ranks))
 	}
 	b.last = d
@@ -320,7 +321,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	return d.Next
 }
 
-// take turns the ranks' reports into what policies read.
+// take converts the ranks' reports to the input of policies.
 func (b *Balancer) take(ranks []train.RankStep) {
 	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
 	exposed, exchanges := math.Inf(1), math.Inf(1)
@@ -337,10 +338,10 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		b.health[r].Add(&rank.Telemetry)
 	}
 	b.waiting.Add(s.Own)
-	s.Exposed = exposed + exchanges // what the rank waited that waited least: nobody is to blame for it
+	s.Exposed = exposed + exchanges // the wait of the rank that waited least: no other rank caused it
 }
 
-// judge tells slow types from sick ranks, in the window that ends.
+// judge distinguishes slow types of device from sick ranks, in the window that ends.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	for r := range b.observed {
 		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
@@ -359,7 +360,7 @@ func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	return verdicts
 }
 
-// End keeps what was learned.
+// End stores the curves.
 func (b *Balancer) End() {
 	if b == nil || b.Policy == nil || b.last == nil {
 		return
@@ -372,7 +373,8 @@ func (b *Balancer) End() {
 
 // keepCurve leaves this rank's curve for later runs: at the end, and now and then before.
 func (b *Balancer) keepCurve(end bool) {
-	const interval, ripe = time.Minute, 5 // decisions: before that a curve may be worse than the one that is kept
+	// Ripe is in decisions: with fewer, the curve may be worse than the cached one.
+	const interval, ripe = time.Minute, 5
 	l, ok := b.Policy.(balancer.Learner)
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
 		return

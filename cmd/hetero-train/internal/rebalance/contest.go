@@ -9,38 +9,38 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// contest lets policies take turns. It stands in for the policy of a run, on every rank alike.
+// contest lets policies alternate in one run. It replaces the policy of the run, with equal decisions on every rank.
 type contest struct {
 	flags     *session.ContestOptions
 	balancing *Balancer
 
-	splits      [][]int    // still to be measured
-	stage       int        // of the measuring
+	splits      [][]int    // not measured yet
+	stage       int        // stage of the measurement
 	center      []int      // of the splits of a stage
-	measured    []measured // of all blocks
+	measured    []measured // results of all blocks
 	oracle      []int      // nil until the splits are measured
 	contestants []*contestant
 	round, turn int
 	Done        bool
 
-	wanted []int // shares of the block
-	steps  int   // of it, with these shares
+	wanted []int // shares of this block
+	steps  int   // steps of this block with these shares
 	block  blockMeans
-	times  [][]float64 // by rank, of the block: s
+	times  [][]float64 // times of this block by rank, s
 }
 
-// measured is a block's share and median time of each rank.
+// measured has the share and median time of each rank in a block.
 type measured struct {
 	Shares  []int     `json:"shares"`
 	Seconds []float64 `json:"seconds"` // 0 without a share
 }
 
-// contestant is a policy and how its blocks went.
+// contestant is a policy with the results of its blocks.
 type contestant struct {
 	name    string
 	policy  balancer.Policy // nil: shares are fixed
 	shares  []int
-	changes [][]int // shares that it has changed to
+	changes [][]int // shares after each change
 	blocks  []blockMeans
 }
 
@@ -75,13 +75,13 @@ func (c *contest) quiet() bool {
 	return c != nil && c.turn < len(c.contestants) && c.contestants[c.turn].name == ContestOff
 }
 
-// split takes in a step, which balancing.step describes, and returns the shares of the next one.
+// split handles a step, which balancing.step describes, and returns the shares of the next step.
 func (c *contest) split() []int {
 	s := &c.balancing.step
 	if c.Done {
 		return nil
 	}
-	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // on the way there
+	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // the change to these shares is not complete
 		return c.wanted
 	}
 	if c.steps++; c.steps > 1 {
@@ -146,18 +146,19 @@ func (c *contest) finish() {
 			c.Done = true
 			return
 		}
-		// Another one first each round, so that nobody always follows the same.
+		// A different policy begins each round, so that no policy always follows the same one.
 		c.contestants = append(c.contestants[1:], c.contestants[0])
 	}
 	c.begin(c.contestants[c.turn].shares)
 }
 
-// The splits that the curves come from: around the best ones so far, each rank up or down by a spread, which shrinks from stage to stage.
+// The splits from which the curves are fitted. They vary the best shares so far: each rank up or down by a spread,
+// which shrinks from stage to stage.
 const measureSplits = 10 // of each stage
 
 var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
-// nextSplit goes on to the next split to be measured, or to the policies' turns.
+// nextSplit begins the next split to measure, or the turns of the policies.
 func (c *contest) nextSplit() {
 	if c.splits = c.splits[1:]; len(c.splits) > 0 {
 		c.begin(c.splits[0])
@@ -174,7 +175,7 @@ func (c *contest) nextSplit() {
 		weight := make([]float64, len(c.center))
 		for r, n := range c.center {
 			weight[r] = max(float64(n), 0.5)
-			if (r>>(i/2%3))&1 == i&1 { // ranks are up and down in other combinations each time
+			if (r>>(i/2%3))&1 == i&1 { // the combination of ranks that go up and down changes each time
 				weight[r] *= 1 + spread
 			} else {
 				weight[r] *= 1 - spread
@@ -187,16 +188,16 @@ func (c *contest) nextSplit() {
 	c.begin(c.splits[0])
 }
 
-// best is the best shares on lines.
+// best returns the best shares according to the lines.
 func (c *contest) best(lines []balancer.Curve) []int {
 	best, err := balancer.Solve(c.balancing.options.Batch, lines)
 	if err != nil {
-		panic(err) // policies were made with the same batch
+		panic(err) // the policies were made with the same batch
 	}
 	return best
 }
 
-// compete makes the contestants, once the curves are measured.
+// compete makes the contestants after the curves are measured.
 func (c *contest) compete() {
 	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
@@ -218,11 +219,11 @@ func (c *contest) compete() {
 		case name != ContestOracle:
 			own := o
 			if name != "proportional" {
-				own.Scores = c.balancing.options.Scores // blind, but for a profile
+				own.Scores = c.balancing.options.Scores // no curves of earlier runs, only compute scores
 			}
 			var err error
 			if p.policy, err = parts.MakePolicy(c.balancing.run.Opts.Env.Catalog, &c.balancing.run.Cfg.Balance, name, own); err != nil {
-				panic(err) // one was made with the same options
+				panic(err) // a policy was made with the same options before
 			}
 			p.shares = p.policy.Start()
 		}

@@ -8,16 +8,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// hindsight judges shares by the times of all blocks of a comparison, some ten times as many as the oracle comes from.
+// hindsight evaluates shares by the times of all blocks of a comparison, about ten times as many as the oracle is
+// computed from.
 type hindsight struct {
 	best      []int              // shares
-	resampled [][]balancer.Curve // lines through blocks drawn from all of them: what they differ by is how well shares are known
+	resampled [][]balancer.Curve // lines through resampled blocks; their spread is the uncertainty of the shares
 }
 
 func (c *contest) hindsight() *hindsight {
 	const resamples = 400
 	h := &hindsight{best: c.best(c.lines(c.measured, c.oracle))}
-	random := rand.New(rand.NewPCG(1, 2)) // the same times give the same verdict
+	random := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same times give the same result
 	drawn := make([]measured, len(c.measured))
 	for range resamples {
 		for i := range drawn {
@@ -28,7 +29,7 @@ func (c *contest) hindsight() *hindsight {
 	return h
 }
 
-// shareOfBest is the compute time of the best shares over that of these, and its 95 % interval.
+// shareOfBest returns the compute time of the best shares divided by that of these shares, and its 95 % interval.
 func (h *hindsight) shareOfBest(shares []int) interval {
 	ratios := make([]float64, len(h.resampled))
 	for i, lines := range h.resampled {
@@ -41,7 +42,8 @@ func (h *hindsight) shareOfBest(shares []int) interval {
 	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]), experiment.Number(ratios[n-1-n/40])}
 }
 
-// settled counts a contestant's changes until its shares stay within 1 % of the best, as far as the times can tell; -1: never.
+// settled counts a contestant's changes until its shares stay within 1 % of the best, according to the measured times;
+// -1: never.
 func (h *hindsight) settled(p *contestant) int {
 	good := func(shares []int) bool { return h.shareOfBest(shares).High >= 0.99 }
 	if !good(p.shares) {
@@ -51,7 +53,7 @@ func (h *hindsight) settled(p *contestant) int {
 	for bad >= 0 && good(p.changes[bad]) {
 		bad--
 	}
-	if bad < 0 { // the first change led there, or the start already
+	if bad < 0 { // the first change reached this state, or the start was in it
 		return min(len(p.changes), 1)
 	}
 	return bad + 2

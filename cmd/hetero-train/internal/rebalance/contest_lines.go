@@ -7,17 +7,19 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
-// A contest takes a rank's time for a line near the shares of interest. Its blocks are few and the machine is not quiet, so the lines are fitted robustly.
+// A contest models a rank's time as a line near the shares of interest. There are few blocks and other load disturbs
+// them, so the fit is robust.
 const (
-	alike     = 0.45 // log of the ratio of shares that one line is for: a little more than the splits of a stage spread
+	alike     = 0.45 // log of the ratio of shares that one line covers; a little more than the spread of a stage
 	fitRounds = 6
-	edge      = 1.5 // robust standard deviations beyond which a block counts less (Huber)
-	// A line's slope is within these parts of the time of a sample: nobody has a fixed part below nothing, but for what bends.
+	edge      = 1.5 // robust standard deviations beyond which a block has less weight (Huber)
+	// Limits of a line's slope, as fractions of the time per sample. Without curvature, the fixed part of a rank's time
+	// cannot be negative.
 	leastSlope, mostSlope = 0.25, 1.1
 )
 
-// lines go through the ranks' times at shares like these. What all ranks of a block have in common, as a host's clock, says nothing of shares: it is
-// estimated with the lines, and left out.
+// lines fits a line to the times of each rank at shares near the given ones. A factor common to all ranks of a block,
+// for example from the host's clock, contains no information on shares. It is estimated with the lines and removed.
 func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
 	lines, common := make([]balancer.Curve, len(like)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
@@ -40,7 +42,7 @@ func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
 	return lines
 }
 
-// nearest is the measured share of a rank that is nearest to one, 0 if it was never measured.
+// nearest returns the measured share of a rank that is nearest to the given one, 0 if the rank was never measured.
 func nearest(blocks []measured, rank, like int) int {
 	best := 0
 	for _, b := range blocks {
@@ -53,15 +55,16 @@ func nearest(blocks []measured, rank, like int) int {
 
 func isAlike(a, b int) bool { return math.Abs(math.Log(float64(a)/float64(b))) <= alike }
 
-// middle is the median; it sorts.
+// middle returns the median. It sorts its argument.
 func middle(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// line is a rank's line through its times at shares like one, or at the nearest that were measured, each less the log of what the block has in common; of a
-// single share that through nothing in no time. weights is scratch, one for each block.
+// line fits a line to a rank's times at shares near the given one, or at the nearest measured shares. The common factor
+// of each block is removed. If only one share was measured, the line goes through zero. weights is scratch memory, one
+// element per block.
 func line(blocks []measured, common, weights []float64, rank, like, total int) balancer.Curve {
 	var fit straight
 	like = nearest(blocks, rank, like)
@@ -71,7 +74,7 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 		}
 	}
 	for range fitRounds {
-		if !fit.through(blocks, common, weights, rank) { // a rank that can hold nothing
+		if !fit.through(blocks, common, weights, rank) { // a rank with a limit of 0 samples
 			return balancer.Curve{{Samples: 1, Seconds: 0}}
 		}
 		var far []float64
@@ -91,17 +94,17 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 	return balancer.Curve{{Samples: 1, Seconds: fit.at(1)}, {Samples: most, Seconds: fit.at(most)}}
 }
 
-// straight is a line by its middle and its slope.
+// straight is a line, given by its center and its slope.
 type straight struct{ x, y, slope float64 }
 
 func (l *straight) at(samples float64) float64 { return max(l.y+l.slope*(samples-l.x), 1e-6) }
 
-// off is how far a block's time is from the line, as a log.
+// off returns the logarithm of a block's time divided by that of the line.
 func (l *straight) off(b measured, common float64, rank int) float64 {
 	return math.Abs(math.Log(b.Seconds[rank]/l.at(float64(b.Shares[rank]))) - common)
 }
 
-// through is the weighted least-squares fit; false if no block has weight.
+// through computes the weighted least-squares fit. It returns false if no block has weight.
 func (l *straight) through(blocks []measured, common, weights []float64, rank int) bool {
 	var n, sx, sy, sxx, sxy float64
 	for i, b := range blocks {

@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Contestants that are no policies.
+// Contestants that are not policies.
 const (
 	ContestOracle = "oracle"
 	ContestOff    = "off"
 )
 
-// LeastRounds that a comparison needs: the first third of them is left out.
+// LeastRounds is the minimum number of rounds of a comparison. The first third of the rounds does not count.
 const LeastRounds = 3
 
 // interval is a ratio and its 95 % interval.
@@ -30,23 +30,25 @@ type interval struct {
 	High  experiment.Number `json:"high"`
 }
 
-// ContestResult is what a contestant came to.
+// ContestResult is the result of a contestant.
 type ContestResult struct {
-	Policy        string       `json:"policy"`
-	Shares        []int        `json:"shares"` // the last ones
-	StepSeconds   float64      `json:"step_seconds"`
-	ShareOfOracle interval     `json:"share_of_oracle"`
-	ByMedians     interval     `json:"share_of_oracle_by_medians"` // the same of blocks' median steps, which a slow step here and there does not move
-	Imbalance     float64      `json:"imbalance"`
-	Exposed       float64      `json:"communication_seconds"`
-	Rebalances    int          `json:"rebalances"`
-	Settled       int          `json:"rebalances_until_steady"` // until its shares stay within 1 % of the best's time, as far as the times of all blocks tell; -1: never
-	Blocks        []blockMeans `json:"blocks"`                  // in the order of rounds
+	Policy        string   `json:"policy"`
+	Shares        []int    `json:"shares"` // the last ones
+	StepSeconds   float64  `json:"step_seconds"`
+	ShareOfOracle interval `json:"share_of_oracle"`
+	// The same from the median steps of the blocks, which single slow steps hardly affect.
+	ByMedians  interval `json:"share_of_oracle_by_medians"`
+	Imbalance  float64  `json:"imbalance"`
+	Exposed    float64  `json:"communication_seconds"`
+	Rebalances int      `json:"rebalances"`
+	// Until its shares stay within 1 % of the best time, according to the times of all blocks; -1: never.
+	Settled int          `json:"rebalances_until_steady"`
+	Blocks  []blockMeans `json:"blocks"` // in the order of rounds
 }
 
 func (c *contest) results(h *hindsight) []ContestResult {
 	unknown := interval{experiment.Number(show.NaN), experiment.Number(show.NaN), experiment.Number(show.NaN)}
-	rounds := c.round // finished ones
+	rounds := c.round // finished rounds
 	steady := rounds / 3
 	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == ContestOracle })
 	var out []ContestResult
@@ -74,7 +76,7 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 	return means, medians
 }
 
-// Report prints the table and keeps all figures with the run; of a run that was stopped, those of the finished rounds.
+// Report prints the table and stores all figures with the run. For a run that was stopped, it uses the finished rounds.
 func (c *contest) Report(j *assembly.Run) error {
 	if c.round < LeastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.Rounds, LeastRounds)
@@ -104,7 +106,7 @@ func (c *contest) Report(j *assembly.Run) error {
 // Quiet reports whether profiling is off in this step.
 func (b *Balancer) Quiet() bool { return b != nil && b.Contest.quiet() }
 
-// Muted is an observer that sleeps while profiling is off.
+// Muted is an observer that does nothing while profiling is off.
 type Muted struct {
 	train.Observer
 	Quiet func() bool

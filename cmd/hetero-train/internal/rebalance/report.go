@@ -22,25 +22,25 @@ import (
 
 // Names of files in the folder of logs.
 const (
-	DecisionsFile = "balance.jsonl" // one decision a line
-	CurvesFile    = "curves.csv"    // the ranks' curves as last fitted, as balance simulate reads them
+	DecisionsFile = "balance.jsonl" // one decision per line
+	CurvesFile    = "curves.csv"    // last fitted curves of the ranks, in the format of balance simulate
 )
 
-// balanceReport is what rank 0 tells and keeps of the balancer's decisions.
+// balanceReport logs and stores the balancer's decisions on rank 0.
 type balanceReport struct {
 	balancing *Balancer
 	console   *observe.Console
 	dir       string
 	lines     *observe.StepLines
-	health    []balancer.Kind // of each rank, as last told
-	failed    bool            // to write the curves, and it was said
-	last      DecisionLine    // as written
-	defined   bool            // what a share of the oracle is was said
+	health    []balancer.Kind // last logged verdict of each rank
+	failed    bool            // writing the curves failed, and this was logged
+	last      DecisionLine    // the last line written
+	defined   bool            // the log has explained the fraction of the oracle
 }
 
-// DecisionLine is a line of the decisions' file. Seconds are those of a step.
+// DecisionLine is a line of the decisions' file. Times in seconds are per step.
 type DecisionLine struct {
-	Step          int64             `json:"step"` // the last one before it
+	Step          int64             `json:"step"` // the last step before the decision
 	Policy        string            `json:"policy"`
 	Shares        []int             `json:"shares"`
 	Next          []int             `json:"next"`
@@ -68,13 +68,13 @@ type rankLine struct {
 	Seconds experiment.Number `json:"seconds"`
 	Fitted  experiment.Number `json:"fitted_seconds"`
 	Error   experiment.Number `json:"fitted_error_seconds"`
-	Waited  experiment.Number `json:"waited_seconds"` // for slower ranks, a step
-	Caused  experiment.Number `json:"caused_seconds"` // that all others waited for it, a step
+	Waited  experiment.Number `json:"waited_seconds"` // waits for slower ranks, per step
+	Caused  experiment.Number `json:"caused_seconds"` // waits of all other ranks for this one, per step
 	Health  string            `json:"health"`
 	Cause   string            `json:"cause,omitempty"`
 }
 
-// ReportTo begins to tell what the balancer decides. Decisions after the checkpoint that the run goes on from are dropped.
+// ReportTo begins to log the balancer's decisions. It drops decisions after the checkpoint that the run resumes from.
 func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) error {
 	if b == nil || b.Policy == nil {
 		return nil
@@ -94,7 +94,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	return nil
 }
 
-// decided tells of one decision.
+// decided logs one decision.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
 	r.write(step, d, verdicts)
 	r.sayVerdicts(verdicts)
@@ -114,7 +114,7 @@ func (r *balanceReport) end() {
 	r.show(r.balancing.last)
 }
 
-// show shows the state of the ranks: a table to people, the decision as it is kept in the decisions' file to machines.
+// show prints the state of the ranks: a table in text format, in JSON the decision as in the decisions' file.
 func (r *balanceReport) show(d *balancer.Decision) {
 	r.console.Say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
 }
@@ -138,7 +138,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 	r.lines.Add(line)
 }
 
-// waited is how long a rank waited for slower ones, and all others for it, in s a step of the window.
+// waited returns how long a rank waited for slower ranks, and how long all other ranks waited for it, in s per step of
+// the window.
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	w := &r.balancing.waiting
 	if w.Steps == 0 {
@@ -147,7 +148,7 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
-// warn tells of the first failure to write curves; training goes on.
+// warn logs the first failure to write curves. Training continues.
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
@@ -155,7 +156,7 @@ func (r *balanceReport) warn(err error) {
 	}
 }
 
-// sayVerdicts tells of ranks that became slow, sick or well.
+// sayVerdicts logs ranks whose verdict changed.
 func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
@@ -174,7 +175,7 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 	}
 }
 
-// writeCurves keeps the curves as last fitted.
+// writeCurves stores the last fitted curves.
 func (r *balanceReport) writeCurves() {
 	l, ok := r.balancing.Policy.(balancer.Learner)
 	if !ok {
@@ -182,20 +183,21 @@ func (r *balanceReport) writeCurves() {
 	}
 	var text bytes.Buffer
 	if simulate.WriteCurves(&text, l.Curves()) != nil {
-		return // no rank was ever measured
+		return // no rank has been measured
 	}
 	r.warn(experiment.ReplaceText(filepath.Join(r.dir, CurvesFile), text.Bytes()))
 }
 
-// mostWorth is for how many ranks it is told what each is worth: it takes a solution each.
+// mostWorth is the maximum number of ranks for which the worth of each rank is computed, because each needs its own
+// solution.
 const mostWorth = 64
 
-// table is the state of the ranks in the window that a decision ends, as people read it.
+// table formats the state of the ranks in the window that ends with a decision.
 func (r *balanceReport) table(d *balancer.Decision) string {
 	b := r.balancing
 	var worth []balancer.Worth
 	if l, ok := b.Policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
-		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // without curves of all it is not known
+		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // unknown unless all ranks have curves
 	}
 	total := 0
 	for _, n := range d.Shares {
@@ -230,7 +232,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	return text.String()
 }
 
-// useColumn heads the column of how busy devices are. Of a CPU rank it is its CPU quota.
+// useColumn returns the heading of the column with the utilization of devices. For a CPU rank it is the used fraction
+// of its CPU quota.
 func (b *Balancer) useColumn() string {
 	gpus := 0
 	for _, k := range b.known {
@@ -247,10 +250,10 @@ func (b *Balancer) useColumn() string {
 	return "GPU or CPU %"
 }
 
-// Observer follows the run's returns to a checkpoint; it does nothing where no decisions are written.
+// Observer removes decisions when the run returns to a checkpoint. It does nothing if no decisions are written.
 func (b *Balancer) Observer() train.Observer { return rollBacks{b} }
 
-// rollBacks drops decisions of steps that come again.
+// rollBacks removes decisions of repeated steps.
 type rollBacks struct{ balancing *Balancer }
 
 // RolledBack implements train.Observer.

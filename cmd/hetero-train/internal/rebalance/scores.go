@@ -15,19 +15,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// The profile with which a training starts where none is given.
+// Parameters of the measurement at the start of a training without a profile.
 const (
-	startLimit   = 2 * time.Second        // of all ranks together, when they have met
-	startPrepare = 600 * time.Millisecond // of it, for all ranks at once: compiling, filling memory
-	startRounds  = 3                      // of turns; a score is the median of them
-	leastSlice   = 40 * time.Millisecond  // of a rank in a round: below it a slice is a few passes on a slow rank
-	startTensor  = 16 << 20               // bytes: a fifth of a CPU fills two of them within startPrepare
+	startLimit   = 2 * time.Second        // for all ranks together, after rank discovery
+	startPrepare = 600 * time.Millisecond // of startLimit, for all ranks at the same time: compilation, filling memory
+	startRounds  = 3                      // rounds of turns; a score is the median over them
+	// Minimum per rank and round; a shorter slice has only a few passes on a slow rank.
+	leastSlice  = 40 * time.Millisecond
+	startTensor = 16 << 20 // bytes: a fifth of a CPU fills two of them within startPrepare
 )
 
-// typeKey is equal for ranks that share one set of figures: same device type, same element type.
+// typeKey is equal for ranks with one set of figures: same device type and same element type.
 func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
 
-// startProfile gives each rank the figures of its type of device: kept ones, else measured now by one rank of each type. All ranks call it. The answer is nil, with the reason, where there
+// startProfile returns the figures of each rank's type of device. They are cached, or one rank of each type measures
+// them. All ranks call it. The result is equal on all ranks; it is nil, with the reason, if there are no figures.
 // are none; it is the same on all ranks.
 func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing string, err error) {
 	mode := b.known[0].AtStart
@@ -77,13 +79,13 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 	return p, "", nil
 }
 
-// typeFigures is the message with which a rank publishes its measurement.
+// typeFigures is the message of a rank with its measurement.
 type typeFigures struct {
 	Measured profiles.Measured
 	Error    string
 }
 
-// measureTypes has ranks measure their types of device, and adds what they found to known.
+// measureTypes runs the measurements of device types and adds the results to known.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
 	j, began := b.run, time.Now()
 	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
@@ -102,7 +104,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 			speed, own.Error = nil, openErr.Error()
 		}
 	}
-	if err := j.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs
+	if err := j.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs other measurements
 		return "", err
 	}
 	if err := t.Take(ctx, j.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
@@ -140,7 +142,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	return "", nil
 }
 
-// deviceTypes is how many types of device the ranks have, in the types in which they compute.
+// deviceTypes returns the number of combinations of device type and element type.
 func (b *Balancer) deviceTypes() int {
 	types := map[string]bool{}
 	for rank := range b.known {
@@ -154,7 +156,7 @@ func figuresKey(r *profiles.Rank) profiles.CacheKey {
 	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: version.Text()}
 }
 
-// loadFigures looks for kept figures of this rank's device.
+// loadFigures reads the cached figures of this rank's device.
 func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	dir, err := parts.UserCache("profiles")
 	if err != nil {
@@ -175,13 +177,13 @@ func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	return nil
 }
 
-// keptScore says where the figures of a rank come from that were not measured now.
+// keptScore is the origin of cached figures of a rank.
 type keptScore struct {
 	Created time.Time `json:"created"`
 	File    string    `json:"file"`
 }
 
-// sayKept tells, on rank 0, of each type of device whose figures are those of an earlier run.
+// sayKept logs, on rank 0, each type of device whose figures come from an earlier run.
 func (b *Balancer) sayKept() {
 	if !b.run.Team.Leads() {
 		return
@@ -197,12 +199,12 @@ func (b *Balancer) sayKept() {
 	}
 }
 
-// ageText is an age as people say it: "less than a minute", "5 minutes", "26 hours", "3 days".
+// ageText formats an age: "less than a minute", "5 minutes", "26 hours", "3 days".
 func ageText(age time.Duration) string {
 	for _, unit := range []struct {
 		name  string
 		long  time.Duration
-		least int // of this unit, to use it
+		least int // minimum number of this unit
 	}{{"days", 24 * time.Hour, 2}, {"hours", time.Hour, 2}, {"minutes", time.Minute, 2}, {"minute", time.Minute, 1}} {
 		if n := int(age / unit.long); n >= unit.least {
 			return fmt.Sprintf("%d %s", n, unit.name)
@@ -211,7 +213,7 @@ func ageText(age time.Duration) string {
 	return "less than a minute"
 }
 
-// SaveProfile leaves the ranks' scores in the experiment's folder.
+// SaveProfile writes the ranks' scores to the experiment's folder.
 func (b *Balancer) SaveProfile() {
 	if b == nil || b.profile == nil || b.run.Folder == nil {
 		return
@@ -222,7 +224,7 @@ func (b *Balancer) SaveProfile() {
 	}
 }
 
-// checkScores says once how well the scores predict what the ranks take for a sample, when a window of the training has shown it.
+// checkScores logs once how well the scores predict the ranks' times per sample, after a window of the training.
 func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
 	if b.profile == nil || b.profile.Prediction != nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// connect opens the communicators. A rank that is lost meanwhile ends it at once.
+// connect opens the communicators. If a rank is lost meanwhile, connect ends at once.
 func (j *training) connect(ctx context.Context) error {
 	t := j.Team
 	if err := exchange.WantNCCL(&j.Run.Rank); err != nil || t == nil {
@@ -29,7 +29,7 @@ func (j *training) connect(ctx context.Context) error {
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
 	j.Later(func() error { close(ended); return nil })
-	go func() { // a rank that is gone may not be missed by a communicator for long
+	go func() { // a communicator may take long to notice a lost rank
 		select {
 		case <-t.Group.Broken():
 			broken(t.Group.Err())
@@ -41,7 +41,7 @@ func (j *training) connect(ctx context.Context) error {
 	}()
 	grads, stats, err := exchange.Connect(whole, &j.Run.Rank)
 	if lost := t.Group.Err(); err != nil && lost != nil {
-		err = lost // the reason for what the communicators say
+		err = lost // the cause of the communicators' errors
 	}
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (j *training) connect(ctx context.Context) error {
 	return nil
 }
 
-// sayTogether tells, on rank 0, how the ranks train together.
+// sayTogether logs, on rank 0, how the ranks communicate.
 func (j *training) sayTogether() {
 	if !j.Team.Leads() {
 		return

@@ -32,14 +32,15 @@ func (j *training) leaderLost(err error) error {
 	return fmt.Errorf("%w; %s", err, j.Opts.FromNewest(j.Cfg, j.Team.Start.Checkpoints))
 }
 
-// laterSignal is how much later than another rank this one may get the signal that a launcher sends to all. A shorter time would let a run that was
-// interrupted end as a terminated one; a longer time delays the end where one rank alone was told.
+// laterSignal is how much later than another rank this rank may get a launcher's signal. With a shorter time, an
+// interrupted run could end with the exit code of a terminated one. A longer time delays the end if only one rank got
+// the signal.
 const laterSignal = time.Second
 
-// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
+// interruption returns the error, with its exit code, of a run that ended by a signal after it was saved.
 func (j *training) interruption(ctx context.Context, step int64) error {
 	var s exit.Stopped
-	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
+	if !errors.As(context.Cause(ctx), &s) { // another rank got the signal; this rank may get it in a moment
 		select {
 		case <-ctx.Done():
 		case <-time.After(laterSignal):
@@ -51,7 +52,7 @@ func (j *training) interruption(ctx context.Context, step int64) error {
 	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, j.WayOn(step)))
 }
 
-// unsaved tells what a run whose final save failed still has.
+// unsaved describes the newest checkpoint of a run whose final save failed.
 func (j *training) unsaved(newest string, err error) error {
 	if newest == "" {
 		return fmt.Errorf("%w; nothing of this run is saved", err)

@@ -1,4 +1,4 @@
 // Package run runs a training process from its configuration to its result.
 //
-// [Train] is a run of one rank, one rank of several, or their supervisor.
+// [Train] runs a single rank, one of several ranks, or their supervisor.
 package run

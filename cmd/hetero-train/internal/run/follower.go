@@ -17,13 +17,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal, and
-// a rank that was started by hand on its own.
+// follow trains as a rank other than rank 0. It owns no files except a log. The first rank of a machine prints the run
+// on that machine's terminal; a rank that was started by hand prints it on its own.
 func (j *training) follow(ctx context.Context) error {
 	if logFile, err := regular.Write(filepath.Join(j.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", j.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		j.Later(logFile.Close)
 		j.Opts.LogFile.To(&logs.File{File: logFile, Screen: j.Opts.OnScreen})
-	} else { // on another machine there may be no such folder: then standard error is the log
+	} else { // another machine may not have this folder; standard error is the log then
 		j.Opts.LogFile.To(io.Discard)
 	}
 	options, err := j.sharedOptions()
@@ -55,12 +55,12 @@ func (j *training) follow(ctx context.Context) error {
 		screen.End(result, err)
 	}
 	if interrupted {
-		return exit.With(exit.Code(err), exit.AlreadyShown(err)) // rank 0 says it
+		return exit.With(exit.Code(err), exit.AlreadyShown(err)) // rank 0 prints the error
 	}
 	return j.leaderLost(exit.Classify(ctx, err))
 }
 
-// follower is the observer of a rank that shows nothing of the run but its warnings.
+// follower is the observer of a rank that prints only warnings.
 type follower struct{ run *assembly.Run }
 
 // StepDone implements train.Observer.

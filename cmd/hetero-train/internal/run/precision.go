@@ -8,14 +8,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// agreePrecision settles the type of every rank of a training run. With train.precision = "auto" a run that goes on keeps the types of its checkpoint.
+// agreePrecision chooses the type of every rank of a training. With train.precision = "auto" a resumed run keeps the
+// types of its checkpoint.
 func (j *training) agreePrecision(ctx context.Context) error {
 	var before []devices.RankType
 	if j.Cfg.Train.Precision == "auto" {
 		find := func() error {
 			state, err := experiment.Peek(j.RunOptions())
 			if err != nil {
-				return nil // there is none, or opening the run says what is wrong with it
+				return nil // no checkpoint, or opening the run reports the error
 			}
 			before, err = compute.TypesOf(&state)
 			return err

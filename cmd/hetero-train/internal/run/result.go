@@ -45,7 +45,7 @@ func writeResult(j *assembly.Run, r train.Result, err error) error {
 	return j.Folder.WriteResult(out)
 }
 
-// newest is the path of the newest checkpoint that the run has, or began with, "" without one.
+// newest returns the path of the run's newest checkpoint, or of the checkpoint that it resumed from; "" without one.
 func newest(j *assembly.Run, r train.Result) string {
 	if r.Checkpoint == "" && j.Folder.Checkpoint != nil {
 		return j.Folder.Checkpoint.Path
@@ -53,7 +53,7 @@ func newest(j *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// notesOf are what a reader of the figures must know.
+// notesOf returns notes that are needed to interpret the figures.
 func notesOf(j *assembly.Run) []string {
 	notes := slices.Clone(j.Lab.Notes)
 	if j.Data.Note != "" {
@@ -62,7 +62,7 @@ func notesOf(j *assembly.Run) []string {
 	return notes
 }
 
-// sayFinished tells that there is nothing left to do.
+// sayFinished logs that the run is complete.
 func sayFinished(j *assembly.Run) error {
 	if !j.Team.Leads() {
 		return nil
@@ -80,7 +80,7 @@ func sayFinished(j *assembly.Run) error {
 	return nil
 }
 
-// hintFinished names the setting that has ended the run, and the ways on.
+// hintFinished names the setting that ended the run, and how to continue.
 func hintFinished(j *assembly.Run) string {
 	const afresh = "--resume none starts a new run, and the old run keeps its files"
 	longer := "a larger value resumes from here"

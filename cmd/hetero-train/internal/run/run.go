@@ -29,18 +29,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// training is one training process while it lasts.
+// training is the state of one training process.
 type training struct {
 	assembly.Run
 	records   *observe.Records     // of the rank that leads; nil on the others
-	tracing   *observe.Tracing     // nil where no steps are traced
-	balancing *rebalance.Balancer  // nil for a run of one rank
-	lifeline  *supervisor.Lifeline // tells the supervisor that this rank saves
+	tracing   *observe.Tracing     // nil if no steps are traced
+	balancing *rebalance.Balancer  // nil for a single-rank run
+	lifeline  *supervisor.Lifeline // reports to the supervisor that this rank saves
 	saves     atomic.Int64         // SIGUSR1s of this rank so far
-	looping   atomic.Bool          // steps are done, or about to be
+	looping   atomic.Bool          // the training loop runs or is about to start
 }
 
-// Train trains as cfg says: as a run of one rank, as one of several, or as their supervisor.
+// Train trains as cfg describes: as a single rank, as one of several ranks, or as their supervisor.
 func Train(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
@@ -49,7 +49,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		return process.Supervise(ctx, cfg, opts)
 	}
 	say := opts.Log
-	if !cli.Informs(opts.Place) { // another rank says it
+	if !cli.Informs(opts.Place) { // another rank logs it
 		say = slog.New(slog.DiscardHandler)
 	}
 	j := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}
@@ -62,10 +62,10 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	defer j.CloseAll()
 	for _, open := range []func(context.Context) error{j.OpenDevice, j.OpenData, j.CheckModel, j.JoinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openTestbed} {
 		if err := open(ctx); err != nil {
-			j.Team.Abort(err) // also for a signal: the others have not agreed on it
+			j.Team.Abort(err) // also for a signal, because the other ranks do not know of it
 			var s exit.Stopped
 			if errors.As(context.Cause(ctx), &s) {
-				err = exit.With(s.Saved(), s) // whatever it interrupted
+				err = exit.With(s.Saved(), s) // regardless of the interrupted operation
 			}
 			return j.tellLog(exit.Classify(ctx, err))
 		}
@@ -74,7 +74,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		}
 	}
 	err = exit.Classify(ctx, j.train(ctx))
-	if err != nil && !errors.As(err, new(exit.Stopped)) { // ranks stop together
+	if err != nil && !errors.As(err, new(exit.Stopped)) { // all ranks stop together
 		j.Team.Abort(err)
 	}
 	return j.tellLog(err)
@@ -87,13 +87,13 @@ func (j *training) toldToStop() {
 	}
 }
 
-// openTestbed brings this rank into the conditions that the configuration and the environment ask for.
+// openTestbed applies the conditions of the configuration and the environment to this rank.
 func (j *training) openTestbed(ctx context.Context) (err error) {
 	j.Lab, err = testbed.Open(ctx, &j.Rank)
 	return err
 }
 
-// tellLog leaves the error of a rank that shows nothing in its own log.
+// tellLog writes the error of a rank that prints nothing to its own log.
 func (j *training) tellLog(err error) error {
 	if err != nil && !j.Team.Leads() {
 		fmt.Fprintf(j.Opts.LogFile, "%v\n", err)
@@ -101,7 +101,7 @@ func (j *training) tellLog(err error) error {
 	return err
 }
 
-// finished reports whether there is nothing left to do, and the other ranks know it.
+// finished reports, on all ranks, whether the run is complete.
 func (j *training) finished() bool {
 	if j.Team != nil {
 		return j.Team.Finished
@@ -109,7 +109,8 @@ func (j *training) finished() bool {
 	return j.Folder != nil && j.Folder.Finished != nil
 }
 
-// openRun decides how the run begins: afresh, from a checkpoint, or not at all because it is finished. It changes nothing on disk.
+// openRun decides how the run begins: from the start, from a checkpoint, or not at all because it is complete. It
+// changes nothing on disk.
 func (j *training) openRun(ctx context.Context) (err error) {
 	if j.Team.Leads() {
 		if j.Learnt, err = j.Derive(); err != nil {
@@ -128,7 +129,7 @@ func (j *training) openRun(ctx context.Context) (err error) {
 	return j.tellFinished(ctx)
 }
 
-// beginRun makes the run's folder ready, once nothing else can refuse the run.
+// beginRun prepares the run's folder, after all checks that could refuse the run.
 func (j *training) beginRun(ctx context.Context) error {
 	if j.Team.Leads() {
 		if err := j.Folder.Begin(); err != nil {
@@ -171,7 +172,7 @@ func (j *training) train(ctx context.Context) error {
 	}
 	runOptions.Leaving = j.lifeline.Hold
 	j.looping.Store(true)
-	if ctx.Err() != nil { // by a signal that came before
+	if ctx.Err() != nil { // by an earlier signal
 		j.lifeline.Hold()
 	}
 	result, err := train.Run(ctx, runOptions)
@@ -202,7 +203,7 @@ func (j *training) train(ctx context.Context) error {
 	return err
 }
 
-// openReplica finds out whether memory suffices, before the run's folder is touched, and loads the initial weights.
+// openReplica checks that the memory is sufficient, before the run's folder changes, and loads the initial weights.
 func (j *training) openReplica(ctx context.Context) error {
 	if err := j.connect(ctx); err != nil {
 		return err
@@ -250,7 +251,7 @@ func (j *training) loopOptions(resume *checkpoint.State, screen *observe.Console
 	return o, err
 }
 
-// sharedOptions are those that all ranks of a run have.
+// sharedOptions returns the options that are equal on all ranks of a run.
 func (j *training) sharedOptions() (o train.Options, err error) {
 	c := j.Cfg
 	o = train.Options{Replica: j.Replica, Schedule: j.Schedule(), Steps: int64(c.Train.Steps), Epochs: j.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// tellFinished lets rank 0, which has opened the run, say whether there is anything left to do.
+// tellFinished sends rank 0's decision whether the run is complete to the other ranks. Only rank 0 has opened the run.
 func (j *training) tellFinished(ctx context.Context) error {
 	t := j.Team
 	if t == nil {
@@ -17,7 +17,7 @@ func (j *training) tellFinished(ctx context.Context) error {
 	})
 }
 
-// tellStart lets rank 0, which has begun the run, say where its files are.
+// tellStart sends the places of the run's files from rank 0 to the other ranks.
 func (j *training) tellStart(ctx context.Context) error {
 	t := j.Team
 	if t == nil {

@@ -20,17 +20,17 @@ type ContestOptions struct {
 	Rounds   int
 }
 
-// Environment is what the program sees of the world; tests put their own in its place.
+// Environment is the program's access to the outside; tests replace it.
 type Environment struct {
-	Name           string // of the program in help and completion; "": programName
+	Name           string // of the program in help and completion; "": default name
 	Stdout, Stderr io.Writer
 	Environ        []string       // NAME=VALUE
-	Catalog        config.Catalog // without models: builtinCatalog
+	Catalog        config.Catalog // without models: the built-in catalog
 	Train          func(ctx context.Context, cfg *config.Config, opts Options) error
 	Count          func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) // of all nodes
 }
 
-// Lookup finds an environment variable.
+// Lookup returns the value of an environment variable.
 func (e Environment) Lookup(name string) (value string, set bool) {
 	for _, pair := range e.Environ {
 		if n, v, _ := strings.Cut(pair, "="); n == name {
@@ -40,33 +40,34 @@ func (e Environment) Lookup(name string) (value string, set bool) {
 	return "", false
 }
 
-// SharesLimits tells whether the ranks of this machine share its control group's limits, because one process has started them.
+// SharesLimits reports whether the ranks of this machine share the limits of one control group, because one process
+// started them.
 func SharesLimits(place discovery.Place, env Environment) bool {
 	_, supervised := env.Lookup(SupervisedVariable)
 	return supervised || place.Launch
 }
 
-// SupervisedVariable is set for the ranks that this program has started. It keeps them from starting ranks themselves.
+// SupervisedVariable is set for ranks that this program has started. Such ranks start no ranks themselves.
 const SupervisedVariable = "HETERO_SUPERVISED"
 
-// Options is what a run needs besides its configuration.
+// Options contains all inputs of a run except its configuration.
 type Options struct {
 	Env      Environment
 	Log      *slog.Logger
 	OnScreen *slog.Logger // log without the log file
-	Screen   *logs.Screen // where log writes
-	LogFile  *logs.Screen // likewise, from when the run has a log file
+	Screen   *logs.Screen // destination of log messages
+	LogFile  *logs.Screen // likewise, once the run has a log file
 	Place    discovery.Place
 	Lab      TestbedSetup
-	Contest  *ContestOptions // of policies; nil: a run with one
-	Json     bool            // messages are JSON objects, progress too
+	Contest  *ContestOptions // interleaved comparison of policies; nil: one policy
+	Json     bool            // messages and progress are JSON objects
 	File     string          // of the configuration, "" without one
 	Args     []string        // the command line, for the run's records
-	Signals  chan os.Signal  // that end the run; they are caught from the start
-	Allow    []string        // keys that may differ from the earlier run's
+	Signals  chan os.Signal  // signals that end the run, caught from the start
+	Allow    []string        // keys that may differ from those of the earlier run
 }
 
-// SayWhenGone logs that the reader of a stream has left. Training goes on.
+// SayWhenGone logs that a reader has closed a stream. Training continues.
 func (o Options) SayWhenGone() {
 	say := func(name string, w io.Writer) {
 		if stream := logs.OutletOf(w); stream != nil {
@@ -76,10 +77,10 @@ func (o Options) SayWhenGone() {
 		}
 	}
 	say("standard error", o.Env.Stderr)
-	say("standard output", o.Env.Stdout) // one outlet may serve both
+	say("standard output", o.Env.Stdout) // both streams may have one outlet
 }
 
-// LogOf is the log with a component in place of the trainer's.
+// LogOf returns the log with another component.
 func (o Options) LogOf(component string) *slog.Logger {
 	return o.Log.With(logs.ComponentKey, component)
 }

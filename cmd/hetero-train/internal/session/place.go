@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// IsCPURank reports whether this is one of the last ranks of its machine, which parallel.cpu_ranks puts on the CPU.
+// IsCPURank reports whether this is one of the last ranks of its machine, which use the CPU because of
+// parallel.cpu_ranks.
 func (j *Session) IsCPURank() (bool, error) {
 	n, place := j.Cfg.Parallel.CPURanks, j.Opts.Place
 	if n == 0 || place.WorldSize <= 1 {
@@ -22,10 +23,10 @@ func (j *Session) IsCPURank() (bool, error) {
 	return place.LocalRank >= place.LocalWorldSize-n, nil
 }
 
-// LocalRanks is how many ranks share this machine, as far as it is known before they meet.
+// LocalRanks returns the number of ranks on this machine that is known before rank discovery.
 func (j *Session) LocalRanks() int { return RanksOfMachine(j.Opts.Place) }
 
-// RanksOfMachine is how many ranks share this machine, as far as it is known before they meet.
+// RanksOfMachine returns the number of ranks on this machine that is known before rank discovery.
 func RanksOfMachine(place discovery.Place) int {
 	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
 		return max(place.WorldSize, 1)
@@ -33,7 +34,7 @@ func RanksOfMachine(place discovery.Place) int {
 	return max(place.LocalWorldSize, 1)
 }
 
-// UsableCPUs is how many this process may use, by affinity and quota, at least 1.
+// UsableCPUs returns the number of CPUs that this process may use, by affinity and quota, at least 1.
 func UsableCPUs() int {
 	n := runtime.NumCPU()
 	if host, err := system.Detect(); err == nil && host.CPU.Quota > 0 {
@@ -42,8 +43,8 @@ func UsableCPUs() int {
 	return n
 }
 
-// OwnCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota
-// of its own.
+// OwnCPUs returns the number of CPUs for this rank alone. The ranks of a machine divide the usable CPUs, unless each
+// rank has its own quota.
 func (j *Session) OwnCPUs() int {
 	if own := j.Opts.Lab.Place.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// wayOn says from which step the run continues, and with which command. The command is the one that was typed, unless it would not resume.
+// wayOn describes the step and the command with which the run resumes. The command is the typed one, unless that would
+// not resume.
 func (o Options) wayOn(cfg *config.Config, step int64) string {
 	text := fmt.Sprintf("continues from step %d with: %s", step, o.again(cfg))
 	switch {
@@ -24,10 +25,10 @@ func (o Options) wayOn(cfg *config.Config, step int64) string {
 	return text
 }
 
-// WayOn says from which step the run continues, and with which command.
+// WayOn describes the step and the command with which the run resumes.
 func (j *Session) WayOn(step int64) string { return j.Opts.wayOn(j.Cfg, step) }
 
-// again is the command line that resumes the run, for a shell.
+// again returns the command line that resumes the run, for a shell.
 func (o Options) again(cfg *config.Config) string {
 	name := os.Args[0]
 	if typed, set := o.Env.Lookup(SupervisedVariable); set && typed != "" {
@@ -44,7 +45,7 @@ func (o Options) again(cfg *config.Config) string {
 	return strings.Join(words, " ")
 }
 
-// withoutResume takes out of a command line what sets train.resume.
+// withoutResume removes the parts of a command line that set train.resume.
 func withoutResume(args []string) (rest []string) {
 	const key = "train.resume="
 	for i := 0; i < len(args); i++ {
@@ -65,7 +66,7 @@ func withoutResume(args []string) (rest []string) {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quoted is a word as a shell reads it back.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -79,10 +80,10 @@ func (o Options) Supervised() bool {
 	return set
 }
 
-// Reported says that a supervisor which knows the run's folder tells the user how to go on.
+// Reported says that a supervisor that knows the run's folder explains how to resume.
 func (o Options) Reported() bool { return o.Supervised() && o.Place.Rank == o.Place.LocalRank }
 
-// FromNewest names the newest checkpoint and the command that resumes it, for a process that did not save.
+// FromNewest describes the newest checkpoint and the command that resumes from it, for a process that did not save.
 func (o Options) FromNewest(cfg *config.Config, dir string) string {
 	step, ok := checkpoint.NewestStep(dir)
 	if !ok {
@@ -91,7 +92,7 @@ func (o Options) FromNewest(cfg *config.Config, dir string) string {
 	return "the run " + o.wayOn(cfg, step)
 }
 
-// CheckpointsOf is the folder of a run's checkpoints, before the run is opened.
+// CheckpointsOf returns the folder of a run's checkpoints, before the run is opened.
 func CheckpointsOf(cfg *config.Config) string {
 	return filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name, "checkpoints")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Session is the process of one command that works with a configuration: its settings, its options, and the resources that it closes at the end.
+// Session is one command with a configuration: settings, options, and the resources that it closes at the end.
 type Session struct {
 	Cfg     *config.Config
 	Opts    Options
@@ -14,7 +14,7 @@ type Session struct {
 	close   []func() error
 }
 
-// New begins now.
+// New starts a session.
 func New(cfg *config.Config, opts Options) Session {
 	return Session{Cfg: cfg, Opts: opts, Started: time.Now()}
 }
@@ -22,7 +22,7 @@ func New(cfg *config.Config, opts Options) Session {
 // Later adds a resource to close. Resources are closed in reverse order.
 func (s *Session) Later(f func() error) { s.close = append(s.close, f) }
 
-// CloseAll frees in reverse order; what goes wrong there changes no result.
+// CloseAll closes the resources in reverse order. It logs errors, which change no result.
 func (s *Session) CloseAll() {
 	for i := len(s.close) - 1; i >= 0; i-- {
 		if err := s.close[i](); err != nil {
@@ -31,7 +31,8 @@ func (s *Session) CloseAll() {
 	}
 }
 
-// Seconds is 0, which means none, for 0 alone; more than ten years is ten years, whose multiples are durations too.
+// Seconds converts a setting to a duration. The result is 0 only for 0, and at most ten years, so that multiples do not
+// overflow.
 func Seconds(s float64) time.Duration {
 	const most = 10 * 365 * 24 * time.Hour
 	if s >= most.Seconds() {
@@ -43,8 +44,8 @@ func Seconds(s float64) time.Duration {
 	return 1
 }
 
-// NameKey is the name of the run.
+// NameKey is the key of the run's name.
 const NameKey = "experiment.name"
 
-// Named reports whether the user chose the run's name, in the file or on the command line.
+// Named reports whether the user set the run's name, in the file or on the command line.
 func (j *Session) Named() bool { return j.Cfg.Origin(NameKey) != "" }

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Foreign makes a name or a text from a file fit for one field of a line: it is quoted, with escapes as in Go and JSON, unless all of it can be seen.
-// Files come from others: escape sequences in their names would reach the terminal, and line ends would forge lines.
+// Foreign formats a name or a text from a file for one field of a line. If it contains invisible characters, it is
+// quoted, with escapes as in Go and JSON. Files come from other people: without quoting, escape sequences in names
+// would reach the terminal, and line ends would forge lines.
 func Foreign(text string) string {
 	for _, r := range text {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -23,7 +24,7 @@ func Foreign(text string) string {
 	return text
 }
 
-// Foreigners applies foreign to each of several texts.
+// Foreigners applies Foreign to each of several texts.
 func Foreigners(texts []string) []string {
 	shown := make([]string, len(texts))
 	for i, text := range texts {
@@ -32,12 +33,13 @@ func Foreigners(texts []string) []string {
 	return shown
 }
 
-// hidden reports whether a terminal acts on r instead of showing it: control characters but for line ends and tabs, and what changes the direction of text.
+// hidden reports whether a terminal acts on r instead of showing it. This includes control characters except line ends
+// and tabs, and characters that change the direction of text.
 func hidden(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == '\u2028' || r == '\u2029'
 }
 
-// Visible replaces hidden characters by escapes that JSON knows, and bytes that are not UTF-8 by \xNN.
+// Visible replaces hidden characters by JSON escapes, and bytes that are not UTF-8 by \xNN.
 func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, hidden) < 0 {
 		return text
@@ -60,7 +62,7 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// Indented moves all lines but the first to the right, so that a line end within a message cannot begin a message of its own.
+// Indented indents all lines but the first, so a line end within a message cannot begin a forged message.
 func Indented(text string) string {
 	if !strings.Contains(text, "\n") {
 		return text

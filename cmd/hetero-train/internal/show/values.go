@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figure is a number, or a dash for one that is not known.
+// Figure formats a number; an unknown number is a dash.
 func Figure[F ~float64](format string, value F) string {
 	v := float64(value)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -28,7 +28,7 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Bytes is a size in the largest decimal unit that leaves at least one digit before the point.
+// Bytes formats a size in the largest decimal unit that leaves at least one digit before the point.
 func Bytes(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -41,10 +41,10 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// NaN stands for a value that is not known.
+// NaN is the value of an unknown number.
 var NaN = math.NaN()
 
-// PerSecond is a rate, 0 where no time passed.
+// PerSecond returns a rate, 0 if no time passed.
 func PerSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0
@@ -52,10 +52,10 @@ func PerSecond(n int64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
-// GiB converts bytes.
+// GiB converts bytes to GiB.
 func GiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 
-// Number is a value of a record: null where it is none, as in all files of a run.
+// Number converts a value for a record: an unknown or infinite number becomes null, as in all files of a run.
 func Number[F ~float64](value F) any {
 	if v := float64(value); !math.IsNaN(v) && !math.IsInf(v, 0) {
 		return v
@@ -63,7 +63,7 @@ func Number[F ~float64](value F) any {
 	return nil
 }
 
-// Duration is a duration with three digits, and units that people read at a glance: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
+// Duration formats a duration with three digits and readable units: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "-" + Duration(-d)
@@ -96,7 +96,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", h/24, h%24)
 }
 
-// MiB converts bytes.
+// MiB converts bytes to MiB.
 func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 func OrDash(text string) string {

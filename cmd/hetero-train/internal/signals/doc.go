@@ -1,2 +1,2 @@
-// Package signals turns the signals that end or save a run into contexts and requests.
+// Package signals converts signals into canceled contexts and requests to save.
 package signals

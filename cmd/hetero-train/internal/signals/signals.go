@@ -17,18 +17,21 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 )
 
-// onePress is how long after an interrupt another one is the same: one Ctrl-C may come from the terminal and from what started the program (timeout, mpirun).
+// onePress is the time within which two interrupts count as one. One Ctrl-C may come from the terminal and from the
+// parent process (timeout, mpirun).
 const onePress = 500 * time.Millisecond
 
-// Catch catches the signals that end a run, from now on until release is called: those that come before the run is ready for them wait in the channel.
+// Catch catches the signals that end a run, until release is called. Signals that arrive before the run can handle them
+// wait in the channel.
 func Catch() (signals chan os.Signal, release func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// Context returns a context that the signals of catchStops cancel, with a stopped as cause, after stop is called; nil: nothing is. A
-// second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
+// Context returns a context that signals caught by Catch cancel, with an exit.Stopped as cause. stop is called before
+// the context is canceled; it may be nil. A second SIGINT ends the process at once. SIGUSR1 increments saves, which may
+// be nil.
 func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil {
@@ -78,10 +81,11 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 	}
 }
 
-// tidyTime is how long a command that saves nothing may take to end once a signal has come.
+// tidyTime is the time that a command without a save may take to end after a signal.
 const tidyTime = 5 * time.Second
 
-// Tidied makes cmd and the commands below it end by a signal with what is temporary removed, and the exit code of that signal.
+// Tidied makes cmd and its subcommands end after a signal: they remove temporary files and return the exit code of the
+// signal.
 func Tidied(cmd *cobra.Command) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		Tidied(sub)
@@ -94,15 +98,16 @@ func Tidied(cmd *cobra.Command) *cobra.Command {
 		err := run(cmd, args)
 		var s exit.Stopped
 		if err != nil && errors.As(context.Cause(ctx), &s) {
-			return exit.With(s.Saved(), s) // whatever it interrupted
+			return exit.With(s.Saved(), s) // regardless of the interrupted operation
 		}
 		return err
 	}
 	return cmd
 }
 
-// untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with a stopped as cause. A second signal ends the process at once, and so does
-// the first after tidyTime: what waits for standard input hears of no context.
+// untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with an exit.Stopped as cause. A second signal
+// ends the process at once. The first signal ends it after tidyTime, because reads of standard input cannot be
+// canceled.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

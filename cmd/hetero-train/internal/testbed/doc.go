@@ -1,4 +1,3 @@
-// Package testbed brings a rank into the conditions that a scenario describes, and says which of them are real and which simulated.
-//
-// See docs/lab.md.
+// Package testbed applies the conditions of a scenario to a rank, and reports which conditions are real and which are
+// simulated. See docs/lab.md.
 package testbed

@@ -15,27 +15,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// Testbed is the lab while a run lasts.
+// Testbed is the testbed during a run.
 type Testbed struct {
 	applier *lab.Applier
-	Notes   []string // for readers of the figures
+	Notes   []string // needed to interpret the figures
 
-	// Of rank 0, which tells what all ranks meet.
+	// On rank 0, which logs the conditions of all ranks:
 	log     *slog.Logger
 	weather *weather.Weather
 	ranks   []word
 	now     []weather.Conditions
 }
 
-// word is what a rank tells the others of its place in the lab.
+// word is a rank's message about its conditions.
 type word struct {
 	CPUs     float64   `json:"cpus"`
 	Slowdown float64   `json:"slowdown"`
 	Means    lab.Means `json:"means"`
 }
 
-// Open finds out how weather can be made here. All ranks tell each other where they are, so that rank 0 can say what is real and
-// what is simulated.
+// Open determines how this rank can apply the weather. All ranks exchange this, so that rank 0 can log real and
+// simulated conditions.
 func Open(ctx context.Context, j *compute.Rank) (l Testbed, err error) {
 	setup := &j.Opts.Lab
 	word := word{CPUs: setup.Place.CPUs, Slowdown: setup.Place.Slowdown}
@@ -62,7 +62,7 @@ func Open(ctx context.Context, j *compute.Rank) (l Testbed, err error) {
 	return l, nil
 }
 
-// gather exchanges the ranks' words.
+// gather exchanges the messages of the ranks.
 func gather(ctx context.Context, j *compute.Rank, own word) ([]word, error) {
 	if j.Team == nil {
 		return []word{own}, nil
@@ -84,7 +84,7 @@ func gather(ctx context.Context, j *compute.Rank, own word) ([]word, error) {
 	return words, nil
 }
 
-// tell says what is real and what simulated, on rank 0, and notes it for readers of the figures.
+// tell logs, on rank 0, which conditions are real and which are simulated, and stores it in Notes.
 func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logger) {
 	quotas, slowdowns := make([]string, len(words)), make([]string, len(words))
 	limited, slowed := false, false
@@ -118,7 +118,7 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 	}
 }
 
-// Before brings this rank into the conditions of a step; rank 0 says what has changed on all.
+// Before applies the conditions of a step to this rank. Rank 0 logs the changes of all ranks.
 func (l *Testbed) Before(step int64) {
 	l.applier.Before(step)
 	for rank := range l.now {

@@ -1,2 +1,2 @@
-// Package version says which release of the program this is and how it was built.
+// Package version contains the release of the program and the properties of its build.
 package version

@@ -6,10 +6,11 @@ import (
 	"runtime/debug"
 )
 
-// number is the release; the build sets it with -ldflags "-X github.com/hetero-train/hetero-train/cmd/hetero-train/program.number=…".
+// number is the release. The build sets it with -ldflags "-X
+// github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=…".
 var number = "0.1.0-dev"
 
-// Text names release, commit, compiler and platform on one line.
+// Text formats release, commit, compiler and platform on one line.
 func Text() string {
 	b := Build()
 	commit := ""
@@ -22,10 +23,10 @@ func Text() string {
 	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
 }
 
-// Facts are how the program was made.
+// Facts describe the build of the program.
 type Facts struct {
 	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" where it was not built from a checkout
+	Commit   string `json:"commit"` // "" if the program was not built from a checkout
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	OS       string `json:"os"`
@@ -33,7 +34,7 @@ type Facts struct {
 	Cgo      bool   `json:"cgo"`
 }
 
-// Build is how this program was made.
+// Build returns the properties of the build of this program.
 func Build() Facts {
 	b := Facts{Version: number, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
