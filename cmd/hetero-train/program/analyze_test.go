@@ -66,13 +66,13 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as where nothing may be written
+	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as if the folder were not writable
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)
 	}
 }
 
-// What the program itself writes is what analyze reads.
+// analyze must read the files that the program itself writes.
 func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	p := buildProgram(t)
 	root := t.TempDir()
@@ -82,7 +82,8 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	former := []string{"report.md", "summary.csv"} // are replaced, not written over: whoever has one open reads it to its end
+	// Replaced, not overwritten, so a reader that has a file open can read it to its end.
+	former := []string{"report.md", "summary.csv"}
 	if err := os.Mkdir(output, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 	report := string(readFile(t, filepath.Join(output, "report.md")))
-	for line := range strings.Lines(report) { // every figure of the report is there
+	for line := range strings.Lines(report) { // the report must contain every figure
 		_, rest, ok := strings.Cut(line, "](")
 		name, _, _ := strings.Cut(rest, ")")
 		if !ok || !strings.HasSuffix(name, ".png") {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// curvesOfTwo is a rank and one that is three times as fast.
+// curvesOfTwo has two ranks; one is three times as fast as the other.
 const curvesOfTwo = "rank,batch,seconds\n0,1,0.01\n0,256,2.56\n1,1,0.00333333333\n1,256,0.853333333\n"
 
 func TestSimulateRefuses(t *testing.T) {
@@ -61,7 +61,8 @@ func TestSimulateWithScores(t *testing.T) {
 	}
 }
 
-// Standard input may be a pipe; shares that are decided after the last step are not in the result, because no step ran with them.
+// Standard input may be a pipe. Shares decided after the last step are not in the result, because no step ran with
+// them.
 func TestSimulateReadsStandardInput(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

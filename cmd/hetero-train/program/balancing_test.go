@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// unequalRun trains as two ranks of which the second one is slower by a factor that its device simulates.
+// unequalRun trains with two ranks. The device of the second rank simulates a slowdown.
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
 	port := freePort(t)
@@ -69,20 +69,22 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	if err != nil || len(curves) != 2 || curves[1].At(16) < 2*curves[0].At(16) {
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
-	again := t.TempDir() // what was learned serves the next run from its first step on
+	again := t.TempDir() // the next run must use the cached curves from its first step on
 	p.unequalRun(t, again, "8", "train.steps=12", "balance.interval=5")
 	if first := decisions(t, again)[0]; first.Shares[1] >= 24 {
 		t.Errorf("a second run started with the shares %v, although the curves are known", first.Shares)
 	}
 }
 
-// Policies change who computes a sample, never what is learned.
+// Policies must change the rank that computes a sample, but not the results.
 func TestPoliciesTrainAlike(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	losses := map[string][]float64{}
 	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {
 		output, fixed := filepath.Join(dir, policy), policy == "none" || policy == "proportional"
-		profile := "off" // dynamic and hybrid start from equal shares, or the profile's could be right from the first step on
+		// Without a profile, dynamic and hybrid start from equal shares; with one, the first shares could be right
+		// already.
+		profile := "off"
 		if fixed {
 			profile = "auto"
 		}
@@ -102,7 +104,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	}
 	for policy, got := range losses {
 		for step, want := range losses["none"] {
-			if math.Abs(got[step]-want) > 1e-3*want { // f32 sums in another order, 60 AdamW steps long
+			if math.Abs(got[step]-want) > 1e-3*want { // other order of f32 sums, 60 AdamW steps
 				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
 				break
 			}

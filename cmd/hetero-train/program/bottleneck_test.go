@@ -14,14 +14,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// TestEventsThatFindNoRoomAreExitCode7: the user's folder is as it should be, the disk is full.
+// The user's folder is usable, but the disk is full.
 func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	if !inOwnMounts(t) {
 		return
 	}
 	j := assembly.New(&config.Config{}, session.Options{})
 	j.Folder = &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}
-	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // with the disk's own folder the last that it takes
+	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // fills the disk together with the root folder
 		t.Fatal(err)
 	}
 	j.Cfg.Profile.TensorBoardInterval = 1

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// trainIn runs the program within this process, for real, on the reference device.
+// trainIn runs the program in this process, on the reference device.
 func trainIn(t *testing.T, dir string, set ...string) outcome {
 	t.Helper()
 	args := []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + dir, "--set", "train.steps=5", "--set", "data.workers=1"}
@@ -58,7 +58,7 @@ func writeWeights(t *testing.T, tensors ...checkpoint.Tensor) string {
 	return path
 }
 
-// saveCheckpoint writes a checkpoint of a simple_cnn that has one weight, and returns its run's folder.
+// saveCheckpoint writes a checkpoint of a simple_cnn with one weight, and returns the run's folder.
 func saveCheckpoint(t *testing.T, model ...checkpoint.Tensor) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "run")
@@ -123,7 +123,7 @@ func TestVerify(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Sound || len(got.Faults) != 2 || got.Faults[1].Tensor != "fc.weight" || len(got.Checked) != 2 {
 		t.Errorf("got %v, %s", err, o.stdout)
 	}
-	// The newest sound one is taken, and it is said that it is not the newest.
+	// The command must use the newest valid checkpoint, and say that it is not the newest one.
 	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done || !strings.Contains(o.stderr, "warning: checkpoint") || !strings.Contains(o.stdout, "step-00000010") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
@@ -221,7 +221,7 @@ func TestRunStartsFromWeights(t *testing.T) {
 			t.Errorf("%s: a folder was made", c.name)
 		}
 	}
-	// A run that goes on has its weights already: the file may be gone.
+	// A resumed run has its weights already, so the file may be missing.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

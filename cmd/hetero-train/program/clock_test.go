@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// wallClock lists the files that turn a time into something that follows the wall clock, and what for. Everything else measures with the times that
-// time.Now gives, whose differences are monotonic: a clock that is set, in either direction, moves no timeout and no duration. Whoever adds a file
-// makes sure that no decision of a running program rests on it.
+// wallClock lists the files that derive a value from the wall clock, with the purpose. All other code uses differences
+// of time.Now, which are monotonic, so setting the clock affects no timeout and no duration. If you add a file, make
+// sure that no decision of a running program depends on it.
 var wallClock = map[string]string{
 	"cmd/hetero-train/internal/observe/tracing.go":      "when a trace began, for its reader",
 	"engine/timeline/recorder.go":                       "when a trace began; what follows is measured from there",
@@ -35,10 +35,10 @@ var wallClock = map[string]string{
 	"profiler/trace/event.go":                           "when an event was, for readers of the file",
 }
 
-// stripping are the methods and functions whose results carry no monotonic reading, or are no times at all.
+// stripping lists the methods and functions whose results have no monotonic reading, or are not times.
 var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse", "ParseInLocation", "Date"}
 
-// TestTableOfWhatFollowsTheWallClock is the static rule of row M6: all else is monotonic.
+// This static check implements row M6: all other code must use monotonic times.
 func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	var found []string
@@ -79,7 +79,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 
 var nativeWallClock = regexp.MustCompile(`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
 
-// followsWallClock looks for calls of stripping on times: of package time, on time.Now(), or of methods that only times have.
+// followsWallClock finds calls of stripping on times: of package time, on time.Now(), or of methods that only times
+// have.
 func followsWallClock(t *testing.T, path string) bool {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and configs/README.md")
 
-// outcome is what one command line did.
+// outcome is the result of one command line.
 type outcome struct {
 	code           int
 	stdout, stderr string
@@ -27,7 +27,7 @@ type outcome struct {
 	opts           session.Options
 }
 
-// execute runs a command line with training replaced by a record of what it would have been.
+// execute runs a command line. A record of the configuration replaces the training.
 func execute(args []string, environ ...string) outcome {
 	var out, messages bytes.Buffer
 	var o outcome
@@ -37,7 +37,8 @@ func execute(args []string, environ ...string) outcome {
 			o.cfg, o.opts = cfg, opts
 			return nil
 		},
-		Count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) { // all nodes are alike
+		// All nodes are equal.
+		Count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) {
 			return meeting.Rank * ranks, meeting.WorldSize * ranks, nil
 		},
 	})
@@ -70,7 +71,7 @@ func checkGolden(t *testing.T, file, got string) {
 	}
 }
 
-// Flags are an interface: a change of any shows here.
+// Flags are an interface: any change must show here.
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help.txt":        {"--help"},
@@ -164,7 +165,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Go's own exit code for a panic is 2, which means bad configuration here; and a panic may quote a secret.
+// Go's own exit code for a panic is 2, which means a usage error here. A panic may also print a secret.
 func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 	var messages bytes.Buffer
 	code := runLine(context.Background(), []string{"--set", "train.epochs=1"}, session.Environment{

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
-// completed are the words that a shell would offer for the last of args, without what is said about them.
+// completed returns the words that a shell would offer for the last of args, without their descriptions.
 func completed(t *testing.T, args ...string) []string {
 	t.Helper()
 	o := execute(append([]string{"__complete"}, args...))
@@ -66,7 +66,7 @@ func TestCompletionOffersValues(t *testing.T) {
 	}
 }
 
-// In bash a word ends at =, so that what is offered is the value alone.
+// In bash a word ends at =, so only the value is offered.
 func TestBashCompletesBehindTheEqualsSign(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

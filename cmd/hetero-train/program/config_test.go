@@ -45,7 +45,7 @@ func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
 	}
 }
 
-// A reader meets each key with its explanation: at the end of its line or right above it.
+// Each key must have its explanation at the end of its line or directly above it.
 func TestCommittedConfigsExplainEveryKey(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z_0-9]+ *=`)
 	for _, file := range configFiles(t) {

@@ -50,8 +50,8 @@ func jpegShard(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// TestDamagedShards: shards of JPEG images, plain and compressed, that are cut or have changed bits are read, or refused with the exit code of data. A
-// training that skips what it cannot read ends, or refuses them likewise.
+// Shards of JPEG images, plain and compressed, that are cut or have changed bits must be read, or refused with the exit
+// code of data. A training with data.corrupt = "skip" must finish, or refuse them with the same exit code.
 func TestDamagedShards(t *testing.T) {
 	trials := 60
 	if os.Getenv("HETERO_HOSTILE") != "" {

@@ -133,7 +133,7 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	}
 }
 
-// hugeShard is a sound tar with so much padding, which takes no room, that it is not repacked at once.
+// hugeShard is a valid tar with so much sparse padding that repacking takes some time.
 func hugeShard(t *testing.T) string {
 	t.Helper()
 	path := shard(t, t.TempDir(), "huge.tar", 1)
@@ -149,7 +149,7 @@ func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
 		dir := t.TempDir()
 		ended := make(chan outcome)
 		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
-		for { // it catches signals before it makes that file
+		for { // the command catches signals before it creates this file
 			if left, err := os.ReadDir(dir); err != nil {
 				t.Fatal(err)
 			} else if len(left) > 0 {
@@ -208,7 +208,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	}
 }
 
-// TestNamedPipesAreRefused: whoever opened one would wait for ever.
+// A process that opens a named pipe would block for ever.
 func TestNamedPipesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "shard.tar")
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// A run on a fallback is short, its schedule ends with it, it says once on what it trains, and typed again it is finished.
+// A run on a fallback must be short, its schedule must end with it, and it must report the data set once. The same
+// command must then find it complete.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" + t.TempDir(), "data.image_size=8", "train.steps=0", "train.epochs=30", "schedule.name=cosine"}
@@ -35,7 +36,8 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// A number of samples whose order alone would not fit in memory is refused, where a lack of memory would end the run without a message.
+// If the order of the samples alone exceeds the memory, the number must be refused. Otherwise the system would kill the
+// run without a message.
 func TestTooManySyntheticSamplesAreRefused(t *testing.T) {
 	o := execute([]string{"data", "inspect", "--set", "data.dataset=synthetic_image", "--set", "data.num_samples=2147483647"})
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "training samples is 2147483647, want 1 to 268435456") {

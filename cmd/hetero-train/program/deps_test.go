@@ -15,10 +15,10 @@ import (
 
 const module = "github.com/hetero-train/hetero-train/"
 
-// layers says which packages of this module a package may import, low to high: every arrow points up in this list.
-// A package in a folder without a row of its own obeys the row "folder/...". To add a package, add its row; to add an
-// arrow, think of ARCHITECTURE.md first. Only cmd/hetero-train may import everything: it alone knows the concrete
-// devices, models and data sets.
+// layers lists the packages of this module that a package may import, low to high: every arrow points up in this list.
+// A package in a folder without its own row follows the row "folder/...". To add a package, add its row. Before you add
+// an arrow, read ARCHITECTURE.md. Only cmd/hetero-train may import everything, because only the program knows the
+// concrete devices, models and data sets.
 var layers = []layer{
 	// Numbers and settings.
 	{"engine/tensor", nil},
@@ -55,7 +55,7 @@ var layers = []layer{
 
 	{"nccl", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
 
-	// What to compute, and how.
+	// Computation: graphs and plans.
 	{"engine/graph", imports("engine/tensor", "engine/device")},
 	{"engine/plan", imports("engine/tensor", "engine/device", "engine/graph")},
 
@@ -77,7 +77,7 @@ var layers = []layer{
 	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},
 
-	// The loop, and what is trained and watched.
+	// Training loop, models and observers.
 	{"engine/models", imports("engine/graph", "engine/nn")},
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
 	{"engine/train", imports("telemetry", "engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",
@@ -95,7 +95,7 @@ var layers = []layer{
 	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
 	{"profiler/profiles", imports("engine/regular", "profiler/system", "profiler/hardware", "profiler/measure")},
 
-	// The program. A package of commands imports no other.
+	// The program. A package of commands imports no other such package.
 	{"cmd/hetero-train/internal/exit", imports("engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
 		"engine/collective/hosts", "engine/collective/shm", "engine/config", "engine/data", "engine/device",
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/regular", "engine/train", "engine/weights",
@@ -219,20 +219,20 @@ var layers = []layer{
 	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
 }
 
-// never holds whatever the table above is extended to. Standard packages are named as they are imported.
+// never lists forbidden imports, whichever rows the table above has. Standard packages have the names of their imports.
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"engine/config", imports("engine/...", "profiler/...", "balancer")},  // others register with it
-	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // likewise pure
+	{"engine/config", imports("engine/...", "profiler/...", "balancer")},  // other packages register with it
+	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // pure too
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
 	{"engine/train", imports("engine/models", "engine/models/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
 }
 
-// layer is a rule: a package, or with "/..." all packages below a folder, and the imports the rule is about.
+// layer is a rule: a package, or with "/..." all packages below a folder, and its imports.
 type layer struct {
 	pkg     string
 	imports []string
@@ -296,7 +296,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	}
 }
 
-// faults compares imports with the rules and returns one sentence for each that breaks one.
+// faults compares imports with the rules and returns one sentence per violation.
 func faults(sources []source, packages []string, layers, never []layer) []string {
 	var found []string
 	for _, pkg := range packages {
@@ -334,7 +334,7 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, pkg) })
 }
 
-// matches: "a" is a, "a/..." is everything below a, "..." is everything.
+// matches reports whether a pattern covers a package: "a" is a, "a/..." is everything below a, "..." is everything.
 func matches(pattern, pkg string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(pkg, folder)
@@ -342,7 +342,7 @@ func matches(pattern, pkg string) bool {
 	return pkg == pattern
 }
 
-// readImports parses the import lines of every Go file of the module that is no test, whatever its build tags.
+// readImports parses the import lines of every Go file of the module except tests, for all build tags.
 func readImports(t *testing.T, root string) (sources []source, packages []string) {
 	t.Helper()
 	skipped := []string{"build", "experiments", "third_party", "testdata", "vendor"}
@@ -356,7 +356,7 @@ func readImports(t *testing.T, root string) (sources []source, packages []string
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
-				return fs.SkipDir // a module of its own
+				return fs.SkipDir // a separate module
 			}
 			return nil
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 2 * time.Minute
 
-// watched is a program that runs, and what it has written so far.
+// watched is a running program with its output so far.
 type watched struct {
 	cmd *exec.Cmd
 
@@ -57,14 +57,14 @@ func watch(t *testing.T, cmd *exec.Cmd) *watched {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() // a test that failed
+		cmd.Process.Kill() // if the test failed
 		cmd.Wait()
 		writer.Close()
 	})
 	return w
 }
 
-// await waits until the program has written all of the texts.
+// await waits until the program has written all texts.
 func (w *watched) await(t *testing.T, texts ...string) {
 	t.Helper()
 	late := time.AfterFunc(patience, func() {
@@ -86,10 +86,10 @@ func (w *watched) await(t *testing.T, texts ...string) {
 	}
 }
 
-// tail is the end of a long text.
+// tail returns the end of a long text.
 func tail(text string) string { return text[max(len(text)-4000, 0):] }
 
-// end waits for the program's end.
+// end waits for the end of the program.
 func (w *watched) end(t *testing.T, code int, says string) {
 	t.Helper()
 	got := exitOf(t, w.cmd.Wait())
@@ -100,7 +100,7 @@ func (w *watched) end(t *testing.T, code int, says string) {
 	}
 }
 
-// newestStep is the step of the newest checkpoint of the run in dir, which must load.
+// newestStep returns the step of the newest checkpoint of the run in dir, which must load.
 func newestStep(t *testing.T, dir string) int64 {
 	t.Helper()
 	c, skipped, err := checkpoint.Latest(filepath.Join(dir, "run", "checkpoints"))
@@ -121,7 +121,7 @@ func awaitStep(t *testing.T, dir string, after int64) {
 	}
 }
 
-// checkRecords demands one sound record of each step up to the newest checkpoint.
+// checkRecords requires one valid record for each step up to the newest checkpoint.
 func checkRecords(t *testing.T, dir string) {
 	t.Helper()
 	newest := newestStep(t, dir)
@@ -136,7 +136,7 @@ func checkRecords(t *testing.T, dir string) {
 	}
 }
 
-// TestAFullDiskInMidRunCostsNoStep: the disk of a run fills up and is made free again while it trains (row D1).
+// The disk of a run fills up and has room again later during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -156,8 +156,8 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	checkRecords(t, dir)
 }
 
-// TestAFullDiskAtTheEndIsExitCode7: what was saved before stays, and the same command ends the run once there is room, with the bits of a run that
-// was never disturbed (row D1).
+// Checkpoints saved before must remain. Once the disk has room, the same command must complete the run, bit-equal to an
+// undisturbed run (row D1).
 func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -187,7 +187,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "free space on that disk")
 }
 
-// TestAFailingDiskIsNeverBelieved lets system calls of a run that trains fail with EIO, then lets them succeed again (row D6). strace does it:
+// strace makes system calls of a training run fail with EIO, then succeed again (row D6):
 // strace -f -p PID -e inject=fsync:error=EIO
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	p := buildProgram(t)
@@ -220,7 +220,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			}
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			before := newestStep(t, dir)
-			fault.Process.Signal(os.Interrupt) // strace lets go
+			fault.Process.Signal(os.Interrupt) // ends strace
 			fault.Wait()
 			awaitStep(t, dir, before)
 			w.cmd.Process.Signal(syscall.SIGTERM)
@@ -230,7 +230,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	}
 }
 
-// TestFoldersThatCannotBeUsedAreNamed: nothing is written beside the run's folder either (row D7).
+// Nothing may be written outside the run's folder either (row D7).
 func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -284,7 +284,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 			if err := c.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
-			defer syscall.Unmount(dir, syscall.MNT_DETACH) // where it was mounted on
+			defer syscall.Unmount(dir, syscall.MNT_DETACH) // the folder of the mount
 			got := finish(t, p.command(dir, "train.steps=20"), 0)
 			got.check(t, exit.Usage, c.says)
 			got.check(t, exit.Usage, dir)
@@ -295,7 +295,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
-// TestAFolderOfSomebodyElseIsNamed runs the program as a user who may not write there (row D7).
+// The program runs as a user who may not write there (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")
@@ -326,12 +326,12 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	finish(t, again, 0).check(t, exit.Usage, "permission denied")
 }
 
-// TestAFolderThatVanishesInMidRunIsExitCode7: nothing of the run is left, and nothing else is written in its place (row D7).
+// Nothing of the run remains, and nothing else may be written in its place (row D7).
 func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	w := watch(t, p.command(dir, "train.steps=600", "train.log_interval=1"))
 	w.await(t, "step 20/")
-	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; { // it writes meanwhile
+	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; { // the run writes at the same time
 		if time.Since(begun) > patience {
 			t.Fatal("the folder cannot be removed")
 		}
@@ -343,7 +343,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	}
 }
 
-// TestALinkSwappedInMidRunIsNotFollowed: a run keeps to the folder that it has opened (row D7).
+// A run must keep using the folder that it opened (row D7).
 func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	p, dir, outside := buildProgram(t), t.TempDir(), t.TempDir()
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
@@ -365,7 +365,7 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestLimitsOfHandlesAndAddressesAreEnoughOrNamed runs with limits of the shell (row F14).
+// The program runs with limits of the shell (row F14).
 func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	p := buildProgram(t)
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// trainSmall trains the small run, with settings changed, in this process and returns its folder and what it printed.
+// trainSmall trains the small run in this process, with changed settings. It returns the run's folder and its output.
 func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 	t.Helper()
 	output := t.TempDir()
@@ -121,7 +121,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// What an imported checkpoint was trained on is not known: nothing is made up in its place.
+// The training data of an imported checkpoint is unknown, and the command must not invent any.
 func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "imported")
 	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exit.Done {
@@ -143,7 +143,7 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 	}
 }
 
-// writePNG makes an image of one colour.
+// writePNG writes an image of one color.
 func writePNG(t *testing.T, file string, c color.Color) {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 9, 7))
@@ -162,7 +162,7 @@ func writePNG(t *testing.T, file string, c color.Color) {
 	}
 }
 
-// colours is a folder of red and blue pictures, which a few steps tell apart.
+// colours is a folder of red and blue images, which a few steps learn to distinguish.
 func colours(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
-// exampleLines are the command lines of a command's examples, those that are continued with a backslash joined, comments behind two spaces cut off.
+// exampleLines returns the command lines of a command's examples. Continued lines are joined, and comments after two
+// spaces are removed.
 func exampleLines(cmd *cobra.Command) []string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
@@ -22,7 +23,7 @@ func exampleLines(cmd *cobra.Command) []string {
 	return lines
 }
 
-// commands are those that --help lists, below cmd and itself.
+// commands returns the commands that --help lists, below cmd and cmd itself.
 func commands(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, sub := range cmd.Commands() {
@@ -33,7 +34,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// An example that names a flag which is no more, or another command, shows here.
+// An example with a flag or a command that does not exist must fail here.
 func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	root := newRoot(&cli.App{})
 	for _, cmd := range commands(root) {
@@ -44,7 +45,7 @@ func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 		for _, line := range lines {
 			at := strings.Index(line, "hetero-train ")
 			if at < 0 {
-				continue // prepares or follows
+				continue // prepares or follows another command
 			}
 			if err := parses(line[at:]); err != nil {
 				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
@@ -53,7 +54,7 @@ func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	}
 }
 
-// parses reports whether the flags of a command line exist and its arguments are as many as the command takes.
+// parses reports whether the flags of a command line exist, and the number of its arguments is right.
 func parses(line string) error {
 	line, _, _ = strings.Cut(line, " | ")
 	line, _, _ = strings.Cut(line, " > ")

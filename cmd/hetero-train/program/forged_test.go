@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// forge changes a number of a checkpoint's state and makes the checksums of the manifest right again.
+// forge changes a number of a checkpoint's state and corrects the checksums of the manifest.
 func forge(t *testing.T, folder, key, value string) {
 	t.Helper()
 	state := readFile(t, filepath.Join(folder, "state.json"))
@@ -34,7 +34,7 @@ func forge(t *testing.T, folder, key, value string) {
 	}
 }
 
-// A checkpoint whose counters no run can reach is damaged, however right its checksums are.
+// A checkpoint with impossible counters is damaged, even if its checksums are right.
 func TestForgedCountersAreExitCode3(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
@@ -52,9 +52,9 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 		finish(t, p.command(dir, "train.steps=20", "train.resume="+folder), 0).check(t, exit.Data, c.want)
 		finish(t, exec.Command(p.path, "checkpoint", "verify", folder), 0).check(t, exit.Data, "")
 	}
-	finish(t, p.command(dir, "train.steps=20"), 0).check( // an earlier checkpoint takes its place
+	finish(t, p.command(dir, "train.steps=20"), 0).check( // an earlier checkpoint is used instead
 		t, exit.Done, "skipped: "+folder+"/state.json is corrupt: ")
 	again := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20))
-	forge(t, again, "step", "20") // forging by itself is no damage
+	forge(t, again, "step", "20") // the forgery alone is not damage
 	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exit.Done, "was=20 now=30")
 }

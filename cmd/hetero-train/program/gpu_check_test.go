@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestGPUCheckTakesTheCallersPaths, not those of its own folder, from which it works.
+// The script must resolve paths relative to the caller's folder, not to its own, in which it works.
 func TestGPUCheckTakesTheCallersPaths(t *testing.T) {
 	script, err := filepath.Abs("../../../scripts/gpu_check.sh")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// onGPU gives a command a machine with GPUs: the sources of the CUDA device, compiled for the host, in place of its library, and a driver that shows as
-// many. A test that needs neither convolutions nor a driver of its own is the same with a real GPU.
+// onGPU gives a command a machine with GPUs: the CUDA device compiled for the host, and a fake driver with the same
+// number of GPUs. Tests without convolutions and without a fake driver behave like tests on a real GPU.
 func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	t.Helper()
 	built := os.Getenv("HETERO_LIB_DIR")
@@ -38,7 +38,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 			continue
 		case "libhetero_cuda_shim.so":
 			name, shim = "libhetero_cuda.so", file
-		case "libhetero_nccl_shim.so": // NCCL stays missing where a test does not ask for it
+		case "libhetero_nccl_shim.so": // NCCL is missing unless a test requests it
 			name = "libhetero_nccl_later.so"
 		}
 		if err := os.Symlink(file, filepath.Join(dir, name)); err != nil {
@@ -60,7 +60,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	return cmd
 }
 
-// onNCCL gives it the fake NCCL as well, which is told what to do wrong (nccl/shim/fake.cc); "" is nothing.
+// onNCCL also adds the fake NCCL. fault names the fault that it simulates (nccl/shim/fake.cc); "" for none.
 func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	t.Helper()
 	cmd = onGPU(t, gpus, cmd, "HETERO_FAKE_NCCL="+fault)
@@ -75,7 +75,7 @@ func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	return cmd
 }
 
-// TestAutoGoesOnWithoutGPU: the reason is told once, and the CPU trains; who asks for a GPU gets the reason as an error.
+// With "auto" the reason is logged once and the CPU trains. With "cuda" the reason is an error.
 func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestDevicesSaysWhatTrainingWouldTake: a GPU that opens, but is one of a list with a mistake, is not taken.
+// A GPU that opens, but that an invalid CUDA_VISIBLE_DEVICES names, must not be selected.
 func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	p := buildRanks(t)
 	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
@@ -121,7 +121,7 @@ func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	}
 }
 
-// TestDevicesMakesNoContext on any GPU, where others may compute; what opens one does.
+// Other processes may compute on these GPUs, so devices must not create a context. Opening a device creates one.
 func TestDevicesMakesNoContext(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	contexts := filepath.Join(dir, "contexts")
@@ -144,7 +144,8 @@ func TestDevicesMakesNoContext(t *testing.T) {
 	}
 }
 
-// TestRanksAreNotPutOnOneGPU unless that is allowed: found out when they meet, or before where there are fewer GPUs than ranks.
+// Two ranks may share a GPU only with device.share_gpu. This is checked at rank discovery, or before if there are fewer
+// GPUs than ranks.
 func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
@@ -164,10 +165,10 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	}
 }
 
-// gpuRun is smallRun on a GPU, small enough for one whose threads are fibers.
+// gpuRun is smallRun on a GPU, small enough for the shim, whose threads are fibers.
 var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1", "train.eval_interval=0"}
 
-// TestRanksOnGPUsTrainAsOne: device memory is nowhere visible to the host, so images, labels, losses, gradients and weights travel by copies alone.
+// The host cannot access device memory, so images, labels, losses, gradients and weights must travel by copies alone.
 func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	var want outcomeOfRun
@@ -203,23 +204,26 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 				t.Errorf("%v: step %d stood %v in passes of %v: a rank's own time is negative", c.set, r.Iteration, r.Exchanges, r.Forward+r.Backward)
 			}
 		}
-		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b { // bf16 in other groups of samples
+		// Bf16, with other groups of samples.
+		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b {
 			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)
 		}
 	}
 }
 
-// TestWhatNCCLRefusesEndsTheRun on all ranks: it is NCCL that carries their gradients.
+// All ranks must end, because NCCL transports their gradients.
 func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
 	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
 	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exit.Communication, "invalid usage: it was asked to fail")
 }
 
-// TestALostGPUEndsTheRun with the device's exit code; the last checkpoint is whole, and the run that goes on from it ends where one without the fault does.
+// The run must end with the device's exit code. The last checkpoint must be complete, and the resumed run must equal a
+// run without the fault.
 func TestALostGPUEndsTheRun(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	whole := filepath.Join(dir, "whole")
-	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exit.Done, "") // and times what algorithms are chosen by
+	// Also times the algorithms, so that later runs choose the same ones.
+	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exit.Done, "")
 	lost := filepath.Join(dir, "lost")
 	set := append(gpuRun, "train.steps=60", "checkpoint.interval_steps=1")
 	first := finish(t, onGPU(t, 1, p.command(lost, set...), "HETERO_SHIM_LOST_AFTER=4000"), 0)
@@ -233,7 +237,8 @@ func TestALostGPUEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemoryOfAGPU is found out before the first step, with what needs how much and what would fit.
+// The lack of memory must be detected before the first step. The error must list the memory of each part and the batch
+// that would fit.
 func TestTooLittleMemoryOfAGPU(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := append([]string{"data.batch_size=32"}, gpuRun...)

@@ -13,13 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Another run than the small one, for measurements.
+// Flags of another run than the small one, for measurements.
 var (
 	killConfig = flag.String("kill-config", "", "configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
 	killStart  = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
 )
 
-// TestKilledRunsResumeBitEqual kills the program 20 times at random moments, also while it saves, and lets it finish.
+// The test kills the program 20 times at random moments, also while it saves, then lets it finish.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	if *killConfig != "" {
@@ -30,7 +30,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	if out, err := command("whole").CombinedOutput(); err != nil {
 		t.Fatalf("undisturbed run: %v\n%s", err, out)
 	}
-	pause := time.Since(begun) / 80 // so that 20 kills fit into the run, however fast the machine is and becomes
+	pause := time.Since(begun) / 80 // 20 kills fit into the run, at any speed of the machine
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 0
@@ -41,7 +41,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 		}
 		time.Sleep(*killStart + time.Duration(random.Int64N(int64(2*pause))))
 		if err := c.Process.Kill(); err != nil {
-			break // it was done before: too slow a killer
+			break // the run ended before the kill
 		}
 		if c.Wait() == nil {
 			break

@@ -20,17 +20,17 @@ import (
 
 const labScript = "../../../scripts/lab.sh"
 
-// labCommand runs the script; each rank is a shell that runs text.
+// labCommand runs the script. Each rank is a shell that runs text.
 func labCommand(t *testing.T, options, text string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a test that hangs says which
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a test that hangs must name itself
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, labScript, append(strings.Fields(options), "--", "bash", "-c", text)...)
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// needControlGroups skips where this machine lets nobody make control groups for CPUs, and returns the folder in which the script
-// makes them.
+// needControlGroups skips the test if this machine allows no control groups for CPUs. It returns the folder in which
+// the script creates them.
 func needControlGroups(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -50,7 +50,7 @@ func needControlGroups(t *testing.T) string {
 	return filepath.Dir(filepath.Dir(group))
 }
 
-// leftover are the control groups of a script.
+// leftover returns the control groups of a script.
 func leftover(t *testing.T, parent string, pid int) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("hetero-lab-%d*", pid)))
@@ -113,7 +113,7 @@ func TestTheLabEndsWithItsRanks(t *testing.T) {
 			}
 			if c.signal != 0 {
 				said := bufio.NewScanner(out)
-				for ready := 0; ready < 3 && said.Scan(); { // every rank has its trap
+				for ready := 0; ready < 3 && said.Scan(); { // every rank has set its trap
 					if strings.HasSuffix(said.Text(), "ready") {
 						ready++
 					}
@@ -177,8 +177,8 @@ func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// A simulated lab needs nothing of the machine. Weather and slowdowns change times only: the run's parameters are those of a
-// run without them, bit for bit.
+// A simulated testbed has no requirements. Weather and slowdowns change times only: parameters must be bit-equal to
+// those of a run without them.
 func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	storm := writeFile(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")
@@ -201,7 +201,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 		}
 		for _, want := range []string{
 			"SIMULATED: the ranks' devices idle to be x1.25/x2.5 slower",
-			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // on each rank
+			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // for each rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
 			"weather: rank 1: link has no effect here", "lines for ranks that this run does not have",
 		} {
@@ -241,7 +241,7 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 	}
 }
 
-// Neighbours end with a rank that is killed.
+// Neighbours must end with a rank that is killed.
 func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0", "lab.weather="+writeFile(t, "weather v1\nall neighbour 2\n"))
@@ -259,7 +259,7 @@ func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	noProcessOf(t, p)
 }
 
-// processesOf are those that run the program.
+// processesOf returns the processes that run the program.
 func processesOf(t *testing.T, p program) (pids []string) {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*")
@@ -274,7 +274,7 @@ func processesOf(t *testing.T, p program) (pids []string) {
 	return pids
 }
 
-// noProcessOf waits until nothing runs the program any more.
+// noProcessOf waits until no process runs the program.
 func noProcessOf(t *testing.T, p program) {
 	t.Helper()
 	for limit := time.Now().Add(20 * time.Second); len(processesOf(t, p)) > 0; time.Sleep(10 * time.Millisecond) {

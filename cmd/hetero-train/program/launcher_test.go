@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// What is typed counts even where it is the default; what a file says counts only where it differs from the default.
+// A flag overrides the launcher even with a default value. A key of a file overrides it only if its value differs from
+// the default.
 func TestAddressOfRank0(t *testing.T) {
 	const file = "../../../configs/simple_cnn.toml"
 	nodes := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "1"}
@@ -45,7 +46,7 @@ func TestAddressOfRank0(t *testing.T) {
 	}
 }
 
-// torchrun's store holds MASTER_PORT while its ranks run.
+// torchrun's store uses MASTER_PORT while its ranks run.
 func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	store, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // the test that runs in a mount namespace of its own
-	builtVariable     = "HETERO_TEST_PROGRAM"    // the program that the process before it has built
+	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // set in the test process that has its own mount namespace
+	builtVariable     = "HETERO_TEST_PROGRAM"    // path of the program that the parent process built
 )
 
-// inOwnMounts reports whether this process may mount what nobody else sees. If not, it has run the test in one that may, and the test returns.
+// inOwnMounts reports whether this process may mount file systems that no other process sees. If not, it has run the
+// test in a process that may, and the test returns.
 func inOwnMounts(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMountsVariable) == t.Name() {
@@ -49,7 +50,7 @@ func inOwnMounts(t *testing.T) bool {
 	return false
 }
 
-// smallDisk is a file system of its own with room for so many bytes.
+// smallDisk is a separate file system with room for the given number of bytes.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -67,7 +68,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill takes all room of a disk until the returned function gives it back.
+// fill uses all space of a disk until the returned function frees it.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -76,7 +77,7 @@ func fill(t *testing.T, dir string) (free func()) {
 		t.Fatal(err)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // also what a failed save gives back
+	go func() { // also space that a failed save frees
 		defer close(stopped)
 		block := make([]byte, 4096)
 		for {

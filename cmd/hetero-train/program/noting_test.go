@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// benchTrace is bench train of a small network on a GPU, with a timeline.
+// benchTrace runs bench train with a small network on a GPU, with a timeline.
 func (p program) benchTrace(file string) *exec.Cmd {
 	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
 		"--trace", file, "--trace-steps", "3", "--json")
 }
 
-// benchTraced is what it says of the timeline.
+// benchTraced is its summary of the timeline.
 type benchTraced struct {
 	Trace struct {
 		Steps     int
@@ -38,7 +38,8 @@ func readBench(t *testing.T, out ended) (b benchTraced) {
 	return b
 }
 
-// TestATimelineOfAGPUShowsItsKernels under the names of layers, as they ran in graphs, and what the GPU and the host did meanwhile.
+// The timeline must have the kernels under the names of layers, as they ran in graphs, and the activity of the GPU and
+// the host.
 func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	p, file := buildProgram(t), filepath.Join(t.TempDir(), "step.json")
 	out := finish(t, onGPU(t, 1, p.benchTrace(file)), 0)
@@ -88,7 +89,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	}
 }
 
-// TestATimelineOfAGPUThatMayNotBeWatched is made launch by launch, and says why.
+// Without CUPTI, the host times launch by launch, and the command must state the reason.
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "recorded no kernel"} {
@@ -100,7 +101,7 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	}
 }
 
-// TestATracedRunOnAGPUTrainsAsOthersDo, the window beginning where graphs are made for it.
+// The window begins at a step that captures graphs for it.
 func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exit.Done, "")

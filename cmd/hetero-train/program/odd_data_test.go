@@ -30,7 +30,7 @@ func greyPNG(t *testing.T, v uint8) []byte {
 	return b.Bytes()
 }
 
-// TestOddDataTrainsOrIsRefused: data that nothing can be learned from end no run but with a reason (row M5).
+// Useless data must end a run only with a reason (row M5).
 func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	p := buildProgram(t)
 	constant := func(v uint8) []byte { return greyPNG(t, v) }
@@ -74,7 +74,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	}
 }
 
-// TestMoreShardsThanFileHandlesAreRead: shards that are not being read are closed for those that are (row F14).
+// Shards that are not being read must be closed for those that are (row F14).
 func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for i := range 100 {

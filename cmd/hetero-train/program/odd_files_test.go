@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// finishSoon kills a command that waits for ever.
+// finishSoon kills a command that blocks for ever.
 func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
 	t.Helper()
 	cmd := p.command(dir, set...)
@@ -20,7 +20,7 @@ func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
 	return finish(t, cmd, 0)
 }
 
-// makeAt makes the folder of a file and then the file.
+// makeAt creates the folder of a file, then the file.
 func makeAt(t *testing.T, path string, file func(path string) error) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
@@ -31,14 +31,14 @@ func makeAt(t *testing.T, path string, file func(path string) error) {
 func pipeAt(path string) error   { return syscall.Mkfifo(path, 0o600) }
 func folderAt(path string) error { return os.Mkdir(path, 0o755) }
 
-// sparse files cost no disk; a program that reads one whole runs out of memory.
+// Sparse files take no disk space. A program that reads a whole one exceeds the memory.
 func sparse(bytes int64) func(path string) error {
 	return func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
 	}
 }
 
-// TestOddFilesOfARunAreRefused: before the first step, and without waiting for the other end of a pipe.
+// They must be refused before the first step, without waiting for the writer of a pipe.
 func TestOddFilesOfARunAreRefused(t *testing.T) {
 	p := buildProgram(t)
 	const irregular = "want a regular file"
@@ -66,12 +66,12 @@ func TestOddFilesOfARunAreRefused(t *testing.T) {
 	logs := t.TempDir()
 	makeAt(t, filepath.Join(logs, "train.log"), pipeAt)
 	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exit.Usage, irregular)
-	dir := t.TempDir() // how an earlier run ended is not needed
+	dir := t.TempDir() // the result of an earlier run is not needed
 	makeAt(t, filepath.Join(dir, "run", "results", "result.json"), sparse(20<<30))
 	finishSoon(t, p, dir, "train.steps=4").check(t, exit.Done, "want at most 16777216")
 }
 
-// TestOddFilesInSettingsAreRefused: as above, for files that the user names.
+// The same for files that settings name.
 func TestOddFilesInSettingsAreRefused(t *testing.T) {
 	p := buildProgram(t)
 	pictures, pipe := t.TempDir(), filepath.Join(t.TempDir(), "pipe")

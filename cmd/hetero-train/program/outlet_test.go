@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The reader of standard output and error leaves after the first line, as head -1 does. SIGPIPE used to end the supervisor.
+// The reader of standard output and error ends after the first line, as head -1 does. SIGPIPE used to end the
+// supervisor.
 func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
@@ -33,13 +34,13 @@ func TestRanksTrainOnWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// A reader that is paused (Ctrl-S, less) holds up no rank, and neither does the supervisor that writes what ranks say.
+// A paused reader (Ctrl-S, less) must delay neither a rank nor the supervisor that writes the output of ranks.
 func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
 	p := buildRanks(t)
 	for _, ranks := range []string{"1", "2"} {
 		dir := t.TempDir()
 		cmd := p.command(dir, "parallel.ranks="+ranks, "train.steps=150", "train.log_interval=1")
-		const capacity = 4096 // bytes: filled after some thirty of the steps
+		const capacity = 4096 // bytes: full after some thirty steps
 		reader := readBoth(t, cmd, capacity)
 		defer reader.Close()
 		if code := exitOf(t, cmd.Wait()); code != exit.Done {
@@ -57,7 +58,7 @@ func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
 	}
 }
 
-// readBoth starts a command with one pipe for standard output and error. capacity is the pipe's in bytes; 0: as the system has it.
+// readBoth starts a command with one pipe for standard output and error. capacity is in bytes; 0: the system's default.
 func readBoth(t *testing.T, cmd *exec.Cmd, capacity int) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()

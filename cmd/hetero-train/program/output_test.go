@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// objects are the lines of a stream that must hold nothing but JSON objects.
+// objects returns the lines of a stream, which must all be JSON objects.
 func objects(t *testing.T, text string) (all []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -98,7 +98,8 @@ func TestPipedOutputIsText(t *testing.T) {
 	}
 }
 
-// With JSON, everything is on standard error, and everything there is a record: progress, the end, and the error of a run that fails.
+// With JSON, all output is on standard error, and every line is a record: progress, the end, and the error of a failed
+// run.
 func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	run := func(set ...string) ended {
@@ -127,7 +128,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if len(ranks) != 2 {
 		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
 	}
-	if e = run("train.steps=20"); e.code != exit.Done { // finished: standard output's lines are records too
+	if e = run("train.steps=20"); e.code != exit.Done { // complete: lines of standard output are records too
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}
 	if objects(t, e.stderr); e.stdout != "" {
@@ -139,7 +140,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	}
 }
 
-// openTerminal makes a pseudo-terminal: what is written to slave can be read from master.
+// openTerminal opens a pseudo-terminal. Data written to slave can be read from master.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -201,7 +202,8 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 	}
 }
 
-// Each machine's terminal shows that its ranks joined, the progress of the run, and its end. Two nodes on one machine stand for two machines.
+// The terminal of each machine must show that its ranks joined, the progress of the run, and its end. Two nodes on one
+// machine simulate two machines.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	node := func(rank int) *exec.Cmd {
@@ -227,7 +229,8 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	}
 }
 
-// The machines of an unequal cluster have unequal numbers of GPUs, and so of ranks. --batch-size counts for each rank of all.
+// The machines of an unequal cluster have different numbers of GPUs, and so of ranks. --batch-size counts the samples
+// of each rank.
 func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	node := func(rank, ranks int) *exec.Cmd {
@@ -245,7 +248,7 @@ func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	}
 }
 
-// A rank that was started by hand shows the run on its own terminal, on the machine of rank 0 too.
+// A rank that was started by hand must print the run on its own terminal, also on the machine of rank 0.
 func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	rank := func(rank int) ended { return finish(t, asRank(p.command(dir, "train.steps=20"), rank, 2, port), 0) }

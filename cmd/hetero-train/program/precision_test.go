@@ -17,24 +17,24 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// mixedRun is a network small enough for GPUs whose threads are fibers, on devices with layouts of their own.
+// mixedRun is a network for devices with different layouts, small enough for the shim, whose threads are fibers.
 var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12", "train.log_interval=1", "train.eval_interval=0",
 	"optimizer.name=sgd", "optimizer.lr=0.01"}
 
-// rankOn is one rank of a launcher's, with an environment of its own.
+// rankOn is one rank of a launcher, with its own environment.
 type rankOn struct {
 	kind string   // device.kind
 	env  []string // NAME=value
 }
 
-// asRanks runs the program as one rank for each entry and gives rank 0's end. All of them must end well.
+// asRanks runs the program as one rank per entry and returns the result of rank 0. All ranks must succeed.
 func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...string) ended {
 	t.Helper()
 	port := freePort(t)
 	gpus := 0
 	for _, r := range ranks {
 		if r.kind == "cuda" {
-			gpus = len(ranks) // each rank takes the GPU of its number
+			gpus = len(ranks) // each rank uses the GPU with its number
 		}
 	}
 	command := func(rank int) *exec.Cmd {
@@ -65,7 +65,7 @@ func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...str
 	return lead
 }
 
-// lossesOf are the mean losses of each step of a run, over all ranks.
+// lossesOf returns the mean loss of each step of a run, over all ranks.
 func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 	t.Helper()
 	var losses []float64
@@ -91,9 +91,10 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 	return losses
 }
 
-// TestUnlikeDevicesTrainTogetherWithDefaults: an old CPU computes in f32, an old GPU in fp16, and what is new in bf16. The ranks compare hashes of their
-// parameters before the run ends. Loss curves are those of pure runs but for rounding: bf16 keeps 8 bits, so each step's loss is within 1 % of f32's after one
-// step and drifts apart by as much again in the twelve of the test; 3 % is the bound, against factors for a loss scale that not all ranks share.
+// An old CPU computes in f32, an old GPU in fp16, and new devices in bf16. The ranks compare hashes of their parameters
+// before the run ends. Loss curves equal those of single-type runs up to rounding. bf16 keeps 8 bits, so a loss is
+// within 1 % of f32's after one step, and the difference grows slowly over the twelve steps of the test. The bound is 3
+// %; ranks with different loss scales would differ by factors.
 func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	fast := hasFastBF16(t)
@@ -107,7 +108,7 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 		says  string
 		keeps string // precision in result.json
 	}{
-		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // the run to compare with
+		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // the reference run
 		{"bf16", []rankOn{recent}, []string{"train.precision=bf16"}, "", "bf16"},
 		{"fp16", []rankOn{newGPU}, []string{"train.precision=fp16"}, "", "f16"},
 		{"CPUs", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]"}, "", "bf16 (rank 0), f32 (rank 1)"},
@@ -157,10 +158,10 @@ func hasFastBF16(t *testing.T) bool {
 	return dev.Info().FastBF16
 }
 
-// TestGPUAndCPURanksStartWithOneCommand: the last ranks of the machine are on its CPUs, and the hashes of all ranks are compared before the run ends.
+// The last ranks of the machine must use its CPUs. The hashes of all ranks are compared before the run ends.
 func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	hasFastBF16(t) // skips where there is no CPU device
+	hasFastBF16(t) // skips without a CPU device
 	output := filepath.Join(dir, "mixed")
 	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
 	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
@@ -194,7 +195,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	}
 }
 
-// TestAResumedRunKeepsItsType although a fresh one would take another: what is kept of timings may change, or be lost, between the two.
+// A resumed run must keep its type, because cached timings may change or be lost between two runs.
 func TestAResumedRunKeepsItsType(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	if !hasFastBF16(t) {
@@ -216,7 +217,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got kept choices %v, %v, want one", files, err)
 	}
-	asIf := func(dt string) (cache string) { // the timing had found dt to be faster
+	asIf := func(dt string) (cache string) { // as if the timing had found dt to be faster
 		text := string(readFile(t, files[0]))
 		for _, other := range []string{"f32", "bf16"} {
 			text = strings.Replace(text, `"type":"`+other+`"`, `"type":"`+dt+`"`, 1)
@@ -248,7 +249,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	if evaluated := finish(t, eval, 0); !strings.Contains(evaluated.stdout, `"precision":"f32"`) {
 		t.Errorf("eval of a run in f32: got %d, %s%s", evaluated.code, evaluated.stdout, evaluated.stderr)
 	}
-	// A CPU that cannot do it goes on in what it can do, and says so.
+	// A CPU that does not support the type must resume in another one, and say so.
 	t.Setenv("HETERO_CPU_ISA", "avx2")
 	if got := run("fresh", now, "the checkpoint was trained in bf16, the run continues in f32", "train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// TestResultsThatStandardOutputRefuses: results that are not printed are no success, whichever command prints them; only a reader that leaves is.
+// A command whose results cannot be printed must fail. Only a closed pipe is not a failure.
 func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	}
 }
 
-// TestAResultBehindAnOutlet: commands that run on ranks print through an outlet, whose writes never fail.
+// Commands that run on ranks print through an outlet, whose writes never fail.
 func TestAResultBehindAnOutlet(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// profileJSON is the line that profile --json prints.
+// profileJSON is the JSON line of profile --json.
 type profileJSON struct {
 	Ranks   profiles.Ranks  `json:"gpu_profiles"`
 	Machine profiles.System `json:"system_profile"`
 	Files   []string        `json:"files"`
 }
 
-// profiled runs profile on the reference device and gives what it printed.
+// profiled runs profile on the reference device and returns its output.
 func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
@@ -40,7 +40,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	var stdout, stderr string
 	var got profileJSON
-	for range 4 { // on a loaded machine the time of --quick may be over before all is measured
+	for range 4 { // on a machine with other load, the time of --quick may be over before all is measured
 		got = profileJSON{}
 		stdout, stderr = profiled(t, "--json", "--output-dir", dir)
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
@@ -73,7 +73,8 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	j := compute.NewRank(nil, session.Options{})
 	j.Device = reference.New()
 	defer j.Device.Close()
-	if id := j.DescribeItself(); id.DeviceType != r.DeviceType { // the fingerprint has its memory, which the driver bounds
+	// The fingerprint includes the memory, which the driver limits.
+	if id := j.DescribeItself(); id.DeviceType != r.DeviceType {
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
@@ -133,7 +134,7 @@ func TestRanksAreProfiledTogether(t *testing.T) {
 			t.Errorf("%s: got all-reduce %+v", name, sums)
 		}
 	}
-	// On a loaded machine the time of --quick may be over before links are measured.
+	// On a machine with other load, the time of --quick may be over before links are measured.
 	patiently := func(run func() []byte) (stdout []byte) {
 		for range 4 {
 			var got profileJSON

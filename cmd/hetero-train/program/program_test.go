@@ -15,14 +15,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// TestMain gives the tests, and the programs that they start, a cache folder of their own: what one run learns of a device would
-// decide the shares of another.
+// TestMain gives the tests, and the programs that they start, a separate cache folder. Otherwise the cached curves of
+// one run would change the shares of another.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
 		panic(err)
 	}
-	// The cache of compiled packages stays where it is: without it buildProgram would compile the standard library each time.
+	// The Go build cache stays at its place. Otherwise buildProgram would compile the standard library each time.
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // program is the real binary with the configuration of a small run.
 type program struct{ path, config string }
 
-// buildProgram builds it for a test.
+// buildProgram builds the program for a test.
 func buildProgram(t *testing.T) program {
 	t.Helper()
 	if testing.Short() {
@@ -53,14 +53,15 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtVariable); path != "" {
 		return path, nil
 	}
-	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train") // beside the cache of the program itself
+	// Next to the cache of the program itself.
+	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train")
 	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// command trains in the folder output with settings changed.
+// command trains in the folder output, with changed settings.
 func (p program) command(output string, set ...string) *exec.Cmd {
 	args := []string{"-c", p.config, "--set", "experiment.output_dir=" + output}
 	for _, s := range set {
@@ -69,7 +70,7 @@ func (p program) command(output string, set ...string) *exec.Cmd {
 	return exec.Command(p.path, args...)
 }
 
-// smallRun has 10 steps an epoch and takes about a millisecond for each.
+// smallRun has 10 steps per epoch, of about a millisecond each.
 const smallRun = `
 [experiment]
 name = "run"
@@ -99,7 +100,7 @@ interval_seconds = 0.0
 keep = 2
 `
 
-// exitOf is a finished process's exit code.
+// exitOf returns the exit code of a finished process.
 func exitOf(t *testing.T, err error) int {
 	t.Helper()
 	var e *exec.ExitError
@@ -121,7 +122,7 @@ func readFile(t *testing.T, path string) []byte {
 	return b
 }
 
-// outcomeOfRun is what result.json says of a run, as it is written there.
+// outcomeOfRun is the content of result.json.
 type outcomeOfRun struct {
 	Steps       int64       `json:"steps"`
 	Loss        json.Number `json:"final_train_loss"`
@@ -129,7 +130,7 @@ type outcomeOfRun struct {
 	Exit        int         `json:"exit"`
 }
 
-// resultOf reads the result of the run in dir, which has ended well.
+// resultOf reads the result of the run in dir, which must be successful.
 func resultOf(t *testing.T, dir string) outcomeOfRun {
 	t.Helper()
 	var r outcomeOfRun

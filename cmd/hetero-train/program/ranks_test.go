@@ -32,7 +32,7 @@ func buildRanks(t *testing.T) program {
 	return buildProgram(t)
 }
 
-// asRank runs cmd as one rank that a launcher has started.
+// asRank runs cmd as one rank of a launcher.
 func asRank(cmd *exec.Cmd, rank, size, port int) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
 	return cmd
@@ -64,9 +64,9 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
-		tolerance := 1e-3 // f32 sums in another order, 40 AdamW steps long
+		tolerance := 1e-3 // other order of f32 sums, 40 AdamW steps
 		if strings.Contains(name, "bf16") {
-			tolerance = 5e-2 // sums of gradients keep 8 bits
+			tolerance = 5e-2 // sums of gradients have 8 bits
 		}
 		if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > tolerance*b {
 			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
@@ -80,8 +80,8 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
-// Ranks on unlike CPUs compute unlike gradients and must hold the same parameters all the same: the run compares their hashes
-// before it ends.
+// Ranks on different CPUs compute gradients with different rounding, but must have equal parameters. The run compares
+// their hashes before it ends.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
@@ -192,14 +192,15 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 	}
 }
 
-// A rank that is lost ends the others at once; one that hangs, after the time-out. Nobody is left behind, and the last checkpoint is good.
+// A lost rank must end the others at once, a hanging one after the time-out. No process may remain, and the last
+// checkpoint must be valid.
 func TestALostRankIsNamed(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name   string
 		victim int
 		signal syscall.Signal
-		says   []string // every survivor
+		says   []string // output of every survivor
 	}{
 		{"rank 0 is killed", 0, syscall.SIGKILL, []string{"rank 0"}},
 		{"rank 1 is killed", 1, syscall.SIGKILL, []string{"rank 1"}},
@@ -219,7 +220,8 @@ func TestALostRankIsNamed(t *testing.T) {
 				defer ranks[rank].Process.Kill()
 			}
 			checkpoints := filepath.Join(dir, "run", "checkpoints")
-			for limit := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // in the middle of a step, or of a save
+			// During a step or a save.
+			for limit := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 				if c, _, err := checkpoint.Latest(checkpoints); err == nil {
 					c.Close()
 					break
@@ -288,7 +290,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			go func() { done <- other.Run() }()
 			lead := finish(t, asRank(p.command(t.TempDir(), set...), 0, 2, port), 0)
 			<-done
-			if c.rank == 0 { // one of the two has the port; the other cannot have it
+			if c.rank == 0 { // one of the two has the port, so the other cannot have it
 				if lead.code != c.code && other.ProcessState.ExitCode() != c.code {
 					t.Errorf("got exit codes %d and %d, want %d", lead.code, other.ProcessState.ExitCode(), c.code)
 				}

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// Two ranks without a profile measure one, leave it in the experiment's folder, and use the kept figures the next time. Both are of one type, so that they have one score.
+// Two ranks without a profile measure one, write it to the experiment's folder, and use the cached figures the next
+// time. Both ranks have one type, so they have one score.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -49,7 +50,7 @@ func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	}
 }
 
-// Ranks on unlike CPUs are of two types, whether both are measured or the figures of one are kept.
+// Ranks on different CPUs have two types, whether both are measured or one has cached figures.
 func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
 	p := buildRanks(t)
 	if !hasFastBF16(t) {

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// unnamed is a small run without a name, of 10 steps an epoch.
+// unnamed is a small run without a name, with 10 steps per epoch.
 const unnamed = `
 [device]
 kind = "reference"
@@ -39,7 +39,7 @@ steps = 20
 tensorboard_interval = 0
 `
 
-// sweep trains in one folder again and again, as a user does who changes a setting on the command line.
+// sweep trains in one folder several times, with changed settings on the command line.
 type sweep struct {
 	t      *testing.T
 	p      program
@@ -59,7 +59,7 @@ func (s *sweep) command(args ...string) *exec.Cmd {
 	return exec.Command(s.p.path, append(all, args...)...)
 }
 
-// run trains and wants an exit code and a text in what is said.
+// run trains, and requires an exit code and a text in the output.
 func (s *sweep) run(code int, says string, args ...string) ended {
 	s.t.Helper()
 	e := finish(s.t, s.command(args...), 0)
@@ -69,7 +69,7 @@ func (s *sweep) run(code int, says string, args ...string) ended {
 	return e
 }
 
-// steps wants that the run of a name has trained so many, with this learning rate in its settings.
+// steps requires that the run of the given name has this number of steps and this learning rate.
 func (s *sweep) steps(name string, want int64, rate string) {
 	s.t.Helper()
 	dir := filepath.Join(s.output, name)
@@ -111,7 +111,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	s.run(exit.Done, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
 	s.run(exit.Done, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
 	s.steps(name+"-3", 30, "0.01")
-	s.steps(name+"-4", 40, "0.01") // a cosine of another length is another run
+	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, another length makes another run
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
@@ -141,7 +141,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.steps("mine", 20, "0.3")
 }
 
-// TestEpochsOfAnotherBatchSizeCount: they have other numbers of steps.
+// Epochs of another batch size have another number of steps.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
 	s.run(exit.Done, "done: 20 steps", "--epochs", "2")
@@ -151,7 +151,7 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s.run(exit.Usage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
 }
 
-// snapshot lists the files of a folder with their sizes and times, without locks, which name their last holder.
+// snapshot lists the files of a folder with their sizes and times, except locks, which name their last holder.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -171,7 +171,7 @@ func snapshot(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// writePictures makes n images in each of two class folders; shade decides what they show.
+// writePictures writes n images into each of two class folders. Their content depends on shade.
 func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	t.Helper()
 	for class := range 2 {
@@ -192,7 +192,7 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	}
 }
 
-// TestOtherDataIsAnotherRun: the content counts, not the path.
+// The content of the data must be compared, not its path.
 func TestOtherDataIsAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
@@ -211,7 +211,7 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Usage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
-// TestWhatStoodInForTheDataIsOtherData: a run that was trained on synthetic images does not go on with CIFAR-10.
+// A run that was trained on the synthetic images of a fallback must not resume with CIFAR-10.
 func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	cache, archive := t.TempDir(), t.TempDir()
 	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
@@ -231,7 +231,7 @@ func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	s.run(exit.Usage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
 }
 
-// TestOtherWeightsToStartFromAreAnotherRun: of a file, too, the content counts.
+// The content of the weights file must be compared too.
 func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps", "--experiment-name", "a")
@@ -252,15 +252,15 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s.run(exit.Done, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
 }
 
-// TestResolvedPrecisionIsCompared: "auto" and the type that it stands for are the same.
+// "auto" and the type that it selects must be equal.
 func TestResolvedPrecisionIsCompared(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine")
-	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // f32 on this device
+	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // selects f32 on this device
 	s.run(exit.Done, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")
 	s.run(exit.Usage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
 }
 
-// TestSeveralRanksGiveWayTogether: rank 0 decides, and no rank writes into the old folder.
+// Rank 0 decides, and no rank may write into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
@@ -281,7 +281,7 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	}
 }
 
-// TestComparisonsLeaveRunsAlone: balance compare has folders of its own, whatever the settings name.
+// balance compare must use its own folders, whatever name the settings contain.
 func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t)
@@ -307,7 +307,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	}
 }
 
-// TestAMoveThatIsKilledKeepsEveryRun kills processes of changing settings around the moment at which the old run moves.
+// The test kills processes with changed settings around the moment at which the old run moves.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	trials := 6
 	if os.Getenv("HETERO_HOSTILE") != "" {
@@ -339,7 +339,7 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	s.steps("distributed_training", 3, "0.7")
 }
 
-// TestTwoProcessesAtOnceMoveARunOnce: one trains, the other is told that the folder is in use, and the old run is there once.
+// One process must train, and the other must report that the folder is in use. The old run must exist once.
 func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
@@ -380,7 +380,7 @@ func exitOfRun(err error) int {
 	return 0
 }
 
-// TestAFolderOfSomebodyElseCannotBeMoved: the old run stays as it is, and the error says what to do.
+// The old run must remain unchanged, and the error must state the remedy.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")
@@ -403,7 +403,7 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	err = filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chown(path, nobody, nobody))
 	})
-	if err != nil { // the run is theirs, the folder of all runs is not
+	if err != nil { // the user owns the run, but not the folder of all runs
 		t.Fatal(err)
 	}
 	before := snapshot(t, s.output)

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// TestNoSecretLeavesTheProgram hides canaries where secrets come from, and looks for them in all that a run writes, also when it fails and when it
-// crashes (row S12).
+// The test puts canaries into all sources of secrets, and searches for them in all output of a run, also when it fails
+// or crashes (row S12).
 func TestNoSecretLeavesTheProgram(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	const canary = "canary-5e1f"
@@ -27,7 +27,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		"WANDB_API_KEY="+canary+"-wandb", "HTTPS_PROXY=http://user:"+canary+"-proxy@127.0.0.1:9")
 	file := filepath.Join(dir, "faulty.toml")
 	for name, c := range map[string]struct {
-		text string   // of a file; "" for the small run's
+		text string   // content of a file; "" for the small run's
 		set  []string // settings
 		code int
 	}{
@@ -66,7 +66,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 	crash.Env = append(environ, "GOTRACEBACK=all")
 	w := watch(t, crash)
 	w.await(t, "step 20/")
-	w.cmd.Process.Signal(syscall.SIGQUIT) // the runtime tells where every goroutine stands
+	w.cmd.Process.Signal(syscall.SIGQUIT) // the runtime prints the stacks of all goroutines
 	w.cmd.Wait()
 	w.await(t, "SIGQUIT: quit", "goroutine 1 ")
 	w.mu.Lock()

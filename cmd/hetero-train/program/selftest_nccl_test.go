@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// onSelftest runs the suite of NCCL in the real program, on one GPU that does not exist and a fake NCCL.
+// onSelftest runs the suite of NCCL in the real program, on one simulated GPU and a fake NCCL.
 func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, out string) {
 	t.Helper()
 	cmd := exec.Command(buildRanks(t).path, "selftest", "--device", "nccl", "--short", "--run", checks)
@@ -20,7 +20,8 @@ func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, ou
 	return exitOf(t, err), string(text)
 }
 
-// TestSelftestOfNCCL: ranks that share a GPU, before NCCL could do that and since; and what it does wrong is found.
+// Ranks share a GPU, with versions of NCCL that support this and versions that do not. The suite must find simulated
+// faults.
 func TestSelftestOfNCCL(t *testing.T) {
 	for _, c := range []struct {
 		name, fault, checks string
@@ -49,7 +50,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 	}
 }
 
-// TestSelftestWithoutNCCL says what is missing; it has failed where it was required.
+// The command must state what is missing, and fail if HETERO_REQUIRE names it.
 func TestSelftestWithoutNCCL(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -76,7 +77,7 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 	}
 }
 
-// TestSelftestIsOverInTime: what has not begun by then has failed, and the report is there all the same.
+// Checks that have not begun in time must fail, and the report must be written.
 func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.Report

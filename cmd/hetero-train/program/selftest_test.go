@@ -33,7 +33,7 @@ func TestSelftestChecksADevice(t *testing.T) {
 }
 
 func TestSelftestNeedsWhatIsRequired(t *testing.T) {
-	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // empty: there is no CPU device
+	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // empty: no CPU device
 	args := []string{"selftest", "--device", "cpu", "--device", "local", "--run", "/order"}
 	if o := execute(args); o.code != exit.Done || !strings.Contains(o.stdout, "cpu        missing: device unavailable") {
 		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)

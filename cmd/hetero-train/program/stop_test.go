@@ -20,13 +20,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// ended is what a process left behind.
+// ended is the result of a process.
 type ended struct {
 	code           int
 	stdout, stderr string
 }
 
-// finish runs cmd to its end. Once it has shown a step, it gets the signal, if there is one.
+// finish runs cmd to its end. If there is a signal, it sends it after the first step.
 func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
 	return finishAfterStep(t, cmd, func() {
@@ -36,7 +36,7 @@ func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	})
 }
 
-// finishAfterStep does something once cmd has shown a step.
+// finishAfterStep calls a function after cmd has printed a step.
 func finishAfterStep(t *testing.T, cmd *exec.Cmd, do func()) ended {
 	t.Helper()
 	var out, messages bytes.Buffer
@@ -66,7 +66,7 @@ func (e ended) check(t *testing.T, code int, says string) {
 	}
 }
 
-// TestRunsEndWithTheDocumentedExitCodes runs the real binary into each end that a script may meet.
+// The test runs the real binary into each documented end.
 func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 	p := buildProgram(t)
 	notImages := filepath.Join(t.TempDir(), "images.tar")
@@ -182,10 +182,10 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := bufio.NewReader(messages)
-	if _, err := said.ReadString('\n'); err != nil { // the configuration
+	if _, err := said.ReadString('\n'); err != nil { // the configuration line
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // signals are caught right after that line
+	time.Sleep(20 * time.Millisecond) // signals are caught directly after that line
 	cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
@@ -218,7 +218,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	}
 }
 
-// One Ctrl-C may come twice, from the terminal and from what started the program.
+// One Ctrl-C may arrive twice: from the terminal and from the parent process.
 func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	cmd := buildProgram(t).command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
 	e := finishAfterStep(t, cmd, func() {
@@ -229,7 +229,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	e.check(t, exit.Interrupted, "saved")
 }
 
-// TestARunThatStoppedEarlyGoesOnWithMorePatience: also where neither steps nor epochs say how much there is to do.
+// Also if neither steps nor epochs limit the run.
 func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), writeFile(t, smallRun)
 	for _, c := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// TestARunIsSummedUpWhereItsLogsAre runs one to its end, interrupts one, and sums one up from its records alone.
+// The test runs one run to its end, interrupts another, and summarizes one from its records alone.
 func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	moved := filepath.Join(dir, "moved")
@@ -60,7 +60,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	}
 }
 
-// readSummary reads what was written in the folder of logs, the figure too.
+// readSummary reads summary and figure in the folder of logs.
 func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	t.Helper()
 	if err := json.Unmarshal(readFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// startedBy are the processes that a supervisor has started, by rank.
+// startedBy returns the processes that a supervisor started, by rank.
 func startedBy(t *testing.T, supervisor int) (pids []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
@@ -39,7 +39,8 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 	return pids
 }
 
-// A run of which a rank is killed, or hangs, loses no step that all ranks had done, and its end has the bits of a run that was never disturbed.
+// A run with a killed or hanging rank must lose no step that all ranks had done. The resumed run must be bit-equal to
+// an undisturbed one.
 func TestALostRankCostsNoStep(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			finish(t, p.command(filepath.Join(dir, "whole"), set...), 0).check(t, exit.Done, "")
 			cmd := p.command(filepath.Join(dir, "lost"), set...)
 			lost := finishAfterStep(t, cmd, func() {
-				time.Sleep(100 * time.Millisecond) // into the middle of some step
+				time.Sleep(100 * time.Millisecond) // during some step
 				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
 					syscall.Kill(pids[1], c.signal)
 				}
@@ -83,7 +84,8 @@ func TestALostRankCostsNoStep(t *testing.T) {
 	}
 }
 
-// A pause of the whole job, longer than all of its time-outs, ends nothing: all processes are stopped, then go on.
+// A pause of the whole job that is longer than all time-outs must end nothing: all processes are stopped, then
+// continued.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} { // off: over Gloo, as between machines
@@ -110,7 +112,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string) {
 		}
 		signal(syscall.SIGSTOP)
 		before = stepsRecorded(t, dir)
-		time.Sleep(3500 * time.Millisecond) // the heartbeat's time-out is 2 s, the others 1 s
+		time.Sleep(3500 * time.Millisecond) // the time-out of heartbeats is 2 s, all others are 1 s
 		signal(syscall.SIGCONT)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
@@ -123,7 +125,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string) {
 	}
 }
 
-// stepsRecorded is how many steps the metrics of rank 0 hold.
+// stepsRecorded returns the number of steps in the metrics of rank 0.
 func stepsRecorded(t *testing.T, dir string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
@@ -139,7 +141,8 @@ func processEnded(pid int) bool {
 	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
-// Without a supervisor rank 0 itself says how to go on; where rank 0 is lost the others say what there is.
+// Without a supervisor, rank 0 itself explains how to resume. If rank 0 is lost, the other ranks name the newest
+// checkpoint.
 func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 	p := buildRanks(t)
 	for victim := range 2 {
@@ -152,7 +155,7 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		lead := finishAfterStep(t, ranks[0], func() {
-			for { // until there is a checkpoint to go on from
+			for { // until there is a checkpoint to resume from
 				if _, ok := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints")); ok {
 					break
 				}

@@ -38,7 +38,7 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	if err := os.RemoveAll(newest); err != nil {
 		t.Fatal(err)
 	}
-	run("train.steps=31") // goes on from step 25: 24 stays, 28 comes again, 30 gives way to 31
+	run("train.steps=31") // resumes from step 25: 24 remains, 28 is repeated, 31 replaces 30
 	points(9)
 	run("train.steps=31", "experiment.name=without", "profile.tensorboard_interval=0")
 	if _, err := os.Stat(filepath.Join(dir, "without", "logs", observe.BoardFolder)); err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// asSomebody returns a command that runs the program, two ranks of it, as a user without processes of its own, after a
-// line of shell. It returns the folder that the run may use, too.
+// asSomebody returns a command that first runs a line of shell, then the program with two ranks, as a user without
+// other processes. It also returns the folder of the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,8 +43,8 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	return cmd, runs
 }
 
-// Where too few processes are allowed the Go runtime ends a process without a word of ours: the limit is looked at
-// before ranks start.
+// If too few processes are allowed, the Go runtime ends a process without a message of this program. The limit must
+// therefore be checked before ranks start.
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
 	e := finish(t, cmd, 0)
@@ -67,7 +67,7 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 			continue
 		}
 		t.Cleanup(func() {
-			for range 100 { // its last process may still be ending
+			for range 100 { // its last process may not have ended yet
 				if os.Remove(folder) == nil {
 					return
 				}

@@ -34,7 +34,7 @@ func ns(t *testing.T, us json.Number) int64 {
 	return v
 }
 
-// readTimeline wants what viewers need: events of a thread do not overlap.
+// readTimeline reads a timeline and checks the requirements of viewers: events of a thread do not overlap.
 func readTimeline(t *testing.T, path string) (events []traceEvent) {
 	t.Helper()
 	var file struct {

@@ -32,7 +32,7 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 	}
 }
 
-// value reads one resolved key through the text that config show prints.
+// value reads one resolved key from the text of config show.
 func value(t *testing.T, cfg *config.Config, key string) string {
 	t.Helper()
 	table, name, _ := strings.Cut(key, ".")
@@ -123,7 +123,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 }
 
 func TestABatchSizeForEachRankIsRefusedUnderItsFlag(t *testing.T) {
-	// What a user who typed a wrong one reads.
+	// Message for a user with a wrong setting.
 	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr, "--batch-size: data.batch_size: too small (got 0") {
 		t.Errorf("got %s", o.stderr)
 	}
@@ -202,7 +202,7 @@ func TestEveryDataSetCanBeNamed(t *testing.T) {
 	}
 }
 
-// Secrets reach neither the log nor an error message.
+// Secrets must reach neither the log nor an error message.
 func TestNoSecretIsPrinted(t *testing.T) {
 	secret := "canary-8e1f0a"
 	for _, args := range [][]string{

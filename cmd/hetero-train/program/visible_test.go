@@ -16,10 +16,11 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// hostile clears the screen, sets the title, forges a line, overwrites its own, ends as an 8-bit control sequence, and turns its end around.
+// hostile clears the screen, sets the title, forges a line, overwrites its own line, ends with an 8-bit control
+// sequence, and reverses its end.
 const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
 
-// sound fails where a text could do more to a terminal than show itself, or where a file has written a line.
+// sound fails if a text contains control characters for a terminal, or a line that comes from a file.
 func sound(t *testing.T, what string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -53,7 +54,7 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		says string // the name, as it is to be shown
+		says string // the expected form of the name
 	}{
 		{"inspect", []string{"checkpoint", "inspect", weights}, `"evil\x1b[2J`},
 		{"inspect, JSON", []string{"checkpoint", "inspect", weights, "--json"}, `evil\u001b[2J`},
@@ -86,7 +87,8 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	}
 }
 
-// picturesNamed is a folder of images, in parts and classes as data sets have them, of which files and a class have a hostile name; one is damaged.
+// picturesNamed makes a folder of images with parts and classes. Some files and a class have a hostile name; one image
+// is damaged.
 func picturesNamed(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// TestAResultOfSeveralTypes: where only the result of a run is left, the type of its rank 0 is compared, as with a checkpoint.
+// If an earlier run left only its result, the type of its rank 0 is compared, as with a checkpoint.
 func TestAResultOfSeveralTypes(t *testing.T) {
 	cfg, err := config.Parse("run.toml", nil, parts.BuiltinCatalog)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
+// Evaluations of the old data cannot be compared with evaluations of other data.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 	j := New(nil, session.Options{})
 	j.Data = &parts.Opened{Name: "cifar10"}

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// picturesIn writes tiny pictures of two classes into each folder.
+// picturesIn writes tiny images of two classes into each folder.
 func picturesIn(t *testing.T, side int, folders ...string) {
 	t.Helper()
 	for _, folder := range folders {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paused is a reader that takes nothing until it goes on.
+// paused is a reader that reads nothing until it is continued.
 type paused struct {
 	goOn chan struct{}
 	got  bytes.Buffer

@@ -55,7 +55,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 	}
 }
 
-// objects are the lines of a stream that must hold nothing but JSON objects.
+// objects returns the lines of a stream, which must all be JSON objects.
 func objects(t *testing.T, text string) (all []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(text) {

@@ -13,7 +13,7 @@ func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
 	var out bytes.Buffer
 	stream := NewStream(&out)
 	const text = "a line\n\tGröße 😀 \x1b[2J \r \x7f \u009b \u202e \xff end\n"
-	for _, b := range []byte(text) { // characters come in pieces
+	for _, b := range []byte(text) { // characters arrive in several writes
 		if n, err := stream.Write([]byte{b}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -28,7 +28,7 @@ func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
 	sound(t, "in one piece", out.String())
 }
 
-// sound fails where a text could do more to a terminal than show itself, or where a file has written a line.
+// sound fails if a text contains control characters for a terminal, or a line that comes from a file.
 func sound(t *testing.T, what string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// fullFile takes half of a write and refuses the rest, so many times.
+// fullFile writes half of the data and refuses the rest, a given number of times.
 type fullFile struct {
 	appendedFile
 	refusals int
@@ -56,7 +56,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	}
 }
 
-// TestOnlyALineProvesThatTheDiskTakesLines: an fsync and a roll-back work on a full disk.
+// On a full disk, an fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
 func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	var said bytes.Buffer
 	l, err := OpenLines("norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
@@ -78,7 +78,7 @@ func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	}
 }
 
-// TestLinesGoOnAfterARollBackThatFailed: the lines of steps that come again are dropped before the next one is written.
+// After a failed roll-back, the lines of repeated steps must be dropped before the next line is written.
 func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	l, err := OpenLines("norms", path, 0, slog.New(slog.DiscardHandler))
@@ -88,7 +88,7 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	step := func(n int) { l.Add(map[string]int{"step": n}) }
 	step(1)
 	step(2)
-	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil { // in the way of the rewritten file
+	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil { // prevents the rewritten file
 		t.Fatal(err)
 	}
 	l.RolledBack(1)
@@ -105,7 +105,7 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	}
 }
 
-// TestLinesOfALongRunAreNotHeldInMemory: half a gigabyte of zeros is dropped line by line.
+// Half a gigabyte of zeros must be dropped line by line, not read into memory.
 func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	const sound = "{\"step\":1}\n{\"step\":2}\n"
@@ -125,7 +125,7 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != sound {
 		t.Errorf("got %.100q, %v", got, err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with a line of at most 16 MiB each
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with lines of at most 16 MiB each
 		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// TestARankThatCannotPackItsTimelineStillMeetsTheOthers: they would wait for it.
+// A rank that cannot encode its timeline must still send a message, because the other ranks wait for it.
 func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
 	other, err := trace.Pack(trace.Rank{Rank: 1, Name: "other"}, mostPacked)
 	if err != nil {
@@ -21,7 +21,7 @@ func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
 		met := false
 		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit, func(_ context.Context, _ string, own []byte) ([][]byte, error) {
 			met = true
-			return [][]byte{own, other, nil}, nil // the third could not pack its own
+			return [][]byte{own, other, nil}, nil // the third rank could not encode its timeline
 		})
 		if !met || len(ranks) != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%s: met %v, got %d timelines and %v, want %d", c.name, met, len(ranks), err, c.want)

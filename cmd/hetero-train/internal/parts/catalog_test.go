@@ -2,7 +2,7 @@ package parts
 
 import "testing"
 
-// TestEveryKeyOfModelsAndDataSetsIsClassified: the tables of all have a test in package config.
+// A test in package config checks the tables of all other keys.
 func TestEveryKeyOfModelsAndDataSetsIsClassified(t *testing.T) {
 	for _, v := range BuiltinCatalog.Values() {
 		if !v.Classified {

@@ -63,7 +63,8 @@ func TestIgnoredKeysExist(t *testing.T) {
 	}
 }
 
-// A configuration that is an example to follow sets nothing in vain, on any device and with a few keys changed on the command line.
+// Example configurations must contain no setting without effect, on any device and with some keys changed on the
+// command line.
 func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 	files, err := filepath.Glob("../../../../configs/*.toml")
 	if err != nil || len(files) < 2 {

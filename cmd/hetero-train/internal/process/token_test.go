@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// TestOddTokenFilesAreRefused: a secret is never read from a pipe, nor from a file that fills the memory.
+// A secret must not be read from a pipe, nor from a file that exceeds the memory.
 func TestOddTokenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
@@ -25,7 +25,7 @@ func TestOddTokenFilesAreRefused(t *testing.T) {
 	}
 }
 
-// makeAt makes the folder of a file and then the file.
+// makeAt creates the folder of a file, then the file.
 func makeAt(t *testing.T, path string, file func(path string) error) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
@@ -35,7 +35,7 @@ func makeAt(t *testing.T, path string, file func(path string) error) {
 
 func pipeAt(path string) error { return syscall.Mkfifo(path, 0o600) }
 
-// sparse files cost no disk; a program that reads one whole runs out of memory.
+// Sparse files take no disk space. A program that reads a whole one exceeds the memory.
 func sparse(bytes int64) func(path string) error {
 	return func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestNoTimeoutIsNone: 0 would mean that operations never end.
+// A time-out of 0 would mean that operations never end.
 func TestNoTimeoutIsNone(t *testing.T) {
 	for _, c := range []struct {
 		s    float64

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestGPUCheckJudgesATimeline that a program which only pretends says it has made.
+// The check must refuse an invalid timeline of a fake program.
 func TestGPUCheckJudgesATimeline(t *testing.T) {
 	for _, tool := range []string{"bash", "timeout", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {

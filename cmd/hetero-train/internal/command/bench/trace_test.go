@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// fakeNoter is a device that notes so many kernels.
+// fakeNoter is a device that records a given number of kernels.
 type fakeNoter struct{ kernels, stops int }
 
 func (f *fakeNoter) StartActivity() error { return nil }
@@ -25,7 +25,7 @@ func (f *fakeNoter) StopActivity() (device.Activities, error) {
 	return device.Activities{Zero: time.Now(), List: make([]device.Activity, f.kernels)}, nil
 }
 
-// someBatches hands out batches, and counts them; after so many it fails.
+// someBatches returns and counts batches. It fails after a given number.
 type someBatches struct {
 	train.Batches
 	count, most int
@@ -40,7 +40,8 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 	return s.Batches.Next(ctx)
 }
 
-// TestRecordingEndsTheNoting, once, however it ends, and a step that makes graphs anew is among neither the recorded ones nor those behind them.
+// Recording must end exactly once, also after an error. Steps that capture their graphs again must count neither as
+// recorded nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
 	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
 	b, err := f.open(t.Context())

@@ -11,15 +11,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// A run trains while its checkpoints are verified: those that it removes or replaces meanwhile have no faults.
+// A run trains while its checkpoints are verified. Checkpoints that it removes or replaces must not count as faulty.
 func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	fault := []checkpoint.Fault{{Reason: "a file is missing"}}
 	errGone := errors.New("gone")
 	for _, c := range []struct {
 		name string
-		meet map[string]func(path string) error // what happens to a checkpoint while it is read, by its name
-		err  error                              // of reading it then; nil: a fault
-		want []string                           // checked
+		meet map[string]func(path string) error // change of a checkpoint while it is read, by its name
+		err  error                              // error of reading the checkpoint then; nil: a fault
+		want []string                           // checkpoints that are verified
 		bad  int
 	}{
 		{"none", nil, nil, []string{"a", "b"}, 0},
@@ -60,7 +60,8 @@ func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	}
 }
 
-// replaceFolder puts another folder in the place of one, which stays where it is, so that its number is not given out again.
+// replaceFolder replaces a folder by another one. The old folder remains under another name, so its inode number is not
+// reused.
 func replaceFolder(path string) error {
 	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o755))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// An older checkpoint holds no names, and its settings may have been lost or be of another version.
+// An older checkpoint has no class names, and its settings may be missing or of another version.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
 	m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{})}
 	if got := m.class(3); got != "class 3" {
@@ -71,7 +71,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 	}
 }
 
-// exhaustedSet is a data set that cannot be read for want of file handles.
+// exhaustedSet is a data set that is unreadable because there are no file handles.
 type exhaustedSet struct{ data.Dataset }
 
 func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
