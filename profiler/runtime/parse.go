@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/telemetry"
@@ -126,6 +127,40 @@ func (p *parser) float(key string) float64 {
 		return math.NaN()
 	}
 	v, err := strconv.ParseFloat(string(text), 64)
-	p.ok = p.ok && err == nil && len(text) > 0 && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') // excludes Inf and hexadecimal, which JSON lacks
+	p.ok = p.ok && err == nil && isNumber(text)
 	return v
+}
+
+// isNumber reports whether JSON knows this form of a number. ParseFloat accepts more, for example "Inf", "0x1p3", "1_0",
+// "1." and "01".
+func isNumber(text []byte) bool {
+	digits := func() (n int) {
+		for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+			n++
+		}
+		text = text[n:]
+		return n
+	}
+	skip := func(chars string) bool {
+		if len(text) == 0 || strings.IndexByte(chars, text[0]) < 0 {
+			return false
+		}
+		text = text[1:]
+		return true
+	}
+	skip("-")
+	zero := len(text) > 0 && text[0] == '0'
+	if n := digits(); n == 0 || zero && n > 1 {
+		return false
+	}
+	if skip(".") && digits() == 0 {
+		return false
+	}
+	if skip("eE") {
+		skip("+-")
+		if digits() == 0 {
+			return false
+		}
+	}
+	return len(text) == 0
 }

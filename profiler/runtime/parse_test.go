@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,28 @@ func TestParsingEqualsJSON(t *testing.T) {
 		}
 		if cut := line[:random.IntN(len(line))]; got.parse(cut) {
 			t.Fatalf("took %s", cut)
+		}
+	}
+}
+
+// TestNumbersThatJSONLacksAreRefused: strconv accepts these forms, encoding/json does not.
+func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
+	record := sample(7) // loss 2.25
+	line := string(record.appendJSON(nil))
+	for _, number := range []string{"1_0", "1.", "01", ".5", "+1", "Inf", "0x1p3", "1e", "-", "1e+", ""} {
+		damaged := []byte(strings.Replace(line, `"loss":2.25`, `"loss":`+number, 1))
+		if json.Valid(damaged) {
+			t.Fatalf("%s is valid JSON", damaged)
+		}
+		var r Record
+		if r.parse(damaged) {
+			t.Errorf("%q: got loss %v, want no record", number, r.Loss)
+		}
+	}
+	for _, number := range []string{"-0", "0.5", "1E5", "1e-07", "10", "-1.5e+30"} {
+		var r Record
+		if !r.parse([]byte(strings.Replace(line, `"loss":2.25`, `"loss":`+number, 1))) {
+			t.Errorf("%q: refused", number)
 		}
 	}
 }
