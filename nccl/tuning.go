@@ -193,20 +193,11 @@ func SlowRanks(size int, pairs []Pair) (slow []int) {
 			best[rank] = max(best[rank], p.BusGBytes)
 		}
 	}
-	whole := median(slices.Clone(best))
+	whole := slices.Sorted(slices.Values(best))[size/2] // of two ranks, the faster one
 	for rank, b := range best {
 		if b < slowShare*whole {
 			slow = append(slow, rank)
 		}
 	}
 	return slow
-}
-
-// median returns the upper median. It sorts the list.
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	slices.Sort(list)
-	return list[len(list)/2]
 }

@@ -1,16 +1,10 @@
 package curves
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
 // version is the version of the file format.
@@ -22,10 +16,10 @@ const (
 )
 
 // Cache is a folder of curves.
-type Cache struct{ dir string }
+type Cache struct{ folder cache.Folder }
 
 // Open returns the cache in dir. The first Store creates the folder.
-func Open(dir string) *Cache { return &Cache{dir} }
+func Open(dir string) *Cache { return &Cache{cache.Folder{Dir: dir, MaxBytes: mostBytes}} }
 
 // file is the stored form. It contains the key, because the file name is only a hash.
 type file struct {
@@ -34,25 +28,17 @@ type file struct {
 	Points  [][2]float64 `json:"points"` // samples, seconds
 }
 
-func (c *Cache) path(key string) string {
-	return filepath.Join(c.dir, fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))))
-}
-
 // Load returns the curve of a key, nil if there is none.
 func (c *Cache) Load(key string) (balancer.Curve, error) {
-	path := c.path(key)
-	text, err := regular.Read(path, mostBytes)
-	if errors.Is(err, fs.ErrNotExist) {
+	var f file
+	path, found, err := c.folder.Load(cache.Name(key), &f)
+	if err != nil {
+		return nil, fmt.Errorf("curve cache: %w", err)
+	}
+	if !found {
 		return nil, nil
 	}
-	var f file
-	if err == nil {
-		err = json.Unmarshal(text, &f)
-	}
-	if err == nil {
-		err = f.check(key)
-	}
-	if err != nil {
+	if err := f.check(key); err != nil {
 		return nil, fmt.Errorf("curve cache: %s: %w", path, err)
 	}
 	curve := make(balancer.Curve, len(f.Points))
@@ -78,7 +64,7 @@ func (f *file) check(key string) error {
 }
 
 // Store saves a curve.
-func (c *Cache) Store(key string, curve balancer.Curve) (err error) {
+func (c *Cache) Store(key string, curve balancer.Curve) error {
 	f := file{Version: version, Key: key}
 	for _, p := range curve {
 		f.Points = append(f.Points, [2]float64{p.Samples, p.Seconds})
@@ -86,26 +72,8 @@ func (c *Cache) Store(key string, curve balancer.Curve) (err error) {
 	if err := curve.Check(); err != nil {
 		return fmt.Errorf("curve cache: %q: %w", key, err)
 	}
-	text, err := json.Marshal(f)
-	if err != nil {
+	if err := c.folder.Store(cache.Name(key), f); err != nil {
 		return fmt.Errorf("curve cache: %w", err)
 	}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return fmt.Errorf("curve cache: %w", err)
-	}
-	temporary, err := os.CreateTemp(c.dir, "curve-*.tmp")
-	if err != nil {
-		return fmt.Errorf("curve cache: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temporary.Name())
-			err = fmt.Errorf("curve cache: %w", err)
-		}
-	}()
-	_, err = temporary.Write(append(text, '\n'))
-	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), c.path(key)) // the folder is not synced: a lost curve is measured again
+	return nil
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
 // Speed measures the two figures of a compute score, matrix products and memory bandwidth, in short slices. Ranks of
@@ -106,8 +106,8 @@ func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 
 // Result returns the median of the slices.
 func (s *Speed) Result() (Compute, Bandwidth) {
-	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / median(s.products.slices) / 1e12)}
-	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / median(s.memory.slices) / 1e9)}
+	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / stats.Median(s.products.slices) / 1e12)}
+	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / stats.Median(s.memory.slices) / 1e9)}
 }
 
 // Close frees all resources.
@@ -174,16 +174,6 @@ func (w *work) close() error {
 	}
 	*w = work{}
 	return errors.Join(errs...)
-}
-
-// median returns the median of values, which it sorts; NaN for none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // clock times a rank's work: by CPU time if the device computes on CPUs, else by wall time.

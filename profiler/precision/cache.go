@@ -1,15 +1,10 @@
 package precision
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
 // version is the version of the file format.
@@ -23,12 +18,11 @@ type Choice struct {
 	Seconds map[string]float64 `json:"seconds"` // of a step, by format
 }
 
-// Cache is a folder of choices: one JSON file per key, written atomically. It can be deleted safely: the formats are
-// timed again.
-type Cache struct{ dir string }
+// Cache is a folder of choices. It can be deleted safely: the formats are timed again.
+type Cache struct{ folder cache.Folder }
 
 // Open returns the cache in dir. The first Store creates the folder.
-func Open(dir string) *Cache { return &Cache{dir} }
+func Open(dir string) *Cache { return &Cache{cache.Folder{Dir: dir, MaxBytes: mostBytes}} }
 
 // file is the stored form. It contains the key, because the file name is only a hash.
 type file struct {
@@ -37,23 +31,17 @@ type file struct {
 	Choice
 }
 
-func (c *Cache) path(key string) string {
-	return filepath.Join(c.dir, fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))))
-}
-
 // Load returns the choice of a key; its Type is "" if there is none.
 func (c *Cache) Load(key string) (Choice, error) {
-	path := c.path(key)
-	text, err := regular.Read(path, mostBytes)
-	if errors.Is(err, fs.ErrNotExist) {
+	var f file
+	path, found, err := c.folder.Load(cache.Name(key), &f)
+	if err != nil {
+		return Choice{}, fmt.Errorf("number format cache: %w", err)
+	}
+	if !found {
 		return Choice{}, nil
 	}
-	var f file
-	if err == nil {
-		err = json.Unmarshal(text, &f)
-	}
 	switch {
-	case err != nil:
 	case f.Version != version:
 		err = fmt.Errorf("got version %d, want %d", f.Version, version)
 	case f.Key != key:
@@ -68,31 +56,9 @@ func (c *Cache) Load(key string) (Choice, error) {
 }
 
 // Store saves a choice.
-func (c *Cache) Store(key string, choice Choice) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("number format cache: %w", err)
-		}
-	}()
-	text, err := json.Marshal(file{version, key, choice})
-	if err != nil {
-		return err
+func (c *Cache) Store(key string, choice Choice) error {
+	if err := c.folder.Store(cache.Name(key), file{version, key, choice}); err != nil {
+		return fmt.Errorf("number format cache: %w", err)
 	}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(c.dir, "choice-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temporary.Name())
-		}
-	}()
-	_, err = temporary.Write(append(text, '\n'))
-	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), c.path(key))
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
 // maxFile is the largest readable profile in bytes: a thousand ranks take about 2 MB.
@@ -111,20 +112,7 @@ func write(path string, v any) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".profile-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err = cache.Replace(path, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))

@@ -242,10 +242,10 @@ func TestCacheKnowsFiguresByAllTheyDependOn(t *testing.T) {
 			t.Errorf("%+v: got %+v, %v, want nothing", other, got, err)
 		}
 	}
-	if err := os.WriteFile(c.path(key), []byte(`{"schema_version": 2, "key": {`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.folder.Dir, key.file()), []byte(`{"schema_version": 2, "key": {`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Load(key); err == nil || !strings.Contains(err.Error(), c.path(key)) {
+	if _, err := c.Load(key); err == nil || !strings.Contains(err.Error(), filepath.Join(c.folder.Dir, key.file())) {
 		t.Errorf("a damaged file: got %v, want an error that names it", err)
 	}
 }

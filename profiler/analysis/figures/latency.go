@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
 // latencyBins is the number of bins of a histogram.
@@ -80,7 +81,7 @@ func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 		area.Color = color.NRGBA{c.R, c.G, c.B, 0x40}
 		p.Add(area)
 		if rank < maxLegend {
-			p.Legend.Add(fmt.Sprintf("rank %d: median %.4g ms", rank, 1e3*float64(median(values))), area)
+			p.Legend.Add(fmt.Sprintf("rank %d: median %.4g ms", rank, 1e3*float64(stats.Median(values))), area)
 		}
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low, high, 0, 1.25*most // room for the legend
@@ -94,10 +95,4 @@ func counts(values []float32, low, bin float64) []float64 {
 		n[min(max(int((1e3*float64(v)-low)/bin), 0), latencyBins-1)]++
 	}
 	return n
-}
-
-func median(values []float32) float32 {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	return sorted[(len(sorted)-1)/2]
 }
