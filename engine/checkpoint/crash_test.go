@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// save is one Save of a scenario; version tells two saves of the same step apart.
+// save is one Save of a scenario; version distinguishes two saves of the same step.
 type save struct {
 	step    int64
 	version byte
@@ -21,7 +21,7 @@ type save struct {
 	aside   int64 // SetAside(aside) first, unless 0
 }
 
-// crashScenario has first saves, a replaced step, retention, a best checkpoint that moves, and a rollback.
+// crashScenario contains first saves, a replaced step, retention, a change of the best checkpoint, and a rollback.
 var crashScenario = []save{
 	{step: 10, version: 1},
 	{step: 20, version: 1, best: true},
@@ -45,7 +45,7 @@ func (s save) snapshot() Snapshot {
 
 func memoryStore(fsys fileSystem) *Store { return &Store{dir: "run", keep: 2, fsys: fsys} }
 
-// play runs the scenario until it ends or the machine is off. It returns how many saves returned.
+// play runs the scenario until it ends or the simulated machine is off. It returns the number of saves that returned.
 func play(fsys *memoryFS) (returned int) {
 	store := memoryStore(fsys)
 	for _, s := range crashScenario {
@@ -62,7 +62,7 @@ func play(fsys *memoryFS) (returned int) {
 	return returned
 }
 
-// loaded reads back which save a checkpoint is.
+// loaded identifies the save of a checkpoint.
 func loaded(c *Checkpoint) (save, error) {
 	w, err := c.Model.Read("w")
 	if err != nil {
@@ -78,7 +78,7 @@ func loaded(c *Checkpoint) (save, error) {
 	return save{step: c.State.Step, version: w.Data[0]}, nil
 }
 
-// checkAfterCrash demands that the newest checkpoint is the last one whose Save returned, or the next one.
+// checkAfterCrash requires that the newest checkpoint is the last one whose Save returned, or the next one.
 func checkAfterCrash(fsys fileSystem, returned int) error {
 	c, skipped, err := latest(fsys, "run")
 	if returned == 0 && errors.Is(err, ErrNone) {
@@ -100,7 +100,7 @@ func checkAfterCrash(fsys fileSystem, returned int) error {
 		if got.step == want.step && got.version == want.version {
 			return checkBest(fsys, returned)
 		}
-		// While later checkpoints are being set aside the newest one is any of them, or what they leave.
+		// While later checkpoints are set aside, the newest one can be any of them or of the remaining ones.
 		if want.aside > 0 && i == returned && got.step >= want.aside {
 			return nil
 		}
@@ -118,14 +118,14 @@ func checkBest(fsys fileSystem, returned int) error {
 		defer c.Close()
 		_, err = loaded(c)
 	}
-	setAside := returned >= len(crashScenario)-1 // the last save takes back the best one
+	setAside := returned >= len(crashScenario)-1 // the last save sets the best checkpoint aside
 	if (!promised || setAside) && errors.Is(err, ErrNone) {
 		return nil
 	}
 	return err
 }
 
-// checkRecovery opens the folder after a crash, saves once more and demands a tidy folder.
+// checkRecovery opens the folder after a crash, saves once more, and requires a folder without leftovers.
 func checkRecovery(fsys *memoryFS) error {
 	store := memoryStore(fsys)
 	if err := store.clearLeftovers(); err != nil {
@@ -156,8 +156,8 @@ func checkRecovery(fsys *memoryFS) error {
 	return err
 }
 
-// TestNoCrashLosesTheNewestCheckpoint stops a run at every operation on its files, by a kill and by many
-// outcomes of a power failure, and again while it recovers.
+// The test stops a run at every operation on its files, by a kill and by many outcomes of a power failure, and again
+// during recovery.
 func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 	whole := newMemoryFS()
 	if got := play(whole); got != len(crashScenario) {
@@ -185,7 +185,7 @@ func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 			}
 			again := disk.afterKill()
 			again.crashAt = 1 + chance.IntN(8)
-			_ = memoryStore(again).clearLeftovers() // fails: the machine goes off once more
+			_ = memoryStore(again).clearLeftovers() // fails: the machine is off again
 			disk = again.afterPowerFailure(chance)
 			if err := checkAfterCrash(disk, returned); err != nil {
 				t.Fatalf("%s, crash during recovery: %v", where, err)
@@ -202,7 +202,7 @@ func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 	}
 }
 
-// TestFailedOperationKeepsOlderCheckpoints lets every single operation of a save fail once.
+// The test makes every single operation of a save fail once.
 func TestFailedOperationKeepsOlderCheckpoints(t *testing.T) {
 	first, second := save{step: 10, version: 1}, save{step: 20, version: 1, best: true}
 	for _, next := range []save{second, {step: 10, version: 2}} {

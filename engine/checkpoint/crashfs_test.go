@@ -16,17 +16,17 @@ import (
 
 var errCrashed = errors.New("the machine is off")
 
-// memoryFS is a fileSystem that remembers what a power failure would leave: file contents up to the last
-// Sync of the file, folder entries up to the last SyncDir of the folder. It can stop at any operation.
+// memoryFS is a fileSystem that keeps the state after a power failure: file contents up to the last Sync of the file,
+// folder entries up to the last SyncDir of the folder. It can stop at any operation.
 type memoryFS struct {
 	root *node
-	ops  int // operations done that change something
+	ops  int // operations so far that change something
 
 	crashAt int   // this operation and all after it fail; 0 never
-	torn    bool  // half of a write at crashAt still happens
+	torn    bool  // half of a write at crashAt still succeeds
 	failAt  int   // this one operation fails with EIO
-	budget  int64 // bytes that may still be written; below 0 no limit
-	reads   int   // operations done that only look
+	budget  int64 // bytes that may still be written; below 0: no limit
+	reads   int   // operations so far that only read
 	failing int   // this one of them fails with EIO
 	failed  string
 }
@@ -50,12 +50,12 @@ func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
 
-// tornBytes represents the 4 KiB block of a disk, for the small files of this test.
+// tornBytes replaces the 4 KiB block of a disk, for the small files of this test.
 const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }
 
-// step counts an operation and says whether it may happen.
+// step counts an operation and reports whether it may happen.
 func (m *memoryFS) step(op, name string) error {
 	m.ops++
 	if m.crashAt > 0 && m.ops >= m.crashAt {
@@ -185,7 +185,7 @@ func (m *memoryFS) SyncDir(name string) error {
 	return nil
 }
 
-// look counts an operation that changes nothing and says whether it works.
+// look counts an operation that changes nothing and reports whether it succeeds.
 func (m *memoryFS) look(op, name string) error {
 	if m.off() {
 		return errCrashed
@@ -284,12 +284,12 @@ func (f *memoryFile) Close() error { return nil }
 
 var _ io.Writer = (*memoryFile)(nil)
 
-// afterKill is what a killed process leaves: everything it did.
+// afterKill returns the state after a kill: all operations.
 func (m *memoryFS) afterKill() *memoryFS {
 	return &memoryFS{root: m.root.copy(func(n *node) ([]byte, map[string]*node) { return n.data, n.entries }), budget: -1}
 }
 
-// afterPowerFailure is what a disk may hold after one: what was flushed, and of the rest as much as chance wants.
+// afterPowerFailure returns a possible state of the disk: flushed data, and a random part of the rest.
 func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 	survivor := func(n *node) ([]byte, map[string]*node) {
 		entries := maps.Clone(n.synced)
@@ -301,9 +301,9 @@ func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 			data = slices.Clone(n.data[:len(data)+chance.IntN(lost+1)])
 			switch chance.IntN(3) {
 			case 0:
-				clear(data[len(n.durable):]) // the length arrived, the blocks did not
+				clear(data[len(n.durable):]) // the length was written, the blocks were not
 			case 1:
-				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks did
+				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks were
 					if chance.IntN(2) == 0 {
 						clear(data[at:min(at+tornBytes, len(data))])
 					}

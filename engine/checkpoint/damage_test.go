@@ -110,7 +110,7 @@ func TestManifestRefusals(t *testing.T) {
 	}
 }
 
-// TestTensorsOfAnotherFileAreRefused: a manifest that fits the bytes but lists other tensors.
+// The manifest matches the bytes but lists other tensors.
 func TestTensorsOfAnotherFileAreRefused(t *testing.T) {
 	fsys, files := savedNode(t)
 	text := string(files[manifestFile].data)
@@ -119,7 +119,7 @@ func TestTensorsOfAnotherFileAreRefused(t *testing.T) {
 	mustRefuse(t, fsys, "renamed tensor")
 }
 
-// TestDamageAfterLoadIsFound: the bytes change between verification and reading.
+// The bytes change between verification and reading.
 func TestDamageAfterLoadIsFound(t *testing.T) {
 	fsys, _ := savedNode(t)
 	c, err := load(fsys, "step-00000010", "run")

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// file builds a safetensors file of a header and data.
+// file returns a safetensors file with a header and data.
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)
@@ -24,7 +24,7 @@ func open(b []byte) (*File, error) {
 	return NewFile(bytes.NewReader(b), int64(len(b)), "test.safetensors")
 }
 
-// TestReadsWhatTheReferenceLibraryWrote reads a file that safetensors 0.8.0 for Python made of NumPy arrays.
+// The test reads a file that safetensors 0.8.0 for Python wrote from NumPy arrays.
 func TestReadsWhatTheReferenceLibraryWrote(t *testing.T) {
 	f, err := OpenFile("testdata/reference.safetensors")
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// trials is how many random bits are flipped; docs/reliability.md has the figures of 100,000.
+// trials is the number of random bits to flip; docs/reliability.md has the figures of 100,000.
 var trials = flag.Int("checkpoint.trials", 3000, "random bits to flip in a checkpoint")
 
-// manyTensors is a snapshot as a small network has it: layers of several sizes, two moments each.
+// manyTensors returns a snapshot like that of a small network: layers of several sizes, two moments each.
 func manyTensors(step int64) Snapshot {
 	random := rand.New(rand.NewPCG(uint64(step), 7))
 	fill := func(name string, shape ...int) Tensor {
@@ -42,7 +42,7 @@ func manyTensors(step int64) Snapshot {
 	return s
 }
 
-// mustFallBack demands that what was damaged is passed over, with a reason, for the checkpoint before it.
+// mustFallBack requires that the damaged checkpoint is skipped, with a reason, and the previous one is used.
 func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	t.Helper()
 	c, skipped, err := latest(fsys, "run")
@@ -55,8 +55,8 @@ func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	}
 }
 
-// TestRandomFlippedBitsAreFound flips single bits, the same number in each file however large it is, and cuts nothing: half of them in the first 512
-// bytes, where headers are (row D5).
+// The test flips single bits, the same number in each file regardless of its size, half of them in the first 512 bytes,
+// which contain the headers (row D5). It does not cut files.
 func TestRandomFlippedBitsAreFound(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -102,7 +102,7 @@ func cuts(file []byte) []int {
 	return list
 }
 
-// TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken cuts files on a real disk, where -checkpoint.megabytes can make them large (row D4).
+// The test cuts files on a real disk, where -checkpoint.megabytes can make them large (row D4).
 func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	snapshot := manyTensors(20)
@@ -141,7 +141,8 @@ func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 
 var megabytes = flag.Int("checkpoint.megabytes", 0, "size of one more tensor in the files that are cut")
 
-// TestEveryFailedReadIsTold lets each operation of loading fail with EIO: what is loaded is sound, and what was passed over has its reason (row D6).
+// The test makes each operation of loading fail with EIO. The loaded data must be valid, and each skipped checkpoint
+// must have its reason (row D6).
 func TestEveryFailedReadIsTold(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -185,7 +186,7 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 	t.Logf("%d operations", failed)
 }
 
-// TestALaterFormatIsRefused: not passed over for an older checkpoint, as a damaged one is (row D8).
+// Unlike a damaged checkpoint, a checkpoint of a later format must not be skipped (row D8).
 func TestALaterFormatIsRefused(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -205,7 +206,7 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	}
 }
 
-// TestHostileHeadersTakeLittleMemory: all that is allocated, garbage included, is never more than the file and 96 MiB (row S6).
+// All allocations, including garbage, must not exceed the size of the file and 96 MiB (row S6).
 func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	var many, names strings.Builder
 	for i := range maxTensors {
@@ -237,7 +238,7 @@ func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// FuzzManifest: what is accepted lists the files of a checkpoint, and says the same when it is written again.
+// An accepted manifest must list the files of a checkpoint, and must be written with the same bytes.
 func FuzzManifest(f *testing.F) {
 	fsys := newMemoryFS()
 	if _, err := memoryStore(fsys).Save(context.Background(), save{step: 10}.snapshot()); err != nil {
@@ -249,7 +250,8 @@ func FuzzManifest(f *testing.F) {
 	f.Add(strings.Replace(body, "checkpoint 1", "checkpoint 2", 1))
 	f.Add(manifestTitle + "1\nfile 1 00 ../state.json\ntensor 0 state.json \"\\xff\"\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		m, err := decodeManifest("MANIFEST", []byte(body+"manifest "+hexSum([]byte(body))+"\n")) // its own sum fits: the rest has to be refused for what it is
+		// Its checksum is right, so the content must be refused.
+		m, err := decodeManifest("MANIFEST", []byte(body+"manifest "+hexSum([]byte(body))+"\n"))
 		if err != nil {
 			if !errors.As(err, new(*CorruptError)) && !errors.As(err, new(*FormatError)) {
 				t.Fatalf("got %T %v", err, err)
@@ -266,7 +268,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzState: what is accepted is written and read again as it is.
+// An accepted state must be written and read without a change.
 func FuzzState(f *testing.F) {
 	text, err := encodeState(fullState(3))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f32s is a tensor of numbers.
+// f32s returns a tensor of numbers.
 func f32s(name string, values ...float32) Tensor {
 	var data []byte
 	for _, v := range values {
@@ -21,7 +21,7 @@ func f32s(name string, values ...float32) Tensor {
 	return Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{len(values)}, Data: data}
 }
 
-// edit changes a file's bytes.
+// edit changes the bytes of a file.
 func edit(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -34,7 +34,7 @@ func edit(t *testing.T, path string, change func([]byte) []byte) {
 }
 
 func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
-	flip := func(back int) func([]byte) []byte { // a bit of the byte so far from the end
+	flip := func(back int) func([]byte) []byte { // a bit of the byte at this distance from the end
 		return func(b []byte) []byte { b[len(b)-back] ^= 1; return b }
 	}
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ func compareFaults(t *testing.T, name string, got []Fault, want []string) {
 func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	long := make([]float32, writeChunkBytes/4+3) // over two pieces
+	long := make([]float32, writeChunkBytes/4+3) // more than two chunks
 	long[writeChunkBytes/4+1], long[writeChunkBytes/4+2] = inf, nan
 	whole := Tensor{Name: "c", DType: tensor.I64, Shape: tensor.Shape{1}, Data: []byte{255, 255, 255, 255, 255, 255, 255, 255}}
 	halves := Tensor{Name: "d", DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0x7f, 0x7f, 0x80, 0x7f}}
@@ -113,7 +113,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 			t.Errorf("got %q, want %q in it", v.Faults[i].Reason, reason)
 		}
 	}
-	// The place is that of the number.
+	// The position must be that of the number.
 	text, err := os.ReadFile(v.Faults[1].Path)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// laterFormat makes a manifest that of a later program.
+// laterFormat changes a manifest to that of a later program.
 func laterFormat(b []byte) []byte {
 	last := strings.LastIndex(string(b), "manifest ")
 	text := strings.Replace(string(b[:last]), manifestTitle+"1", manifestTitle+"99", 1)

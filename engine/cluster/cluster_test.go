@@ -32,7 +32,7 @@ const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
 
 const (
 	codeFault = 2 // wrong settings
-	codeLost  = 5 // another rank is gone
+	codeLost  = 5 // another rank was lost
 	heartbeat = time.Second
 )
 
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is what a training program does about its ranks, with exchanges in place of training.
+// program runs the parts of a training program that concern its ranks, with exchanges in place of training.
 func program(steps int) int {
 	say := func(text any) { fmt.Fprintln(os.Stderr, text) }
 	place, err := discovery.Find(discovery.Options{}, os.Environ())
@@ -83,7 +83,7 @@ func program(steps int) int {
 	return 0
 }
 
-// output collects what all ranks write.
+// output collects the output of all ranks.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -126,7 +126,7 @@ func (o *output) processes(t *testing.T, n int) map[int]int {
 	}
 }
 
-// supervised are the options of a run of three ranks.
+// supervised returns the options of a run of three ranks.
 func supervised(steps int, out *output) supervisor.Options {
 	return supervisor.Options{
 		Command: []string{os.Args[0]}, Env: append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps)), Ranks: 3,
@@ -152,8 +152,8 @@ func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
 		name    string
 		rank    int
 		signal  syscall.Signal
-		survive string // on each survivor
-		verdict string // of the supervisor
+		survive string // output of each survivor
+		verdict string // output of the supervisor
 		within  time.Duration
 	}{
 		{"a killed rank", 1, syscall.SIGKILL, "rank 1 is gone: ", "was killed by SIGKILL", time.Second},
@@ -180,7 +180,7 @@ func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
 			if got := strings.Count(out.String(), test.survive); got != 2 {
 				t.Errorf("%d survivors said %q, want 2:\n%s", got, test.survive, out)
 			}
-			if took > test.within+2*time.Second { // a machine under load may be late
+			if took > test.within+2*time.Second { // a machine with other load may be late
 				t.Errorf("took %v, want %v", took, test.within)
 			}
 			for rank, pid := range pids {
@@ -207,7 +207,7 @@ func TestARankWithAnotherConfigurationEndsTheStart(t *testing.T) {
 	}
 }
 
-// Without a supervisor: a shell for each rank, or srun.
+// Without a supervisor, a shell starts each rank, or srun does.
 func TestRanksOfSeveralLaunchers(t *testing.T) {
 	tests := []struct {
 		name string

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// twoHosts makes two network namespaces with a cable between them, runs the program in each as a rank of two, and then
-// does what $1 says: with the cable, for example. All of it is in namespaces of the script's own and goes away with it.
+// twoHosts connects two network namespaces by a cable, runs the program in each as one of two ranks, and then runs $1,
+// for example to cut the cable. Everything is in the script's own namespaces and vanishes with them.
 const twoHosts = `
 set -e
 mkdir -p /run/netns
@@ -30,7 +30,7 @@ eval "$1"
 wait
 `
 
-// onTwoHosts runs the script, or skips where this process may not make namespaces.
+// onTwoHosts runs the script. It skips the test if this process cannot create namespaces.
 func onTwoHosts(t *testing.T, action string, steps int, tokens [2]rendezvous.Token) string {
 	t.Helper()
 	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", twoHosts, os.Args[0], action, string(tokens[0]), string(tokens[1]))
@@ -42,7 +42,7 @@ func onTwoHosts(t *testing.T, action string, steps int, tokens [2]rendezvous.Tok
 	return string(out)
 }
 
-// untilTheyMet waits until the ranks are connected, however loaded the machine is, and a little longer.
+// untilTheyMet waits until the ranks are connected, on a machine with any load, and a moment longer.
 const untilTheyMet = "for i in $(seq 30); do ip netns exec a ss -Htn state established | grep -q :29511 && break; sleep 0.1; done; sleep 0.5; "
 
 func TestRanksOnTwoHosts(t *testing.T) {

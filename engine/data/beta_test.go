@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The smallest numbers that a configuration can hold are close to the limit a = 0, in which Beta(a, a) is 0 or 1, each half of the time.
+// The smallest numbers that a configuration can contain are close to the limit a = 0, where Beta(a, a) is 0 or 1, with
+// equal probability.
 func TestBetaOfTheSmallestNumbers(t *testing.T) {
 	for _, a := range []float64{math.SmallestNonzeroFloat64, 1e-320, 1e-310, 1e-308, 1e-300, 1e-20} {
 		d := newDraws(1, 2, 3, 0)
@@ -18,7 +19,8 @@ func TestBetaOfTheSmallestNumbers(t *testing.T) {
 			}
 			sum += x
 		}
-		if mean := sum / draws; mean < 0.4 || mean > 0.6 { // six standard deviations of the mean of 1,000 coins; the draws are fixed
+		// Six standard deviations of the mean of 1,000 coins; the seed is fixed.
+		if mean := sum / draws; mean < 0.4 || mean > 0.6 {
 			t.Errorf("beta(%g): the mean is %g, want about 0.5", a, mean)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// batches are the ids, labels and first pixels of the first n batches, and how many samples were replaced.
+// batches returns the ids, labels and first pixels of the first n batches, and the number of replaced samples.
 func batches(t *testing.T, o imageOptions, n int) (text string, replaced int) {
 	t.Helper()
 	l := newLoader(t, o)
@@ -109,7 +109,7 @@ func TestTooManyUnreadableSamplesAreAnError(t *testing.T) {
 	}
 }
 
-// exhaustedReader fails for want of files.
+// exhaustedReader fails because there are no file handles.
 type exhaustedReader struct{ Reader }
 
 func (exhaustedReader) Close() error { return nil }
@@ -161,7 +161,7 @@ func TestASubsetHasTheFirstClassesAndSomeOfEach(t *testing.T) {
 	}
 }
 
-// hooked is a data set that calls before and after each read.
+// hooked is a data set that calls a function before and after each read.
 type hooked struct {
 	*fake
 	before, after func(i int)
@@ -183,17 +183,17 @@ func (r *hookedReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// TestASettledReplacementStays: eight readers find out together that a sample is unreadable; none may undo what another has settled.
+// Eight readers find the same unreadable sample at once. No reader may change the replacement that another has chosen.
 func TestASettledReplacementStays(t *testing.T) {
 	const readers, bad = 8, 2
 	var meet sync.WaitGroup
 	meet.Add(readers)
-	turn := make(chan struct{}, 1) // to go on from the unreadable sample
+	turn := make(chan struct{}, 1) // permission to continue from the unreadable sample
 	settled := atomic.Bool{}
 	var ds *Skipping
 	set := hooked{fake: &fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{bad: true}}}
 	set.before = func(i int) {
-		if i == bad { // all are within the read before the first of them goes on
+		if i == bad { // all readers are within the read before the first of them continues
 			meet.Done()
 			meet.Wait()
 			<-turn

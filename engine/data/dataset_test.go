@@ -47,7 +47,7 @@ func TestLimitedIsBalancedNestedAndOrdered(t *testing.T) {
 			for i := range n {
 				taken[part.Label(i)]++
 			}
-			// No class may be two ahead of one that has samples left.
+			// No class may have two samples more than a class with samples left.
 			for a := range taken {
 				for b := range taken {
 					if taken[a] > taken[b]+1 && taken[b] < available[b] {
@@ -262,7 +262,7 @@ func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	}
 }
 
-// A change of the pixels would change every figure that was measured on synthetic data.
+// A change of the pixels would change every measurement on synthetic data.
 func TestSyntheticPixelsAreFrozen(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 10, Eval: 1, Size: 2})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// fake is a data set whose images name their sample. Its readers can be made slow and faulty.
+// fake is a data set whose images contain the number of their sample. Its readers can be slow and faulty.
 type fake struct {
 	samples, size int
 	classes       int
-	broken        map[int]bool  // samples that cannot be read
+	broken        map[int]bool  // unreadable samples
 	panics        map[int]bool  // samples whose decoder panics
 	delay         time.Duration // of each read
 	slow          int           // sample whose read takes 20 ms longer; 0: none

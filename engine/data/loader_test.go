@@ -36,7 +36,7 @@ type fatal interface {
 	Context() context.Context
 }
 
-// join puts the shares of one batch together.
+// join joins the shares of one batch.
 func join(shares ...imageBatch) imageBatch {
 	whole := shares[0]
 	for _, s := range shares[1:] {
@@ -90,7 +90,7 @@ func reference(t fatal, o imageOptions, n int) []imageBatch {
 	return out
 }
 
-// mixed mixes a whole batch, whose first sample is at position first of its epoch, the dumb way.
+// mixed mixes a whole batch in a simple way. Its first sample has position first in its epoch.
 func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
@@ -365,7 +365,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing covers epochs, workers and share changes.
+// The test covers epochs, workers and changes of shares.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	synthetic, err := Synthetic(SyntheticOptions{Train: 2000, Eval: 1})
 	if err != nil {
@@ -398,7 +398,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		next()
 	}
 	runtime.ReadMemStats(&after)
-	// The runtime itself allocates now and then (timers, stack growth): a few objects in all, none a step.
+	// The runtime itself sometimes allocates (timers, stack growth): a few objects in all, none per step.
 	if n := after.Mallocs - before.Mallocs; n > steps/20 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}

@@ -28,7 +28,7 @@ func (r whiteReader) Read(i int, s Sizer, img *Image) error {
 	return nil
 }
 
-// Black is class 0, white class 1: the mean of an image tells what its labels must say.
+// Black is class 0, white class 1, so the mean of an image determines its expected labels.
 func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	const size = 16
 	for _, mix := range mixings[1:] {
@@ -56,7 +56,7 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	}
 }
 
-// A share of pairs decodes each sample once; one that cuts pairs decodes a partner more at each end.
+// A share of whole pairs decodes each sample once; a share that cuts pairs decodes one more partner at each end.
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 	for _, c := range []struct{ offset, count, reads int }{{0, 20, 20}, {2, 10, 10}, {1, 10, 12}, {3, 3, 4}, {5, 1, 2}} {
 		f := &fake{samples: 40, size: 4}
@@ -148,11 +148,12 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// The share of a mixed batch whose partner cannot be read is lost with it; the fault names the partner.
+// If the partner of a mixed sample is unreadable, the share fails; the fault names the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
 	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
-	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}} // the first loader still reads ahead of the other
+	// The first loader still prefetches from the other data set.
+	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}}
 	for _, share := range []Share{{0, 4}, {2, 1}} {
 		o.Share = &share
 		if _, err := newLoader(t, o).Next(t.Context()); err == nil || !strings.Contains(err.Error(), "broken") {

@@ -59,7 +59,7 @@ func TestBelowIsUniform(t *testing.T) {
 	}
 }
 
-// chiSquare returns the statistic of counts with equal expectations, and a limit that a right generator exceeds less
+// chiSquare returns the statistic of counts with equal expectations, and a limit that a correct generator exceeds less
 // than once in a million seeds (mean + 5 standard deviations + 5 for few degrees of freedom). Seeds are fixed.
 func chiSquare(count []int, expected float64) (x, limit float64) {
 	for _, c := range count {
@@ -123,7 +123,7 @@ func TestPermutationsOfFourAreEquallyLikely(t *testing.T) {
 	}
 }
 
-// A change of the order would make runs that are resumed across versions repeat and miss samples.
+// With another order, runs that are resumed by another version would repeat and omit samples.
 func TestPermutationIsFrozen(t *testing.T) {
 	order := make([]int32, 10)
 	Permutation(order, 1, 0)

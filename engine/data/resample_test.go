@@ -109,7 +109,8 @@ func BenchmarkResample(b *testing.B) {
 	}
 }
 
-// The native loops take four rows and sixteen bytes at a time; sizes around those, and crops at every edge.
+// The native loops handle four rows and sixteen bytes at a time; the test has sizes around these, and crops at every
+// edge.
 func TestNativeResamplingEqualsGo(t *testing.T) {
 	if !jpeg.InUse().Native {
 		t.Skip("no native library: ", jpeg.InUse().Reason)

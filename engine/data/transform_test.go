@@ -23,7 +23,7 @@ func newTransformer(t testing.TB, o Transform, seed uint64) *transformer {
 	return &p
 }
 
-// paddedCrop is the dumb twin of shifted: it builds the padded image and cuts.
+// paddedCrop is a simple version of shifted: it builds the padded image and cuts.
 func paddedCrop(src []byte, size, pad, top, left int, flip bool) []byte {
 	wide := size + 2*pad
 	padded := make([]byte, 3*wide*wide)
@@ -60,7 +60,7 @@ func TestShiftedEqualsPaddingAndCutting(t *testing.T) {
 
 func TestPadCropOffsetsAndFlipsAreUniform(t *testing.T) {
 	const size, pad, samples = 16, 2, 20_000
-	// Every pixel of the source names its place, so that the output tells its offset.
+	// The value of every source pixel is its position, so the output shows its offset.
 	src := make([]byte, 3*size*size)
 	for y := range size {
 		for x := range size {
@@ -103,14 +103,15 @@ func TestResizedCropHasTorchvisionsDistribution(t *testing.T) {
 			t.Fatalf("sample %d: %+v lies outside of %d x %d", i, r, w, h)
 		}
 		area, ratio := float64(r.w*r.h)/(w*h), float64(r.w)/float64(r.h)
-		// Rounding to pixels moves both a little.
+		// Rounding to pixels changes both slightly.
 		if area < 0.08*0.98 || ratio < 0.75*0.99 || ratio > 4.0/3*1.01 {
 			t.Fatalf("sample %d: %+v has area %.4f and ratio %.4f", i, r, area, ratio)
 		}
 		share, logRatio = append(share, area), append(logRatio, math.Log(ratio))
 	}
-	// The expected values are means over 4e7 draws of the algorithm as torchvision publishes it, on this image size
-	// (testdata/resized_crop.py); areas near 1 seldom fit, so the mean is below 0.54. Five standard errors are allowed.
+	// The expected values are means over 4e7 draws of torchvision's published algorithm, on this image size
+	// (testdata/resized_crop.py). Areas near 1 seldom fit, so the mean is below 0.54. The tolerance is five standard
+	// errors.
 	for _, c := range []struct {
 		name   string
 		values []float64
@@ -184,7 +185,7 @@ func TestTransformsAcceptAnyImage(t *testing.T) {
 		if minW < 1 || minW > w || minH < 1 || minH > h {
 			t.Fatalf("MinSize(%d, %d) = %d, %d", w, h, minW, minH)
 		}
-		// A decode at any size from the least to the full one must do.
+		// A decode at any size from the smallest to the full one must be sufficient.
 		dw, dh := rapid.IntRange(minW, w).Draw(t, "decoded width"), rapid.IntRange(minH, h).Draw(t, "decoded height")
 		img := &Image{Pix: bytes.Repeat([]byte{200}, 3*dw*dh), Width: dw, Height: dh, FullWidth: w, FullHeight: h}
 		dst := bytes.Repeat([]byte{7}, 3*o.Size*o.Size)
@@ -205,7 +206,7 @@ func TestScaledDecodesKeepEnoughPixels(t *testing.T) {
 		minW, minH := p.MinSize(w, h)
 		d := newDraws(p.seed, 1, i, streamAugment)
 		r := p.resizedRect(&d, w, h)
-		// The crop, scaled as the image is, must cover the output, or be decoded in full.
+		// The crop at the decoded size must cover the output, unless the image is decoded at full size.
 		if minW < w && r.w*minW < 224*w || minH < h && r.h*minH < 224*h {
 			t.Fatalf("sample %d: crop %+v of an image decoded at %d x %d is smaller than the output", i, r, minW, minH)
 		}

@@ -49,7 +49,7 @@ func begun(options Options) (*Run, error) {
 
 func auto(dir string) Options { return Options{OutputDir: dir, Name: "demo", Resume: ResumeAuto} }
 
-// saveSteps puts checkpoints into a run and closes it.
+// saveSteps writes checkpoints to a run and closes it.
 func saveSteps(t *testing.T, run *Run, steps ...int64) {
 	t.Helper()
 	store, err := checkpoint.Open(run.CheckpointDir(), checkpoint.Options{Keep: 9})
@@ -130,12 +130,12 @@ func TestSecondRunLearnsWhoHoldsTheFolder(t *testing.T) {
 	mustOpen(t, auto(dir))
 }
 
-// TestLockEndsWithItsProcess kills a process that holds the folder.
+// The test kills a process that has locked the folder.
 func TestLockEndsWithItsProcess(t *testing.T) {
 	const variable = "HETERO_TEST_HOLD_FOLDER"
 	if dir := os.Getenv(variable); dir != "" {
 		run := mustOpen(t, auto(dir))
-		defer run.Close() // what nothing refers to any more gives its lock back when memory is collected
+		defer run.Close() // keeps run referenced: garbage collection would release its lock
 		os.Stdout.WriteString("held\n")
 		select {}
 	}
@@ -459,7 +459,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	}
 }
 
-// TestAFileIsReplacedWholeOrNotAtAll: also where what writes it fails half-way.
+// Also if the writer fails half-way.
 func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "summary.json")
@@ -481,7 +481,7 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// A crash may leave the best checkpoint under the name that it has while another one of the same step takes its place.
+// A crash may leave the best checkpoint under its temporary name while another one of the same step replaces it.
 func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
 	run := mustOpen(t, auto(t.TempDir()))
 	saveSteps(t, run, 3)

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// settingsOf is a Compare that knows one setting: the whole text.
+// settingsOf is a Compare with one setting: the whole text.
 func settingsOf(text string) func(Earlier) ([]Change, error) {
 	return func(e Earlier) ([]Change, error) {
 		if e.Config == text {
@@ -20,7 +20,7 @@ func settingsOf(text string) func(Earlier) ([]Change, error) {
 	}
 }
 
-// trainedRun leaves a run of 20 steps with the settings "old".
+// trainedRun makes a run of 20 steps with the settings "old".
 func trainedRun(t *testing.T, options Options) {
 	t.Helper()
 	options.Compare = nil
@@ -141,8 +141,7 @@ func TestAPathWithOtherSettingsNeedsThemAllowed(t *testing.T) {
 	}
 }
 
-// TestOpenChangesNothing: if training turns out to be impossible, Open has created no folder and has not moved the old
-// run.
+// If training turns out to be impossible, Open must not have created a folder or moved the old run.
 func TestOpenChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	run, err := Open(auto(dir))
@@ -165,7 +164,7 @@ func TestOpenChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAMoveThatIsKilledLosesNothing starts again from each state that a kill can leave.
+// The test continues from each state that a kill can leave.
 func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	for state, prepare := range map[string]func(dir, logs string) error{
 		"nothing moved": func(string, string) error { return nil },
@@ -198,7 +197,7 @@ func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAMoveNeverOverwrites: not even an empty folder, which another process may have made for a run of its own.
+// Not even an empty folder may be overwritten: another process may have made it for its own run.
 func TestAMoveNeverOverwrites(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"from", "to"} {
@@ -219,7 +218,7 @@ func TestAMoveNeverOverwrites(t *testing.T) {
 	}
 }
 
-// TestAProfileStaysWhereItIsNamed: it describes the machine, and the settings of the next run may name its path.
+// The profile describes the machine, and the settings of the next run may contain its path.
 func TestAProfileStaysWhereItIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	profile := filepath.Join(dir, "demo", "configs", "gpu_profiles.json")

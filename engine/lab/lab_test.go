@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slowable is a device of which only the slowdown matters.
+// slowable is a device that only supports a slowdown.
 type slowable struct {
 	device.Device
 	factor float64
@@ -47,7 +47,7 @@ type plain struct{ device.Device }
 
 func (plain) Info() device.Info { return device.Info{Name: "plain"} }
 
-// group makes a control group's folder.
+// group makes the folder of a control group.
 func group(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -268,7 +268,7 @@ func TestANeighbourEndsWithWhoStartedIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.alive.Close() // what the end of this process does
+	n.alive.Close() // as the end of this process does
 	if <-n.ended; n.err != nil {
 		t.Errorf("got %v, want an end in order", n.err)
 	}

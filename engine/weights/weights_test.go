@@ -41,7 +41,7 @@ func file(t *testing.T, tensors ...checkpoint.Tensor) *checkpoint.File {
 	return f
 }
 
-// foreign is the model as another program saves it, with changes.
+// foreign returns the model as another program saves it, with changes.
 func foreign(d tensor.DType, prefix string, change func(map[string]checkpoint.Tensor)) []checkpoint.Tensor {
 	all := map[string]checkpoint.Tensor{}
 	for _, m := range model() {
@@ -78,7 +78,7 @@ func TestMatch(t *testing.T) {
 		file   []checkpoint.Tensor
 		head   string   // Options.InitOf
 		rename []string // Options.Renames
-		fresh  []string // tensors left as they are
+		fresh  []string // tensors that keep their initial values
 		notes  string   // part of the notes
 		fails  string   // part of the error, "" for none
 	}{
@@ -193,11 +193,12 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A number is rounded only once: converting f64 to bf16 via f32 gives the nearest bf16.
+// A number must be rounded only once: f64 to bf16 through f32 must give the nearest bf16.
 func TestRoundingTwiceIsRoundingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		half := math.Float64frombits(math.Float64bits(1+float64(r.IntN(1<<7))/(1<<7)+1.0/(1<<8)) + uint64(r.IntN(3)) - 1) // about a tie of bf16
+		// Near a tie of bf16.
+		half := math.Float64frombits(math.Float64bits(1+float64(r.IntN(1<<7))/(1<<7)+1.0/(1<<8)) + uint64(r.IntN(3)) - 1)
 		var src [8]byte
 		binary.LittleEndian.PutUint64(src[:], math.Float64bits(half))
 		var dst [2]byte

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// simulated is runs whose blocks have a throughput around 100 samples/s: of the run (between) and of the block (within).
+// simulated returns runs whose blocks have a throughput around 100 samples/s, with a deviation per run (between) and
+// per block (within).
 func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	out := make([][]block, runs)
 	for r := range out {
@@ -21,14 +22,14 @@ func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	return out
 }
 
-// The interval of many simulated experiments must hold the true value about as often as it says.
+// The interval must contain the true value in the stated fraction of many simulated experiments.
 func TestIntervalsHoldTheTruthAsOftenAsTheySay(t *testing.T) {
 	const experiments = 300
 	for _, c := range []struct {
 		name            string
 		runs            int
 		between, within float64
-		least, most     float64 // share of experiments; 95 % is wanted, a bootstrap of few runs is known to give less
+		least, most     float64 // fraction of experiments; 95 % is the aim, but a bootstrap of few runs gives less
 	}{
 		{"noise within one run", 1, 0, 10, 0.89, 0.98},
 		{"noise within five runs", 5, 0, 10, 0.88, 0.995},

@@ -41,7 +41,7 @@ func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
 	if !same(hybrid.Oracle.Value, 0.99) || !same(hybrid.Lost["noise"], 0.002) || c.Policies[0].Oracle.Known() {
 		t.Errorf("oracle: got %+v and %+v, lost %v", hybrid.Oracle, c.Policies[0].Oracle, hybrid.Lost)
 	}
-	// All have the same losses at the same steps: twice the speed reaches a loss in half the time.
+	// All runs have the same losses at the same steps, so at twice the speed a loss is reached in half the time.
 	if got := average(hybrid.SecondsTo) / average(c.Policies[0].SecondsTo); math.Abs(got-0.5) > 1e-3 || c.LossSpread != 0 || hybrid.StepsTo[0] != 100 {
 		t.Errorf("time to loss: got %g of the baseline's, spread %g, step %d", got, c.LossSpread, hybrid.StepsTo[0])
 	}
@@ -151,7 +151,7 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // so that the report names no temporary folder
+	t.Chdir(t.TempDir()) // so the report contains no temporary folder
 	golden := func(name, got string) {
 		t.Helper()
 		checkGolden(t, filepath.Join(testdata, name), got)

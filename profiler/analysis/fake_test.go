@@ -19,12 +19,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// fakeRun is a run of ranks with known speeds, for a folder that the program's own writers fill.
+// fakeRun is a run of ranks with known speeds. The program's own writers write its folder.
 type fakeRun struct {
 	policy, scenario string
 	seed             int64
 	shares           []int64   // samples of each rank
-	speed            []float64 // samples/s of each rank alone; time per sample is all there is
+	speed            []float64 // samples/s of each rank alone; the time per sample is constant
 	steps            int64
 	noise            float64 // standard deviation of a rank's time, relative
 	solo             []string
@@ -46,7 +46,7 @@ func (f fakeRun) batch() (sum int64) {
 	return sum
 }
 
-// write makes the run's folder below root.
+// write writes the run's folder below root.
 func (f fakeRun) write(t *testing.T, root string) string {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: f.name(), Resume: experiment.ResumeNone, Steps: f.steps})
@@ -98,7 +98,7 @@ func (f fakeRun) write(t *testing.T, root string) string {
 	return run.Dir
 }
 
-// records is what each rank would have measured; the ranks wait for the slowest.
+// records returns the measurements of each rank; the ranks wait for the slowest.
 func (f fakeRun) records() [][]runtime.Record {
 	random := rand.New(rand.NewPCG(uint64(f.seed), uint64(len(f.policy))))
 	records := make([][]runtime.Record, len(f.shares))
@@ -120,7 +120,7 @@ func (f fakeRun) records() [][]runtime.Record {
 	return records
 }
 
-// fourUnequal is a benchmark of four ranks, 1 : 0.5 : 0.25 : 0.25 of 400 samples/s, and of each rank alone.
+// fourUnequal is a benchmark of four ranks with 1 : 0.5 : 0.25 : 0.25 of 400 samples/s, and of each rank alone.
 func fourUnequal(t *testing.T, root string, noise float64, seeds ...int64) {
 	t.Helper()
 	speed := []float64{400, 200, 100, 100}
@@ -141,7 +141,7 @@ func fourUnequal(t *testing.T, root string, noise float64, seeds ...int64) {
 
 var defaults = Options{WarmUpSteps: -1, Replicates: 300, Confidence: 0.95, Seed: 1}
 
-// study reads and compares what lies below root.
+// study reads and compares the runs below root.
 func study(t *testing.T, root string) *Study {
 	t.Helper()
 	all, err := Read(root)

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// bench is scripts/run_benchmark.sh with a program and a lab that only pretend.
+// bench runs scripts/run_benchmark.sh with a fake program and a fake testbed.
 type bench struct{ output, program, lab, calls, fails string }
 
-// newBench: the program notes its arguments, leaves a result as the real one does, and fails for a run whose name is in the file fails
-// with the exit code there.
+// newBench makes the fake program. It records its arguments and writes a result like the real one. For a run whose name
+// is in the file fails, it exits with the code there.
 func newBench(t *testing.T) bench {
 	t.Helper()
 	for _, tool := range []string{"bash", "awk", "sed", "diff"} {
@@ -63,7 +63,7 @@ func executable(t *testing.T, path, text string) {
 	}
 }
 
-// run runs the script; it returns its exit code and what it said.
+// run runs the script; it returns its exit code and its output.
 func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	args = append([]string{"../../scripts/run_benchmark.sh", "--output-dir", b.output, "--binary", b.program, "--lab", b.lab}, args...)
@@ -78,7 +78,7 @@ func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// called is how often the program was started so far.
+// called returns the number of starts of the program so far.
 func (b bench) called(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(b.calls)
@@ -141,7 +141,7 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	}
 }
 
-// commandOf is the command line in a run's benchmark.json.
+// commandOf returns the command line in a run's benchmark.json.
 func commandOf(t *testing.T, dir string) string {
 	t.Helper()
 	var raw struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// at is a record of a step that ends at second end and in which the rank measured so many seconds.
+// at returns a record of a step that ends at second end, with the given own time in seconds.
 func at(iteration int64, end, seconds float64) runtime.Record {
 	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)), Telemetry: telemetry.Sample{telemetry.Utilization: math.NaN()}}
 	if end > 0 {

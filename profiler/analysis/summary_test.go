@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// writeRecords leaves the metrics of ranks in dir/logs.
+// writeRecords writes the metrics of ranks to dir/logs.
 func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
@@ -37,7 +37,7 @@ func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 	}
 }
 
-// steadyRecords has a step each 100 ms, of which 30 ms are the forward pass, slower by a factor.
+// steadyRecords has a step every 100 ms, of which 30 ms are the forward pass, multiplied by a factor.
 func steadyRecords(steps int64, samples int64, factor float64) (records []runtime.Record) {
 	for i := int64(1); i <= steps; i++ {
 		own := time.Duration(factor * 30 * float64(time.Millisecond))
@@ -57,7 +57,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = 0.003 + 0.090 // no step before it: what it measured
+	const first = 0.003 + 0.090 // there is no step before it, so its measured parts count
 	for _, c := range []struct {
 		name string
 		got  Number
@@ -74,7 +74,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 		{"bus bandwidth", s.BusBandwidth, (1 << 20) / 0.028},
 		{"memory", s.MemoryUtilization, 0.28},
 		{"utilization", s.Utilization, 0.5},
-		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges are no compute
+		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges do not count as computation
 		{"loss", s.FinalTrainLoss, 0.02},
 		{"compute of rank 1", s.PerRank[1].Compute, 0.043},
 		{"all-reduce of rank 1", s.PerRank[1].AllReduce.P99, 0.016},
@@ -111,7 +111,7 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	}
 }
 
-// A killed run: the last records of rank 1 are lost, and a line is torn; the result is that of the process before.
+// A killed run: the last records of rank 1 are missing, and a line is torn. The result is that of the previous process.
 func TestAKilledRunIsSummedUp(t *testing.T) {
 	root := t.TempDir()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "killed", Resume: experiment.ResumeNone})
@@ -166,7 +166,8 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") { // as far as files say
+	// The number of ranks in the files.
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") {
 		t.Errorf("without the second of three: got %v", err)
 	}
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(2))); err != nil {
@@ -218,10 +219,11 @@ func BenchmarkSummarize(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/record")
 }
 
-// The verdict of the summary is that of the windows together: here rank 1 needs more time for its samples than a share in proportion to its speed would.
+// The verdict of the summary combines all windows. Here rank 1 needs more time for its samples than with a share in
+// proportion to its speed.
 func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
-		for i := int64(1); i <= 152; i++ { // the first two are a warm-up, then three windows
+		for i := int64(1); i <= 152; i++ { // two warm-up steps, then three windows
 			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
 				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond, Telemetry: telemetry.Sample{telemetry.Memory: 20}})
 		}
@@ -234,7 +236,8 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Bottleneck
-	// Speeds are 16 samples in 20 and in 80 ms, 1 sample/ms together: shares in proportion take 32 ms for 32 samples. The slowest takes 80 ms.
+	// Speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms: shares in proportion take 32 ms for 32
+	// samples. The slowest rank takes 80 ms.
 	const lost = 0.080 - 0.032 // s
 	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Lost.Straggler, lost) || !near(b.Lost.Communication, 0.010) {
 		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)

@@ -208,7 +208,7 @@ func TestACardThatFallsOffTheBusIsLostForEver(t *testing.T) {
 			if !math.IsNaN(h[telemetry.Utilization]) || !math.IsNaN(h[telemetry.ECCErrors]) {
 				t.Errorf("got %+v, want nothing known", h)
 			}
-			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // an answer after that is of a card that was reset
+			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // a later answer is that of a card that was reset
 			time.Sleep(time.Second)
 		}
 	})

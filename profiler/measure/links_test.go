@@ -248,7 +248,7 @@ func TestAllReduceBySize(t *testing.T) {
 	}
 }
 
-// stuck is a communicator of which a peer never comes.
+// stuck is a communicator with a rank that never arrives.
 type stuck struct {
 	collective.Communicator
 	aborted error

@@ -29,7 +29,7 @@ func TestSpeedIsTheMedianOfItsSlices(t *testing.T) {
 	if len(s.products.slices) != 3 || len(s.memory.slices) != 3 {
 		t.Errorf("got %d and %d slices, want 3", len(s.products.slices), len(s.memory.slices))
 	}
-	// A disturbance of one slice changes nothing.
+	// A disturbance of one slice must not change the result.
 	s.products.slices, s.memory.slices = []float64{2, 1000, 1}, []float64{3, 3, 0.001}
 	c, b := s.Result()
 	if want := 2 * float64(s.size) * float64(s.size) * float64(s.size) / 2 / 1e12; float64(c.TFLOPS) != want || c.Size != s.size || c.DType != "f32" {
@@ -67,7 +67,7 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	}
 }
 
-// Under a quota of a fifth of a CPU a second of CPU time is five seconds of the rank's time; waiting is no time at all.
+// With a quota of a fifth of a CPU, a second of CPU time is five seconds of the rank's time; waits do not count.
 func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
 	if _, known := processTime(); !known {
 		t.Skip("this system does not tell a process's CPU time")
@@ -76,7 +76,7 @@ func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
 	for busy := newClock(1).busy(); busy() < 20*time.Millisecond; { // work
 	}
 	a, b := whole(), fifth()
-	if a < 20*time.Millisecond || b < 4*a { // five times, but for the moments between the calls
+	if a < 20*time.Millisecond || b < 4*a { // five times, except for the time between the calls
 		t.Errorf("got %v of a whole CPU and %v of a fifth, want at least 20ms and five times as much", a, b)
 	}
 	if wall := newClock(0); wall.cpus != 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// TestParsingEqualsJSON holds the quick reader against encoding/json, on records as they are written and on damaged ones.
+// The test compares the quick parser with encoding/json, on records as written and on damaged ones.
 func TestParsingEqualsJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	float := func() float64 {
@@ -49,7 +49,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 			t.Fatalf("%s:\ngot  %+v\nwant %+v", line, got, slow)
 		}
 		line[random.IntN(len(line))] = byte(random.IntN(256))
-		if got = (Record{}); got.parse(line) { // a digit has become another
+		if got = (Record{}); got.parse(line) { // one digit has changed to another
 			if err := json.Unmarshal(line, &slow); err != nil || !same(got, slow) {
 				t.Fatalf("took %s as %+v, want %+v, %v", line, got, slow, err)
 			}

@@ -72,7 +72,7 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// TestPartsSumToTheTotal reads the text as any other program would, with float64.
+// The test reads the text as any other program would, with float64.
 func TestPartsSumToTheTotal(t *testing.T) {
 	record := sample(1)
 	for i := range 1000 {

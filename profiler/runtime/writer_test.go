@@ -34,7 +34,7 @@ func appendAll(w *Writer, iterations ...int64) {
 	}
 }
 
-// iterations reads a file strictly, as a program without knowledge of our layout does.
+// iterations reads a file strictly, like a program without knowledge of this layout.
 func iterations(t *testing.T, path string) []int64 {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -106,7 +106,7 @@ func TestFileIsAnArrayFromTheBeginning(t *testing.T) {
 type faultyFile struct {
 	*os.File
 	t      *testing.T
-	budget int // bytes the file may have; 0 no limit
+	budget int // maximum size of the file, in bytes; 0: no limit
 	writes int
 }
 
@@ -128,7 +128,7 @@ func (f *faultyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// held does something while nothing is written.
+// held runs a function while nothing is written.
 func held(w *Writer, do func()) {
 	_ = w.spool.Hold(func(func() error) error { do(); return nil })
 }
@@ -295,7 +295,7 @@ func TestOpenRepairsTruncations(t *testing.T) {
 	}
 	for size := range len(whole) {
 		if atBoundary := bytes.ContainsAny(whole[max(0, size-3):size+1], "[{}]"); !atBoundary && size%61 != 0 {
-			continue // inside a record one cut is like another
+			continue // within a record all cuts are alike
 		}
 		cut := filepath.Join(t.TempDir(), FileName(0))
 		if err := os.WriteFile(cut, whole[:size], 0o644); err != nil {
@@ -446,7 +446,7 @@ func TestRepairSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// TestKillLosesLessThanASecond kills a process that records a step each millisecond.
+// The test kills a process that records one step per millisecond.
 func TestKillLosesLessThanASecond(t *testing.T) {
 	const variable = "HETERO_TEST_METRICS"
 	if path := os.Getenv(variable); path != "" {
@@ -486,7 +486,7 @@ func TestKillLosesLessThanASecond(t *testing.T) {
 	}
 }
 
-// TestReadersOfARunningExperimentGetWholeRecords reads while records are being written and truncated.
+// The test reads while records are being written and truncated.
 func TestReadersOfARunningExperimentGetWholeRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName(0))
 	w, _ := mustOpen(t, path)

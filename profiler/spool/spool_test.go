@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestRecordsKeepTheirOrder on a disk that takes some, none or all of what it gets.
+// The disk accepts some, none or all of the data.
 func TestRecordsKeepTheirOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	errFull := errors.New("full")
@@ -42,7 +42,7 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		}
 	}
 	full = false
-	for range 2 { // the second does nothing
+	for range 2 { // the second call has no effect
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -75,7 +75,7 @@ func TestWaitsThatCannotBeReadAreNaN(t *testing.T) {
 	}
 }
 
-// writeTree makes the files of a fake machine below a folder.
+// writeTree writes the files of a fake machine to a folder.
 func writeTree(t *testing.T, files machine) string {
 	t.Helper()
 	root := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A reader of event files that shares nothing with the writer: the checksum bit by bit, messages field by field.
+// An independent reader of event files: it computes the checksum bit by bit and parses messages field by field.
 
 func crc32c(data []byte) uint32 {
 	crc := ^uint32(0)
@@ -34,7 +34,7 @@ func crc32c(data []byte) uint32 {
 
 func mask(crc uint32) uint32 { return (crc>>15 | crc<<17) + 0xa282ead8 }
 
-// fields are those of a message: numbers by field, messages and strings as bytes.
+// fields returns the fields of a message: numbers by field, messages and strings as bytes.
 type fields struct {
 	numbers map[int]uint64
 	texts   map[int][]string
@@ -65,7 +65,7 @@ func parse(t *testing.T, message string) fields {
 	return f
 }
 
-// readEvents are the messages of a file, whose checksums must hold.
+// readEvents returns the messages of a file, whose checksums must be right.
 func readEvents(t *testing.T, path string) []fields {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -90,14 +90,14 @@ func readEvents(t *testing.T, path string) []fields {
 	return events
 }
 
-// point is a scalar as a reader finds it.
+// point is a scalar as read from a file.
 type point struct {
 	step  int64
 	tag   string
 	value float32
 }
 
-// readPoints are the scalars of all files of a folder, in the order in which TensorBoard reads them.
+// readPoints returns the scalars of all files of a folder, in the order in which TensorBoard reads them.
 func readPoints(t *testing.T, dir string) (points []point) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*tfevents*"))
@@ -216,7 +216,7 @@ func TestTextAndSettingsCarryTheirPlugins(t *testing.T) {
 	}
 }
 
-// steps of one tag, which a reader must find once and in order.
+// stepsOf returns the steps of one tag; each must appear once and in order.
 func stepsOf(t *testing.T, dir string) (steps []int64) {
 	t.Helper()
 	for _, p := range readPoints(t, dir) {
@@ -275,7 +275,7 @@ func TestAFileThatWasCutAnywhereIsMended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := 16 + int(binary.LittleEndian.Uint64(whole)) // the version
+	first := 16 + int(binary.LittleEndian.Uint64(whole)) // the event with the version
 	ends := map[int]bool{}                               // of records
 	for at := first; at < len(whole); {
 		at += 16 + int(binary.LittleEndian.Uint64(whole[at:]))
@@ -302,7 +302,7 @@ func TestAFileThatWasCutAnywhereIsMended(t *testing.T) {
 		b := openBoard(t, dir, BoardOptions{Keep: 4})
 		addSteps(b, 5, 6)
 		closeBoard(t, b)
-		got := stepsOf(t, dir) // fails where a record is not whole
+		got := stepsOf(t, dir) // fails if a record is not complete
 		if !slices.IsSorted(got) || !slices.Equal(got[len(got)-2:], []int64{5, 6}) {
 			t.Fatalf("cut at byte %d: got steps %v", cut, got)
 		}
@@ -323,7 +323,7 @@ func TestAFreshRunMovesOthersAside(t *testing.T) {
 	}
 }
 
-// TestARestartThatFailsIsTriedAgain: until it succeeds nothing is written behind what was cut off, and no file stays open for nothing.
+// Until a restart succeeds, nothing may be written after the cut, and no file may stay open unnecessarily.
 func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	const far = 9_000_000_000 // seconds: the next file's name does not depend on the clock
@@ -338,7 +338,7 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	addSteps(b, 16, 20) // in memory alone
+	addSteps(b, 16, 20) // only in memory
 	next := ""
 	held(b, func() {
 		_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
@@ -354,7 +354,8 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Error(err)
 	}
-	held(b, func() { b.file = &fullDisk{b.file, 1} }) // the old file's last write fails; the next one is another file
+	// The old file's last write fails; the next file is a different one.
+	held(b, func() { b.file = &fullDisk{b.file, 1} })
 	addSteps(b, 26, 30)
 	if err := b.Flush(); err == nil {
 		t.Error("a full disk took events")
@@ -372,12 +373,12 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// held does something while nothing is written.
+// held runs a function while nothing is written.
 func held(b *Board, do func()) {
 	_ = b.spool.Hold(func(func() error) error { do(); return nil })
 }
 
-// fullDisk takes the first bytes of a write and refuses the rest, so many times.
+// fullDisk accepts the first bytes of a write and refuses the rest, a given number of times.
 type fullDisk struct {
 	boardFile
 	refusals int

@@ -12,7 +12,7 @@ import (
 
 const day = int64(1_800_000_000_000_000_000)
 
-// rankSpans is a step of a rank whose clock is ahead.
+// rankSpans returns a step of a rank whose clock is fast.
 func rankSpans(ahead int64) []timeline.Span {
 	at := day + ahead
 	return []timeline.Span{
@@ -102,7 +102,7 @@ func TestPackedTimelinesFit(t *testing.T) {
 	}
 }
 
-// TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn: viewers draw the spans of a thread as if they were one within the other.
+// Overlapping spans of a lane must get separate threads, because viewers draw the spans of a thread as nested.
 func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
 	on := func(track timeline.Track, lane int, begin, took int64) timeline.Span {
 		return timeline.Span{Track: track, Lane: lane, Begin: begin, Took: took}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzFind hands any environment to Find: it answers with a consistent place or with faults, and never panics.
+// FuzzFind passes any environment to Find, which must return a consistent place or faults, and never panic.
 func FuzzFind(f *testing.F) {
 	f.Add("RANK=0\nWORLD_SIZE=2\nLOCAL_RANK=0\nMASTER_ADDR=h", "")
 	f.Add(strings.Join(step(), "\n"), "2")

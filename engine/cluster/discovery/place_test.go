@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// step is what srun sets for the second of two tasks on the second of two nodes, and variables that change it.
+// step returns the variables that srun sets for the second of two tasks on the second of two nodes, changed by
+// variables.
 func step(changes ...string) []string {
 	return append([]string{
 		"SLURM_JOB_ID=4711", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NODEID=1",

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ports are addresses of loopback that were free a moment ago.
+// ports returns loopback addresses that were free a moment ago.
 func ports(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -25,7 +25,7 @@ func ports(t *testing.T, n int) []string {
 	return addresses
 }
 
-// store answers as another program's server does: it reads, and says something of its own.
+// store behaves like the server of another program: it reads, and sends data of another protocol.
 func store(t *testing.T, address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -56,7 +56,7 @@ func TestRanksMeetAtTheFirstFreeAddress(t *testing.T) {
 	other.Log = log.logger()
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan error, 1)
-	go func() { // rank 0 of another start, whose rank 1 never comes
+	go func() { // rank 0 of another start, whose rank 1 does not exist
 		_, err := Join(ctx, other)
 		waits <- err
 	}()
@@ -90,7 +90,7 @@ func awaitListener(t *testing.T, address string) {
 	}
 }
 
-// Without tokens it is the generation that tells starts apart, in both directions and after a failure, too.
+// Without tokens, the generation must distinguish starts, in both directions and after a failure.
 func TestAnotherStartIsPassedBy(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		at := ports(t, 2)
@@ -102,7 +102,7 @@ func TestAnotherStartIsPassedBy(t *testing.T) {
 			waits <- err
 		}()
 		awaitListener(t, at[0])
-		if failed { // it stays for a while to tell the reason to ranks of its own
+		if failed { // it stays open for a while to report the reason to its own ranks
 			wrong := first
 			wrong.Rank, wrong.Facts = 1, []Fact{{"version", "2"}}
 			if _, err := Join(ctx, wrong); !errors.As(err, new(*DisagreeError)) {

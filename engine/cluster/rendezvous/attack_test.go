@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// attacks are what strangers do on a connection. Each returns when it is over.
+// attacks are the actions of strangers on a connection. Each returns when it is complete.
 var attacks = []struct {
 	name string
 	do   func(conn net.Conn)
@@ -74,7 +74,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	for i := range 64 {
 		attackers.Go(func() { attack(ctx, address, i) })
 	}
-	time.Sleep(300 * time.Millisecond) // the port is under attack before the others come
+	time.Sleep(300 * time.Millisecond) // the attack begins before the other ranks connect
 	began := time.Now()
 	var groups []*Group
 	for _, result := range joinAll([]Options{options(1), options(2)}) {
@@ -116,7 +116,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	stop()
 	attackers.Wait()
 	closeAll(groups)
-	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address, once a second
+	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address, one line per second
 		t.Errorf("%d log messages in %d s, want about one a second:\n%s", said.count(), seconds, strings.Join(said.messages, ""))
 	}
 	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
@@ -127,7 +127,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	}
 }
 
-// attack connects again and again until the context ends.
+// attack connects repeatedly until the context ends.
 func attack(ctx context.Context, address string, i int) {
 	for ; ctx.Err() == nil; i++ {
 		conn, err := net.Dial("tcp", address)
@@ -143,7 +143,7 @@ func attack(ctx context.Context, address string, i int) {
 	}
 }
 
-// Without a token anybody on this machine may come, and say anything but what ranks say.
+// Without a token, any process of this machine may connect and send anything except a rank's messages.
 func TestMalformedRegistrationIsRefused(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -214,10 +214,10 @@ func TestWhoTakesLongestMakesRoom(t *testing.T) {
 			{"b:1", false, 0, "[a:1 b:1]"},
 			{"a:2", true, 0, "[a:1 b:1 a:2]"},
 			{"b:2", false, strangerStay, "[b:1 a:2 b:2]"}, // a:1 is the oldest stranger
-			{"b:3", false, 0, "[a:2 b:2 b:3]"},            // b:1 has had its time, and b has most strangers
+			{"b:3", false, 0, "[a:2 b:2 b:3]"},            // the time of b:1 is over, and b has most strangers
 			{"c:1", true, strangerStay, "[a:2 b:3 c:1]"},
 			{"c:2", true, 0, "[a:2 c:1 c:2]"},
-			{"d:1", false, greeterStay, "[a:2 c:2 d:1]"}, // only greeters were left, and c has most of them
+			{"d:1", false, greeterStay, "[a:2 c:2 d:1]"}, // only greeters remain, and c has most of them
 		}
 		for _, step := range steps {
 			began := time.Now()

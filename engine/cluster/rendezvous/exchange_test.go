@@ -23,7 +23,7 @@ func TestGetWaitsForSet(t *testing.T) {
 		})
 		began := time.Now()
 		for rank, err := range together(groups, func(g *Group) error {
-			for range 2 { // waiting, and there already
+			for range 2 { // once with a wait, once without
 				if value, err := g.Get(ctx, "address"); err != nil || string(value) != "here" {
 					return fmt.Errorf("got %q and error %v", value, err)
 				}
@@ -94,9 +94,10 @@ func TestGatherGivesEveryRankAllValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := meet(t, 5)
 		defer closeAll(groups)
-		for round := range 20 { // the name is used again at once, whoever is late
+		for round := range 20 { // each name is used again at once, even if a rank is late
 			for rank, err := range together(groups, func(g *Group) error {
-				mine := bytes.Repeat([]byte{byte(g.Rank()), byte(round)}, round*1000*g.Rank()) // unequal lengths, some empty
+				// Different lengths, some empty.
+				mine := bytes.Repeat([]byte{byte(g.Rank()), byte(round)}, round*1000*g.Rank())
 				values, err := g.Gather(context.Background(), "step", mine)
 				if err != nil {
 					return err
@@ -142,7 +143,8 @@ func TestLateRanksAreNamed(t *testing.T) {
 		defer closeAll(groups)
 		wants := []string{
 			`exchange "save": waited 2s for 4 ranks, missing: ranks 1, 3 (context deadline exceeded)`,
-			`exchange "save": waited 3s for 4 ranks, missing: ranks 0, 1, 3 (context deadline exceeded)`, // rank 0 has given up by then
+			// Rank 0 has given up before.
+			`exchange "save": waited 3s for 4 ranks, missing: ranks 0, 1, 3 (context deadline exceeded)`,
 		}
 		for i, err := range together([]*Group{groups[0], groups[2]}, func(g *Group) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second+time.Duration(g.Rank())*time.Second/2)
@@ -153,7 +155,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, wants[i])
 			}
 		}
-		// What was given up may be tried again.
+		// A rank that gave up may try again.
 		for rank, err := range together(groups, func(g *Group) error { return g.Barrier(context.Background(), "save") }) {
 			if err != nil {
 				t.Errorf("rank %d, again: %v", rank, err)
@@ -200,7 +202,7 @@ func TestAgreeShowsTheDifferenceToAll(t *testing.T) {
 	plan := strings.Repeat("conv 3x3\n", 5000)
 	tests := []struct {
 		name string
-		rank int // that differs, -1: none
+		rank int // rank that differs, -1: none
 		plan string
 		want string
 	}{

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// FuzzReadBody: any bytes are a frame or an error, and a frame is no longer than allowed.
+// Any bytes must be a frame of at most the allowed length, or an error.
 func FuzzReadBody(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 7})
 	f.Add([]byte{0, 0, 0, 0})
@@ -24,7 +24,7 @@ func FuzzReadBody(f *testing.F) {
 	})
 }
 
-// FuzzRegistration: what is understood of a registration is written again as it was.
+// A parsed registration must be written with the same bytes.
 func FuzzRegistration(f *testing.F) {
 	r := registration{member: Member{Rank: 1, LocalRank: -1, PID: 7, Host: "h", Name: "n", Endpoint: "e"}, worldSize: 2, generation: 3, facts: []Fact{{"config", "x"}}}
 	f.Add(r.encode())
@@ -38,7 +38,7 @@ func FuzzRegistration(f *testing.F) {
 	})
 }
 
-// FuzzWireError: an error from the wire is one that can be shown.
+// An error from the wire must be printable.
 func FuzzWireError(f *testing.F) {
 	for _, err := range []error{io.EOF, &DisagreeError{Differences: []Difference{{"a", "b", "c"}}}, &DuplicateError{}, &MissingError{Missing: []int{1}, Count: 3}, &LostError{Rank: 1}} {
 		var e encoder
@@ -55,7 +55,7 @@ func FuzzWireError(f *testing.F) {
 	})
 }
 
-// FuzzStranger sends any bytes to the port of a group that waits: they do it no harm.
+// FuzzStranger sends any bytes to the port of a group that waits. The group must not be affected.
 func FuzzStranger(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(append(magic[:], make([]byte, 100)...))
@@ -87,8 +87,8 @@ func optionsOf(n *network) Options {
 	return o
 }
 
-// FuzzMember lets an authenticated rank send any frame after it has joined: the server lives, and so does the group, or it
-// breaks with a reason that names that rank.
+// FuzzMember lets an authenticated rank send any frame after it has joined. The server must not crash. The group must
+// remain, or break with a reason that names this rank.
 func FuzzMember(f *testing.F) {
 	var get, gather, abort encoder
 	get.u32(1)
@@ -120,7 +120,8 @@ func FuzzMember(f *testing.F) {
 		rank1 := (<-other).group
 		rank1.outbox.push(kind(kindA), a)
 		rank1.outbox.push(kind(kindB), b)
-		rank1.outbox.push(kind(kindSet), get.b[:2]) // malformed, so that the server has certainly read what came before
+		// A malformed message: its error proves that the server has read all earlier ones.
+		rank1.outbox.push(kind(kindSet), get.b[:2])
 		<-rank1.ended
 		var lost *LostError
 		if err := rank0.Err(); err != nil && (!errors.As(err, &lost) || lost.Rank != 1) {

@@ -21,7 +21,7 @@ func TestRanksMeet(t *testing.T) {
 				n := newNetwork()
 				ranks := make([]Options, size)
 				for i := range ranks {
-					rank := (i + size/2) % size // rank 0 is not the first to come
+					rank := (i + size/2) % size // rank 0 is not the first to arrive
 					ranks[i] = n.options(rank, size)
 					ranks[i].Endpoint = fmt.Sprintf("endpoint %d", rank)
 					ranks[i].Host = fmt.Sprintf("host %d", rank%2)
@@ -65,7 +65,7 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(o *Options) // of rank 2
-		want   string           // from every rank
+		want   string           // error of every rank
 	}{
 		{"another world size", func(o *Options) { o.WorldSize = 5 }, "rank 2 (" + who + ") does not agree with rank 0: world size is 5, rank 0 has 3"},
 		{"another version", func(o *Options) { o.Facts[0].Value = "1.1" }, "rank 2 (" + who + `) does not agree with rank 0: version is "1.1", rank 0 has "1.0"`},
@@ -91,7 +91,7 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 				}
 				test.change(&ranks[2])
 				ranks[2].Dial = func(ctx context.Context, address string) (net.Conn, error) {
-					time.Sleep(time.Second) // the others wait already
+					time.Sleep(time.Second) // the other ranks wait already
 					return n.dial(ctx, address)
 				}
 				began := time.Now()
@@ -128,7 +128,7 @@ func TestLateRanksHearWhyTheStartFailed(t *testing.T) {
 			t.Errorf("took %v, want no longer than until the last rank came", took)
 		}
 		n = newNetwork()
-		ranks = []Options{n.options(0, 3), n.options(1, 3)} // one never comes
+		ranks = []Options{n.options(0, 3), n.options(1, 3)} // one rank never arrives
 		ranks[1].Facts = []Fact{{"version", "2"}}
 		began = time.Now()
 		for rank, result := range joinAll(ranks) {
@@ -195,7 +195,7 @@ func TestWhoIsMissingIsNamedEverywhere(t *testing.T) {
 		for i := range ranks {
 			ranks[i].Timeout = 30 * time.Second
 		}
-		ranks[2].Timeout = 10 * time.Second // gives up first
+		ranks[2].Timeout = 10 * time.Second // the first rank to give up
 		began := time.Now()
 		results := joinAll(ranks)
 		if took := time.Since(began); took < 30*time.Second || took > 34*time.Second {
@@ -214,7 +214,7 @@ func TestWhoIsMissingIsNamedEverywhere(t *testing.T) {
 	})
 }
 
-// Rank 0 has come when its process waits, even where its own registration is not yet through.
+// Rank 0 counts as arrived when its process waits, even before its own registration is complete.
 func TestRank0IsNeverMissingAtItsOwnMeeting(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

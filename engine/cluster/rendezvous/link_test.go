@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tap records what goes out of a connection.
+// tap records the outgoing bytes of a connection.
 type tap struct {
 	net.Conn
 	sent bytes.Buffer
@@ -63,7 +63,7 @@ func TestBothSidesProveThatTheyHaveTheToken(t *testing.T) {
 	}
 }
 
-// A server without the token may say welcome: its proof is wrong.
+// A server without the token may send a welcome, but its proof is wrong.
 func TestFalseServerIsFoundOut(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
@@ -175,7 +175,7 @@ func TestFramesThatWereTouchedAreRefused(t *testing.T) {
 	}
 }
 
-// discard is a connection that takes everything.
+// discard is a connection that accepts all bytes.
 type discard struct{ net.Conn }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// frost is a connection that can freeze: what is sent into it is held, as for a process that is stopped.
+// frost is a connection that can freeze: it holds back sent bytes, as if the process were stopped.
 type frost struct {
 	net.Conn
 	frozen atomic.Bool
@@ -26,7 +26,7 @@ func (f *frost) Write(p []byte) (int, error) {
 	return f.Conn.Write(p)
 }
 
-// lost waits for a group to break and checks how.
+// lost waits for a group to break and checks the error.
 func lost(t *testing.T, g *Group, rank int, cause string) {
 	t.Helper()
 	<-g.Broken()
@@ -39,7 +39,7 @@ func lost(t *testing.T, g *Group, rank int, cause string) {
 func TestLossOfARankReachesEveryRank(t *testing.T) {
 	tests := []struct {
 		name   string
-		rank   int // that is lost
+		rank   int // lost rank
 		cause  string
 		within time.Duration
 		lose   func(g *Group, conn *frost)
@@ -71,7 +71,7 @@ func TestLossOfARankReachesEveryRank(t *testing.T) {
 					}
 					groups = append(groups, result.group)
 				}
-				time.Sleep(time.Minute) // nothing happens by itself
+				time.Sleep(time.Minute) // without another event
 				waiting := make(chan error, 1)
 				survivor := groups[(test.rank+1)%4]
 				go func() { waiting <- survivor.Barrier(context.Background(), "step") }()
@@ -94,7 +94,7 @@ func TestLossOfARankReachesEveryRank(t *testing.T) {
 				}
 				if f := frosts[test.rank]; f != nil {
 					close(f.thaw)
-					<-groups[test.rank].Broken() // it learns that it is out
+					<-groups[test.rank].Broken() // the rank notices that the group has excluded it
 				}
 				closeAll(groups)
 			})
@@ -152,7 +152,7 @@ func TestLeavingInPeaceBreaksNothing(t *testing.T) {
 			t.Errorf("the last rank's group broke: %v", err)
 		}
 		groups[1].Close()
-		groups[1].Close() // twice does no harm
+		groups[1].Close() // a second call has no effect
 	})
 }
 

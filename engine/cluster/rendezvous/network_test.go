@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// network is a listener and its dialer in memory, for tests in which time is simulated.
+// network is a listener with its dialer in memory, for tests with simulated time.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -63,13 +63,13 @@ func (n *network) options(rank, size int) Options {
 	return o
 }
 
-// joined is what Join answered to one rank.
+// joined is the result of Join for one rank.
 type joined struct {
 	group *Group
 	err   error
 }
 
-// joinAll lets ranks join at the same time and waits for all.
+// joinAll joins ranks at the same time and waits for all.
 func joinAll(ranks []Options) []joined {
 	results := make([]joined, len(ranks))
 	var all sync.WaitGroup
@@ -80,7 +80,7 @@ func joinAll(ranks []Options) []joined {
 	return results
 }
 
-// meet joins a whole group, which is closed when the test ends.
+// meet joins a whole group and closes it at the end of the test.
 func meet(t *testing.T, size int) []*Group {
 	t.Helper()
 	n := newNetwork()
@@ -127,7 +127,7 @@ func closeJoined(results []joined) {
 	}
 }
 
-// recorder keeps log messages.
+// recorder stores log messages.
 type recorder struct {
 	mu       sync.Mutex
 	messages []string

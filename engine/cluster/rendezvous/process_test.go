@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 const testHeartbeat = time.Second
 
-// runRank joins a group of three and says how it ended.
+// runRank joins a group of three and prints the result.
 func runRank(rank int) {
 	options := Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: os.Getenv("ADDRESS"), HeartbeatTimeout: testHeartbeat, Timeout: 30 * time.Second}
 	if rank == 0 {
@@ -140,7 +140,7 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 				}
 			}
 			t.Logf("known everywhere after %v", time.Since(began))
-			if test.signal == syscall.SIGSTOP { // it wakes up, and learns that it is out
+			if test.signal == syscall.SIGSTOP { // it continues, and notices that the group has excluded it
 				if err := ranks[test.rank].command.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}

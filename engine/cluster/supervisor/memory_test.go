@@ -78,7 +78,7 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 			continue
 		}
 		t.Cleanup(func() {
-			for range 100 { // the processes in it may still be ending
+			for range 100 { // its processes may not have ended yet
 				if os.Remove(folder) == nil {
 					return
 				}
@@ -101,7 +101,7 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 
 func TestKillForWantOfMemoryIsSaid(t *testing.T) {
 	procs := memoryGroup(t, 256<<20)
-	// The shell puts itself, and with it supervisor and ranks, into the group.
+	// The shell moves itself into the group, and with it supervisor and ranks.
 	command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
 	command.Env = append(os.Environ(), superviseVariable+"=wait;memory;wait")
 	out, err := command.CombinedOutput()

@@ -19,7 +19,7 @@ func TestRanksDieWithTheirSupervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		pids := out.waitFor(t, 3)
-		if err := command.Process.Signal(signal); err != nil { // SIGTERM: nobody passes it on, so it kills too
+		if err := command.Process.Signal(signal); err != nil { // no process forwards SIGTERM, so it kills too
 			t.Fatal(err)
 		}
 		_ = command.Wait()

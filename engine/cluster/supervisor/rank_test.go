@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// planVariable makes this test binary a rank: what each does, divided by semicolons, by rank.
+// planVariable makes this test binary a rank. Its value has the plan of each rank, separated by semicolons.
 const planVariable = "SUPERVISOR_TEST_PLAN"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func supervise() {
 	fmt.Println(err)
 }
 
-// runRank does what the plan says for this rank: steps divided by commas.
+// runRank runs the plan of this rank: steps separated by commas.
 func runRank(plan string) {
 	rank, err := strconv.Atoi(os.Getenv("RANK"))
 	if err != nil {
@@ -78,7 +78,7 @@ func do(step []string) {
 	case "wait": // for ever
 		fmt.Println("waits", os.Getpid())
 		time.Sleep(time.Hour)
-	case "save": // at the first signal, taking a while, then end with the given code
+	case "save": // at the first signal, for a while; then end with the given code
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("waits", os.Getpid())
@@ -87,7 +87,7 @@ func do(step []string) {
 			do(step[2:])
 		}
 		do([]string{"exit", argument})
-	case "saving": // for a while, saying so
+	case "saving": // send heartbeats for a while
 		lifeline, err := OpenLifeline(os.Environ())
 		if err != nil {
 			panic(err)
@@ -96,16 +96,16 @@ func do(step []string) {
 		do([]string{"pause", argument})
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	case "signal": // itself, as a shell, which unlike Go leaves every signal its effect
+	case "signal": // to itself, from a shell: Go changes the effect of some signals
 		_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + argument + " $$; sleep 60"}, os.Environ())
-	case "child": // leaves one behind that holds its output
+	case "child": // start a child that holds the output, and leave it
 		child := exec.Command("/bin/sh", "-c", "sleep 3600")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
 		fmt.Println("waits", child.Process.Pid)
-	case "memory": // until the kernel kills
+	case "memory": // allocate until the kernel kills the process
 		for all := [][]byte{}; ; {
 			all = append(all, bytes.Repeat([]byte{1}, 8<<20))
 		}
@@ -134,7 +134,7 @@ func do(step []string) {
 	}
 }
 
-// planned are options for ranks with a plan, and what they print.
+// planned returns options for ranks with a plan, and the buffer of their output.
 func planned(t *testing.T, plan string) (Options, *buffer) {
 	t.Helper()
 	out := &buffer{}
@@ -146,7 +146,7 @@ func planned(t *testing.T, plan string) (Options, *buffer) {
 	}, out
 }
 
-// buffer may be written to by many, and waited for.
+// buffer has several writers, and readers that wait.
 type buffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -164,7 +164,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// waitFor returns the numbers of processes that have said that they wait, when there are n.
+// waitFor returns the process numbers in n lines of waiting ranks.
 func (b *buffer) waitFor(t *testing.T, n int) []int {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -193,7 +193,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z")
 }
 
-// noneLeft checks that processes end soon.
+// noneLeft requires that processes end soon.
 func noneLeft(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {

@@ -79,7 +79,7 @@ func TestOthersGetGraceThenEnd(t *testing.T) {
 			if !errors.As(err, &failed) || failed.Rank != 1 {
 				t.Errorf("got %v, want that rank 1 failed", err)
 			}
-			// A machine under load may be late, but not early.
+			// A machine with other load may be late, but not early.
 			if took < test.least {
 				t.Errorf("ended %v after the failure, want %v to %v", took, test.least, test.atMost)
 			}
@@ -128,7 +128,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// Ranks that neither end nor say that they save are killed, however the supervisor was told to end them.
+// Ranks that neither end nor send heartbeats must be killed, for every way to end the supervisor.
 func TestFrozenRanksAreKilled(t *testing.T) {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		options, out := planned(t, "stubborn,wait;stubborn,wait")
@@ -149,7 +149,7 @@ func TestFrozenRanksAreKilled(t *testing.T) {
 // A rank that saves for longer than the grace period ends on its own.
 func TestSavingRanksGetTheirTime(t *testing.T) {
 	options, _ := planned(t, "pause 100ms,saving 1500ms,exit 5;pause 50ms,exit 3")
-	options.Grace = 700 * time.Millisecond // more than between two signs, less than the save
+	options.Grace = 700 * time.Millisecond // longer than the time between two heartbeats, shorter than the save
 	log := &moments{}
 	options.Log = log.logger()
 	err := Run(context.Background(), options)
@@ -209,7 +209,7 @@ func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
 	if !strings.Contains(out.String(), "rank 1 has <nil> <nil>") {
 		t.Errorf("got %s", out)
 	}
-	// Rank 0 was the only one to hold it.
+	// Only rank 0 had it open.
 	options, out = planned(t, "exit 1;pause 500ms,connect")
 	options.Grace = 5 * time.Second
 	if err := Run(context.Background(), options); err == nil || !strings.Contains(out.String(), "connection refused") {
@@ -319,7 +319,7 @@ func TestKilledRankFromOutside(t *testing.T) {
 	noneLeft(t, pids)
 }
 
-// moments is a log that remembers when a failure was reported.
+// moments is a log that records the time of each failure.
 type moments struct {
 	buffer
 	at time.Time

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What another order of adding, with rounding at every step, may give, and what none can.
+// Sums that another order of addition, with rounding at every step, can give; and sums that no order gives.
 func TestSumsOfAnyOrder(t *testing.T) {
 	inf, nan, largest := math.Inf(1), math.NaN(), float64(math.MaxFloat32)
 	for _, c := range []struct {

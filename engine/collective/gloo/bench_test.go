@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 )
 
-// BenchmarkAllReduce goes over loopback: what two hosts would get with a link of that speed, and what ranks of one host
-// should not use.
+// BenchmarkAllReduce uses loopback. The result is the speed of two hosts with a link of this speed. Ranks of one host
+// should use shared memory instead.
 func BenchmarkAllReduce(b *testing.B) {
 	collectivetest.Benchmark(b, []int{2}, func(b *testing.B, size int) []collective.Communicator {
 		comms, _ := connect(b, size, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 )
 
-// slow is a Control on which it takes a while until a value is there, and never is if the context ends before.
+// slow is a Control that returns a value after some time, or never if the context ends before.
 type slow struct{ collectivetest.Seat }
 
 func (s slow) Set(ctx context.Context, key string, value []byte) error {
@@ -29,7 +29,7 @@ func (s slow) Set(ctx context.Context, key string, value []byte) error {
 	}
 }
 
-// configs are of two ranks that meet at a board. Rank 1 connects to rank 0.
+// configs returns the configurations of two ranks that meet at a board. Rank 1 connects to rank 0.
 func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board, ranks [2]Config) {
 	b = collectivetest.NewBoard()
 	for rank, host := range []string{"127.0.0.1", "127.0.0.2"} {
@@ -40,7 +40,7 @@ func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board
 
 func seat(s collectivetest.Seat) Control { return s }
 
-// TestOneRankHasConnectedBeforeTheOtherKnows: rank 1 knows where rank 0 listens, and is connected to it, while rank 0 still waits to hear of rank 1.
+// Rank 1 knows the address of rank 0 and is connected, while rank 0 still waits for the address of rank 1.
 func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	need(t)
 	_, ranks := configs(func(s collectivetest.Seat) Control { return slow{s} })
@@ -63,14 +63,15 @@ func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	}
 }
 
-// TestConnectingEnds: with the context, or when the other rank is gone, at each point at which it may wait, and says what that was.
+// Connect must end with the context, or when the other rank is lost, at every point where it waits. The error must
+// state the reason.
 func TestConnectingEnds(t *testing.T) {
 	need(t)
 	errGone := errors.New("gone")
 	for _, c := range []struct {
 		name    string
-		rank    int  // that waits
-		listens bool // the other one says so, but does not connect or answer
+		rank    int  // rank that waits
+		listens bool // the other rank publishes its address, but does not connect or answer
 		phase   string
 	}{
 		{"before the other says where it listens", 1, false, "wait for the address of rank 0: "},
@@ -99,7 +100,7 @@ func TestConnectingEnds(t *testing.T) {
 			ranks[c.rank].Control = watched{ranks[c.rank].Control, began}
 			go func() {
 				<-began
-				time.Sleep(20 * time.Millisecond) // it may wait by now
+				time.Sleep(20 * time.Millisecond) // probably in its wait now
 				if lost {
 					b.Lose(other, errGone)
 				} else {
@@ -117,7 +118,7 @@ func TestConnectingEnds(t *testing.T) {
 	}
 }
 
-// TestTheOtherRankIsMissing: the error names the rank, the port and what came there instead, and is one of communication.
+// The error must name the rank, the port and other connections to this port, and must be a communication error.
 func TestTheOtherRankIsMissing(t *testing.T) {
 	need(t)
 	_, ranks := configs(seat)
@@ -140,11 +141,10 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	}
 }
 
-// TestStrayConnectionsAreTurnedAway: connections from other programs to a rank that is connecting prevent neither the
-// group nor its next operation.
+// Connections of other programs to a rank that is connecting must prevent neither the group nor its next operation.
 func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	need(t)
-	const fewer, more = spareGuests / 2, 2 * spareGuests // than are in a handshake at once
+	const fewer, more = spareGuests / 2, 2 * spareGuests // than connections that may be in a handshake at once
 	for name, attack := range map[string]struct {
 		connections int
 		stray       func(net.Conn, place)
@@ -155,7 +155,7 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 		}},
 		"closed":            {more, func(c net.Conn, _ place) { c.Close() }},
 		"held":              {fewer, func(net.Conn, place) {}},
-		"more than allowed": {more, func(net.Conn, place) {}}, // the rank gets in when the first of them are closed
+		"more than allowed": {more, func(net.Conn, place) {}}, // the rank connects when the first of them are closed
 		"garbage":           {more, func(c net.Conn, _ place) { _, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100))) }},
 		"another key":       {more, func(c net.Conn, _ place) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
 		"no such rank":      {more, func(c net.Conn, p place) { _, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0)) }},
@@ -206,7 +206,7 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	}
 }
 
-// told passes on where its rank listens, before the others can know.
+// told publishes the address of its rank before the other ranks know it.
 type told struct {
 	Control
 	said chan place
@@ -220,7 +220,7 @@ func (c told) Set(ctx context.Context, key string, value []byte) error {
 	return c.Control.Set(ctx, key, value)
 }
 
-// late does not know where the others listen before the attack is over.
+// late gets the addresses of the other ranks after the attack.
 type late struct {
 	Control
 	attacked chan struct{}
@@ -231,7 +231,7 @@ func (c late) Get(ctx context.Context, key string) ([]byte, error) {
 	return c.Control.Get(ctx, key)
 }
 
-// watched closes began when its rank waits for another.
+// watched closes began when its rank waits for another rank.
 type watched struct {
 	Control
 	began chan struct{}
@@ -245,7 +245,7 @@ func (w watched) Get(ctx context.Context, key string) ([]byte, error) {
 func (w watched) Set(ctx context.Context, key string, value []byte) error {
 	err := w.Control.Set(ctx, key, value)
 	if strings.HasSuffix(key, "/0") {
-		close(w.began) // rank 0 only waits for connections
+		close(w.began) // rank 0 only accepts connections
 	}
 	return err
 }

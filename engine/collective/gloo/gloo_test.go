@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// need skips the test where the library was not built.
+// need skips the test if the library was not built.
 func need(t testing.TB) {
 	t.Helper()
 	nativetest.Need(t, "gloo", LibraryName)
@@ -22,7 +22,7 @@ func need(t testing.TB) {
 	}
 }
 
-// connect makes a group whose ranks are all in this process.
+// connect opens a group whose ranks are all in this process.
 func connect(t testing.TB, size int, limit time.Duration) ([]*Communicator, *collectivetest.Board) {
 	t.Helper()
 	need(t)
@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 		comms, b := connected(t, size, limit)
 		return collectivetest.GroupOf(comms, func(rank int) {
 			comms[rank].Die()
-			b.Lose(rank, collective.ErrDied) // as the rendezvous finds out
+			b.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
 		})
 	})
 }

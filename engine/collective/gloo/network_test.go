@@ -20,15 +20,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// wire forwards TCP connections to a port and does to their bytes what a bad network does. Lost packets reach a program as pauses, since TCP sends them again.
+// wire forwards TCP connections to a port and simulates a bad network. A program sees lost packets as pauses, because
+// TCP sends them again.
 type wire struct {
 	listener net.Listener
 	target   string
 
 	mu    sync.Mutex
-	pause func() time.Duration // before a piece is passed on; nil: none
-	cut   [2]bool              // by direction, 0 towards the target: nothing passes
-	open  *sync.Cond           // a cut has ended
+	pause func() time.Duration // before each piece; nil: none
+	cut   [2]bool              // by direction, 0 towards the target: no bytes pass
+	open  *sync.Cond           // signals the end of a cut
 	conns []*net.TCPConn
 }
 
@@ -101,7 +102,7 @@ func (w *wire) each(f func(*net.TCPConn)) {
 	}
 }
 
-// wired gives others the address of a wire in place of its rank's own.
+// wired publishes the address of a wire in place of its rank's own.
 type wired struct {
 	Control
 	t     *testing.T
@@ -122,7 +123,7 @@ func (c wired) Set(ctx context.Context, key string, value []byte) error {
 	return c.Control.Set(ctx, key, value)
 }
 
-// overWire connects two ranks through a wire and returns what sums 1 MiB on both, once.
+// overWire connects two ranks through a wire and returns a function that sums 1 MiB on both, once.
 func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
 	t.Helper()
 	need(t)
@@ -162,12 +163,12 @@ func closeAll(t *testing.T, comms []*Communicator) {
 	t.Helper()
 	for _, c := range comms {
 		if err := c.Close(); err != nil && !errors.Is(err, io.EOF) {
-			t.Log(err) // of a communicator that has failed
+			t.Log(err) // error of a communicator that has failed
 		}
 	}
 }
 
-// TestABadNetwork: delays, pauses as of lost packets, and partitions that heal cost time alone.
+// Delays, pauses as after lost packets, and partitions that heal must cost only time.
 func TestABadNetwork(t *testing.T) {
 	for name, disturb := range map[string]func(*wire){
 		"a delay of 2 ms": func(w *wire) { w.pause = func() time.Duration { return 2 * time.Millisecond } },
@@ -203,7 +204,8 @@ func TestABadNetwork(t *testing.T) {
 	}
 }
 
-// TestANetworkThatBreaks: a partition in one direction or both ends in a time-out, a reset at once; no rank hangs, and both know.
+// A partition in one direction or both must end in a time-out, a reset at once. No rank may hang, and both must report
+// it.
 func TestANetworkThatBreaks(t *testing.T) {
 	for name, disturb := range map[string]func(*wire){
 		"a partition":                    func(w *wire) { w.cut = [2]bool{true, true} },
@@ -229,7 +231,8 @@ func TestANetworkThatBreaks(t *testing.T) {
 			case name == "the connections are reset":
 				reset()
 			default:
-				w.set(func() { w.pause = func() time.Duration { return 5 * time.Millisecond } }) // 128 pieces each way: long enough to be met
+				// 128 pieces in each direction, so both occur.
+				w.set(func() { w.pause = func() time.Duration { return 5 * time.Millisecond } })
 				go func() {
 					time.Sleep(50 * time.Millisecond)
 					reset()

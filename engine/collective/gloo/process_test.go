@@ -26,14 +26,14 @@ import (
 
 var _ gloo.Control = (*rendezvous.Group)(nil)
 
-// roleVariable makes the test binary one rank: it holds a role.
+// roleVariable makes the test binary one rank; its value is the role.
 const roleVariable = "HETERO_GLOO_TEST_ROLE"
 
 type role struct {
 	Rank, Size int
 	Address    string // of the rendezvous
 	Timeout    time.Duration
-	Alone      bool // connects to nobody
+	Alone      bool // never connects
 }
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run reduces 16 MB without end; it says "round" after the first time, and after the next one behind each SIGUSR1.
+// run reduces 16 MB repeatedly. It prints "round" after the first reduction, and after the next one following each
+// SIGUSR1.
 func (r role) run() error {
 	if r.Alone {
 		comm, err := gloo.Connect(context.Background(), gloo.Config{Size: 1, Control: collectivetest.Seat{Board: collectivetest.NewBoard()}, Host: "127.0.0.1"})
@@ -93,7 +94,7 @@ func (r role) run() error {
 		return -1
 	}})
 	if err != nil {
-		group.Abort(err) // the others wait for this rank
+		group.Abort(err) // the other ranks wait for this one
 		return err
 	}
 	memory, err := reference.New().Alloc(16 << 20)
@@ -121,7 +122,8 @@ func (r role) run() error {
 	}
 }
 
-// Time in which all processes are stopped counts towards no time-out. That of a rank which others wait for does.
+// Time in which all processes are stopped must not count towards a time-out. Time in which one rank is stopped and
+// others wait must count.
 func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	const size, limit = 2, 500 * time.Millisecond
@@ -149,7 +151,7 @@ func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	ranks.Expect(0, "late [1]: ")
 }
 
-// TestLostProcessIsNamed: over a real rendezvous, in the middle of an all-reduce.
+// A process is lost during an all-reduce, with real rank discovery.
 func TestLostProcessIsNamed(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	for _, c := range []struct {

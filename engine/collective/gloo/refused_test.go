@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// Gloo's thread, or the one that watches the time, may be refused. What C++ throws then would end the process if it
-// were not caught.
+// The system may refuse Gloo's thread, or the thread that checks time-outs. Without a handler, the C++ exception would
+// end the process.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	refuse := nativetest.RefuseThreads(t)

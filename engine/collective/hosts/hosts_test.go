@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group is ranks of this process on hosts that are none.
+// group has ranks of this process on simulated hosts.
 type group struct {
 	hosts [][]int
 	comms []*Communicator
@@ -71,7 +71,7 @@ func (g *group) kill(rank int) {
 	}
 }
 
-// close wants errors only where a rank has failed.
+// close requires errors only on failed ranks.
 func (g *group) close(t *testing.T) {
 	t.Helper()
 	for rank, c := range g.comms {
@@ -90,7 +90,7 @@ func (g *group) each(f func(rank int, c *Communicator)) {
 	wg.Wait()
 }
 
-// dealt is size ranks on hosts of the numbers of ranks that next tells.
+// dealt divides size ranks into hosts. next returns the number of ranks of each host.
 func dealt(size int, next func(host int) int) (hosts [][]int) {
 	for rank := 0; rank < size; {
 		var ranks []int
@@ -146,7 +146,7 @@ func synced(t *testing.T, c *Communicator) error {
 	return c.Sync(ctx)
 }
 
-// TestSumsWithinHostsFirst: 2^24 + 1 is 2^24 in f32, so the order of a sum shows.
+// In f32, 2^24 + 1 is 2^24, so the result depends on the order of the sum.
 func TestSumsWithinHostsFirst(t *testing.T) {
 	const big = 1 << 24
 	in := []float32{big, 1, 1, 0}
@@ -157,7 +157,7 @@ func TestSumsWithinHostsFirst(t *testing.T) {
 		{[][]int{{0}, {1}, {2}, {3}}, big},   // ((big + 1) + 1) + 0
 		{[][]int{{0}, {1, 2}, {3}}, big + 2}, // big + (1 + 1) + 0
 		{[][]int{{0, 1}, {2, 3}}, big},       // (big + 1) + (1 + 0)
-		{[][]int{{3, 0}, {1, 2}}, big + 2},   // ranks need not lie side by side
+		{[][]int{{3, 0}, {1, 2}}, big + 2},   // ranks of a host need not be adjacent
 		{[][]int{{1, 2, 0}, {3}}, big + 2},   // (1 + 1) + big
 		{[][]int{{0, 1, 2, 3}}, big},         // one host
 	} {
@@ -210,7 +210,7 @@ func TestPartsNeedHostsInTheOrderOfRanks(t *testing.T) {
 	}
 }
 
-// TestStagesOverlap: while one operation waits for another host the ranks of this one are done with their part of the next.
+// While one operation waits for another host, the ranks of this host must complete their part of the next.
 func TestStagesOverlap(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2, 3}}, 0)
 	defer g.close(t)
@@ -248,7 +248,7 @@ func TestStagesOverlap(t *testing.T) {
 	})
 }
 
-// TestSameMemoryInOrder: an operation takes what the one before it leaves, also where they share only part of their memory.
+// An operation must use the result of the previous one, even if they share only a part of their memory.
 func TestSameMemoryInOrder(t *testing.T) {
 	g := newGroup(t, [][]int{{0}, {1, 2}, {3}}, 0)
 	defer g.close(t)
@@ -272,7 +272,7 @@ func TestSameMemoryInOrder(t *testing.T) {
 	})
 }
 
-// TestEveryDeathIsNamed: in every place of hosts of one, two and three ranks, while others are in an operation and while nothing runs.
+// A rank dies on each host of one, two and three ranks, during an operation and while none runs.
 func TestEveryDeathIsNamed(t *testing.T) {
 	hosts := [][]int{{0}, {1, 2}, {3, 4, 5}}
 	for dead := range 6 {
@@ -299,7 +299,7 @@ func TestEveryDeathIsNamed(t *testing.T) {
 	}
 }
 
-// TestLateRankIsNamed: the first rank of another host, which does come, is not blamed for one of its host that does not.
+// The error must name the missing rank, not the first rank of its host, which waits for it.
 func TestLateRankIsNamed(t *testing.T) {
 	for _, late := range []int{2, 3, 5} {
 		g := newGroup(t, [][]int{{0}, {1, 2}, {3, 4, 5}}, 200*time.Millisecond)
@@ -319,7 +319,7 @@ func TestLateRankIsNamed(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: on hosts of more than one rank.
+// The test has hosts of several ranks.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	g := newGroup(t, [][]int{{0}, {1, 2}}, 0)
 	defer g.close(t)
@@ -357,7 +357,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestCountsMayChange: the same operation value with other counts in its list.
+// The same operation value may have other counts in its list at its next use.
 func TestCountsMayChange(t *testing.T) {
 	g := newGroup(t, [][]int{{0, 1}, {2}}, 0)
 	defer g.close(t)

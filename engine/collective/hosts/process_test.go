@@ -26,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable makes the test binary one rank: it holds a role.
+// roleVariable makes the test binary one rank; its value is the role.
 const roleVariable = "HETERO_HOSTS_TEST_ROLE"
 
 type role struct {
@@ -109,7 +109,7 @@ func (r role) run() error {
 	defer group.Close()
 	comm, err := r.connect(ctx, group)
 	if err != nil {
-		group.Abort(err) // the others wait for this rank
+		group.Abort(err) // the other ranks wait for this one
 		return err
 	}
 	defer comm.Close()
@@ -161,15 +161,15 @@ func (r role) compute(ctx context.Context, comm collective.Communicator, memory 
 	return nil
 }
 
-// need skips the test where a native library was not built.
+// need skips the test if a native library was not built.
 func need(t *testing.T) {
 	t.Helper()
 	nativetest.Need(t, "cpu", shm.LibraryName)
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 }
 
-// TestProcesses: two hosts of two ranks, shared memory within and Gloo between. All have the same bits, and whichever is
-// killed is named by the others.
+// Two hosts of two ranks, with shared memory within hosts and Gloo between them. All ranks must have the same bits, and
+// the others must name a killed rank.
 func TestProcesses(t *testing.T) {
 	need(t)
 	for victim := range size {

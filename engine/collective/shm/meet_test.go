@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// meet lets ranks connect as they say they are, and returns their errors, in order.
+// meet connects ranks with the given configurations, and returns their errors in order.
 func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 	t.Helper()
 	need(t)
@@ -39,9 +39,9 @@ func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
 func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		odd  Config // one more rank beside 0 and 1 of 3
+		odd  Config // an additional rank next to ranks 0 and 1 of 3
 		says string
-		all  bool // the group cannot come about
+		all  bool // the group must fail
 	}{
 		{"another size", Config{Rank: 2, Size: 4}, "rank 2 has world size 4, rank 0 has 3", true},
 		{"a rank twice", Config{Rank: 1, Size: 3}, "two ranks 1", true},
@@ -57,7 +57,8 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 			if c.all {
 				errs := meet(t, 5*time.Second, ours(0), ours(1), c.odd)
 				for i, err := range errs {
-					late := i != 0 && errs[0] != nil // rank 0 may have given up before it came: then there is nobody to tell it why
+					// Rank 0 may have given up before this rank connects, and then cannot report the reason.
+					late := i != 0 && errs[0] != nil
 					if err == nil || !strings.Contains(err.Error(), c.says) && !late {
 						t.Errorf("process %d: got %v, want %q", i, err, c.says)
 					}
@@ -117,7 +118,7 @@ func TestGarbageDoesNotDisturbTheMeeting(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprint(conn, garbage)
-		if i != 2 { // that one stays open
+		if i != 2 { // this one stays open
 			conn.Close()
 		}
 	}

@@ -28,13 +28,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// roleVariable holds the role of a child process: a test binary that is one rank.
+// roleVariable contains the role of a child process, a test binary that is one rank.
 const roleVariable = "HETERO_SHM_TEST_ROLE"
 
-// role is what a child does.
+// role describes the work of a child.
 type role struct {
 	Config Config
-	// Rounds of an all-reduce of f32 and one of bf16, Elements each; 0: without end.
+	// Rounds of one all-reduce of f32 and one of bf16, of Elements each; 0: repeat for ever.
 	Rounds, Elements int
 }
 
@@ -43,7 +43,7 @@ type report struct {
 	Error   string
 	Died    bool  // the error is a PeerError with ErrDied
 	Peer    int   // of the PeerError, -1: it is none
-	Missing []int // of the TimeoutError: missing or behind
+	Missing []int // of the TimeoutError: ranks that are missing or behind
 	Hash    string
 }
 
@@ -81,7 +81,7 @@ func reportOf(hash string, err error) report {
 	return r
 }
 
-// run is the life of a child: it says "connected", and "round" after the first.
+// run is the main function of a child. It prints "connected", and "round" after the first round.
 func (r role) run() (hash string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -125,7 +125,7 @@ func (r role) run() (hash string, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), comm.Close()
 }
 
-// fill writes real numbers of very unequal size, some of them denormal or infinite.
+// fill writes real numbers of very different sizes, some of them denormal or infinite.
 func fill(rng *rand.Rand, f32, bf16 []byte) {
 	for i := range len(f32) / 4 {
 		v := float32(rng.NormFloat64() * math.Pow(2, float64(rng.IntN(40)-20)))
@@ -140,15 +140,15 @@ func fill(rng *rand.Rand, f32, bf16 []byte) {
 	}
 }
 
-// child is a rank in a process of its own.
+// child is a rank in its own process.
 type child struct {
-	address string // where it met the others, "" if it was started alone
+	address string // address of the meeting, "" if the child runs alone
 	t       *testing.T
 	cmd     *exec.Cmd
 	out     *bufio.Reader
 }
 
-// start begins a child; environment as "NAME=value".
+// start starts a child; environment has the form "NAME=value".
 func start(t *testing.T, r role, environment ...string) *child {
 	t.Helper()
 	need(t)
@@ -178,7 +178,7 @@ func start(t *testing.T, r role, environment ...string) *child {
 	return c
 }
 
-// says waits for a line.
+// says waits for a line of output.
 func (c *child) says(want string) {
 	c.t.Helper()
 	if line, err := c.out.ReadString('\n'); strings.TrimSpace(line) != want {
@@ -223,7 +223,7 @@ func startAll(t *testing.T, size int, r role) []*child {
 	return children
 }
 
-// endless all-reduces of 16 MB, so that every fault occurs in the middle of one.
+// Endless all-reduces of 16 MB, so every fault occurs during one.
 var endless = role{Elements: 4 << 20}
 
 func TestKilledProcessIsNamed(t *testing.T) {
@@ -256,7 +256,7 @@ func TestKillingEverybodyLeavesNothing(t *testing.T) {
 	for _, c := range children {
 		c.cmd.Wait()
 	}
-	if strings.Contains(sockets(t), children[0].address) { // others of this machine may have sockets of their own
+	if strings.Contains(sockets(t), children[0].address) { // other processes of this machine may have their own sockets
 		t.Error("a socket is left in the abstract namespace")
 	}
 	for _, name := range leftovers(t) {
@@ -275,7 +275,7 @@ func sockets(t *testing.T) string {
 	return string(text)
 }
 
-// leftovers are files of ours where shared memory and sockets with names would lie.
+// leftovers returns files of this program where named shared memory and sockets would be.
 func leftovers(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dir := range []string{"/dev/shm", os.TempDir()} {
@@ -294,7 +294,7 @@ func leftovers(t *testing.T) (names []string) {
 
 func TestStoppedProcessIsNamed(t *testing.T) {
 	r := endless
-	r.Config.Timeout = 4 * time.Second // a loaded machine needs more than one for a round
+	r.Config.Timeout = 4 * time.Second // with other load on the machine, a round may take more than a second
 	children := startAll(t, 3, r)
 	const victim = 1
 	children[victim].signal(syscall.SIGSTOP)
@@ -316,7 +316,7 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 	}
 }
 
-// TestUnlikeCPUsGiveTheSameBits: ranks that use different instruction sets, and groups of them.
+// Ranks, and groups of ranks, use different instruction sets.
 func TestUnlikeCPUsGiveTheSameBits(t *testing.T) {
 	hashes := map[string]string{}
 	for _, sets := range [][]string{{"generic", "avx2", "avx512"}, {"avx512", "avx512", "avx512"}, {"avx2", "generic", "generic"}} {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// need skips the test where the library was not built.
+// need skips the test if the library was not built.
 func need(t testing.TB) {
 	t.Helper()
 	nativetest.Need(t, "cpu", LibraryName)
@@ -21,7 +21,7 @@ func need(t testing.TB) {
 	}
 }
 
-// connect makes a group whose ranks are all in this process.
+// connect opens a group whose ranks are all in this process.
 func connect(t testing.TB, size int, c Config) []*Communicator {
 	t.Helper()
 	need(t)
@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceInManyTurns: stages so small that every buffer takes many turns.
+// The stages are so small that every buffer takes many turns.
 func TestConformanceInManyTurns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")

@@ -38,7 +38,7 @@ func (s hiddenStream) Copy(dst, src device.Region) error {
 	return s.Stream.Copy(uncover(dst), uncover(src))
 }
 
-// uncover is the region in memory of the reference device.
+// uncover returns the region in memory of the reference device.
 func uncover(r device.Region) device.Region {
 	if b, ok := r.Buffer.(*hiddenBuffer); ok {
 		r.Buffer = b.Buffer

@@ -40,7 +40,7 @@ func gpu(t *testing.T) device.Device {
 	return dev
 }
 
-// rank is one of a mixed group.
+// rank is one rank of a mixed group.
 type rank struct {
 	dev    device.Device
 	comm   collective.Communicator
@@ -49,8 +49,8 @@ type rank struct {
 
 const mixedRanks = 3
 
-// TestGPUAndCPURanksGetTheSameBits: over every communicator of the host ranks 0 and 2 have their buckets in the memory of a GPU, rank 1 has
-// them in the host's; steps overlap.
+// Over every communicator of the host, the buckets of ranks 0 and 2 are in the memory of a GPU, and those of rank 1 in
+// host memory. Steps overlap.
 func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
 	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))
@@ -103,7 +103,7 @@ func overGloo(t *testing.T) []collective.Communicator {
 	})
 }
 
-// mixedRun does the same steps of four buckets on every rank, and answers each one's memory afterwards.
+// mixedRun runs the same steps of four buckets on every rank, and returns the memory of each rank afterwards.
 func mixedRun(t *testing.T, devs [mixedRanks]device.Device, comms []collective.Communicator) [][]byte {
 	t.Helper()
 	out := make([][]byte, mixedRanks)
@@ -139,7 +139,7 @@ func mixedRun(t *testing.T, devs [mixedRanks]device.Device, comms []collective.C
 	return out
 }
 
-// steps sums, gathers and scatters parts of one buffer, with events as a training step has them.
+// steps sums, gathers and scatters parts of one buffer, with events as in a training step.
 func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 	const n = 30_000 // f32
 	memory, err := r.dev.Alloc(4 * n)
@@ -182,7 +182,7 @@ func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 				return nil, err
 			}
 		}
-		for i := range ops { // what a pass does: a bucket is ready, later its sum is used
+		for i := range ops { // as in a pass: a bucket is ready, later its sum is used
 			if err := r.stream.Record(events[i][0]); err != nil {
 				return nil, err
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// group puts goroutine ranks behind devices of which every other hides its memory, from rank 0 on.
+// group gives goroutine ranks devices. Every second device hides its memory, from rank 0 on.
 func group(t conformance.TB, size int, limit time.Duration, stream func(device.Stream) device.Stream) collectivetest.Group {
 	t.Helper()
 	inner, err := local.New(size, local.Options{Timeout: limit})
@@ -45,7 +45,7 @@ func group(t conformance.TB, size int, limit time.Duration, stream func(device.S
 	return g
 }
 
-// flawed is a device whose streams are another's.
+// flawed is a device whose streams belong to another device.
 type flawed struct {
 	device.Device
 	stream func(device.Stream) device.Stream
@@ -59,7 +59,8 @@ func (d flawed) NewStream() (device.Stream, error) {
 	return s, err
 }
 
-// TestConformance has ranks with and without hidden memory in one group: the same bits on all. HETERO_HOSTILE=1 adds what takes seconds.
+// The group has ranks with and without hidden memory; all must have the same bits. HETERO_HOSTILE=1 adds checks that
+// take seconds.
 func TestConformance(t *testing.T) {
 	suite := conformance.Go(t)
 	if os.Getenv("HETERO_HOSTILE") == "" {
@@ -74,7 +75,7 @@ func TestConformance(t *testing.T) {
 // failing is a stream that copies nothing.
 type failing struct {
 	device.Stream
-	asked <-chan struct{} // closed when it may fail
+	asked <-chan struct{} // closed when the copy may fail
 }
 
 var errBus = errors.New("fell off the bus")
@@ -85,7 +86,8 @@ func (f failing) Copy(_, _ device.Region) error {
 }
 
 func TestCopyThatFailsEndsTheGroup(t *testing.T) {
-	asked := make(chan struct{}) // closed when both ranks have: one that asks after the group has ended is refused
+	// Closed when both ranks have enqueued; an operation that is enqueued after the end of the group is refused.
+	asked := make(chan struct{})
 	g := group(conformance.Go(t), 2, time.Minute, func(s device.Stream) device.Stream { return failing{s, asked} })
 	done, errs := [2]device.Event{}, [2]error{}
 	for rank, c := range g.Comms {
@@ -117,7 +119,7 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 	}
 }
 
-// TestPageLockedMemoryIsKept: a step's operations find what the step before used.
+// The operations of a step must use the memory of the previous step.
 func TestPageLockedMemoryIsKept(t *testing.T) {
 	inner, err := local.New(1, local.Options{})
 	if err != nil {

@@ -278,7 +278,7 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 	}
 }
 
-// Full disks are played by /dev/full, folders without permission by names that are taken: root may write anywhere.
+// /dev/full simulates full disks; existing names simulate folders without permission, because root may write anywhere.
 func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
 	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
 	for _, c := range []struct {
@@ -363,6 +363,6 @@ func FuzzIndex(f *testing.F) {
 			}
 			return nil
 		})
-		_ = err // any error is right; what counts is that members are safe
+		_ = err // any error is allowed; the test checks that members are safe
 	})
 }

@@ -36,7 +36,7 @@ func (e endless) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// allocated is what do allocates in all, garbage included, in bytes.
+// allocated returns all bytes that do allocates, including garbage.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -45,7 +45,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestAMillionEmptyEntriesAreWalkedInBoundedMemory: 20,000 of them unless HETERO_HOSTILE=1 asks for all (row S7).
+// The test has 20,000 entries; with HETERO_HOSTILE=1 it has a million (row S7).
 func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	times := int64(20_000)
 	if os.Getenv("HETERO_HOSTILE") != "" {
@@ -71,7 +71,7 @@ func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestExtendedHeadersAreBounded: an entry may be preceded by headers that say more of it, as large as their writer likes (row S7).
+// An entry may have extended headers of any size (row S7).
 func TestExtendedHeadersAreBounded(t *testing.T) {
 	block := func(b []byte) []byte { return append(b, make([]byte, (512-len(b)%512)%512)...) }
 	header := func(typeflag byte, contents string) []byte {

@@ -2,4 +2,4 @@
 
 package archive
 
-const raceEnabled = false // the race detector allocates, and drops what pools hold
+const raceEnabled = false // the race detector allocates, and drops the contents of pools

@@ -39,10 +39,10 @@ func (h holes) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// TestSkippedBytesOfAShardAreNotRead: frames that decoders skip may be as large as their writer likes, and cost nothing in a sparse file.
+// Decoders skip frames that may have any size and that take no space in a sparse file.
 func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	plain := photos(t, 20)
-	const few = 10_000                                    // in the same chunk as what follows the gap, were there none
+	const few = 10_000                                    // without the gap, in the same chunk as the data after it
 	skip := []byte{0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0x40} // 1 GiB
 	h := holes{gap: 1 << 30, parts: [][]byte{append(zstds(t, plain[:few], few), skip...), append(zstds(t, plain[few:], 100_000), skip...), zstds(t, nil, 1)}}
 	var l Layout
@@ -100,7 +100,7 @@ func (c *crowded) ReadAt(p []byte, offset int64) (int, error) {
 	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
 	}
 	for range 50 {
-		runtime.Gosched() // others may come in
+		runtime.Gosched() // lets other readers run
 	}
 	if c.fail {
 		return 0, io.ErrUnexpectedEOF

@@ -42,7 +42,7 @@ func gzipped(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// zstds compresses in frames of at most frame bytes, with a frame between them that decoders skip.
+// zstds compresses to frames of at most frame bytes, with a skippable frame between them.
 func zstds(t testing.TB, b []byte, frame int) []byte {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -59,7 +59,7 @@ func zstds(t testing.TB, b []byte, frame int) []byte {
 	return out
 }
 
-// passed is scan, or of gzip, which Scan refuses, the members that Stream passes.
+// passed returns the members that Scan passes, or for gzip, which Scan refuses, those that Stream passes.
 func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 	if c, err := Detect(bytes.NewReader(b)); err == nil && c == Gzip {
 		if _, _, err := scan(t, b, limits); err == nil {
@@ -103,7 +103,7 @@ func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 		if want := 3; len(l.Chunks) < want && name != "plain" && name != "zstd, one frame" {
 			t.Errorf("%s: %d chunks, want at least %d", name, len(l.Chunks), want)
 		}
-		for _, limit := range []int64{0, 600_000, 1 << 30} { // nothing kept, some, all
+		for _, limit := range []int64{0, 600_000, 1 << 30} { // no cache, a small one, one for all
 			random := NewRandom(limit)
 			var wg sync.WaitGroup
 			for g := range 3 {
@@ -163,8 +163,9 @@ func TestDamageAfterTheScanIsFound(t *testing.T) {
 
 func TestBombsEndAtTheLimits(t *testing.T) {
 	zeros := file("zeros.bin", strings.Repeat("\x00", 6<<20))
-	bomb := makeTar(t, zeros, file("1.txt", ""), zeros)                         // 12 MiB that compress to a thousandth
-	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // the tar ends, the stream does not
+	// 12 MiB that compress to one thousandth.
+	bomb := makeTar(t, zeros, file("1.txt", ""), zeros)
+	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // the tar ends before the stream does
 	for name, plain := range map[string][]byte{"members": bomb, "behind the end": trailing} {
 		for kind, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
 			if _, err := passed(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
@@ -190,7 +191,8 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
 			members, err := passed(t, b[:n], Limits{})
-			whole := name == "plain" && len(members) > 0 // may end between two members: nothing tells
+			// A plain tar may end between two members, which is not detectable.
+			whole := name == "plain" && len(members) > 0
 			if err == nil && !whole {
 				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
 			}
@@ -198,7 +200,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 	}
 }
 
-// FuzzScan holds reading at random to decompressing in one go.
+// FuzzScan compares random access with sequential decompression.
 func FuzzScan(f *testing.F) {
 	plain := makeTar(f, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"))
 	f.Add(plain)
@@ -240,7 +242,7 @@ func TestPlainExpandsZstd(t *testing.T) {
 }
 
 func TestRepackedIsTheSame(t *testing.T) {
-	plain := append(photos(t, 60), make([]byte, 5000)...) // a tape's padding is kept, too
+	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding of a tape is kept too
 	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
 		var out bytes.Buffer
 		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), &out, nil); err != nil {
@@ -279,7 +281,7 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 	}
 }
 
-// The fuzzer finds what is strange; this finds what is frequent. -archive.trials 1000000 is the long version.
+// The fuzzer finds rare faults; this test finds frequent ones. -archive.trials 1000000 is the long version.
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
@@ -292,7 +294,7 @@ func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
 		for range 1 + rng.IntN(4) {
 			b[rng.IntN(len(b))] = byte(rng.Uint32())
 		}
-		want := map[int64]string{} // by place
+		want := map[int64]string{} // by offset
 		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil, func(m Member, contents io.Reader) error {
 			text, err := io.ReadAll(contents)
 			want[m.Offset] = string(text)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// seal gives every block the checksum of a header, so that what is fuzzed is not refused for its checksum alone.
+// seal corrects the checksum of every header, so fuzzed headers are not refused for their checksum alone.
 func seal(contents []byte) []byte {
 	b := bytes.Clone(contents)
 	for at := 0; at+512 <= len(b); at += 512 {
@@ -22,7 +22,7 @@ func seal(contents []byte) []byte {
 	return b
 }
 
-// FuzzSealedIndex is FuzzIndex behind the checksums of headers.
+// FuzzSealedIndex is FuzzIndex with correct checksums of headers.
 func FuzzSealedIndex(f *testing.F) {
 	f.Add(makeTar(f, folder("a/"), file("a/1.jpg", "one"), file("b/2.cls", "7")))
 	f.Add(makeTar(f, file(strings.Repeat("n", 300), "x")))

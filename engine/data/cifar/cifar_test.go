@@ -22,10 +22,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/download"
 )
 
-// pixel is the value of the fixtures at a place of image n of a file.
+// pixel returns the value of the fixtures at a position of image n of a file.
 func pixel(file, n, channel, y, x int) byte { return byte(file*31 + n*7 + channel*100 + y*3 + x) }
 
-// records makes a file of n records.
+// records returns a file of n records.
 func records(file, n, labelBytes, classes int) []byte {
 	var b []byte
 	for i := range n {
@@ -58,7 +58,7 @@ func fixture(v Variant) map[string][]byte {
 	return all
 }
 
-// pack makes the tar.gz; files in map order, as the order must not matter.
+// pack makes the tar.gz. Files are in map order, because the order must not matter.
 func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -69,7 +69,7 @@ func wantBody(t *testing.T, path string, err error) {
 	}
 }
 
-// cutAfter answers with the first n bytes of what was asked for and then breaks the connection.
+// cutAfter sends the first n bytes of the requested range, then breaks the connection.
 func cutAfter(w http.ResponseWriter, from, n int) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)-from))
 	if from > 0 {

@@ -15,7 +15,7 @@ import (
 
 func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
 	c := color.NRGBA{200, 100, 50, 255}
-	clear := color.NRGBA{200, 100, 50, 0} // invisible, yet it has colours
+	clear := color.NRGBA{200, 100, 50, 0} // invisible, but with colours
 	grey := image.NewGray(image.Rect(0, 0, 3, 2))
 	grey16 := image.NewGray16(grey.Rect)
 	deep := image.NewNRGBA64(grey.Rect)
@@ -78,7 +78,7 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 	photo := jpegOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	picture := pngOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	huge := []byte(picture)
-	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF") // the header's size; its checksum is wrong then, too
+	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF") // the size in the header; its checksum is then wrong too
 	bomb := picture[:8] + chunk("IHDR", "\x00\x00\x23\x28\x00\x00\x23\x28\x08\x02\x00\x00\x00")
 	wide := []byte(photo)
 	if at := bytes.Index(wide, []byte{0xFF, 0xC0}); at > 0 {
@@ -134,7 +134,7 @@ func TestPixelCapIsSettable(t *testing.T) {
 	}
 }
 
-// least asks for a decode of at least its size.
+// least requests a decode of at least this size.
 type least struct{ w, h int }
 
 func (l least) MinSize(width, height int) (int, int) { return min(l.w, width), min(l.h, height) }

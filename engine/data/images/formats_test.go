@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-// differences are the largest and the mean difference of two images.
+// differences returns the largest and the mean difference of two images.
 func differences(a, b []byte) (largest int, mean float64) {
 	sum := 0
 	for i := range a {
@@ -23,7 +23,7 @@ func differences(a, b []byte) (largest int, mean float64) {
 	return largest, float64(sum) / float64(len(a))
 }
 
-// scripts/image_goldens.py wrote the pixels that Pillow makes of these images.
+// scripts/image_goldens.py wrote the pixels that Pillow decodes from these images.
 func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 	files, err := filepath.Glob("testdata/formats/*.rgb")
 	if err != nil || len(files) < 35 {
@@ -61,12 +61,12 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 			t.Errorf("%s: %d x %d pixels, want %d x %d", golden, img.Width, img.Height, width, height)
 			continue
 		}
-		// PNG is exact. JPEG decoders differ in how they round, and four inks add a second rounding.
+		// PNG is exact. JPEG decoders round differently, and four inks add a second rounding.
 		most, mean := 0, 0.0
 		if strings.Contains(name, ".jpg") {
 			most, mean = 24, 3
 			if !jpeg.InUse().Native {
-				mean = 5 // image/jpeg does not smooth enlarged colours
+				mean = 5 // image/jpeg does not smooth enlarged colour channels
 			}
 		}
 		if l, m := differences(img.Pix, want); l > most || m > mean {
@@ -90,7 +90,7 @@ func TestDamagedEXIFIsNoOrientation(t *testing.T) {
 	}
 }
 
-// FuzzOrientation looks for places outside of the file.
+// FuzzOrientation searches for offsets outside of the file.
 func FuzzOrientation(f *testing.F) {
 	for _, name := range []string{"exif8.jpg", "exif3.png", "rgb.png"} {
 		contents, err := os.ReadFile("testdata/formats/" + name)

@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 )
 
-// TestMain lets the tests find the library that `make` built.
+// TestMain sets the path of the library that `make` built.
 func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv("HETERO_LIB_DIR"); !set {
 		if dir, err := filepath.Abs("../../../build/lib"); err == nil {
@@ -65,7 +65,7 @@ func jpegOf(t testing.TB, img image.Image) string {
 // tree maps names to contents; a name that ends in a slash is an empty folder.
 type tree map[string]string
 
-// named makes a tree of small images, each of a colour that its name decides.
+// named makes a tree of small images. The name of each determines its colour.
 func named(t testing.TB, names ...string) tree {
 	t.Helper()
 	out := tree{}
@@ -79,7 +79,7 @@ func named(t testing.TB, names ...string) tree {
 	return out
 }
 
-// colorOf gives a name its colour.
+// colorOf returns the colour for a name.
 func colorOf(name string) color.NRGBA {
 	h := nameHash(name)
 	return color.NRGBA{uint8(h), uint8(h >> 8), uint8(h >> 16), 255}
@@ -160,7 +160,7 @@ func (tr tree) tarGz(t testing.TB) string {
 	return path
 }
 
-// open opens a data set that the test closes; log takes what is logged.
+// open opens a data set and closes it at the end of the test. log receives the log.
 func open(t testing.TB, o Options) (s data.Splits, log *bytes.Buffer, err error) {
 	t.Helper()
 	log = new(bytes.Buffer)
@@ -191,7 +191,7 @@ func read(ds data.Dataset, i int, sizer data.Sizer) (data.Image, error) {
 	return img, err
 }
 
-// list describes the samples of one part: label, class and the colour that was found.
+// list describes the samples of one part: label, class and the decoded colour.
 func list(t testing.TB, ds data.Dataset) []string {
 	t.Helper()
 	if ds == nil {
@@ -208,7 +208,7 @@ func list(t testing.TB, ds data.Dataset) []string {
 	return out
 }
 
-// wanted is what list should return for files of the given names.
+// wanted returns the expected result of list for files of the given names.
 func wanted(classes []string, names ...string) []string {
 	var out []string
 	for _, name := range names {

@@ -80,7 +80,7 @@ func TestRealCIFAR10(t *testing.T) {
 				t.Errorf("epoch %d: %d samples of %s", epoch, n, classes[class])
 			}
 		}
-		// The constants are those of the official binaries; JPEG moves them in the third place.
+		// The constants are those of the official binaries; JPEG changes the third decimal place.
 		const pixels, tolerance = 50_000 * 32 * 32, 0.004
 		for ch := range 3 {
 			mean := sum[ch] / pixels
@@ -94,7 +94,7 @@ func TestRealCIFAR10(t *testing.T) {
 	}
 }
 
-// BenchmarkRealCIFAR10 measures the loader on real data: decoding all the time, and from the cache.
+// BenchmarkRealCIFAR10 measures the loader on real data, with decoding and from the cache.
 func BenchmarkRealCIFAR10(b *testing.B) {
 	s, _, err := open(b, Options{Path: realData(b, "cifar10-jpeg.tar.gz")})
 	if err != nil {

@@ -15,8 +15,8 @@ func segment(marker byte, contents ...byte) []byte {
 	return append([]byte{0xFF, marker, byte(n >> 8), byte(n)}, contents...)
 }
 
-// progressive is a grey image of the given size whose later scans say in a few bytes that there is nothing to add to any of its pixels: what an attacker
-// writes to make a decoder pass over them again and again.
+// progressive returns a grey image of the given size. Its later scans state in a few bytes that no pixel changes. An
+// attacker writes such an image to make a decoder process all pixels many times.
 func progressive(width, height, scans int) []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
@@ -39,7 +39,7 @@ func progressive(width, height, scans int) []byte {
 	return b.Bytes()
 }
 
-// TestManyScansOfManyPixelsAreRefused: the product is what costs time (row S9).
+// The product of scans and pixels determines the time (row S9).
 func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 	for name, d := range decoders(t) {
 		for _, c := range []struct {
@@ -57,12 +57,12 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
-			t.Errorf("%s: the attack is no image: %v", name, err) // then the test above tests nothing
+			t.Errorf("%s: the attack is no image: %v", name, err) // then the test above checks nothing
 		}
 	}
 }
 
-// TestTheSlowestImagesThatAreDecoded tells how long they take; HETERO_HOSTILE=1 runs it, for docs/reliability.md.
+// The test prints their decoding times; HETERO_HOSTILE=1 runs it, for docs/reliability.md.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	if os.Getenv("HETERO_HOSTILE") == "" {
 		t.Skip("takes seconds and half a GiB; HETERO_HOSTILE=1 runs it")

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the tests find the library that `make` built.
+// TestMain sets the path of the library that `make` built.
 func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv("HETERO_LIB_DIR"); !set {
 		if dir, err := filepath.Abs("../../../build/lib"); err == nil {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// decoders returns a decoder for each library; the one for libturbojpeg only if that is available.
+// decoders returns a decoder for each library; the one on libturbojpeg only if it is available.
 func decoders(t testing.TB) map[string]*Decoder {
 	t.Helper()
 	all := map[string]*Decoder{"image/jpeg": {}}
@@ -53,7 +53,7 @@ func nativeDecoder(t testing.TB) *Decoder {
 	return d
 }
 
-// gradient is a smooth image, on which decoders agree but for rounding.
+// gradient is a smooth image, on which decoders agree up to rounding.
 func gradient(w, h int) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -123,7 +123,7 @@ func TestScaledDecodeIsASmallerImageOfTheSame(t *testing.T) {
 				t.Fatalf("%v / %d: %d x %d, %d bytes, %v", size, n, w, h, len(pix), err)
 			}
 			for i := range w * h {
-				// The middle of the square that became this pixel.
+				// The middle of the square that this pixel represents.
 				c := whole.RGBAAt(min(i%w*n+n/2, size[0]-1), min(i/w*n+n/2, size[1]-1))
 				if got := pix[3*i]; max(got, c.R)-min(got, c.R) > tolerance {
 					t.Fatalf("%v / %d: pixel %d is %d, want %d", size, n, i, got, c.R)
@@ -194,7 +194,7 @@ func TestImagesWithFourInksAreDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The inks were made with a colour profile that no one applies here, so colours shift; the picture stays.
+		// The inks need a colour profile, which no decoder here applies, so colours differ; the structure remains.
 		if c := correlation(got, want); c < 0.9 {
 			t.Errorf("%s: correlation with the RGB version is %.2f, want 0.9", name, c)
 		}
@@ -283,8 +283,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkFolder decodes the JPEG files below $HETERO_BENCH_IMAGES; scripts/decode_speed.sh runs it beside libturbojpeg's
-// own loop.
+// BenchmarkFolder decodes the JPEG files below $HETERO_BENCH_IMAGES; scripts/decode_speed.sh compares it with a plain
+// loop over libturbojpeg.
 func BenchmarkFolder(b *testing.B) {
 	dir := os.Getenv("HETERO_BENCH_IMAGES")
 	if dir == "" {

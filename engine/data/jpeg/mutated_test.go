@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// seeds are images of every kind: those of the Go installation (progressive, restart intervals, four inks, several subsamplings), where it has any, and own.
+// seeds returns images of every kind: images of the Go installation, if available (progressive, restart intervals, four
+// inks, several subsamplings), and others.
 func seeds(t testing.TB) [][]byte {
 	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))), progressive(64, 48, 12)}
 	paths, _ := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "image", "testdata", "*.jpeg"))
@@ -23,7 +24,8 @@ func seeds(t testing.TB) [][]byte {
 	return all
 }
 
-// mutate changes up to 8 places of an image: bits, bytes that mean much to a decoder, runs that are cut out, doubled or overwritten, a cut.
+// mutate changes up to 8 places of an image: bits, bytes with a meaning for decoders, runs that are removed, doubled or
+// overwritten, and the end.
 func mutate(random *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	telling := []byte{0x00, 0x01, 0x7F, 0x80, 0xC0, 0xC2, 0xC4, 0xC9, 0xD0, 0xD9, 0xDA, 0xDB, 0xDD, 0xFE, 0xFF}

@@ -5,7 +5,7 @@ import "testing"
 // BenchmarkColour changes the colours of 224x224 pixels, as much as color jitter does at 0.4 and a hue of 0.1.
 func BenchmarkColour(b *testing.B) {
 	const size = 224
-	photo := make([]byte, size*size*3) // shades that go over into each other, and grain
+	photo := make([]byte, size*size*3) // smooth shades with grain
 	grain := uint32(1)
 	for i := range photo {
 		x, y, ch := i/3%size, i/3/size, i%3

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// golden is what torchvision made of an image, see scripts/augment_goldens.py.
+// golden is a result of torchvision for an image, see scripts/augment_goldens.py.
 type golden struct {
 	Width, Height int
 	Images        map[string]string

@@ -125,7 +125,7 @@ func TestFilesOfOtherProgramsAreRead(t *testing.T) {
 	}
 }
 
-// TestLyingHeaders changes one thing in a good file; the checksum of the header is right again in all but one case.
+// The test changes one value in a valid file; in all but one case the checksum of the header is corrected.
 func TestLyingHeaders(t *testing.T) {
 	path := writeShard(t, testHeader(), 1, 2, 9)
 	good, err := os.ReadFile(path)

@@ -28,7 +28,7 @@ import (
 // file is a member of a shard.
 type file struct{ name, contents string }
 
-// picture is a PNG whose colour tells which sample it is.
+// picture returns a PNG whose colour identifies the sample.
 func picture(i int) string {
 	img := image.NewNRGBA(image.Rect(0, 0, 9, 7))
 	for p := range 9 * 7 {
@@ -41,7 +41,7 @@ func picture(i int) string {
 	return b.String()
 }
 
-// samples are n samples of 5 numeric classes from number first on.
+// samples returns n samples of 5 numeric classes, from number first on.
 func samples(first, n int) []file {
 	var files []file
 	for i := first; i < first+n; i++ {
@@ -103,7 +103,7 @@ func write(t testing.TB, dir, name string, b []byte) string {
 	return path
 }
 
-// quiet is an open data set that the test closes.
+// quiet opens a data set and closes it at the end of the test.
 func quiet(t testing.TB, o Options) (data.Splits, error) {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -117,7 +117,7 @@ func quiet(t testing.TB, o Options) (data.Splits, error) {
 	return s, err
 }
 
-// number reads sample i and tells which one it is.
+// number reads sample i and returns the number in its colour.
 func number(t testing.TB, ds data.Dataset, i int) (int, error) {
 	t.Helper()
 	r, err := ds.NewReader()
@@ -270,7 +270,7 @@ func TestLabels(t *testing.T) {
 	tests := []struct {
 		name    string
 		files   []file
-		classes string // joined by |; "" where an error is wanted
+		classes string // joined by |; "" if an error is expected
 		label   int    // of the first sample
 		fault   string
 	}{
@@ -335,7 +335,7 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "truncated" { // it stays open: what is gone is noticed where it is read
+		if name == "truncated" { // the file stays open, so a read notices the truncation
 			if _, err := number(t, s.Train, 19); err != nil {
 				t.Fatal(err)
 			}
@@ -350,7 +350,7 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if got, err := number(t, s.Train, 9); err != nil || got != 9 {
 			t.Errorf("%s: sample 9 of the other shard: %d, %v", name, got, err)
 		}
-		// All of its samples are replaced by those of the other shard, and the same ones in any order and on any rank.
+		// The other shard must replace all of its samples, with the same replacements in any order and on any rank.
 		skipping := []*data.Skipping{data.Skip(s.Train, 10, nil), data.Skip(s.Train, 10, nil)}
 		var seen [2]map[int]int
 		for k, ds := range skipping {
@@ -501,7 +501,7 @@ func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
 	}
 }
 
-// FuzzGroup feeds names and contents of members.
+// FuzzGroup passes names and contents of members.
 func FuzzGroup(f *testing.F) {
 	f.Add("a.jpg\x00img\x00a.cls\x001")
 	f.Add("d/a.jpg\x00img\x00d/a.json\x00{\"label\":\"x\"}\x00d/a.txt\x00y")

@@ -18,7 +18,7 @@ import (
 
 var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// comparison has two policies of two ranks with everything known but the share of the oracle.
+// comparison has two policies of two ranks, with all values known except the fraction of the oracle.
 func comparison(id string) *analysis.Comparison {
 	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32, Devices: []string{"RTX 3060", "GTX 1650"}}
 	for i, name := range []string{"none", "hybrid"} {
@@ -65,7 +65,8 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 			t.Errorf("%s has no title or caption", name)
 		}
 	}
-	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step", "loss_by_time", "shares"} // nothing is known of the oracle
+	// The oracle is unknown.
+	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step", "loss_by_time", "shares"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
@@ -96,7 +97,7 @@ func colors(t *testing.T, path string) map[color.RGBA]int {
 	return counts
 }
 
-// parsed is the text of a well-formed SVG.
+// parsed returns the text of a well-formed SVG.
 func parsed(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// failing is a drawing of which only the beginning can be written.
+// failing is a drawing that can be written only in part.
 type failing struct{ vg.CanvasWriterTo }
 
 func (failing) WriteTo(w io.Writer) (int64, error) {

@@ -17,14 +17,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
-// TestAProcessThatDoesNotEndIsGivenUp: all callers that wait for the process get an error that names it.
+// All callers that wait for the process must get an error that names it.
 func TestAProcessThatDoesNotEndIsGivenUp(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
 	}
 	defer func() { _ = cmd.Wait() }()
-	w := newWorker(cmd, io.Discard) // nobody sees it end
+	w := newWorker(cmd, io.Discard) // its end is never reported
 	reply := w.expect(1)
 	err := w.kill(time.Millisecond)
 	if want := fmt.Sprintf("process %d did not end", cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
@@ -44,7 +44,7 @@ type closing struct{ collective.Communicator }
 func (closing) Close() error { return nil }
 func (closing) Err() error   { return errors.New("it is still there") }
 
-// TestGroupsThatWereLeftAreForgotten when the next is joined.
+// Groups that were left must be removed when the next group is joined.
 func TestGroupsThatWereLeftAreForgotten(t *testing.T) {
 	requests, to, err := os.Pipe()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestGroupsThatWereLeftAreForgotten(t *testing.T) {
 		want  string
 	}{
 		{join, 1, ""}, {join, 2, ""}, {leave, 1, ""},
-		{failure, 1, "it is still there"}, // it says itself what it is
+		{failure, 1, "it is still there"}, // the error names the process itself
 		{join, 3, ""},
 		{failure, 1, collective.ErrClosed.Error()},
 		{failure, 2, "it is still there"},

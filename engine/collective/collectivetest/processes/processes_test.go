@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// wrong sums something else than it was given.
+// wrong computes wrong sums.
 type wrong struct{ *shm.Communicator }
 
 func (w wrong) Enqueue(op collective.Op) error {
@@ -62,7 +62,7 @@ func (w wrong) Enqueue(op collective.Op) error {
 	return w.Communicator.Enqueue(op)
 }
 
-// spoiling changes a buffer when it is to be read.
+// spoiling changes a buffer before it is read.
 type spoiling struct {
 	device.Event
 	buffer device.Region
@@ -76,7 +76,7 @@ func (s spoiling) WaitHost(limit time.Duration) error {
 	return err
 }
 
-// crew is made of this test binary.
+// crew starts this test binary.
 func crew(t *testing.T, role string) *processes.Crew {
 	t.Helper()
 	if err := shm.Available(); err != nil {
@@ -91,7 +91,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	}
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
-		if role == "parent" { // of one that holds the pipe of what it says
+		if role == "parent" { // of a process that holds the output pipe
 			cmd = exec.Command("sh", "-c", `sleep 30 3<&- 4>&- & exec "$0"`, program)
 		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
@@ -105,21 +105,21 @@ func crew(t *testing.T, role string) *processes.Crew {
 	return c
 }
 
-// TestARankEndsBeforeWhatItHasStarted: Close waits for it alone.
+// Close must wait for the rank alone, not for the processes that it started.
 func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
 	g := crew(t, "parent").Open(conformance.Go(t), 1, time.Minute)
-	g.Kill(0) // which fails the test where it takes too long
+	g.Kill(0) // fails the test if it takes too long
 }
 
 var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
 
-// TestConformance: a communicator that is driven from another process passes the same suite as in this process.
+// A communicator that is driven from another process must pass the same suite as in this process.
 func TestConformance(t *testing.T) {
 	c := crew(t, "right")
 	collectivetest.RunWith(conformance.Brief(conformance.Go(t)), c.Open, few)
 }
 
-// TestWrongRanksAreFound: what one of them does wrong comes through.
+// The suite must find a fault of one of the ranks.
 func TestWrongRanksAreFound(t *testing.T) {
 	c := crew(t, "wrong")
 	match, err := conformance.ParseMatch("/values/all_reduce of every")
@@ -127,12 +127,12 @@ func TestWrongRanksAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Match: match, Limit: time.Minute})
-	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // one rank alone, and three
+	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // a single rank, and three
 		t.Errorf("got %d passed and %d failed, want 1 and 1: %+v", passed, failed, r)
 	}
 }
 
-// TestARankWithoutDevice says why.
+// The error must state why there is no device.
 func TestARankWithoutDevice(t *testing.T) {
 	c := crew(t, "deviceless")
 	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Limit: time.Minute})
@@ -146,7 +146,7 @@ func TestARankWithoutDevice(t *testing.T) {
 	}
 }
 
-// TestARankThatHangsEndsWithItsCrew: closing the crew ends a rank whose communicator hangs.
+// Closing the crew must end a rank whose communicator hangs.
 func TestARankThatHangsEndsWithItsCrew(t *testing.T) {
 	there, requests, err := os.Pipe()
 	if err != nil {
