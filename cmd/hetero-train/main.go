@@ -2,7 +2,7 @@
 //
 //	hetero-train -c configs/resnet50.toml
 //
-// Package program is the command line; a program with models, data sets or policies of its own calls it in the same way.
+// Package program is the command line. A program with its own models, data sets or policies calls it in the same way.
 package main
 
 import "github.com/hetero-train/hetero-train/cmd/hetero-train/program"

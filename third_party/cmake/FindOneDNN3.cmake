@@ -1,15 +1,15 @@
-# Finds oneDNN with the v3 API, looking in this order:
-#   1. HETERO_ONEDNN_DIR (CMake or environment variable): the user's own choice, alone
-#   2. third_party/onednn: the pinned build that third_party/onednn.py brings
+# Finds oneDNN with the v3 API, searching in this order:
+#   1. HETERO_ONEDNN_DIR (CMake or environment variable): the user's choice; no other place is searched
+#   2. third_party/onednn: the pinned build that third_party/onednn.py installs
 #   3. the system
 #
 #   OneDNN3_FOUND, OneDNN3_VERSION, OneDNN3_REASON (why not found)
-#   OneDNN3_SYSTEM         true for the third: it stays where it is, the others are copied beside our libraries
+#   OneDNN3_SYSTEM         true for the third; the other two are copied to the folder of the built libraries
 #   OneDNN3_LIBRARY_FILE   the library itself, links resolved
-#   OneDNN3_THREADS        "gomp", "TBB", "sequential" or "other": what it was built to run on
+#   OneDNN3_THREADS        "gomp", "TBB", "sequential" or "other": its threading library
 #   OneDNN3::OneDNN3       imported target
 #
-# Headers and library are looked for by hand, not through oneDNN's own CMake files: some packages of it carry none.
+# The search does not use oneDNN's own CMake files, because some of its packages have none.
 if(NOT HETERO_ONEDNN_DIR AND DEFINED ENV{HETERO_ONEDNN_DIR})
   set(HETERO_ONEDNN_DIR "$ENV{HETERO_ONEDNN_DIR}")
 endif()

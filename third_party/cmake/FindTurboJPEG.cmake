@@ -1,11 +1,11 @@
 # Finds libturbojpeg (the TurboJPEG API of libjpeg-turbo).
 #
-#   TurboJPEG_FOUND, TurboJPEG_VERSION ("unknown version" where no .pc file says it)
+#   TurboJPEG_FOUND, TurboJPEG_VERSION ("unknown version" without a .pc file)
 #   TurboJPEG::TurboJPEG   imported target
 find_path(TurboJPEG_INCLUDE_DIR turbojpeg.h)
 find_library(TurboJPEG_LIBRARY NAMES turbojpeg)
 
-# The header carries no version; the package's .pc file does.
+# The header does not contain the version; the package's .pc file does.
 set(TurboJPEG_VERSION "unknown version")
 if(TurboJPEG_LIBRARY)
   get_filename_component(_libdir "${TurboJPEG_LIBRARY}" DIRECTORY)

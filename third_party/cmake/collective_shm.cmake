@@ -1,4 +1,4 @@
-# libhetero_shm.so: collectives among the processes of one host.
+# libhetero_shm.so: collectives between the processes of one host.
 hetero_sources(shm_sources engine/collective/shm/src)
 add_library(hetero_shm SHARED ${shm_sources} engine/device/cpu/src/isa.cc)
 target_include_directories(hetero_shm PRIVATE

@@ -1,8 +1,9 @@
-# Looks for a CUDA toolkit, first to last: in CUDA_HOME or CUDA_PATH, beside the nvcc of PATH, in /usr/local/cuda, among the packages of the active
-# Python (nvidia/cu13), and in third_party/.cuda, which `make cuda-toolchain` fills. A place that is named is the only one.
+# Searches for a CUDA toolkit in this order: CUDA_HOME or CUDA_PATH, and no other place if one is set; next to the nvcc of
+# PATH; /usr/local/cuda; the packages of the active Python (nvidia/cu13); third_party/.cuda of `make cuda-toolchain`.
 #
-# Sets cuda_missing, why there is none, or cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN, the folder of cudnn.h. HETERO_CUPTI_H is
-# that of cupti.h, false where there is none: then the device cannot note what it does.
+# Sets cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN, the folder of cudnn.h. Without a toolkit it
+# sets cuda_missing, the reason. HETERO_CUPTI_H is the folder of cupti.h; if it is false, the device cannot record its
+# activity.
 unset(HETERO_NVCC CACHE)
 unset(HETERO_CUDART CACHE)
 unset(HETERO_CUDNN CACHE)

@@ -1,7 +1,8 @@
-# libhetero_nccl.so: collectives among GPUs. NCCL itself is opened at run time; its header and the CUDA run-time library are needed here.
+# libhetero_nccl.so: collectives between GPUs. The library opens NCCL at run time; the build needs NCCL's header and the CUDA
+# run-time library.
 #
-# For tests: hetero_nccl_shim holds the same sources, compiled for the host with the headers of cuda/shim and nccl/shim, and hetero_nccl_fake is
-# the NCCL that it opens.
+# For tests: hetero_nccl_shim has the same sources, compiled for the host with the headers of cuda/shim and nccl/shim.
+# hetero_nccl_fake is the NCCL that it opens.
 hetero_sources(nccl_sources nccl/src)
 list(APPEND nccl_sources "${PROJECT_SOURCE_DIR}/cuda/src/check.cc" "${PROJECT_SOURCE_DIR}/cuda/src/libraries.cc")
 set(nccl_includes "${PROJECT_SOURCE_DIR}/nccl" "${PROJECT_SOURCE_DIR}/nccl/src" "${PROJECT_SOURCE_DIR}/cuda/src" "${PROJECT_SOURCE_DIR}/engine/device/native"

@@ -24,13 +24,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// programName is the name of this program. One with parts of its own is named as its file is.
+// programName is the name of this program. A program with its own parts has the name of its file.
 const programName = "hetero-train"
 
-// Main runs the command line of this process and exits with its code. The models, data sets and policies that added lists
-// are those of the program, next to its own: in configurations, flags, help, completion and errors.
+// Main runs the command line of this process and exits with its code. The program has its built-in models, data sets
+// and policies and those in added: in configurations, flags, help, completion and errors.
 func Main(added ...Part) {
-	// A crash ends with SIGABRT, which says so. The runtime's own exit code for it, 2, means bad configuration here.
+	// A crash ends with SIGABRT. The runtime's own exit code for a crash, 2, means a usage error here.
 	debug.SetTraceback("crash")
 	name := programName
 	if len(added) > 0 {
@@ -41,7 +41,7 @@ func Main(added ...Part) {
 	}))
 }
 
-// runWith is run for a program with further parts.
+// runWith is run for a program with additional parts.
 func runWith(ctx context.Context, added []Part, args []string, env session.Environment) int {
 	var err error
 	if env.Catalog, err = parts.CatalogOf(append(slices.Clone(parts.Builtin), added...)); err != nil {
@@ -56,7 +56,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	hide := logs.SecretsIn(env.Environ)
 	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
 	defer func() {
-		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
+		if reason := recover(); reason != nil { // the runtime's own exit code for a panic, 2, means a usage error here
 			code = exit.Unexpected
 			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
 			if wantsJSON(args) {
@@ -91,8 +91,8 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	return code
 }
 
-// printed adds to the outcome of a command that standard output did not take its results. A reader that has left (head, less) wanted no more, and training
-// has its results in files: neither is a failure.
+// printed returns an error if standard output refused the results of a command. A closed pipe (head, less) is not a
+// failure, and a training has its results in files.
 func printed(a *cli.App, err error) error {
 	fault := logs.FaultOf(a.Env.Stdout)
 	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
@@ -101,7 +101,8 @@ func printed(a *cli.App, err error) error {
 	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))
 }
 
-// wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments themselves: they may be what is wrong.
+// wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments itself, because they may
+// be invalid.
 func wantsJSON(args []string) bool {
 	const flag = "--log-format"
 	format := ""
@@ -124,7 +125,7 @@ func writeErrorRecord(w io.Writer, text string, code int) {
 	slog.New(slog.NewJSONHandler(w, nil)).Error(text, "exit_code", code)
 }
 
-// report is what a failed command prints: one line for each fault of a configuration, else one line.
+// report prints the error of a failed command: one line for each fault of a configuration, otherwise one line.
 func report(err error) string {
 	var faults *config.Error
 	if errors.As(err, new(exit.Shown)) {

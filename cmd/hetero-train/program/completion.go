@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// shells are those that completion is offered for, each with how its script gets into use.
+// shells lists the shells with completion, and how to use the script of each.
 var shells = []struct {
 	name, example string
 	script        func(*cobra.Command, io.Writer) error
@@ -34,7 +34,7 @@ const completionLong = `Print a completion script for a shell.
 The shell then completes commands and flags, and these values: configuration files, models, data sets, policies, devices, keys and
 values of --set, runs and checkpoints.`
 
-// newCompletion replaces cobra's own command: it refuses a shell that it does not know, and its help shows examples.
+// newCompletion replaces cobra's own command: it refuses unknown shells, and its help has examples.
 func newCompletion() *cobra.Command {
 	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -45,7 +45,7 @@ func newCompletion() *cobra.Command {
 	return parent
 }
 
-// bashBehindEquals makes KEY=VALUE complete in bash, which replaces only what is behind the last = of a word.
+// bashBehindEquals completes KEY=VALUE in bash, which replaces only the text after the last = of a word.
 const bashBehindEquals = `
 __hetero_train_behind_equals()
 {
@@ -68,7 +68,7 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 	return err
 }
 
-// addCompletions tells what the flags of all commands may be, once all are there.
+// addCompletions registers the possible values of the flags of all commands.
 func addCompletions(root *cobra.Command, catalog config.Catalog) {
 	keys := map[string]config.Values{}
 	for _, v := range catalog.Values() {
@@ -90,7 +90,7 @@ func addCompletions(root *cobra.Command, catalog config.Catalog) {
 	visit(root)
 }
 
-// completionOf is what a flag may be, nil where nothing is known: then shells offer files.
+// completionOf returns the possible values of a flag; nil if they are unknown, and shells then complete files.
 func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.Values) cobra.CompletionFunc {
 	if k, ok := f.Value.(*cli.KeyFlag); ok {
 		if k.Key == "train.resume" {
@@ -143,7 +143,7 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 	return cobra.NoFileCompletions
 }
 
-// completeSet offers keys, and behind the = the key's values.
+// completeSet completes keys and, after the =, values of the key.
 func completeSet(catalog config.Catalog) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return setCompletions(catalog, typed)
@@ -174,13 +174,14 @@ func setCompletions(catalog config.Catalog, typed string) ([]string, cobra.Shell
 	return found, directive
 }
 
-// completeResume offers checkpoints, and what stands for none and for the newest.
+// completeResume completes checkpoints, "none" and "auto".
 func completeResume(catalog config.Catalog) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		found, directive := cli.CompleteCheckpoint(catalog, cmd, typed)
 		for _, word := range []string{"none", "auto"} {
 			if strings.HasPrefix(word, typed) {
-				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault // folders are still offered where no word fits
+				// Folders are completed too if no word matches.
+				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault
 			}
 		}
 		return found, directive

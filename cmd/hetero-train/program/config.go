@@ -14,7 +14,7 @@ func newConfig(a *cli.App) *cobra.Command {
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	// A file that is given is checked by each of the three; only show prints what is in it.
+	// Each of the three commands checks the file of -c; only show prints it.
 	add := func(use, short, example string, text func(cfg *config.Config) []byte) {
 		parent.AddCommand(&cobra.Command{
 			Use:     use,

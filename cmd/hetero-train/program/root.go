@@ -61,7 +61,7 @@ func newRoot(a *cli.App) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cli.NoArguments,
-		// Runs once flags and arguments are sound, right before any command.
+		// Runs after flags and arguments are checked, directly before any command.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.File == "" && cmd.Flags().Changed("config") {
 				return exit.Usagef("-c: got an empty name, want a file")
@@ -105,7 +105,7 @@ func newRoot(a *cli.App) *cobra.Command {
 	return root
 }
 
-// families are the commands below the root. A new command is a package and a line here.
+// families lists the commands below the root. To add a command, add a package and a line here.
 func families(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		train.New(a),
@@ -129,7 +129,7 @@ func families(a *cli.App) []*cobra.Command {
 	}
 }
 
-// addExamples gives commands that have none of their own those of the commands below them.
+// addExamples copies the examples of subcommands to commands without examples.
 func addExamples(cmd *cobra.Command) {
 	var below []string
 	for _, sub := range cmd.Commands() {
@@ -142,10 +142,10 @@ func addExamples(cmd *cobra.Command) {
 	}
 }
 
-// command is this program's name where a command line begins with it.
+// command matches this program's name at the start of a command line.
 var command = regexp.MustCompile(`(?m)\bhetero-train( |$)`)
 
-// rename puts the program's name into the texts of cmd and of the commands below it.
+// rename replaces the program's name in the texts of cmd and its subcommands.
 func rename(cmd *cobra.Command, name string) {
 	cmd.Long, cmd.Example = command.ReplaceAllString(cmd.Long, name+"$1"), command.ReplaceAllString(cmd.Example, name+"$1")
 	for _, sub := range cmd.Commands() {

@@ -25,18 +25,18 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// part is something that the program can do with, and some of which it can do without.
+// part is a library or other component of the program, possibly optional.
 type part struct {
 	Name      string `json:"name"`
 	For       string `json:"for"`
 	Available bool   `json:"available"`
-	Version   string `json:"version,omitempty"`  // of what is inside
+	Version   string `json:"version,omitempty"`  // of the component
 	Compiler  string `json:"compiler,omitempty"` // of the native library
-	Path      string `json:"path,omitempty"`     // where that was found
-	Reason    string `json:"reason,omitempty"`   // why it is not available, and what to do
+	Path      string `json:"path,omitempty"`     // of the native library
+	Reason    string `json:"reason,omitempty"`   // why it is not available, and the remedy
 }
 
-// libraries finds out what of the program works on this machine.
+// libraries determines the available components on this machine.
 func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
@@ -60,7 +60,7 @@ func reasonedPart(name, purpose string, err error) part {
 	return p
 }
 
-// ncclPart is NCCL's own version and place; our library beside it is of this build.
+// ncclPart describes NCCL by its own version and path, not by those of libhetero_nccl.so, which is part of this build.
 func ncclPart() part {
 	version, path, err := nccl.Loaded()
 	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)
@@ -80,7 +80,7 @@ func cpuPart() part {
 	return p
 }
 
-// libraryPart is a native library with the reason why it cannot be used, nil if it can.
+// libraryPart describes a native library, with the reason if it cannot be used.
 func libraryPart(name, purpose, file string, err error, inside string) part {
 	p := reasonedPart(name, purpose, err)
 	p.Version = inside
@@ -90,13 +90,13 @@ func libraryPart(name, purpose, file string, err error, inside string) part {
 	return p
 }
 
-// jpegPart is available without a library, too: the standard library decodes then.
+// jpegPart is available without a library too, because the standard library can decode.
 func jpegPart() part {
 	c := jpeg.InUse()
 	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path, Compiler: compilerOf(c.Path), Reason: c.Reason}
 }
 
-// compilerOf is what a library says that it was compiled with, "" where it does not tell.
+// compilerOf returns the compiler that a library records, "" if it records none.
 func compilerOf(path string) string {
 	if path == "" {
 		return ""
@@ -155,7 +155,7 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// writeVersion shows one line a part, and below the reasons of those that are missing.
+// writeVersion prints one line per component, then the reasons for missing ones.
 func writeVersion(w io.Writer, list []part) error {
 	fmt.Fprintf(w, "%s\n\n", version.Text())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -182,7 +182,7 @@ func writeVersion(w io.Writer, list []part) error {
 	return libraryFolders(w)
 }
 
-// libraryFolders says where libraries are looked for.
+// libraryFolders lists the folders that are searched for libraries.
 func libraryFolders(w io.Writer) error {
 	dirs := nativelib.Dirs()
 	for i, dir := range dirs {
