@@ -8,7 +8,13 @@ import (
 // Ops for transformers, with their gradients. Legend: N samples, T positions, C channels, V classes of a vocabulary.
 
 // Functions and types for layers.
-const GELUTanh = device.GELUTanh
+const (
+	GELUTanh = device.GELUTanh
+	Tanh     = device.Tanh
+)
+
+// UnaryFunc names an element-wise function.
+type UnaryFunc = device.UnaryFunc
 
 // AttentionOp are the properties of an attention layer.
 type AttentionOp = device.Attention
@@ -35,6 +41,9 @@ func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType)
 	}
 	return g.one(name, device.Embedding{To: to}, in...)
 }
+
+// Zeros returns i32 zeros, for ids that are all the same.
+func (g *Graph) Zeros(name string, shape ...int) *Value { return g.Full(name, tensor.I32, 0, shape...) }
 
 // LayerNorm normalises the rows of x (…, C). With a residual, it normalises x + residual, and returns this sum, too.
 func (g *Graph) LayerNorm(name string, x, residual, gamma, beta *Value, eps float64) (y, sum *Value) {

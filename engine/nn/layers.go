@@ -112,12 +112,16 @@ func (n *Net) NextLayer() { n.Graph.NextLayer() }
 // Logits is the last layer of a classifier: a Linear with an f32 result (f64 in f64 nets), so that the loss has full
 // precision.
 func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {
-	to := tensor.F32
-	if n.Compute == tensor.F64 {
-		to = tensor.F64
-	}
 	n.Head = name
-	return n.Linear(name, x, classes, to)
+	return n.Linear(name, x, classes, n.lossType())
+}
+
+// lossType returns the type of logits.
+func (n *Net) lossType() tensor.DType {
+	if n.Compute == tensor.F64 {
+		return tensor.F64
+	}
+	return tensor.F32
 }
 
 // MaxPool2D computes the maximum of each square window.

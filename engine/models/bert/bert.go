@@ -1,0 +1,107 @@
+package bert
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/nn"
+)
+
+const (
+	std = 0.02  // deviation of initial weights
+	eps = 1e-12 // of LayerNorm
+)
+
+// Size describes a member of the family.
+type Size struct {
+	Vocabulary int // ids of tokens
+	Positions  int // longest sequence
+	Segments   int // kinds of segments
+	Layers     int
+	Heads      int
+	Channels   int // a multiple of Heads
+	Inner      int // channels of the feed-forward layer; 0: 4 times Channels
+}
+
+// Family maps names to sizes.
+var Family = map[string]Size{
+	"bert_base":  {Vocabulary: 30522, Positions: 512, Segments: 2, Layers: 12, Heads: 12, Channels: 768},
+	"bert_large": {Vocabulary: 30522, Positions: 512, Segments: 2, Layers: 24, Heads: 16, Channels: 1024},
+}
+
+// Options are the settings of the model. The published models train with 0.1 for each probability.
+type Options struct {
+	HiddenDropout    float64 // of the embedding and of the result of each branch
+	AttentionDropout float64
+}
+
+// Build returns the masked language model of a size.
+//
+// Legend: N samples, T positions, C channels.
+func Build(s Size, o Options) models.Language {
+	return func(net *nn.Net, in models.Tokens) models.Prediction {
+		h, table := encoder(net, in, s, o) // (N, T, C)
+		h = net.ProjectionGELU("cls.predictions.transform.dense", h, s.Channels, std, graph.GELU)
+		h, _ = net.LayerNorm("cls.predictions.transform.LayerNorm", h, nil, eps)
+		bias := net.Graph.Param("cls.predictions.bias", graph.Const(0), s.Vocabulary)
+		return models.Prediction{Rows: net.Rows(h), Weight: table, Bias: bias}
+	}
+}
+
+// BuildClassifier returns a classifier that reads the first position, as for fine-tuning.
+func BuildClassifier(s Size, o Options) models.SequenceClassifier {
+	return func(net *nn.Net, in models.Tokens, classes int) *graph.Value {
+		h, _ := encoder(net, in, s, o)
+		n := h.Shape[0]
+		first := net.Graph.Reshape("first", net.Graph.Slice("first", h, 1, 0, 1), n, s.Channels)
+		pooled := net.Graph.Unary("bert.pooler", graph.Tanh, net.Projection("bert.pooler.dense", first, s.Channels, std))
+		return net.NormalLogits("classifier", net.Dropout("dropout", pooled, o.HiddenDropout), classes, std)
+	}
+}
+
+// encoder returns the hidden states (N, T, C) and the table of the tokens.
+func encoder(net *nn.Net, in models.Tokens, s Size, o Options) (h, table *graph.Value) {
+	const name = "bert.embeddings"
+	tables := graph.Tables{
+		Weight:    net.Table(name+".word_embeddings", s.Vocabulary, s.Channels, std),
+		Positions: net.Table(name+".position_embeddings", s.Positions, s.Channels, std),
+		Segments:  in.Segments,
+		Kinds:     net.Table(name+".token_type_embeddings", s.Segments, s.Channels, std),
+	}
+	if tables.Segments == nil {
+		tables.Segments = net.Graph.Zeros("segments", in.Tokens.Shape...)
+	}
+	x := net.Graph.Embedding(name, in.Tokens, tables, net.Compute)
+	x, _ = net.LayerNorm(name+".LayerNorm", x, nil, eps)
+	x = net.Dropout(name+".dropout", x, o.HiddenDropout)
+	for i := range s.Layers {
+		net.NextLayer()
+		x = layer(net, fmt.Sprintf("bert.encoder.layer.%d", i), x, in, s, o)
+	}
+	net.NextLayer()
+	return x, tables.Weight
+}
+
+// layer is attention and a feed-forward network. Each is a branch that is added to its input and normalised.
+func layer(net *nn.Net, name string, x *graph.Value, in models.Tokens, s Size, o Options) *graph.Value {
+	self := name + ".attention.self"
+	q := net.Projection(self+".query", x, s.Channels, std)
+	k := net.Projection(self+".key", x, s.Channels, std)
+	v := net.Projection(self+".value", x, s.Channels, std)
+	a := net.Attention(self, nn.Attention{Heads: s.Heads, Lengths: in.Lengths, Dropout: o.AttentionDropout}, q, k, v)
+	x = output(net, name+".attention.output", a, x, s, o)
+	inner := s.Inner
+	if inner == 0 {
+		inner = 4 * s.Channels
+	}
+	f := net.ProjectionGELU(name+".intermediate.dense", x, inner, std, graph.GELU)
+	return output(net, name+".output", f, x, s, o)
+}
+
+// output ends a branch.
+func output(net *nn.Net, name string, branch, x *graph.Value, s Size, o Options) *graph.Value {
+	branch = net.Dropout(name+".dropout", net.Projection(name+".dense", branch, s.Channels, std), o.HiddenDropout)
+	h, _ := net.LayerNorm(name+".LayerNorm", branch, x, eps)
+	return h
+}

@@ -1,0 +1,75 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Layers of transformers. Legend: N samples, T positions, C channels, R = N·T rows.
+
+// Rows returns x (…, C) as (R, C).
+func (n *Net) Rows(x *graph.Value) *graph.Value {
+	c := x.Shape[len(x.Shape)-1]
+	return n.Graph.Reshape("rows", x, int(x.Shape.Elements())/c, c)
+}
+
+// Table declares a table of an embedding, (rows, C), with normally distributed initial values.
+func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
+	return n.Graph.Param(name+".weight", graph.Normal(std), rows, channels)
+}
+
+// Projection maps the last dimension of x (…, I) to out channels. Initial weights are normal, initial biases 0.
+func (n *Net) Projection(name string, x *graph.Value, out int, std float64) *graph.Value {
+	w, b := n.weights(name, x, out, std)
+	y := n.Graph.Linear(name, n.Rows(x), w, b, tensor.Invalid)
+	return n.Graph.Reshape(name, y, append(x.Shape[:len(x.Shape)-1].Clone(), out)...)
+}
+
+// ProjectionGELU is Projection followed by f, which is graph.GELU or graph.GELUTanh. The bias is added together with f.
+func (n *Net) ProjectionGELU(name string, x *graph.Value, out int, std float64, f graph.UnaryFunc) *graph.Value {
+	w, b := n.weights(name, x, out, std)
+	y := n.Graph.BiasGELU(name+" gelu", f, n.Graph.Linear(name, n.Rows(x), w, nil, tensor.Invalid), b)
+	return n.Graph.Reshape(name, y, append(x.Shape[:len(x.Shape)-1].Clone(), out)...)
+}
+
+func (n *Net) weights(name string, x *graph.Value, out int, std float64) (w, b *graph.Value) {
+	if len(x.Shape) < 2 {
+		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
+	}
+	w = n.Graph.Param(name+".weight", graph.Normal(std), out, x.Shape[len(x.Shape)-1])
+	return w, n.Graph.Param(name+".bias", graph.Const(0), out)
+}
+
+// LayerNorm normalises the rows of x (…, C). With a residual it normalises x + residual, and returns this sum, too.
+func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, sum *graph.Value) {
+	c := x.Shape[len(x.Shape)-1]
+	gamma, beta := n.Graph.Param(name+".weight", graph.Const(1), c), n.Graph.Param(name+".bias", graph.Const(0), c)
+	return n.Graph.LayerNorm(name, x, residual, gamma, beta, eps)
+}
+
+// Attention describes an attention layer.
+type Attention struct {
+	Heads   int
+	Causal  bool
+	Lengths *graph.Value // (N) i32: positions of each sample that are not padding; nil: all
+	Dropout float64      // probability of dropout of attention probabilities while training
+}
+
+// Attention returns (N, T, C) from one value qkv (N, T, 3C), or from three values q, k and v, each (N, T, C).
+func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
+	op := graph.AttentionOp{Heads: a.Heads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
+	if n.Training && a.Dropout > 0 {
+		op.P, op.Stream = a.Dropout, n.dropouts+1
+		n.dropouts += uint32(a.Heads) // one stream for each head
+	}
+	return n.Graph.Attention(name, op, qkv, a.Lengths, n.IDs, n.Key)
+}
+
+// NormalLogits is Logits with normally distributed initial weights and biases of 0.
+func (n *Net) NormalLogits(name string, x *graph.Value, classes int, std float64) *graph.Value {
+	w, b := n.weights(name, x, classes, std)
+	n.Head = name
+	return n.Graph.Linear(name, x, w, b, n.lossType())
+}

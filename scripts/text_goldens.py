@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Makes the golden runs of transformers in engine/models/testdata/text: training steps of PyTorch, which the tests repeat.
+
+    python3 -m venv .venv && .venv/bin/pip install torch transformers numpy
+    .venv/bin/python scripts/text_goldens.py                        # all cases, some minutes on two cores
+    .venv/bin/python scripts/text_goldens.py --case gpt2-tiny
+
+Run the script only to add a case or a field: the tests need neither PyTorch nor transformers. The models are those of the
+library transformers, computed in f64. Every number comes from the generator of engine/nn/random (here counter_random.py)
+with the seed of the file and the name of a stream. Element i of a tensor, in row-major order, has index i:
+
+  parameters  The stream is named as the parameter (names of transformers). Values are normal with deviation `spread`,
+              computed in f64 and rounded to f32; the mean is 1 for weights of LayerNorm, else 0. Weights of linear layers
+              are (outputs, inputs), also where transformers stores them transposed (Conv1D).
+  batch of step t = 0, 1, 2 …; N samples, T positions
+      tokens (N, T)    Bits(i) mod vocabulary, of "golden.tokens.<t>"
+      lengths (N)      1 + Bits(n) mod T of "golden.lengths.<t>", and T for sample 0; only if `padded`
+      segments (N, T)  1 for positions in the second half of the length, else 0; only for BERT
+      labels           causal: token of the next position. masked: Bits(i) mod vocabulary of "golden.labels.<t>" where
+                       Bits(i) mod 5 of "golden.masked.<t>" is 0. Both: -1 (ignored) for padding and the last position of
+                       the sample. classes: Bits(n) mod classes of "golden.labels.<t>"
+
+Training: the loss is the mean over the labels that are not ignored. AdamW with weight decay on all parameters. No dropout.
+
+Fields: `loss` before each step's update, `valid` the number of labels in each step, `grad_norm` the L2 norm of each
+parameter's gradient at step 0, `logits` the first COLUMNS logits of the rows `rows` at step 0.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+import numpy as np
+import torch
+import transformers
+from transformers.pytorch_utils import Conv1D
+
+from counter_random import Stream, indices
+
+TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "engine" / "models" / "testdata" / "text"
+COLUMNS = 64
+
+ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.1}
+GPT2 = {"model": "gpt2", "target": "causal", "padded": False}
+BERT = {"model": "bert", "segments": 2, "padded": True}
+TINY = {"seed": 3, "spread": 0.1, "steps": 20, "optimizer": ADAMW, "batch_size": 4, "channels": 48, "heads": 4, "layers": 3}
+CASES = {
+    "gpt2-tiny": {**GPT2, **TINY, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
+    "gpt2-tiny-padded": {**GPT2, **TINY, "padded": True, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 22, 23]},
+    "bert-tiny": {**BERT, **TINY, "target": "masked", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
+    "bert-tiny-classifier": {**BERT, **TINY, "target": "classes", "classes": 3, "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 2, 3]},
+    # The published sizes: first step only.
+    "gpt2-124m": {**GPT2, "seed": 5, "spread": 0.02, "steps": 1, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12, "layers": 12,
+                  "vocabulary": 50257, "positions": 1024, "length": 65, "rows": [0, 64, 129]},
+    "bert-base": {**BERT, "target": "masked", "seed": 5, "spread": 0.02, "steps": 1, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12,
+                  "layers": 12, "vocabulary": 30522, "positions": 512, "length": 65, "rows": [0, 64, 65]},
+}
+
+
+def network(c):
+    if c["model"] == "gpt2":
+        config = transformers.GPT2Config(vocab_size=c["vocabulary"], n_positions=c["positions"], n_embd=c["channels"], n_layer=c["layers"], n_head=c["heads"],
+                                         embd_pdrop=0, attn_pdrop=0, resid_pdrop=0, attn_implementation="eager")
+        return transformers.GPT2LMHeadModel(config)
+    config = transformers.BertConfig(vocab_size=c["vocabulary"], max_position_embeddings=c["positions"], type_vocab_size=c["segments"],
+                                     hidden_size=c["channels"], num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
+                                     intermediate_size=4 * c["channels"], hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                                     num_labels=c.get("classes", 2), attn_implementation="eager")
+    return transformers.BertForMaskedLM(config) if c["target"] == "masked" else transformers.BertForSequenceClassification(config)
+
+
+def build(c):
+    model = network(c).double()
+    transposed = {name + ".weight" for name, m in model.named_modules() if isinstance(m, Conv1D)}
+    norms = {name + ".weight" for name, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            shape = tuple(reversed(p.shape)) if name in transposed else tuple(p.shape)
+            value = torch.from_numpy(Stream(c["seed"], name).fill_normal(shape, 1.0 if name in norms else 0.0, c["spread"]))
+            p.copy_(value.T if name in transposed else value)
+    return model.train()
+
+
+def make_batch(c, step):
+    """tokens (N, T), lengths (N), segments (N, T), labels."""
+    n, t = c["batch_size"], c["length"]
+    draw = lambda name, shape, below: (Stream(c["seed"], f"golden.{name}.{step}").bits(indices(shape)) % np.uint64(below)).astype(np.int64).reshape(shape)
+    tokens, lengths = draw("tokens", (n, t), c["vocabulary"]), np.full(n, t)
+    if c["padded"]:
+        lengths = 1 + draw("lengths", (n,), t)
+        lengths[0] = t
+    position = np.arange(t)[None, :]
+    segments = (2 * position >= lengths[:, None]).astype(np.int64)
+    if c["target"] == "classes":
+        return tokens, lengths, segments, draw("labels", (n,), c["classes"])
+    if c["target"] == "causal":
+        labels = np.roll(tokens, -1, axis=1)
+    else:
+        labels = np.where(draw("masked", (n, t), 5) == 0, draw("labels", (n, t), c["vocabulary"]), -1)
+    return tokens, lengths, segments, np.where(position < lengths[:, None] - 1, labels, -1)
+
+
+def forward(c, model, batch):
+    tokens, lengths, segments, labels = (torch.from_numpy(x) for x in batch)
+    mask = (torch.arange(c["length"])[None, :] < lengths[:, None]).long()
+    extra = {"use_cache": False} if c["model"] == "gpt2" else {"token_type_ids": segments}
+    positions = torch.arange(c["length"])[None, :]
+    logits = model(input_ids=tokens, attention_mask=mask, position_ids=positions, **extra).logits
+    logits = logits.reshape(-1, logits.shape[-1])
+    loss = torch.nn.functional.cross_entropy(logits, labels.reshape(-1), ignore_index=-1)
+    return logits, loss, int((labels >= 0).sum())
+
+
+def golden(c):
+    model = build(c)
+    o = c["optimizer"]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"])
+    result = {"config": c, "made_with": f"torch {torch.__version__}, transformers {transformers.__version__}", "loss": [], "valid": []}
+    for step in range(c["steps"]):
+        logits, loss, valid = forward(c, model, make_batch(c, step))
+        optimizer.zero_grad()
+        loss.backward()
+        result["loss"].append(loss.item())
+        result["valid"].append(valid)
+        if step == 0:
+            result["logits"] = logits[c["rows"], :COLUMNS].tolist()
+            result["grad_norm"] = {name: p.grad.norm().item() for name, p in model.named_parameters() if p.grad is not None}
+        optimizer.step()
+    return result
+
+
+def compact(text):
+    """Puts each list of numbers on one line."""
+    lines, depth = [], 0
+    for line in text.split("\n"):
+        if depth > 0:
+            lines[-1] += line.strip() + (" " if line.endswith(",") else "")
+        else:
+            lines.append(line)
+        depth += line.count("[") - line.count("]")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata/text; see the top of this file.")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable (default: all)")
+    arguments = parser.parse_args()
+    TESTDATA.mkdir(parents=True, exist_ok=True)
+    for name in arguments.case or CASES:
+        run = golden(CASES[name])
+        print(f"{name}: loss {run['loss'][0]:.4f} -> {run['loss'][-1]:.4f}, {run['valid'][0]} labels, {len(run['grad_norm'])} parameters")
+        (TESTDATA / f"{name}.json").write_text(compact(json.dumps(run, indent=1)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
