@@ -19,7 +19,7 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 bad=0 ran=0 port=$((20000 + $$ % 8000))
 
-# job NAME TEXT LAUNCHER...: runs the program under a launcher, its folder below $dir/NAME and its output in the file TEXT.
+# job NAME TEXT LAUNCHER...: runs the program under a launcher, with its folder in $dir/NAME and its output in the file TEXT.
 job() {
 	job_name=$1 job_text=$2
 	shift 2
@@ -65,7 +65,7 @@ if command -v "$torchrun" >/dev/null; then
 	one torchrun-standalone "$torchrun" --no-python --nproc-per-node 2 --standalone
 	one torchrun-static "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --node-rank 0 --rdzv-backend=static --master-addr 127.0.0.1 --master-port "$port"
 	one torchrun-c10d "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 1))"
-	# Another machine could reach the address of node 0, where this machine has a name: ranks of several machines need a token.
+	# If this machine has a name, other machines can reach the address of node 0, so ranks of several machines need a token.
 	HETERO_TOKEN=$(head -c 32 /dev/urandom | base64)
 	export HETERO_TOKEN
 	nodes torchrun-two-nodes-c10d --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 2))"

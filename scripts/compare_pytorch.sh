@@ -22,16 +22,16 @@ usage() {
 		  --image-size PIXELS                                          (32)
 		  --batch-size SAMPLES                                         (128)
 		  --precision LIST     of f32, bf16, fp16 (on a GPU)           (f32,bf16)
-		  --device NAME        cpu or cuda, of both                    (cpu)
+		  --device NAME        cpu or cuda, for both programs           (cpu)
 		  --classes N          outputs of the model                    (1000)
 		  --rounds N                                                   (5)
 		  --steps N            timed steps of each run                 (20)
-		  --warmup N           steps before them                       (3)
-		  --threads N          of both                                 (all CPUs, or the CPU quota)
-		  --ranks N            processes that share the batch: of ours, and of DistributedDataParallel over Gloo (1)
+		  --warmup N           steps before the timed ones              (3)
+		  --threads N          for both programs                        (all CPUs, or the CPU quota)
+		  --ranks N            processes that share the batch; in PyTorch, DistributedDataParallel over Gloo  (1)
 		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
 		  --binary PATH        the program                             (./hetero-train)
-		  --output FILE        JSON                                    (build/compare_pytorch/DEVICE-MODEL-SIZE-BATCH-RANKS.json)
+		  --output FILE        JSON file with all timings              (build/compare_pytorch/DEVICE-MODEL-SIZE-BATCH-RANKS.json)
 	TEXT
 }
 
@@ -95,7 +95,7 @@ while (($#)); do
 done
 output=${output:-build/compare_pytorch/$device-$model-$image-$batch-$ranks.json}
 
-# What must be there.
+# Check requirements.
 command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and torchvision"
 [[ -x $binary ]] || fail 2 "no $binary: run make first"
 "$PYTHON" -c 'import torch, torchvision' 2>/dev/null || fail 2 "$PYTHON has no torch and torchvision. Install them:
@@ -105,7 +105,7 @@ if [[ $device == cpu && $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'*
 	cat >&2 <<-'TEXT'
 		*******************************************************************************************************
 		WARNING: tcmalloc was not found. Without it PyTorch loses up to a third of its time to page faults, so
-		this comparison FLATTERS US and must not be published. Debian: apt-get install libtcmalloc-minimal4
+		this comparison FAVOURS HETERO-TRAIN and must not be published. Debian: apt-get install libtcmalloc-minimal4
 		*******************************************************************************************************
 	TEXT
 fi
@@ -113,21 +113,21 @@ cpus=$(env -u OMP_NUM_THREADS nproc)
 ((threads <= cpus)) || fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 if [[ $device == cpu ]] && awk "BEGIN { exit !($load > 0.5) }"; then
-	echo "WARNING: the machine is busy (load average $load). PyTorch's threads wait for each other at every operation and" >&2
-	echo "         lose more to other work than ours do, up to ten times: publish nothing measured like this" >&2
+	echo "WARNING: the machine is busy (load average $load). other work slows PyTorch down more than hetero-train, up to" >&2
+	echo "         ten times, because its threads wait for each other at every operation: do not publish the result" >&2
 fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 records=$scratch/records.jsonl
 
-# record WHO PRECISION ROUND COMMAND... runs the command and keeps the JSON line that it prints last.
+# record WHO PRECISION ROUND COMMAND... runs the command and stores the last line of its output, which is JSON.
 record() {
 	local who=$1 precision=$2 round=$3 line
 	shift 3
 	"$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
 		tail -n 20 "$scratch/stderr" >&2
-		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler use --modes eager, and say so beside the figures" >&2
+		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler use --modes eager, and state this with the figures" >&2
 		fail 1 "failed: $*"
 	}
 	line=$(tail -n 1 "$scratch/stdout")

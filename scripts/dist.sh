@@ -26,9 +26,9 @@ packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "got $(uname -s)-$(uname -m), want Linux-x86_64"
 [ "$(id -u)" = 0 ] || fail "needs root, for chroot: sudo make dist"
 command -v debootstrap >/dev/null || fail "debootstrap is missing; run: apt-get install debootstrap"
-git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the tarball holds what git tracks"
+git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the tarball contains the files that git tracks"
 
-# inside COMMAND…: runs it in the root, with /proc, which Go needs. The mount ends with the command.
+# inside COMMAND…: runs the command in the root, with /proc, which Go needs. The mount ends with the command.
 inside() {
 	unshare --mount sh -c 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"' sh "$root" \
 		env -i PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
@@ -43,7 +43,7 @@ make_root() {
 	touch "$root/.ready"
 }
 
-# Go's ./... leaves out folders with a go.mod of their own: the root holds Go's sources.
+# Go's ./... skips folders with a go.mod. The root contains Go's sources, so it gets one.
 mkdir -p build/dist
 echo 'module roots' >build/dist/go.mod
 
@@ -109,10 +109,10 @@ build() {
 	strip "$tree/bin/hetero-train"
 }
 
-# glibc lists what a system with glibc has.
+# glibc lists the libraries of glibc.
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
 
-# bundle copies every library that the program's libraries need and glibc does not have, and those that these need.
+# bundle copies all libraries that the program's libraries need, directly or indirectly, except those of glibc.
 bundle() {
 	local more=yes file needed path
 	while [ $more = yes ]; do
@@ -130,10 +130,11 @@ bundle() {
 	done
 }
 
-# outside PATH: where a file of the root is. Links in the root may be absolute, so they are followed inside.
+# outside PATH: prints the path of a file of the root, seen from outside. Links in the root may be absolute, so they are
+# followed inside.
 outside() { echo "$root$(inside readlink -f "$1")"; }
 
-# beside: every library looks next to itself for those that it needs.
+# beside: sets the run path of every library, so that it finds other libraries in its own folder.
 beside() {
 	local file
 	for file in "$libs"/*.so*; do
@@ -144,7 +145,7 @@ beside() {
 	done
 }
 
-# licence_of PATH: the copyright file of the Debian package that a library comes from, and where its source is.
+# licence_of PATH: copies the copyright file of a library's Debian package, and records the source package.
 licence_of() {
 	local real package source
 	real=$(inside readlink -f "$1")
@@ -156,7 +157,7 @@ licence_of() {
 	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source" >>"$licences/SOURCES.txt"
 }
 
-# licences collects those of what is linked or copied into the tree.
+# licences collects the licences of all libraries in the release.
 collect_licences() {
 	cp LICENSE "$licences/"
 	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"

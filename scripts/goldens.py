@@ -60,9 +60,9 @@ SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_dec
 ADAMW = {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.05}
 COMMON = {"classes": 10, "steps": 20, "warmup_steps": 5, "mean": MEAN, "std": STD}
 
-# Seeds at which PyTorch's own ways of computing in f32 agree longest; see VARIANTS. Those of simple_cnn were searched for:
-# 30 runs whose parameters were disturbed by 3e-7 of themselves stayed within 1e-6 of f64 at every step. A ResNet-50 with
-# a residual_weight of 1 cannot be compared at all: its f32 runs differ by 1 % in the gradient of the first step.
+# Seeds at which PyTorch's f32 variants agree longest; see VARIANTS. The seeds of simple_cnn come from a search: 30 runs
+# with parameters disturbed by a relative 3e-7 stayed within 1e-6 of f64 at every step. A ResNet-50 with a residual_weight
+# of 1 cannot be compared: the gradients of its first step differ by 1 % between f32 runs.
 SMALL = {"model": "simple_cnn", "batch_size": 8, "image_size": 16, "residual_weight": 1.0}
 RESNET = {"model": "resnet50", "batch_size": 8, "image_size": 32, "residual_weight": 0.03, "label_smoothing": 0.0}
 CASES = {
@@ -194,9 +194,9 @@ def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     return result
 
 
-# PyTorch's own ways of computing in f32. A pre-activation that is zero but for rounding falls on one side of a ReLU in
-# one of them and on the other side in another; from that step on their losses part, the faster the deeper the network
-# and the larger the learning rate. So the error of "PyTorch in f32" is that of all of them, not of one that was lucky.
+# Variants of PyTorch's computation in f32. If a pre-activation is zero up to rounding, a ReLU passes it in one variant and
+# not in another. From that step on, the losses of the variants diverge, faster in deeper networks and with larger learning
+# rates. The error of "PyTorch in f32" is therefore the maximum over all variants.
 # "disturbed" changes the parameters by about one unit in the last place.
 VARIANTS = {
     "default": {},
@@ -207,8 +207,8 @@ VARIANTS = {
     "disturbed 3": {"disturbance": 3},
 }
 
-# A case is refused if an f32 run's gradient norm of the first step is further than this from f64's, relative to it:
-# a third of what the engine is allowed.
+# A case is refused if the gradient norm of the first step differs by more than this fraction between an f32 run and f64.
+# The engine's tolerance is three times as large.
 NORM_LIMIT = 3e-5
 
 
@@ -256,7 +256,7 @@ def summarize(name, run):
 
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata; see the top of this file.")
-    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable (default: all)")
+    parser.add_argument("--case", action="append", choices=CASES, help="run only this case; repeatable (default: all)")
     parser.add_argument("--dry-run", action="store_true", help="print the gaps, write nothing")
     arguments = parser.parse_args()
     for name in arguments.case or CASES:

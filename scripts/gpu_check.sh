@@ -18,24 +18,24 @@ cd "$(dirname "$0")/.." || exit 2
 usage() {
 	cat <<-'TEXT'
 		usage: [PYTHON=python3] scripts/gpu_check.sh [options]
-		  --parts LIST    only these, of the parts below, in this order
-		  --output DIR                                     (build/gpu_check beside scripts)
-		  --binary PATH   the program                      (hetero-train beside scripts)
-		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
+		  --parts LIST    run only these parts, in this order
+		  --output DIR                                     (build/gpu_check, next to the folder scripts)
+		  --binary PATH   the program                      (hetero-train, next to the folder scripts)
+		  --scale N       divides the sizes of benchmarks, for tests of the script   (1)
 
 		parts, with their time limits in seconds
-		  selftest   80  the conformance suites of the device and of NCCL, whose ranks share a GPU where there are few; nothing missing, nothing skipped
-		  goldens    30  whole runs against PyTorch's; needs tests/train.test, which the bundle has
-		  nccl       30  ranks on one GPU: links, and a run of two against a run of one
+		  selftest   80  the conformance suites of the device and of NCCL, without missing or skipped checks; ranks may share a GPU
+		  goldens    30  losses of whole runs, compared with PyTorch's; needs tests/train.test of the bundle
+		  nccl       30  ranks on one GPU: links, and a run of two ranks compared with a run of one
 		  peak       15  bandwidth and arithmetic
-		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; its algorithms are chosen by timing
-		  warm       65  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
-		  trace      20  every kernel of five of narrow's steps, what lies between, and where the host waits; skipped where CUPTI is missing or not allowed
-		  ops        30  every op of it against the peaks
-		  resnet224  80  ResNet-50 224, batch 256, bf16, beside PyTorch
+		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; chooses algorithms by timing
+		  warm       65  the same with weight gradients in f32, the default; cuDNN compiles their engines, which takes time
+		  trace      20  all kernels of five steps of narrow, the gaps between them, and the waits of the host; skipped without CUPTI
+		  ops        30  every op of narrow, relative to the peaks
+		  resnet224  80  ResNet-50 224, batch 256, bf16, interleaved with PyTorch
 		  half       30  the same in fp16, one round
-		  resnet32   35  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
-		  memcheck   25  compute-sanitizer over short cases, where it is installed
+		  resnet32   35  ResNet-50 32x32, batch 512, bf16, interleaved with PyTorch, one round
+		  memcheck   25  compute-sanitizer on short cases, if it is installed
 	TEXT
 }
 
@@ -112,8 +112,8 @@ part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
 
-# As narrow, whose engines need not be compiled anew. A step in which the host waits for the GPU otherwise than once, having given it everything, is a failure, and so is
-# a timeline that does not show that.
+# The same settings as narrow, whose engines are already compiled. The part fails if the host waits for the GPU more than
+# once per step, or before it has submitted the whole step, or if the timeline does not show this.
 part_trace() {
 	HETERO_CUDA_NARROW_GRADIENTS=1 "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 5 \
 		--trace "$output/step.json" --trace-steps 5 --json >"$1" || return
@@ -136,7 +136,7 @@ if waits != [("cudaStreamSynchronize", 1, 0)]:
     sys.exit("host waits (call, times a step, of them with more to do behind it): got %s, want the one cudaStreamSynchronize that ends a step" % waits)
 '
 
-# compare SIZE BATCH PRECISION ROUNDS OUTPUT: ours beside PyTorch compiled, in turns.
+# compare SIZE BATCH PRECISION ROUNDS OUTPUT: compares the program with compiled PyTorch, in alternating rounds.
 compare() {
 	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model resnet50 --image-size "$1" --batch-size "$2" --precision "$3" --modes compile \
 		--rounds "$4" --steps 40 --warmup 2 --output "$5"
@@ -146,7 +146,7 @@ part_resnet224() { compare 224 $((256 / scale)) bf16 2 "$1"; }
 part_half() { compare 224 $((256 / scale)) fp16 1 "$1"; }
 part_resnet32() { compare 32 $((512 / scale)) bf16 1 "$1"; }
 
-# --- running them ----------------------------------------------------------------------------------------------------------------
+# --- run the parts ----------------------------------------------------------------------------------------------------------------
 
 json_text() { # a text as a JSON string
 	local text=${1//\\/\\\\}
@@ -166,12 +166,12 @@ facts() {
 		"$(told "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())')" "$(date -u +%FT%TZ)"
 }
 
-# figures_of FILE CODE: those that a part has written; nothing of one that was stopped, which may have written half of them.
+# figures_of FILE CODE: the figures of a part; nothing for a part that was stopped, because its file may be incomplete.
 figures_of() {
 	[[ $2 != 124 && $2 != 137 && $2 != 130 && -s $1 && $(head -c 1 "$1") == '{' && $(tail -c 8 "$1" | tr -d '[:space:]') == *'}' ]] && cat "$1"
 }
 
-# ending LINES LOG: long enough for the reason to be in it.
+# ending LINES LOG: the last lines of a log, enough to contain the reason.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
 export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare

@@ -17,11 +17,11 @@ set -m # a process group for each rank: Ctrl-C reaches it once, from here
 usage() {
 	cat <<-'TEXT'
 		usage: scripts/lab.sh --cpu QUOTA,QUOTA,... [options] -- COMMAND...
-		  --cpu QUOTA,...    CPUs of each rank, as 0.8,0.4,0.2,0.2
-		  --pin CORES,...    cores of each rank, as 0,1,0,1 or 0,1-3         (all)
-		  --link RATE,...    rate of each rank's network link, as tc takes it, or none; needs root
-		  --port N           where the ranks meet                           (a free one)
-		  --simulate         idle time instead of control groups
+		  --cpu QUOTA,...    CPUs of each rank, for example 0.8,0.4,0.2,0.2
+		  --pin CORES,...    cores of each rank, for example 0,1,0,1 or 0,1-3         (all)
+		  --link RATE,...    rate of each rank's network link in the form of tc, or none; needs root
+		  --port N           port of rank discovery                           (a free one)
+		  --simulate         simulate the quotas by idle time, without control groups
 	TEXT
 }
 
@@ -87,7 +87,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# remove_groups removes a folder of control groups; what still runs in them (a rank's own children) is killed.
+# remove_groups removes a folder of control groups, and kills processes that still run in them (children of a rank).
 remove_groups() { # folder
 	local group
 	for _ in {1..50}; do
@@ -102,7 +102,7 @@ remove_groups() { # folder
 	echo "lab: control group $1 could not be removed" >&2
 }
 
-# find_parent sets parent, the folder in which control groups for CPUs can be made, and its version, or says why there is none.
+# find_parent sets parent, the folder in which control groups for CPUs can be made, and its version. Otherwise it sets why.
 find_parent() {
 	local point own
 	point=$(awk '{ for (i = 1; i <= NF; i++) if ($i == "-" && $(i+1) == "cgroup" && $(i+3) ~ /(^|,)cpu(,|$)/) print $5 }' /proc/self/mountinfo | head -n 1)
@@ -121,7 +121,7 @@ find_parent() {
 		{ why="the cpu controller of $parent cannot be handed down" && return 1; }
 }
 
-# make_groups gives each rank a control group, or says why not.
+# make_groups gives each rank a control group; otherwise it sets why.
 make_groups() {
 	local old rank quota period
 	find_parent || return 1
@@ -132,7 +132,7 @@ make_groups() {
 	groups=$parent/hetero-lab-$id
 	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups: no cpu controller" && return 1; }
 	for rank in "${!cpus[@]}"; do
-		# The kernel wants at least 1 ms of CPU time in a period, which therefore grows for the smallest quotas.
+		# The kernel needs at least 1 ms of CPU time per period, so the period is longer for the smallest quotas.
 		read -r quota period < <(awk -v q="${cpus[rank]}" 'BEGIN { p = q < 0.1 ? int(1000 / q) : 10000; printf "%d %d\n", q * p + 0.5, p }')
 		mkdir "$groups/rank-$rank" || return 1
 		if [[ $version == v1 ]]; then
@@ -143,7 +143,7 @@ make_groups() {
 	done
 }
 
-# make_links gives each rank a network namespace, joined to the others by a bridge in one more; rates hold both ways.
+# make_links gives each rank a network namespace. A bridge in another namespace connects them. Rates limit both directions.
 make_links() {
 	local rank rate tbf=(root tbf burst 128kb latency 100ms rate)
 	[[ $(id -u) == 0 ]] || fail "--link: network namespaces need root"
@@ -165,7 +165,7 @@ make_links() {
 	done
 }
 
-# free_port finds one below the range from which the kernel takes ports for connections.
+# free_port finds a port below the range of ports that the kernel uses for outgoing connections.
 free_port() {
 	for _ in {1..100}; do
 		port=$((20000 + RANDOM % 12000))
@@ -220,12 +220,12 @@ awk -v q="$(list "${cpus[@]}")" -v n="$(nproc)" 'BEGIN { k = split(q, all, "/");
 	if (s > 0.801 * n) printf "lab: the quotas add up to %g of %d CPUs: leave a fifth free, or steps vary by 7 to 15 %%\n", s, n }' >&2
 
 interrupted=0 starting=1 pending=''
-# still_script reports whether a rank's process is still this script's own copy, in which a signal can get lost.
+# still_script reports whether a rank's process is still a copy of this script, which can lose a signal.
 still_script() { # pid
 	cmp -s "/proc/$1/cmdline" /proc/$$/cmdline && kill -0 "$1" 2>/dev/null
 }
 
-# forward sends a signal to all ranks, once all are there.
+# forward sends a signal to all ranks, once all have started.
 forward() { # signal
 	local rank
 	interrupted=1
@@ -255,7 +255,7 @@ done
 starting=0
 [[ -z $pending ]] || forward "$pending"
 
-# wait_for sets code to that of a process, however often a signal interrupts the waiting.
+# wait_for sets code to the exit code of a process. It repeats a wait that a signal interrupts.
 wait_for() { # pid
 	local now
 	code=127

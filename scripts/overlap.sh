@@ -13,13 +13,13 @@ set -euo pipefail
 usage() {
 	cat <<-'TEXT'
 		usage: scripts/overlap.sh [options]
-		  --rate RATE          of the link, as tc takes it                (1gbit)
+		  --rate RATE          of the link, in the form of tc             (1gbit)
 		  --model NAME                                                    (resnet50)
 		  --image-size PIXELS                                             (224)
 		  --batch-size SAMPLES global                                     (32)
 		  --precision NAME                                                (f32)
 		  --bucket-cap-mb MIB  0: chosen by measurement                  (25)
-		  --steps N            the first two are not counted              (10)
+		  --steps N            the first two do not count                 (10)
 		  --binary PATH                                                   (./hetero-train)
 	TEXT
 }

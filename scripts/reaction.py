@@ -39,7 +39,7 @@ def best_time(lines, total, unit):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("run")
-    p.add_argument("--rank", type=int, required=True, help="that became slower")
+    p.add_argument("--rank", type=int, required=True, help="rank that became slower")
     p.add_argument("--from", dest="begin", type=int, required=True, help="first slow step")
     p.add_argument("--to", dest="end", type=int, required=True, help="last slow step")
     p.add_argument("--unit", type=int, default=1, help="samples of a batch normalisation group")
@@ -73,7 +73,7 @@ def main():
           f"best step {1e3 * best[False]:.1f} ms, with the slow rank {1e3 * best[True]:.1f} ms")
     for name, at, until in (("slower", o.begin, o.end), ("recovered", o.end + 1, max(share))):
         steps = next((s - at for s in range(at, until + 1) if all(share[t] >= 0.97 for t in range(s, min(s + 5, until) + 1))), None)
-        print(f"{name} at step {at}: within 3 % of the best shares after {steps} steps; share of the oracle before {share[at]:.3f}, at the end {share[until]:.3f}")
+        print(f"{name} at step {at}: within 3 % of the best shares after {steps} steps; fraction of the oracle before {share[at]:.3f}, at the end {share[until]:.3f}")
     print(f"time lost from step {o.begin} to {max(share)}: {lost:.2f} s of {sum(m['iteration_time'] for m in ranks[0] if m['iteration'] >= o.begin):.1f} s")
 
 

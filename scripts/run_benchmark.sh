@@ -26,28 +26,28 @@ usage() {
 		  --datasets LIST                                                           (synthetic_image)
 		  --seeds LIST                                                              (1,2,3)
 		  --scenarios LIST      see below                                           (four-unequal)
-		  --cpu QUOTAS          a scenario of your own: CPUs of each rank, as 0.8,0.4,0.2,0.2
+		  --cpu QUOTAS          your own scenario: CPUs of each rank, for example 0.8,0.4,0.2,0.2
 		  --ranks N             ranks of scenario "equal"                           (2)
-		  --steps N             of a run; the first fifth is warm-up, and at least 30   (200)
+		  --steps N             of a run; the first fifth, at least 30, is warm-up      (200)
 		  --solo-steps N        of a rank alone                                     (80)
 		  --batch-size SAMPLES  global                                              (128)
 		  --set KEY=VALUE       any other setting of the program; repeatable
 		  --output-dir DIR                                                          (experiments/benchmarks)
-		  --keep-checkpoints    otherwise a finished run's checkpoints are removed
+		  --keep-checkpoints    keep the checkpoints of finished runs
 		  --binary PATH                                                             (./hetero-train)
 		  --lab PATH            starts ranks with CPU quotas                        (scripts/lab.sh)
-		  --dry-run             only says what would be run
+		  --dry-run             only print the runs
 
-		scenarios, with what each rank stands for
+		scenarios, with the device that each rank represents
 		  single        one rank on the whole machine
 		  equal         --ranks equal ranks on this machine
 		  four-unequal  CPU quotas 0.8,0.53,0.23,0.23    RTX 3060, RTX 3050, GTX 1650, GTX 1650
 		  laptops       CPU quotas 0.8,0.5,0.3           laptops: gaming, office, old
 		  laptops-lan   the same, each on a link of 1 Gbit/s
 		  laptops-wifi  the same, each on a link of 100 Mbit/s
-		  gpus          a rank on each GPU of this machine, as it is
-		Quotas of four-unequal are in the ratio of sqrt(f32 TFLOP/s x GB/s) of those cards: 12.7 x 360, 9.1 x 224, 3.0 x 128.
-		Ranks with quotas are started by scripts/lab.sh, which needs root and cgroups.
+		  gpus          one rank on each GPU of this machine
+		The quotas of four-unequal have the ratio of sqrt(f32 TFLOP/s x GB/s) of those cards: 12.7 x 360, 9.1 x 224, 3.0 x 128.
+		scripts/lab.sh starts ranks with quotas. It needs root and control groups.
 	TEXT
 }
 
@@ -145,7 +145,7 @@ done
 ((steps > 50)) || fail 2 "--steps: got $steps, want at least 51: 30 are warm-up and at least 20 are compared"
 ((solo_steps > 50)) || fail 2 "--solo-steps: got $solo_steps, want at least 51: 30 are warm-up and at least 20 are compared"
 
-# What each scenario is. For the scenarios of CPU quotas: quotas and devices, one word a rank.
+# Definition of each scenario. For scenarios with CPU quotas: quotas and devices, one word per rank.
 laptop_quotas="0.8,0.5,0.3" laptop_names="gaming laptop,office laptop,old laptop"
 declare -A quotas_of=([four-unequal]="0.8,0.53,0.23,0.23" [laptops]=$laptop_quotas [laptops-lan]=$laptop_quotas [laptops-wifi]=$laptop_quotas)
 declare -A devices_of=([four-unequal]="RTX 3060,RTX 3050,GTX 1650,GTX 1650" [laptops]=$laptop_names [laptops-lan]=$laptop_names [laptops-wifi]=$laptop_names)
@@ -165,7 +165,7 @@ for scenario in ${scenarios//,/ }; do
 	[[ -n ${quotas_of[$scenario]-} || " single equal gpus " == *" $scenario "* ]] || fail 2 "--scenarios: got '$scenario', want a list of: single equal four-unequal laptops laptops-lan laptops-wifi gpus"
 done
 
-# What must be there.
+# Check requirements.
 cpus=$(usable_cpus)
 cpu_model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1)
 machine="${cpu_model:-$(uname -m)}, $cpus CPUs"
@@ -193,7 +193,7 @@ if awk "BEGIN { exit !($load > 0.5) }"; then
 	say "WARNING: the machine is busy (load average $load): other work makes figures worse and differences smaller"
 fi
 
-# The list of runs, a line each: policy, model, data set, scenario, seed, steps, separated by tabs.
+# The list of runs, one line each: policy, model, data set, scenario, seed, steps, separated by tabs.
 plan=()
 planned=" "
 add() {
@@ -235,8 +235,9 @@ for model in ${models//,/ }; do
 	done
 done
 
-# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (what starts the run), description (benchmark.json), and profile and
-# profile_dir (what measures the ranks before the scenario's first run, and where it leaves that; empty for one rank).
+# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (starts the run), description (benchmark.json), profile
+# (the command that measures the ranks before the scenario's first run) and profile_dir (its output). The last two are empty
+# for a single rank.
 prepare() {
 	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota entry
 	name=$1_$2_$3_$4_seed$5
@@ -244,7 +245,7 @@ prepare() {
 		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1" --set balance.curve_cache=off
 		--set train.eval_interval=0 --set checkpoint.interval_steps=0 --set checkpoint.interval_seconds=0 --set checkpoint.keep=1 --set checkpoint.best=false
 		--set profile.enabled=true)
-	# With sync batch normalisation ranks wait for each other within the passes, whatever their shares.
+	# With synchronised batch normalisation, ranks would wait for each other within the passes, with any shares.
 	[[ "${settings[*]-}" == *model.batch_norm=* ]] || own+=(--set model.batch_norm=ghost --set model.ghost_group=4)
 	case $scenario in
 	single) own+=(--set parallel.ranks=1) ;;
@@ -260,7 +261,7 @@ prepare() {
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}
 	local each=${quota//[^,]/}
 	[[ -z $quota ]] || world=$((${#each} + 1))
-	# The profile of all ranks, made under the same conditions: the scores from which proportional, dynamic and hybrid begin.
+	# The profile of all ranks under the same conditions. Its scores are the start of proportional, dynamic and hybrid.
 	profile=() profile_dir=
 	if ((world > 1)) && [[ "${settings[*]-}" != *profile.gpu_profiles=* ]]; then
 		profile_dir=$output/.profiles/$2_$3_$4
@@ -352,7 +353,7 @@ duration() { # seconds
 	fi
 }
 
-# First what there is, so that nothing runs for hours before a folder of other settings is found.
+# Check all folders first, so that a folder of other settings is found before the first run, not after hours.
 todo=() skipped=0
 for line in "${plan[@]}"; do
 	IFS=$'\t' read -r -a run <<<"$line"

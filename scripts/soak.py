@@ -109,7 +109,8 @@ def send(pid, number):
         pass
 
 
-# Each fault returns the exit codes that are documented for it; 0 is always one, since the run may have just ended. None: it must train on and end with 0.
+# Each fault returns its documented exit codes. 0 is always allowed, because the run may have just ended. None: the run must
+# continue and end with 0.
 def kill_supervisor(t):
     send(t.process.pid, signal.SIGKILL)
     return {-9}

@@ -22,7 +22,8 @@ fetcher=()  # what fetching oneDNN takes; onednn.py says what to do without it
 have() { command -v "$1" >/dev/null 2>&1; }
 cxx() { "${CXX:-c++}" "$@"; }
 
-# fetches_onednn: the pinned wheels are for x86-64 Linux; elsewhere, and on demand, another oneDNN is looked for.
+# fetches_onednn: the pinned wheels are for x86-64 Linux. On other systems, or on request, the build searches for another
+# oneDNN.
 fetches_onednn() {
 	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
 		[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]
@@ -68,7 +69,7 @@ install() {
 	return 1
 }
 
-# advise PACKAGE…: the one line that installs the packages, in Debian's names or Fedora's.
+# advise PACKAGE…: prints the command that installs the packages, with the names of Debian or Fedora.
 advise() {
 	local names="$*"
 	if have dnf; then
@@ -82,7 +83,8 @@ advise() {
 	fi
 }
 
-# check_go: Go is there and not older than go.mod asks for. A Go that may fetch the version it needs answers with that one.
+# check_go: Go is installed, in the version of go.mod or later. A Go that may download toolchains reports the version of
+# go.mod.
 check_go() {
 	local version problem
 	if ! have go; then
@@ -109,7 +111,7 @@ missing=(${needed[@]+"${needed[@]}"} ${fetcher[@]+"${fetcher[@]}"} ${optional[@]
 if [ ${#missing[@]} -gt 0 ] && may_install; then
 	if [ "${1:-}" = --force ] || [ "$(cat "$failed_before" 2>/dev/null)" != "${missing[*]}" ]; then
 		rm -f "$failed_before"
-		# One by one: an optional package that cannot be had must not keep a needed one away.
+		# One by one: an optional package that is not available must not prevent the installation of a required one.
 		for package in "${missing[@]}"; do
 			install "$package" || echo "${missing[*]}" >"$failed_before"
 		done
@@ -128,7 +130,7 @@ if [ ${#optional[@]} -gt 0 ]; then
 fi
 [ $status = 0 ] || exit $status
 
-# A oneDNN that cannot be fetched is not the end: CMake may find one on the system, and says so when it does not.
+# The build continues without the download: CMake may find oneDNN on the system, and reports an error otherwise.
 if fetches_onednn && ! onednn_is_there; then
 	python3 third_party/onednn.py || true
 fi

@@ -8,7 +8,7 @@
 # If the build has nothing to do, the script prints nothing. The exit code is that of the command.
 set -u -o pipefail
 
-# tenths prints percentages of cmake's output, as Makefiles ("[ 12%] Building …") and ninja ("[3/40] Building …") write them.
+# tenths prints the percentages in cmake's output, in the form of Makefiles ("[ 12%] Building …") and ninja ("[3/40] …").
 tenths() {
 	local line percent tenth said=-1
 	while IFS= read -r line; do

@@ -7,7 +7,7 @@ room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 failed=0
 
-# expect WANT TEXT NAME COMMAND…: the command ends with the exit code WANT, and what it says holds TEXT.
+# expect WANT TEXT NAME COMMAND…: requires that the command ends with exit code WANT, and that its output contains TEXT.
 expect() {
 	local want=$1 text=$2 name=$3 said code
 	shift 3
@@ -19,7 +19,7 @@ expect() {
 	fi
 }
 
-# go_version TEXT: deps.sh on a machine whose Go says that it is of this version.
+# go_version TEXT: runs deps.sh with a fake Go of this version.
 go_version() {
 	mkdir -p "$room/bin"
 	printf '#!/bin/sh\ncase "$1" in env) echo "%s" ;; version) echo "go version %s linux/amd64" ;; esac\n' "$1" "$1" >"$room/bin/go"
@@ -55,7 +55,7 @@ else
 	expect 0 "" "nothing to check" ./isa_check.sh "$room/build"
 fi
 
-# progress MODE TEXT COMMAND…: what progress.sh shows of a build whose output is TEXT.
+# progress MODE TEXT COMMAND…: prints the output of progress.sh for a build whose output is TEXT.
 progress() {
 	local mode=$1 text=$2
 	shift 2
@@ -76,7 +76,7 @@ if [ -n "$said" ]; then
 	failed=1
 fi
 
-# archs LIST: configures the build for them, with a toolkit that has no more than configuring asks for.
+# archs LIST: configures the build for these capabilities, with a minimal fake toolkit.
 toolkit=$room/toolkit
 mkdir -p "$toolkit"/{bin,lib,include}
 touch "$toolkit"/lib/libcudart_static.a "$toolkit"/include/cudnn.h

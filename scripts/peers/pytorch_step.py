@@ -73,7 +73,7 @@ def parse_arguments():
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default cpu)")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
-    p.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
+    p.add_argument("--warmup", type=int, default=3, help="steps before the timed ones (default 3)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs this process may use)")
     p.add_argument("--ranks", type=int, default=1, help="processes that share the batch (default 1)")
     p.add_argument("--check", action="store_true", help="time nothing: print the versions and the allocator")

@@ -81,7 +81,7 @@ def main():
     p.add_argument("records", help="JSON lines")
     p.add_argument("--threads", type=int, required=True)
     p.add_argument("--load", type=float, required=True, help="load average of the machine before the first run")
-    p.add_argument("--version", required=True, help="ours")
+    p.add_argument("--version", required=True, help="version of hetero-train")
     p.add_argument("--output", required=True, help="JSON file to write")
     p.add_argument("--date", default=datetime.date.today().isoformat())
     a = p.parse_args()

@@ -55,7 +55,7 @@ elseif(cuda_version VERSION_LESS 12.5) # cudaGetDriverEntryPointByVersion
 elseif(NOT HETERO_CUDART)
   set(cuda_missing "the toolkit in ${cuda_root} has no libcudart_static.a; ${cuda_bring}")
 elseif(NOT HETERO_CUDNN)
-  set(cuda_missing "no cudnn.h beside the toolkit in ${cuda_root}: install cuDNN 9 (pip install nvidia-cudnn-cu${cuda_major}), or run: make cuda-toolchain")
+  set(cuda_missing "no cudnn.h next to the toolkit in ${cuda_root}: install cuDNN 9 (pip install nvidia-cudnn-cu${cuda_major}), or run: make cuda-toolchain")
 elseif(cuda_strange)
   string(REGEX MATCHALL "[0-9]+[a-f]?" cuda_known "${cuda_known}")
   list(SORT cuda_known COMPARE NATURAL)

@@ -78,7 +78,7 @@ if(cpu_onednn)
     # The loader searches for the library's soname: libdnnl.so.3 for every 3.x.
     set(beside "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libdnnl.so.3")
     add_custom_command(OUTPUT "${beside}" DEPENDS "${OneDNN3_LIBRARY_FILE}"
-      COMMAND ${CMAKE_COMMAND} -E copy "${OneDNN3_LIBRARY_FILE}" "${beside}" COMMENT "Copying oneDNN beside libhetero_cpu.so")
+      COMMAND ${CMAKE_COMMAND} -E copy "${OneDNN3_LIBRARY_FILE}" "${beside}" COMMENT "Copying oneDNN next to libhetero_cpu.so")
     add_custom_target(hetero_cpu_onednn ALL DEPENDS "${beside}")
   endif()
   if(NOT OneDNN3_THREADS STREQUAL "gomp" OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
