@@ -85,3 +85,33 @@ func (d *draws) float64() float64 {
 	hi, lo := uint64(d.uint32()), uint64(d.uint32())
 	return float64((hi<<32|lo)>>11) * (1.0 / (1 << 53))
 }
+
+// Purpose separates the random numbers of the packages that compute samples of text.
+type Purpose uint8
+
+// The purposes of text, which share no number with those of images.
+const (
+	ForWindows   Purpose = 64 + iota // offset of the windows of an epoch; index 0
+	ForMasks                         // masked tokens and the next sentence of a sample
+	ForMarkov                        // a sample of the Markov source; epoch = part (training, evaluation)
+	ForChain                         // transitions of the Markov source; index 0
+	ForDocuments                     // whether a document is for training or evaluation; index = document
+)
+
+// Random is one sequence of 2^34 random 32-bit numbers, a function of (seed, epoch, index, purpose). It is a value: it
+// needs no allocation.
+type Random struct{ d draws }
+
+// NewRandom starts a sequence. Index is below 2^56.
+func NewRandom(seed uint64, epoch, index int, p Purpose) Random {
+	return Random{newDraws(seed, epoch, index, stream(p))}
+}
+
+// Uint32 returns 32 uniform bits.
+func (r *Random) Uint32() uint32 { return r.d.uint32() }
+
+// Below returns a uniform integer in [0, n), 0 < n < 2^32, without bias.
+func (r *Random) Below(n int) int { return r.d.below(n) }
+
+// Float64 returns a uniform number in [0, 1) with 53 random bits.
+func (r *Random) Float64() float64 { return r.d.float64() }

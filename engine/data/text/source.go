@@ -1,0 +1,276 @@
+package text
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Source is an input file. Content identifies it together with Bytes.
+type Source struct {
+	Path    string `json:"path"`
+	Bytes   int64  `json:"bytes"`   // as stored
+	Content string `json:"content"` // SHA-256 of its first and last 64 KiB
+	Lines   bool   `json:"json_lines"`
+}
+
+// mostWindow is the largest permitted window of a zstd frame, in bytes: the default limit of the zstd tool with --long.
+const mostWindow = 128 << 20
+
+// suffixes of the files that a folder contributes, without that of a compression.
+var suffixes = []string{".txt", ".jsonl", ".ndjson"}
+
+// FindSources lists the files of paths. A folder stands for its text files, including those of subfolders, sorted by
+// name.
+func FindSources(paths []string, format Lines) ([]Source, error) {
+	var list []Source
+	for _, path := range paths {
+		files := []string{path}
+		info, err := os.Stat(path)
+		if err == nil && info.IsDir() {
+			files, err = within(path)
+		}
+		if err != nil {
+			return nil, fault("find text", path, err)
+		}
+		for _, file := range files {
+			s, err := identify(file, format)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func within(folder string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && slices.Contains(suffixes, filepath.Ext(uncompressed(path))) {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err == nil && files == nil {
+		err = fmt.Errorf("no files with the suffixes %s, plain or with .gz or .zst", strings.Join(suffixes, ", "))
+	}
+	return files, err
+}
+
+// uncompressed returns the name without the suffix of a compression.
+func uncompressed(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
+}
+
+// identifyingBytes are read at each end of a file.
+const identifyingBytes = 64 << 10
+
+func identify(path string, format Lines) (Source, error) {
+	f, info, err := regular.Open(path)
+	if err != nil {
+		return Source{}, fault("open text", path, err)
+	}
+	defer f.Close() // read only
+	if info.Size() == 0 {
+		return Source{}, fault("read text", path, errors.New("the file is empty"))
+	}
+	hash := sha256.New()
+	for _, at := range []int64{0, max(0, info.Size()-identifyingBytes)} {
+		if _, err := io.Copy(hash, io.NewSectionReader(f, at, identifyingBytes)); err != nil {
+			return Source{}, fault("read text", path, err)
+		}
+	}
+	s := Source{Path: path, Bytes: info.Size(), Content: fmt.Sprintf("%x", hash.Sum(nil))}
+	switch ext := filepath.Ext(uncompressed(path)); format {
+	case LinesAlways:
+		s.Lines = true
+	case LinesBySuffix:
+		s.Lines = ext == ".jsonl" || ext == ".ndjson"
+	}
+	return s, nil
+}
+
+// stream is the text of a source, decompressed.
+type stream struct {
+	io.Reader
+	file   *os.File
+	stored *atomic.Int64 // bytes read of the file
+	done   func()
+}
+
+// counted counts the bytes of a file as they are read.
+type counted struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// open starts to read a source at an offset of its text.
+func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (*stream, error) {
+	f, info, err := regular.Open(s.Path)
+	if err != nil {
+		return nil, fault("open text", s.Path, err)
+	}
+	out := &stream{file: f, stored: stored, done: func() {}}
+	if info.Size() != s.Bytes {
+		err = fmt.Errorf("%d bytes, want %d: the file has changed", info.Size(), s.Bytes)
+	}
+	in := bufio.NewReaderSize(counted{f, stored}, 1<<18)
+	switch {
+	case err != nil:
+	case strings.HasSuffix(s.Path, ".gz"):
+		out.Reader, err = gzip.NewReader(in)
+	case strings.HasSuffix(s.Path, ".zst"):
+		var d *zstd.Decoder
+		d, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderLowmem(true))
+		if err == nil {
+			out.Reader, out.done = d, d.Close
+		}
+	default:
+		out.Reader = in
+		if _, err = f.Seek(offset, io.SeekStart); err == nil {
+			stored.Add(offset)
+			return out, nil
+		}
+	}
+	if err == nil {
+		err = out.skip(ctx, offset)
+	}
+	if err != nil {
+		out.close()
+		return nil, readFault(s.Path, offset, err)
+	}
+	return out, nil
+}
+
+// skip reads and drops n bytes.
+func (s *stream) skip(ctx context.Context, n int64) error {
+	for n > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := io.CopyN(io.Discard, s, min(n, 1<<24))
+		if err != nil {
+			return err
+		}
+		n -= got
+	}
+	return nil
+}
+
+func (s *stream) close() {
+	s.done()
+	s.file.Close() // read only
+}
+
+// length returns the bytes of the text of a source. It reads compressed files.
+func (s *Source) length(ctx context.Context) (int64, error) {
+	if uncompressed(s.Path) == s.Path {
+		return s.Bytes, nil
+	}
+	in, err := s.open(ctx, 0, new(atomic.Int64))
+	if err != nil {
+		return 0, err
+	}
+	defer in.close()
+	for n := int64(0); ; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		got, err := io.CopyN(io.Discard, in, 1<<24)
+		n += got
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return 0, readFault(s.Path, n, err)
+		}
+	}
+}
+
+// invalid returns the position of the first byte that is not UTF-8, or -1. A character whose end is missing at the end
+// of text counts as invalid only if the text is complete.
+func invalid(text []byte, complete bool) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			if !complete && !utf8.FullRune(text[i:]) {
+				return -1
+			}
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// incomplete returns the bytes at the end of text that begin a character whose end is missing, 0 to 3.
+func incomplete(text []byte) int {
+	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
+		if b := text[len(text)-n]; utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRune(text[len(text)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+func fault(op, path string, err error) error {
+	var refused *regular.Error
+	if errors.As(err, &refused) && refused.Path == path {
+		err = errors.New(refused.Reason)
+	}
+	var sys *os.PathError
+	if errors.As(err, &sys) && sys.Path == path {
+		err = sys.Err
+	}
+	return &data.Fault{Op: op, Path: path, Index: -1, Err: err}
+}
+
+// readFault reports an error of a file at an offset of its text; a cancelled context stays what it is.
+func readFault(path string, offset int64, err error) error {
+	var already *data.Fault
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &already) {
+		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+		err = errors.New("the file is truncated")
+	}
+	return fault("read text", path, fmt.Errorf("after byte %d of the text: %w", offset, err))
+}
+
+func notUTF8(path string, offset int64, text []byte) error {
+	f := fault("read text", path, fmt.Errorf("byte %d of the text is not UTF-8: % x", offset, text[:min(len(text), 8)])).(*data.Fault)
+	f.Advice = "convert the file first, for example with iconv -t UTF-8"
+	if offset == 0 && (bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF})) {
+		f.Advice = "the file is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+	}
+	return f
+}

@@ -1,0 +1,561 @@
+package text
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Lines says which files are JSON lines.
+type Lines int
+
+// The rules for JSON lines.
+const (
+	LinesBySuffix Lines = iota // .jsonl and .ndjson, before .gz or .zst
+	LinesAlways
+	LinesNever
+)
+
+// Options describe a conversion. The result is a function of the options, without Workers and Progress.
+type Options struct {
+	Inputs    []string // files and folders
+	Folder    string   // of the result; created if missing
+	Tokenizer tokenizer.Tokenizer
+	// VocabularyFile is copied to Folder; "" if the tokenizer has none.
+	VocabularyFile string
+
+	Lines     Lines
+	Field     string // of JSON lines, with the text; "" means "text"
+	Separator []byte // a line that ends a document of plain text; empty but not nil: an empty line; nil: none
+
+	ShardTokens int64 // tokens of a shard, except the last; 0 means 100,000,000
+	// EvalFraction is the fraction for evaluation, 0 … below 1. Of JSON lines and separated documents it is a random
+	// choice of documents, of other plain text the end of each file.
+	EvalFraction float64
+
+	Workers  int                     // goroutines that encode; 0 means one per processor
+	Progress func(done, total int64) // in bytes of the input files; may be nil
+
+	// Tests make these smaller.
+	chunk   int   // bytes; 0 means chunkBytes
+	journal int64 // bytes; 0 means journalBytes
+}
+
+// The errors of the output. Those of the input are *data.Fault.
+var (
+	ErrSettings = errors.New("the folder has the result of other settings")
+	ErrWrite    = errors.New("write token shards")
+)
+
+const (
+	manifestName   = "dataset.json"
+	journalName    = ".tokenize.json"
+	lockName       = ".tokenize.lock"
+	vocabularyName = "vocab.txt"
+	formatVersion  = 1
+	mostJSONBytes  = 256 << 20
+	journalBytes   = 64 << 20 // of text between two entries of the journal: seconds of work that a crash costs
+)
+
+// Settings are the options that determine the result.
+type Settings struct {
+	Tokenizer    string   `json:"tokenizer"`
+	Vocabulary   int      `json:"vocabulary_size"`
+	VocabularyID string   `json:"vocabulary_sha256,omitempty"`
+	EndOfText    int32    `json:"end_of_text"`
+	Field        string   `json:"field"`
+	Separator    *string  `json:"separator"`
+	ShardTokens  int64    `json:"shard_tokens"`
+	EvalFraction float64  `json:"val_fraction"`
+	Sources      []Source `json:"sources"`
+}
+
+// Shard is a file of the result.
+type Shard struct {
+	File      string `json:"file"`
+	Tokens    int64  `json:"tokens"`
+	Documents int64  `json:"documents"`
+	SHA256    string `json:"sha256"` // of the tokens
+}
+
+// Manifest describes a complete folder.
+type Manifest struct {
+	Version   int      `json:"version"`
+	Settings  Settings `json:"settings"`
+	Documents int64    `json:"documents"`
+	Empty     int64    `json:"documents_left_out"` // white space only
+	Train     []Shard  `json:"train"`
+	Eval      []Shard  `json:"val"`
+}
+
+// Tokens returns the sum over shards.
+func Tokens(shards []Shard) (n int64) {
+	for _, s := range shards {
+		n += s.Tokens
+	}
+	return n
+}
+
+// Result is what Tokenize did.
+type Result struct {
+	Manifest
+	Already bool // the folder was complete before
+	Resumed bool // an earlier call had done a part
+}
+
+// journal is the state from which a later call continues.
+type journal struct {
+	Version  int       `json:"version"`
+	Settings Settings  `json:"settings"`
+	At       position  `json:"at"`
+	Empty    int64     `json:"empty_lines"`
+	Parts    [2]splits `json:"parts"` // training, evaluation
+}
+
+// splits is the state of the shards of a part.
+type splits struct {
+	Done      []Shard `json:"done"`
+	Tokens    int64   `json:"tokens"` // of the unfinished shard
+	Documents int64   `json:"documents"`
+}
+
+// Tokenize converts text to token shards. It continues the work of an earlier call with the same settings.
+func Tokenize(ctx context.Context, o Options) (Result, error) {
+	s, err := o.settings()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := os.MkdirAll(o.Folder, 0o755); err != nil {
+		return Result{}, fmt.Errorf("%w: %w", ErrWrite, err)
+	}
+	lock, err := filelock.Acquire(ctx, filepath.Join(o.Folder, lockName))
+	if err != nil {
+		return Result{}, err
+	}
+	defer lock.Release() // ends with the process in any case
+	var done Manifest
+	switch found, err := load(filepath.Join(o.Folder, manifestName), &done); {
+	case err != nil:
+		return Result{}, err
+	case found:
+		if err := os.Remove(filepath.Join(o.Folder, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Result{}, fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+		return Result{Manifest: done, Already: true}, done.Settings.differs(s)
+	}
+	j := journal{Version: formatVersion, Settings: s}
+	resumed, err := load(filepath.Join(o.Folder, journalName), &j)
+	if err == nil && resumed {
+		if err = j.Settings.differs(s); err == nil {
+			err = j.check(filepath.Join(o.Folder, journalName))
+		}
+	} else if err == nil {
+		err = o.start(&j)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{o: &o, j: &j, sources: s.Sources}
+	m, err := r.run(ctx)
+	return Result{Manifest: m, Resumed: resumed}, err
+}
+
+// settings checks the options, sets defaults, and looks at the input files.
+func (o *Options) settings() (Settings, error) {
+	if o.Tokenizer == nil {
+		return Settings{}, errors.New("tokenize: no tokenizer")
+	}
+	if o.Field == "" {
+		o.Field = "text"
+	}
+	if o.ShardTokens == 0 {
+		o.ShardTokens = 100_000_000
+	}
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.chunk == 0 {
+		o.chunk = chunkBytes
+	}
+	if o.journal == 0 {
+		o.journal = journalBytes
+	}
+	switch {
+	case len(o.Inputs) == 0:
+		return Settings{}, errors.New("tokenize: no input files")
+	case o.ShardTokens < 1:
+		return Settings{}, fmt.Errorf("tokenize: %d tokens per shard, want at least 1", o.ShardTokens)
+	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
+		return Settings{}, fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
+	case len(o.Separator) > 1024 || strings.ContainsAny(string(o.Separator), "\r\n"):
+		return Settings{}, errors.New("tokenize: the separator has line ends or more than 1,024 bytes, want a part of one line")
+	case o.Workers < 1 || o.Workers > 1024:
+		return Settings{}, fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
+	}
+	sources, err := FindSources(o.Inputs, o.Lines)
+	if err != nil {
+		return Settings{}, err
+	}
+	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(), EndOfText: o.Tokenizer.EndOfText(),
+		Field: o.Field, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction, Sources: sources}
+	if sum := o.Tokenizer.VocabularySum(); sum != [32]byte{} {
+		s.VocabularyID = fmt.Sprintf("%x", sum)
+	}
+	if o.Separator != nil {
+		text := string(o.Separator)
+		s.Separator = &text
+	}
+	return s, nil
+}
+
+// differs reports the first difference to other settings.
+func (s Settings) differs(want Settings) error {
+	a, b := reflect.ValueOf(s), reflect.ValueOf(want)
+	for i := range a.NumField() {
+		x, y := a.Field(i).Interface(), b.Field(i).Interface()
+		if !reflect.DeepEqual(x, y) {
+			got, _ := json.Marshal(x) // both were or will be written as JSON
+			now, _ := json.Marshal(y)
+			return fmt.Errorf("%w: %s was %.200s, now %.200s", ErrSettings, a.Type().Field(i).Tag.Get("json"), got, now)
+		}
+	}
+	return nil
+}
+
+// check refuses a journal that Tokenize cannot have written.
+func (j *journal) check(path string) error {
+	at := j.At
+	least := min(int64(at.Source), at.Offset, at.Line, at.Document, at.Empty, j.Empty)
+	for _, p := range j.Parts {
+		least = min(least, p.Tokens, p.Documents)
+	}
+	if least < 0 || at.Source > len(j.Settings.Sources) || at.Source == len(j.Settings.Sources) && at.Offset > 0 {
+		return &data.Fault{Op: "read", Path: path, Index: -1, Err: fmt.Errorf("impossible position %+v", at), Advice: "delete the folder to start again"}
+	}
+	return nil
+}
+
+// start prepares an empty folder.
+func (o *Options) start(j *journal) error {
+	entries, err := os.ReadDir(o.Folder)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWrite, err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".bin") || e.Name() == vocabularyName {
+			return fmt.Errorf("%w: %s of another program is there", ErrSettings, filepath.Join(o.Folder, e.Name()))
+		}
+	}
+	return o.save(journalName, j)
+}
+
+// load reads a JSON file, if it exists.
+func load(path string, into any) (bool, error) {
+	file, err := regular.Read(path, mostJSONBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(file, into)
+	}
+	if err == nil {
+		if v := reflect.ValueOf(into).Elem().FieldByName("Version").Int(); v != formatVersion {
+			err = fmt.Errorf("version %d, want %d", v, formatVersion)
+		}
+	}
+	if err != nil {
+		return false, &data.Fault{Op: "read", Path: path, Index: -1, Err: err, Advice: "delete the folder to start again"}
+	}
+	return true, nil
+}
+
+// save writes a JSON file, which appears complete or not at all.
+func (o *Options) save(name string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = replace(filepath.Join(o.Folder, name), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWrite, err)
+	}
+	return nil
+}
+
+func replace(path string, contents []byte) error {
+	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(contents)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// run is one call of Tokenize.
+type run struct {
+	o       *Options
+	j       *journal
+	sources []Source
+	parts   [2]*part
+	stored  atomic.Int64 // bytes read of the sources
+	since   int64        // bytes of text since the last entry of the journal
+}
+
+func (r *run) run(ctx context.Context) (Manifest, error) {
+	for i, name := range []string{"train", "val"} {
+		p := &part{o: r.o, name: name, splits: &r.j.Parts[i]}
+		r.parts[i] = p
+		defer p.close()
+		if err := p.resume(); err != nil {
+			return Manifest{}, fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+	}
+	if err := r.encode(ctx); err != nil {
+		return Manifest{}, err
+	}
+	return r.finish()
+}
+
+// encode reads, encodes and writes: one goroutine cuts the input into chunks, workers encode them, and this goroutine
+// writes them in order.
+func (r *run) encode(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	free := make(chan *chunk, 2*r.o.Workers+1)
+	for range cap(free) {
+		free <- &chunk{done: make(chan struct{}, 1)}
+	}
+	work, order := make(chan *chunk, cap(free)), make(chan *chunk, cap(free))
+	var total int64
+	for _, s := range r.sources {
+		total += s.Bytes
+	}
+	for _, s := range r.sources[:min(r.j.At.Source, len(r.sources))] {
+		r.stored.Add(s.Bytes)
+	}
+	k := &cutter{ctx: ctx, o: r.o, sources: r.sources, stored: &r.stored, at: r.j.At}
+	var cutErr error
+	all.Go(func() {
+		defer close(order)
+		defer close(work)
+		defer k.close()
+		cutErr = r.cut(ctx, k, free, work, order)
+	})
+	for range r.o.Workers {
+		all.Go(func() {
+			e := r.o.Tokenizer.NewEncoder()
+			for c := range work {
+				c.encode(e, r.o)
+				c.done <- struct{}{}
+			}
+		})
+	}
+	for c := range order {
+		<-c.done
+		if err := r.write(c); err != nil {
+			return err
+		}
+		if r.o.Progress != nil {
+			r.o.Progress(r.stored.Load(), total)
+		}
+		free <- c
+	}
+	if errors.Is(cutErr, io.EOF) {
+		return nil
+	}
+	return cutErr
+}
+
+// cut sends chunks to the workers until the input ends.
+func (r *run) cut(ctx context.Context, k *cutter, free <-chan *chunk, work, order chan<- *chunk) error {
+	for {
+		select {
+		case c := <-free:
+			if err := k.next(c); err != nil {
+				return err
+			}
+			work <- c
+			order <- c
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// write appends the tokens of a chunk, and makes an entry in the journal now and then.
+func (r *run) write(c *chunk) error {
+	if c.err != nil {
+		return c.err
+	}
+	for i, tokens := range [][]int32{c.train, c.eval} {
+		if err := r.parts[i].append(tokens); err != nil {
+			return fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+	}
+	r.j.At = c.after
+	r.j.Empty += c.empty
+	if r.since += int64(len(c.text)); r.since < r.o.journal {
+		return nil
+	}
+	r.since = 0
+	return r.note()
+}
+
+// note makes the shards durable, then the journal.
+func (r *run) note() error {
+	for _, p := range r.parts {
+		if err := p.sync(); err != nil {
+			return fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+	}
+	return r.o.save(journalName, r.j)
+}
+
+// finish completes the last shards and writes the manifest.
+func (r *run) finish() (Manifest, error) {
+	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty}
+	m.Documents -= r.j.Empty // lines without text have a number
+	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
+		err := errNoText
+		if r.parts[1].w != nil {
+			err = errors.New("no documents for training: the fraction for evaluation took all")
+		}
+		return m, fault("read text", r.sources[0].Path, err)
+	}
+	for _, p := range r.parts {
+		if err := p.finish(); err != nil {
+			return m, fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+	}
+	m.Train, m.Eval = r.j.Parts[0].Done, r.j.Parts[1].Done
+	if r.o.VocabularyFile != "" {
+		file, err := os.ReadFile(r.o.VocabularyFile) // the tokenizer has read it
+		if err != nil {
+			return m, fault("read vocabulary", r.o.VocabularyFile, err)
+		}
+		if err := replace(filepath.Join(r.o.Folder, vocabularyName), file); err != nil {
+			return m, fmt.Errorf("%w: %w", ErrWrite, err)
+		}
+	}
+	if err := r.o.save(manifestName, &m); err != nil {
+		return m, err
+	}
+	if err := os.Remove(filepath.Join(r.o.Folder, journalName)); err != nil {
+		return m, fmt.Errorf("%w: %w", ErrWrite, err)
+	}
+	return m, nil
+}
+
+// part writes the shards for training or for evaluation.
+type part struct {
+	*splits
+	o    *Options
+	name string
+	w    *tokens.Writer // nil before the first token of a shard
+}
+
+func (p *part) file() string { return fmt.Sprintf("%s-%06d.bin", p.name, len(p.Done)) }
+
+func (p *part) header() tokens.Header {
+	t := p.o.Tokenizer
+	return tokens.Header{Tokenizer: t.Name(), Vocabulary: t.Vocabulary(), EndOfText: t.EndOfText(), VocabularySum: t.VocabularySum()}
+}
+
+// resume opens the unfinished shard of an earlier call.
+func (p *part) resume() (err error) {
+	if p.Tokens > 0 {
+		p.w, err = tokens.Resume(filepath.Join(p.o.Folder, p.file()), p.header(), p.Tokens, p.Documents)
+	}
+	return err
+}
+
+func (p *part) append(list []int32) (err error) {
+	for len(list) > 0 {
+		if p.w == nil {
+			if p.w, err = tokens.Create(filepath.Join(p.o.Folder, p.file()), p.header()); err != nil {
+				return err
+			}
+		}
+		n := min(int64(len(list)), p.o.ShardTokens-p.w.Count())
+		if err := p.w.Append(list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+		p.Tokens, p.Documents = p.w.Count(), p.w.Documents()
+		if p.Tokens == p.o.ShardTokens {
+			if err := p.finish(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *part) sync() error {
+	if p.w == nil {
+		return nil
+	}
+	return p.w.Sync()
+}
+
+// finish completes the shard, if one has begun.
+func (p *part) finish() error {
+	if p.w == nil {
+		return nil
+	}
+	name := p.file()
+	h, err := p.w.Finish()
+	p.w = nil
+	if err != nil {
+		return err
+	}
+	p.Done = append(p.Done, Shard{File: name, Tokens: h.Count, Documents: h.Documents, SHA256: fmt.Sprintf("%x", h.Sum)})
+	p.Tokens, p.Documents = 0, 0
+	return nil
+}
+
+// close leaves an unfinished shard for a later call.
+func (p *part) close() {
+	if p.w != nil {
+		p.w.Close() // the journal counts only tokens that are durable
+	}
+}
+
+func list(names []string) string {
+	slices.Sort(names)
+	if len(names) > 20 {
+		names = append(names[:20:20], "…")
+	}
+	return fmt.Sprintf("%q", names)
+}
