@@ -112,7 +112,7 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 
 // introduce returns the message that describes this rank to the others.
 func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) {
-	own = hello{Host: c.Host, Share: c.ShareGPU}
+	own = hello{Host: c.Host, ShareGPU: c.ShareGPU}
 	lib, err := openLibrary(c.library)
 	if err == nil {
 		own.Version, own.Path, err = lib.facts()

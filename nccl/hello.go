@@ -13,12 +13,12 @@ import (
 
 // hello is the message that describes a rank to the others before they join.
 type hello struct {
-	Version Version `json:"version"`
-	Path    string  `json:"path"` // path of NCCL's library
-	Host    string  `json:"host"`
-	GPU     string  `json:"gpu"`   // PCI bus id
-	Share   bool    `json:"share"` // Config.ShareGPU
-	Fault   string  `json:"fault"` // why this rank cannot join; "" = it can
+	Version  Version `json:"version"`
+	Path     string  `json:"path"` // path of NCCL's library
+	Host     string  `json:"host"`
+	GPU      string  `json:"gpu"` // PCI bus id
+	ShareGPU bool    `json:"share"`
+	Fault    string  `json:"fault"` // why this rank cannot join; "" = it can
 }
 
 // helloBytes is the maximum length of a hello.
@@ -41,7 +41,7 @@ func agree(all []hello) error {
 	for rank, h := range all {
 		place := [2]string{h.Host, h.GPU}
 		other, taken := at[place]
-		if taken && !(h.Share && all[other].Share) {
+		if taken && !(h.ShareGPU && all[other].ShareGPU) {
 			return fmt.Errorf("%w: ranks %d and %d are on one GPU (%s of %s): start one rank for each GPU (parallel.ranks), or allow it with device.share_gpu = true, which is slow",
 				ErrUnusable, other, rank, h.GPU, h.Host)
 		}

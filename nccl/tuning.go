@@ -180,9 +180,9 @@ func Pairs(size int) (list [][2]int) {
 	return list
 }
 
-// slowShare is the fraction of the median rank's bandwidth below which a rank is slow. A rank's bandwidth is that of
+// slowFraction is the fraction of the median rank's bandwidth below which a rank is slow. A rank's bandwidth is that of
 // its best link.
-const slowShare = 0.7
+const slowFraction = 0.7
 
 // SlowRanks returns the ranks whose links are all slow: even the best one is far below that of the median rank. A
 // single slow pair makes neither of its ranks slow.
@@ -195,7 +195,7 @@ func SlowRanks(size int, pairs []Pair) (slow []int) {
 	}
 	whole := slices.Sorted(slices.Values(best))[size/2] // of two ranks, the faster one
 	for rank, b := range best {
-		if b < slowShare*whole {
+		if b < slowFraction*whole {
 			slow = append(slow, rank)
 		}
 	}

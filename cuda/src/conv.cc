@@ -106,25 +106,25 @@ bool narrow_gradients() {
 std::vector<Ways> ways_of(const Convolution &c) {
   const int32_t type = c.own[kX].dtype;
   const bool bias = c.pass == Pass::forward && c.own[kBias].dtype, wide = type == HT_F32;
-  std::vector<Ways> ranks;
-  if (bias) ranks.push_back({{type, type, true}});
-  if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) ranks.push_back({{type, type}});
+  std::vector<Ways> priorities;
+  if (bias) priorities.push_back({{type, type, true}});
+  if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) priorities.push_back({{type, type}});
   if (wide || (!bias && c.pass != Pass::diff_weights)) {
-    ranks.push_back({{type, type}});
+    priorities.push_back({{type, type}});
   } else { // the result is not final: a bias follows, or it stays f32
-    ranks.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
-    ranks.push_back({{HT_F32, HT_F32}});
+    priorities.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
+    priorities.push_back({{HT_F32, HT_F32}});
   }
   const bool odd = channels_for(c.own[kX].dims[1], type) != c.own[kX].dims[1] ||
                    channels_for(c.own[kY].dims[1], type) != c.own[kY].dims[1];
-  if (!odd || c.groups > 1 || !c.nhwc) return ranks;
-  for (Ways &rank : ranks)
-    for (size_t i = 0, n = rank.size(); i < n; i++) {
-      Way w = rank[i];
+  if (!odd || c.groups > 1 || !c.nhwc) return priorities;
+  for (Ways &ways : priorities)
+    for (size_t i = 0, n = ways.size(); i < n; i++) {
+      Way w = ways[i];
       w.padded = true;
-      rank.push_back(w);
+      ways.push_back(w);
     }
-  return ranks;
+  return priorities;
 }
 
 // A plan owns code, so it is destroyed at quiescence, also if the creation of its owner fails.

@@ -5,8 +5,7 @@
 //
 // A warp processes a sample. With m the largest logit, the loss is a sum of differences from m, so that a common offset
 // of the logits costs no accuracy. A mixed sample has lambda·one_hot(label) + (1 - lambda)·one_hot(second) instead of
-// one_hot(label); the operand share holds lambda. A label above the classes, which the host refuses earlier, gives NaN
-// and reads no memory.
+// one_hot(label). A label above the classes, which the host refuses earlier, gives NaN and reads no memory.
 #include <cmath>
 
 #include "gpu.h"
@@ -23,13 +22,13 @@ __device__ float warp_sum(float v) {
 }
 
 struct Targets {
-  const int32_t *first, *second; // second, share (lambda): null unless mixed
-  const float *share;
+  const int32_t *first, *second; // second and lambda: null unless mixed
+  const float *lambda;
 
-  __device__ float part(int64_t n) const { return share ? share[n] : 1.0f; }
-  __device__ int32_t other(int64_t n) const { return share ? second[n] : first[n]; }
+  __device__ float part(int64_t n) const { return lambda ? lambda[n] : 1.0f; }
+  __device__ int32_t other(int64_t n) const { return lambda ? second[n] : first[n]; }
   // The label with the larger weight.
-  __device__ int32_t main(int64_t n) const { return share && share[n] < 0.5f ? second[n] : first[n]; }
+  __device__ int32_t main(int64_t n) const { return lambda && lambda[n] < 0.5f ? second[n] : first[n]; }
   __device__ bool sound(int64_t n, int64_t classes) const {
     return first[n] < classes && other(n) >= 0 && other(n) < classes;
   }
@@ -37,7 +36,7 @@ struct Targets {
 
 template <class T>
 __global__ void cross_entropy(int64_t samples, int64_t classes, float smoothing, const T *logits, Targets t,
-                              float *loss, int32_t *rank, float *lse) {
+                              float *loss, int32_t *position, float *lse) {
   const int lane = threadIdx.x % 32;
   const int64_t warps = index_stride() / 32;
   for (int64_t n = first_index() / 32; n < samples; n += warps) {
@@ -70,7 +69,7 @@ __global__ void cross_entropy(int64_t samples, int64_t classes, float smoothing,
     lse[n] = most + log_sum;
     if (!labelled) {
       loss[n] = 0;
-      rank[n] = -1;
+      position[n] = -1;
       continue;
     }
     const float part = t.part(n), rest = 1 - part;
@@ -78,7 +77,7 @@ __global__ void cross_entropy(int64_t samples, int64_t classes, float smoothing,
     if (rest != 0 && sound) correct += rest * (load(row + t.other(n)) - most);
     loss[n] =
         log_sum - (1 - smoothing) * correct - (smoothing != 0 ? smoothing / static_cast<float>(classes) * below : 0);
-    rank[n] = above;
+    position[n] = above;
   }
 }
 

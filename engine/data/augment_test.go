@@ -101,8 +101,8 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 			t.Fatalf("%d pixels erased within %d x %d", count, w, h)
 		}
 	}
-	if share := float64(erased) / n; math.Abs(share-0.25) > 5*math.Sqrt(0.25*0.75/n) {
-		t.Errorf("%g of the images are erased, want 0.25", share)
+	if fraction := float64(erased) / n; math.Abs(fraction-0.25) > 5*math.Sqrt(0.25*0.75/n) {
+		t.Errorf("%g of the images are erased, want 0.25", fraction)
 	}
 	// The mean of 2 … 33 % is 17.7 %; rectangles that do not fit are drawn again, which favours small ones.
 	if mean := area / float64(erased); mean < 0.16 || mean > 0.19 {
@@ -121,7 +121,7 @@ func TestPaintIsNormallyDistributed(t *testing.T) {
 			got[v] += float64(e.threshold) / (1 << 24) / 256
 			got[e.other] += (1 - float64(e.threshold)/(1<<24)) / 256
 		}
-		for v, share := range got {
+		for v, fraction := range got {
 			cdf := func(x float64) float64 {
 				return 0.5 * math.Erfc(-(x-float64(n.Mean[ch])*255)/(float64(n.Std[ch])*255*math.Sqrt2))
 			}
@@ -132,10 +132,10 @@ func TestPaintIsNormallyDistributed(t *testing.T) {
 			if v == 255 {
 				hi = 1
 			}
-			if math.Abs(share-(hi-lo)) > 2e-7 {
-				t.Errorf("channel %d: byte %d has probability %g, want %g", ch, v, share, hi-lo)
+			if math.Abs(fraction-(hi-lo)) > 2e-7 {
+				t.Errorf("channel %d: byte %d has probability %g, want %g", ch, v, fraction, hi-lo)
 			}
-			total += share
+			total += fraction
 		}
 		if math.Abs(total-1) > 1e-9 {
 			t.Errorf("channel %d: probabilities sum to %g", ch, total)

@@ -69,12 +69,12 @@ func (f *fewerClasses) Classes() []string { return f.classes }
 // sortByRank sorts samples into the fixed random order in which Limited takes them.
 func sortByRank(members []int32) {
 	slices.SortFunc(members, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(subsetRank(a), subsetRank(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(subsetOrder(a), subsetOrder(b)), cmp.Compare(a, b))
 	})
 }
 
-// subsetRank returns the fixed random number by which Limited orders samples.
-func subsetRank(i int32) uint32 {
+// subsetOrder returns the fixed random number by which Limited orders samples.
+func subsetOrder(i int32) uint32 {
 	d := newDraws(0, 0, int(i), streamSubset)
 	return d.uint32()
 }

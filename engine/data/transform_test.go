@@ -95,7 +95,7 @@ func TestPadCropOffsetsAndFlipsAreUniform(t *testing.T) {
 func TestResizedCropHasTorchvisionsDistribution(t *testing.T) {
 	const w, h, samples = 500, 375, 20_000
 	p := newTransformer(t, Transform{Crop: ResizedCrop, Size: 224}, 9)
-	var share, logRatio []float64
+	var fraction, logRatio []float64
 	for i := range samples {
 		d := newDraws(p.seed, 0, i, streamAugment)
 		r := p.resizedRect(&d, w, h)
@@ -107,7 +107,7 @@ func TestResizedCropHasTorchvisionsDistribution(t *testing.T) {
 		if area < 0.08*0.98 || ratio < 0.75*0.99 || ratio > 4.0/3*1.01 {
 			t.Fatalf("sample %d: %+v has area %.4f and ratio %.4f", i, r, area, ratio)
 		}
-		share, logRatio = append(share, area), append(logRatio, math.Log(ratio))
+		fraction, logRatio = append(fraction, area), append(logRatio, math.Log(ratio))
 	}
 	// The expected values are means over 4e7 draws of torchvision's published algorithm, on this image size
 	// (testdata/resized_crop.py). Areas near 1 seldom fit, so the mean is below 0.54. The tolerance is five standard
@@ -117,7 +117,7 @@ func TestResizedCropHasTorchvisionsDistribution(t *testing.T) {
 		values []float64
 		want   float64
 	}{
-		{"share of the area", share, 0.43291},
+		{"fraction of the area", fraction, 0.43291},
 		{"logarithm of the ratio", logRatio, 0.03064},
 	} {
 		mean, deviation := moments(c.values)

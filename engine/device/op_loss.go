@@ -7,16 +7,16 @@ import (
 )
 
 // SoftmaxCrossEntropy computes the loss of each sample, -sum_k q_k·log softmax(logits)_k with q =
-// (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, rank -1.
+// (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, position -1.
 //
-// Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, which is the operand share, the one_hot(label) of
-// q becomes lambda·one_hot(label) + (1-lambda)·one_hot(second). rank is then that of the label with the larger weight,
-// or of the first label for equal weights. second is unused if the label is ignored; otherwise it is a class.
+// Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, the one_hot(label) of q becomes
+// lambda·one_hot(label) + (1-lambda)·one_hot(second). position is then that of the label with the larger weight, or of
+// the first label for equal weights. second is unused if the label is ignored; otherwise it is a class.
 //
-//	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; share (N), f32
+//	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; lambda (N), f32
 //	out  loss (N), f32
-//	     rank (N), i32: top-k position of the label, which is the number of classes with a higher score, plus lower-numbered
-//	     classes with the same score; top-k is rank < k; undefined if the loss is NaN
+//	     position (N), i32: of the label among the classes by score, from 0: the number of classes with a higher score,
+//	     plus lower-numbered classes with the same score; top-k is position < k; undefined if the loss is NaN
 //	     lse (N), f32: log sum exp, kept for the gradient
 type SoftmaxCrossEntropy struct {
 	LabelSmoothing float64
@@ -26,7 +26,7 @@ type SoftmaxCrossEntropy struct {
 // SoftmaxCrossEntropyDiff computes (softmax - q)·scale, with zero rows for ignored labels. scale is 1/(global count),
 // times the loss scale.
 //
-//	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32; Mixed: second (N), i32; share (N), f32
+//	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32; Mixed: second (N), i32; lambda (N), f32
 //	out  diff_logits (N, C)
 type SoftmaxCrossEntropyDiff struct {
 	LabelSmoothing float64
@@ -65,9 +65,9 @@ func checkClassified(op Op, in []TensorSpec, smoothing float64, mixed bool) erro
 	if err != nil || !mixed {
 		return err
 	}
-	second, share := in[len(in)-2], in[len(in)-1]
+	second, lambda := in[len(in)-2], in[len(in)-1]
 	return firstError(wantShape(op, "second labels", second, n), wantType(op, "second labels", second, tensor.I32),
-		wantShape(op, "share", share, n), wantType(op, "share", share, weightType(in[0].DType)))
+		wantShape(op, "lambda", lambda, n), wantType(op, "lambda", lambda, weightType(in[0].DType)))
 }
 
 // mixedOperands returns the number of additional operands for mixed samples.

@@ -162,13 +162,13 @@ func (g *Graph) ImageNormalize(name string, x *Value, mean, std []float32, to te
 }
 
 // SoftmaxCrossEntropy returns the loss (N) of each sample and the top-k position (N) of its label among the classes.
-func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothing float64) (loss, rank *Value) {
+func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothing float64) (loss, position *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing}, logits, labels)
 	return out[0], out[1]
 }
 
 // MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels, weighted by lambda (N) and 1-lambda.
-func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, rank *Value) {
+func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, position *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, lambda)
 	return out[0], out[1]
 }

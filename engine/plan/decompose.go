@@ -40,8 +40,8 @@ func decompose(n *graph.Node) ([]*graph.Node, error) {
 		d.result(0, device.Reduce{Func: device.Mean, Axes: []int{2, 3}}, 0, n.In[0])
 	case device.GlobalAvgPoolDiff:
 		s := n.Out[0].Shape
-		share := d.apply(device.Fill{DType: n.In[0].DType, Shape: []int{1}, Value: 1 / float64(op.Height*op.Width)})[0]
-		each := d.apply(device.Binary{Func: device.Mul}, n.In[0], share)[0]
+		weight := d.apply(device.Fill{DType: n.In[0].DType, Shape: []int{1}, Value: 1 / float64(op.Height*op.Width)})[0]
+		each := d.apply(device.Binary{Func: device.Mul}, n.In[0], weight)[0]
 		d.result(0, device.Broadcast{Shape: s, Axes: []int{2, 3}}, 0, each)
 	case device.Embedding:
 		if len(n.In) == 2 {

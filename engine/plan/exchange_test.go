@@ -119,7 +119,7 @@ func TestExchangesAreTheSameForEveryShare(t *testing.T) {
 	r := newRig(t, reference.New(), syncedGraph(t, 2, 0, 0, 0))
 	defer r.close()
 	for _, n := range []int{0, 1, 2, 7} {
-		p, err := compileShare(r, syncedGraph(t, max(n, 1), 2, 3, 9), n)
+		p, err := compileFor(r, syncedGraph(t, max(n, 1), 2, 3, 9), n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestExchangesAreTheSameForEveryShare(t *testing.T) {
 	}
 }
 
-func compileShare(r *rig, g *graph.Graph, samples int) (*Plan, error) {
+func compileFor(r *rig, g *graph.Graph, samples int) (*Plan, error) {
 	if samples == 0 {
 		return CompileIdle(r.cache, g, r.state.Params)
 	}

@@ -34,9 +34,9 @@ func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.
 		x := g.Input("images", tensor.U8, n, size, size, 3)
 		labels := g.Input("labels", tensor.I32, n)
 		logits := model(net, g.ImageNormalize("normalize", x, []float32{0.5, 0.5, 0.5}, []float32{0.25, 0.25, 0.25}, compute), classes)
-		loss, rank := g.SoftmaxCrossEntropy("loss", logits, labels, 0.1)
+		loss, position := g.SoftmaxCrossEntropy("loss", logits, labels, 0.1)
 		g.Output("loss", loss)
-		g.Output("rank", rank)
+		g.Output("position", position)
 		if training {
 			g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 		}

@@ -152,9 +152,9 @@ func TestInputsAndOutputsAreFoundByName(t *testing.T) {
 	if got, want := fmt.Sprint(r.plan.InputNames()), "[ids key images labels scale]"; got != want {
 		t.Errorf("inputs: got %s, want %s", got, want)
 	}
-	at, spec, err := r.plan.Output("rank")
+	at, spec, err := r.plan.Output("position")
 	if err != nil || at.Bytes != 8 || !spec.Same(device.Spec(tensor.I32, 2)) {
-		t.Errorf("rank: got %d bytes of %v, %v, want i32(2)", at.Bytes, spec, err)
+		t.Errorf("position: got %d bytes of %v, %v, want i32(2)", at.Bytes, spec, err)
 	}
 	if _, _, err := r.plan.Input("loss"); err == nil || !strings.Contains(err.Error(), `no input "loss"`) {
 		t.Errorf("got %v, want an error about input loss", err)

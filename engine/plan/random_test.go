@@ -92,9 +92,9 @@ func (c *composer) classifier(training bool) {
 		}
 	}
 	logits := c.Linear("fc", x, c.param(3, x.Shape[1]), c.param(3), c.ParamType())
-	loss, rank := c.SoftmaxCrossEntropy("loss", logits, c.Input("labels", tensor.I32, c.n), 0.1)
+	loss, position := c.SoftmaxCrossEntropy("loss", logits, c.Input("labels", tensor.I32, c.n), 0.1)
 	c.Output("loss", loss)
-	c.Output("rank", rank)
+	c.Output("position", position)
 	if training {
 		c.Differentiate(loss, c.Input("scale", c.ParamType(), 1))
 	}

@@ -34,7 +34,7 @@ type pass struct {
 	inputs      map[string]transfer
 	results     []transfer // device to the first slot: loss, top-k position, and logits if requested
 	loss        transfer
-	rank        transfer
+	position    transfer
 	logits      transfer
 	n           int // samples of a full micro-batch
 	fields      int // inputs that a batch fills
@@ -75,8 +75,8 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		switch name {
 		case "loss":
 			p.loss = t
-		case "rank":
-			p.rank = t
+		case "position":
+			p.position = t
 		case "logits":
 			p.logits = t
 		default:
@@ -84,7 +84,7 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		}
 	}
 	if !p.idle {
-		p.results = []transfer{p.loss, p.rank}
+		p.results = []transfer{p.loss, p.position}
 		if p.predicts {
 			p.results = append(p.results, p.logits)
 		}
@@ -134,9 +134,9 @@ func (p *pass) outputs() []string {
 	case p.idle:
 		return nil
 	case p.predicts:
-		return []string{"loss", "rank", "logits"}
+		return []string{"loss", "position", "logits"}
 	}
-	return []string{"loss", "rank"}
+	return []string{"loss", "position"}
 }
 
 func (p *pass) forward(s device.Stream) error {
@@ -292,7 +292,7 @@ func (p *pass) sums(n, slot int) Sums {
 	}
 	host := p.host.Host()[int64(slot)*p.resultBytes:]
 	loss := p.loss.in(host)
-	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.in(host)))), p.n)
+	positions := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.position.in(host)))), p.n)
 	for i := range n {
 		var l float64
 		if p.loss.spec.DType == tensor.F64 {
@@ -304,10 +304,10 @@ func (p *pass) sums(n, slot int) Sums {
 		if math.IsNaN(l) {
 			continue // no logit is above a NaN, so a NaN sample would count as position 0, the best
 		}
-		if ranks[i] == 0 {
+		if positions[i] == 0 {
 			out.Top1++
 		}
-		if ranks[i] < 5 {
+		if positions[i] < 5 {
 			out.Top5++
 		}
 	}

@@ -185,15 +185,15 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 		if !training {
 			smoothing = 0
 		}
-		var loss, rank *graph.Value // (N), (N)
+		var loss, position *graph.Value // (N), (N)
 		if training && o.Mixed {
-			second, share := g.Input("second_labels", tensor.I32, n), g.Input("lambda", g.ParamType(), n)
-			loss, rank = g.MixedSoftmaxCrossEntropy("loss", logits, labels, second, share, smoothing)
+			second, lambda := g.Input("second_labels", tensor.I32, n), g.Input("lambda", g.ParamType(), n)
+			loss, position = g.MixedSoftmaxCrossEntropy("loss", logits, labels, second, lambda, smoothing)
 		} else {
-			loss, rank = g.SoftmaxCrossEntropy("loss", logits, labels, smoothing)
+			loss, position = g.SoftmaxCrossEntropy("loss", logits, labels, smoothing)
 		}
 		g.Output("loss", loss)
-		g.Output("rank", rank)
+		g.Output("position", position)
 		if o.logits {
 			g.Output("logits", logits)
 		}

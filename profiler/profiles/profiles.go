@@ -43,10 +43,10 @@ type Ranks struct {
 
 // Rule describes how the scores were computed.
 type Rule struct {
-	Formula      string  `json:"formula"`
-	ComputeShare float64 `json:"compute_share"`
-	MemoryShare  float64 `json:"memory_share"`
-	Model        string  `json:"model,omitempty"` // model for MemoryShare; "": the default
+	Formula         string  `json:"formula"`
+	ComputeFraction float64 `json:"compute_share"`
+	MemoryFraction  float64 `json:"memory_share"`
+	Model           string  `json:"model,omitempty"` // model for MemoryFraction; "": the default
 }
 
 // Rank describes one rank's device and its measurements.
@@ -97,15 +97,15 @@ func (r Rank) String() string {
 // Rate computes the scores of all ranks. shares are the ranks' memory-bound fractions of a step, nil for the default.
 // Their mean applies to all ranks, so that scores can be compared. Ranks of the same device type and element type get
 // the same score, because differences between them are noise.
-func (p *Ranks) Rate(model string, shares []float64) error {
-	memory := DefaultMemoryShare
-	if len(shares) > 0 {
+func (p *Ranks) Rate(model string, fractions []float64) error {
+	memory := DefaultMemoryFraction
+	if len(fractions) > 0 {
 		memory = 0
-		for _, s := range shares {
-			memory += s / float64(len(shares))
+		for _, s := range fractions {
+			memory += s / float64(len(fractions))
 		}
 	}
-	p.Score = Rule{Formula: Formula, ComputeShare: 1 - memory, MemoryShare: memory, Model: model}
+	p.Score = Rule{Formula: Formula, ComputeFraction: 1 - memory, MemoryFraction: memory, Model: model}
 	scores := make([]float64, len(p.Ranks))
 	for i := range p.Ranks {
 		var err error

@@ -41,7 +41,7 @@ func TestScoreIsAWeightedGeometricMean(t *testing.T) {
 	}
 }
 
-func TestMemoryShareIsARoofline(t *testing.T) {
+func TestMemoryFractionIsARoofline(t *testing.T) {
 	product, move := Work{FLOPs: 3e12, Bytes: 1e9}, Work{FLOPs: 1, Bytes: 100e9} // 3 s and 1 s at 1 TFLOP/s and 100 GB/s
 	for _, c := range []struct {
 		step []Work
@@ -50,13 +50,13 @@ func TestMemoryShareIsARoofline(t *testing.T) {
 		{[]Work{product, move}, 0.25},
 		{[]Work{product}, 0},
 		{[]Work{move, move}, 1},
-		{nil, DefaultMemoryShare},
+		{nil, DefaultMemoryFraction},
 	} {
-		if got := MemoryShare(c.step, 1, 100); math.Abs(got-c.want) > 1e-12 {
+		if got := MemoryFraction(c.step, 1, 100); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v: got %v, want %v", c.step, got, c.want)
 		}
 	}
-	if fast, slow := MemoryShare([]Work{product, move}, 10, 100), MemoryShare([]Work{product, move}, 1, 100); fast <= slow {
+	if fast, slow := MemoryFraction([]Work{product, move}, 10, 100), MemoryFraction([]Work{product, move}, 1, 100); fast <= slow {
 		t.Errorf("faster arithmetic: got %v, want more than %v of the time bound by memory", fast, slow)
 	}
 }
@@ -84,13 +84,13 @@ func example(t *testing.T) *Ranks {
 
 func TestRateUsesOneShareForAllRanks(t *testing.T) {
 	p := example(t)
-	if p.Score.MemoryShare != DefaultMemoryShare || p.Ranks[0].RelativeScore != 1 || !(p.Ranks[1].RelativeScore > 2) || math.Abs(p.Ranks[0].ComputeScore-8.3) > 0.05 {
+	if p.Score.MemoryFraction != DefaultMemoryFraction || p.Ranks[0].RelativeScore != 1 || !(p.Ranks[1].RelativeScore > 2) || math.Abs(p.Ranks[0].ComputeScore-8.3) > 0.05 {
 		t.Errorf("got %+v", p)
 	}
 	if got := p.Ranks[0].String(); got != "Node 0: Compute score 8.3, Memory 4096MB" {
 		t.Errorf("got %q", got)
 	}
-	if err := p.Rate("resnet50", []float64{0.2, 0.4}); err != nil || math.Abs(p.Score.MemoryShare-0.3) > 1e-12 || math.Abs(p.Score.ComputeShare-0.7) > 1e-12 || p.Score.Model != "resnet50" {
+	if err := p.Rate("resnet50", []float64{0.2, 0.4}); err != nil || math.Abs(p.Score.MemoryFraction-0.3) > 1e-12 || math.Abs(p.Score.ComputeFraction-0.7) > 1e-12 || p.Score.Model != "resnet50" {
 		t.Errorf("got %+v, %v, want the mean of the ranks' shares", p.Score, err)
 	}
 	p.Ranks[1].Measured.TFLOPS = 0
@@ -175,7 +175,7 @@ func TestRanksOfOneTypeHaveOneScore(t *testing.T) {
 		t.Fatal(err)
 	}
 	scores := p.Scores()
-	want, err := Score(1.1, 20, DefaultMemoryShare) // the medians of three ranks
+	want, err := Score(1.1, 20, DefaultMemoryFraction) // the medians of three ranks
 	if err != nil || scores[0] != want || scores[2] != want || scores[3] != want {
 		t.Errorf("ranks of one type: got scores %v, want %v for each, %v", scores, want, err)
 	}

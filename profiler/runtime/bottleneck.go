@@ -5,22 +5,22 @@ import "math"
 // BottleneckWindow is the number of steps of a verdict.
 const BottleneckWindow = 50
 
-// LostFraction is the fraction of a step's time above which a cause becomes the verdict.
+// LostFraction is the fraction of a step's time above which a cause becomes the verdict. Below it the run is
+// compute-bound.
 const LostFraction = 0.10
 
-// Limits of the verdict. Shares are fractions of the step's time.
+// Limits of the verdict, most of them fractions of the step's time.
 const (
-	lostShare   = LostFraction // a cause with a larger loss becomes the verdict; below it the run is compute-bound
-	keptShare   = 0.07         // the previous verdict stays while its loss is larger
-	changeShare = 0.03         // and while no other cause exceeds it by more
-	fullPercent = 90.0         // memory above which a rank can take no more samples
-	slowedShare = 0.10         // slowdown of a rank with full memory that counts
-	sameShare   = 0.10         // allowed change of its share since
-	warmUpSteps = 2            // of a run: they include page faults
-	// steadyShare is the fraction of a straggler's loss that a rank's mean time, not jitter, must cause to name the
+	keptFraction   = 0.07 // the previous verdict stays while its loss is larger
+	changeFraction = 0.03 // and while no other cause exceeds it by more
+	fullPercent    = 90.0 // memory above which a rank can take no more samples
+	slowedFraction = 0.10 // slowdown of a rank with full memory that counts
+	shareTolerance = 0.10 // allowed change of its share since, as a fraction
+	warmUpSteps    = 2    // of a run: they include page faults
+	// steadyFraction is the fraction of a straggler's loss that a rank's mean time, not jitter, must cause to name the
 	// rank.
-	steadyShare  = 0.5
-	optimizerBig = 0.15 // fraction of the step above which the optimizer is mentioned
+	steadyFraction = 0.5
+	optimizerBig   = 0.15 // fraction of the step above which the optimizer is mentioned
 )
 
 // Bound is the limit of a run's speed.
@@ -222,10 +222,10 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 			most = cause
 		}
 	}
-	if last := v.Lost[b.last]; b.last != ComputeBound && last >= keptShare*v.Step && v.Lost[most]-last <= changeShare*v.Step {
+	if last := v.Lost[b.last]; b.last != ComputeBound && last >= keptFraction*v.Step && v.Lost[most]-last <= changeFraction*v.Step {
 		return b.last
 	}
-	if v.Lost[most] < lostShare*v.Step {
+	if v.Lost[most] < LostFraction*v.Step {
 		return ComputeBound
 	}
 	return most
@@ -288,7 +288,7 @@ func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 // usualSpeed returns the speed of a rank before its memory was full; 0 if it is unchanged, or if the share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
-	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > sameShare*w.usualShare || time < (1+slowedShare)*w.usualTime {
+	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare || time < (1+slowedFraction)*w.usualTime {
 		return 0
 	}
 	return 1 / w.usualTime
@@ -302,7 +302,7 @@ func (b *Bottlenecks) rememberUsual() {
 			continue
 		}
 		share, time := w.samples/float64(w.steps), w.own/w.samples
-		if w.usualTime == 0 || math.Abs(share-w.usualShare) > sameShare*w.usualShare || time < w.usualTime {
+		if w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare || time < w.usualTime {
 			w.usualShare, w.usualTime = share, time
 		}
 	}
@@ -333,7 +333,7 @@ func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
 		v.Rank = fullest
 	case StragglerBound:
 		w := &b.ranks[slowest]
-		if mean := w.own / float64(w.steps); mean-balanced >= steadyShare*v.Lost[StragglerBound] {
+		if mean := w.own / float64(w.steps); mean-balanced >= steadyFraction*v.Lost[StragglerBound] {
 			v.Rank, v.Ratio, v.Slowest = slowest, mean/balanced, float64(w.slowest)/float64(b.steps)
 		}
 	}

@@ -89,11 +89,11 @@ func (o *Options) complete() error {
 
 const loopback = "127.0.0.1"
 
-// Share returns part i of total, divided among n as evenly as possible, at least 1. The first parts get the remainder.
-func Share(total, n, i int) int {
-	share := total / n
+// Part returns part i of total, divided among n as evenly as possible, at least 1. The first parts get the remainder.
+func Part(total, n, i int) int {
+	part := total / n
 	if i < total%n {
-		share++
+		part++
 	}
-	return max(share, 1)
+	return max(part, 1)
 }

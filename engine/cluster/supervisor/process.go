@@ -88,7 +88,7 @@ func (o *Options) environment(local, port int) []string {
 	set("MASTER_PORT", port)
 	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // MASTER_PORT has no store of torchrun, even if torchrun started this process
 	if o.Threads > 0 {
-		set("OMP_NUM_THREADS", Share(o.Threads, o.Ranks, local))
+		set("OMP_NUM_THREADS", Part(o.Threads, o.Ranks, local))
 	}
 	if o.RankEnv != nil {
 		env = append(env, o.RankEnv(o.FirstRank+local)...)

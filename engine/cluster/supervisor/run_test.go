@@ -276,11 +276,11 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestShareDividesEvenly(t *testing.T) {
+func TestPartDividesEvenly(t *testing.T) {
 	for _, test := range []struct{ total, n, sum int }{{16, 4, 16}, {8, 3, 8}, {2, 4, 4}, {1, 1, 1}} {
 		sum := 0
 		for i := range test.n {
-			sum += Share(test.total, test.n, i)
+			sum += Part(test.total, test.n, i)
 		}
 		if sum != test.sum {
 			t.Errorf("%d among %d: got %d in all, want %d", test.total, test.n, sum, test.sum)

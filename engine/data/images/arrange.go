@@ -284,8 +284,8 @@ func (a *arrangement) hold(l listing, fraction float64) {
 			for k := range order {
 				order[k] = start + k
 			}
-			rank := func(k int) uint64 { return nameHash(l.files[a.train[k].file].name) }
-			slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x, y)) })
+			key := func(k int) uint64 { return nameHash(l.files[a.train[k].file].name) }
+			slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(key(x), key(y)), cmp.Compare(x, y)) })
 			for _, k := range order[:count] {
 				held[k] = true
 			}

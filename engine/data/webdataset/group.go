@@ -44,7 +44,7 @@ type grouper struct {
 	image    archive.Member
 	imageEnd string // "" until an image is found
 	label    string
-	rank     int // priority of the label's source: its index in labelEnds; len(labelEnds) without a label
+	priority int // of the label's source: its index in labelEnds; len(labelEnds) without a label
 }
 
 // keyHash is the first half of a SHA-256. Keys are hashed because they may be long, and cryptographically because
@@ -98,7 +98,7 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 		if _, seen := g.seen[hashKey(key)]; seen {
 			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive", key)
 		}
-		g.open, g.key, g.imageEnd, g.label, g.rank = true, key, "", "", len(labelEnds)
+		g.open, g.key, g.imageEnd, g.label, g.priority = true, key, "", "", len(labelEnds)
 	}
 	switch end {
 	case "jpg", "jpeg", "png":
@@ -111,20 +111,20 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 		g.image, g.imageEnd = m, end
 		return nil
 	}
-	for rank, known := range labelEnds {
+	for priority, known := range labelEnds {
 		if end != known {
 			continue
 		}
-		if rank == g.rank {
+		if priority == g.priority {
 			return fmt.Errorf("sample %.200q has two files .%s", key, end)
 		}
-		if rank < g.rank {
+		if priority < g.priority {
 			label, err := readLabel(end, m.Size, contents)
 			if err != nil {
 				return fmt.Errorf("label %.200q: %w", m.Name, err)
 			}
 			if label != "" {
-				g.label, g.rank = label, rank
+				g.label, g.priority = label, priority
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func (g *grouper) finish() error {
 		g.out.Ignored++
 		return nil
 	}
-	if g.rank == len(labelEnds) {
+	if g.priority == len(labelEnds) {
 		return fmt.Errorf("sample %.200q has no label: want .cls, .json with \"label\", or .txt", g.key)
 	}
 	g.seen[hashKey(g.key)] = struct{}{}

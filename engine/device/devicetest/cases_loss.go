@@ -45,7 +45,7 @@ func lossCases() []valueCase {
 				}})
 	}
 	cases = append(cases, mixedCases()...)
-	cases = append(cases, valueCase{name: "rank among equal scores", run: one(device.SoftmaxCrossEntropy{}), tolerance: functions,
+	cases = append(cases, valueCase{name: "position among equal scores", run: one(device.SoftmaxCrossEntropy{}), tolerance: functions,
 		inputs: []input{floats(Integers(0, 2), 9, 7), fixedType(tensor.I32, Integers(0, 6), 9)}})
 	for _, s := range []tensor.Shape{{1, 1, 1, 1}, {2, 5, 7, 3}, {3, 4, 4, 3}, {1, 3, 2, 17}} {
 		mean, std := make([]float32, s[3]), make([]float32, s[3])
@@ -76,7 +76,7 @@ func mixedCases() []valueCase {
 				return label(seed+salt, i)
 			}, s.n)
 		}
-		shares := params(func(seed, i uint64) float64 {
+		lambdas := params(func(seed, i uint64) float64 {
 			if i%4 < 2 {
 				return float64(i % 4)
 			}
@@ -86,9 +86,9 @@ func mixedCases() []valueCase {
 		name := fmt.Sprintf(" of mixed samples n%d classes %d smoothing %g", s.n, s.classes, s.smoothing)
 		forward := device.SoftmaxCrossEntropy{LabelSmoothing: s.smoothing, Mixed: true}
 		cases = append(cases,
-			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{logits, labels(0), labels(1), shares}, run: one(forward), tolerance: functions},
+			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{logits, labels(0), labels(1), lambdas}, run: one(forward), tolerance: functions},
 			valueCase{name: "softmax_cross_entropy diff" + name, tolerance: functions,
-				inputs: []input{logits, labels(0), labels(1), shares, params(Uniform(0.001, 1), 1)},
+				inputs: []input{logits, labels(0), labels(1), lambdas, params(Uniform(0.001, 1), 1)},
 				run: func(r *Runner, in []Operand) []Operand {
 					saved := r.Do(forward, in[:4]...)
 					return r.Do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: s.smoothing, Mixed: true}, in[0], in[1], saved[2], in[4], in[2], in[3])

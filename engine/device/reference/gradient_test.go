@@ -276,16 +276,16 @@ func lossGradients() []gradientCase {
 	const scale = 0.37
 	labels := devicetest.Of(tensor.I32, tensor.Shape{4}, 2, -1, 0, 4)
 	var cases []gradientCase
-	second, share := devicetest.Of(tensor.I32, tensor.Shape{4}, 3, 1, 0, 1), devicetest.Of(tensor.F64, tensor.Shape{4}, 0.7, 0.5, 0.2, 0.4)
+	second, lambda := devicetest.Of(tensor.I32, tensor.Shape{4}, 3, 1, 0, 1), devicetest.Of(tensor.F64, tensor.Shape{4}, 0.7, 0.5, 0.2, 0.4)
 	for _, smoothing := range []float64{0, 0.1} {
 		mixed := device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}
 		cases = append(cases, gradientCase{name: fmt.Sprintf("softmax_cross_entropy of mixed samples, smoothing %g", smoothing), weight: scale,
 			inputs:  tensors{between(-3, 3, 1, 4, 5)},
-			forward: func(do exec, in tensors) tensors { return do(mixed, in[0], labels, second, share)[:1] },
+			forward: func(do exec, in tensors) tensors { return do(mixed, in[0], labels, second, lambda)[:1] },
 			backward: func(do exec, in, diff tensors) tensors {
-				lse := do(mixed, in[0], labels, second, share)[2]
+				lse := do(mixed, in[0], labels, second, lambda)[2]
 				factor := devicetest.Of(tensor.F64, tensor.Shape{1}, diff[0].Values[0])
-				return do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: smoothing, Mixed: true}, in[0], labels, lse, factor, second, share)
+				return do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: smoothing, Mixed: true}, in[0], labels, lse, factor, second, lambda)
 			}})
 		cases = append(cases, gradientCase{name: fmt.Sprintf("softmax_cross_entropy smoothing %g", smoothing), weight: scale,
 			inputs: tensors{between(-3, 3, 1, 4, 5)},

@@ -32,7 +32,7 @@ func logSumExp[T real](row []T) T {
 // targets holds the labels of each sample, and the weight (lambda) of the first label: 1 unless samples are mixed.
 type targets[T real] struct {
 	label, second []int32
-	share         []T
+	lambda        []T
 }
 
 func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], error) {
@@ -41,7 +41,7 @@ func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], er
 	if err := checkLabels(op, t.label, classes); err != nil || !mixed {
 		return t, err
 	}
-	t.second, t.share = loadI32(in[len(in)-2]), load[T](in[len(in)-1])
+	t.second, t.lambda = loadI32(in[len(in)-2]), load[T](in[len(in)-1])
 	for i, l := range t.second {
 		if t.label[i] >= 0 && (l < 0 || int(l) >= classes) {
 			return t, fmt.Errorf("%s: second label %d: got %d, want 0 to %d", op.Kind(), i, l, classes-1)
@@ -54,8 +54,8 @@ func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], er
 func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 	q := T(smoothing / float64(classes))
 	first, second := T(1), T(0)
-	if t.share != nil {
-		first, second = t.share[n], 1-t.share[n]
+	if t.lambda != nil {
+		first, second = t.lambda[n], 1-t.lambda[n]
 	}
 	if class == int(t.label[n]) {
 		q += T(T(1-smoothing) * first)
@@ -68,7 +68,7 @@ func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 
 // main returns the label with the larger weight.
 func (t targets[T]) main(n int) int {
-	if t.share != nil && t.share[n] < 0.5 {
+	if t.lambda != nil && t.lambda[n] < 0.5 {
 		return int(t.second[n])
 	}
 	return int(t.label[n])
@@ -81,24 +81,24 @@ func softmaxCrossEntropy[T real](op device.SoftmaxCrossEntropy, in, out []operan
 		return err
 	}
 	labels := t.label
-	loss, lse, rank := make([]T, len(labels)), make([]T, len(labels)), make([]int32, len(labels))
+	loss, lse, position := make([]T, len(labels)), make([]T, len(labels)), make([]int32, len(labels))
 	for n, l := range labels {
 		row := logits[n*classes : (n+1)*classes]
 		lse[n] = logSumExp(row)
 		if l < 0 {
-			rank[n] = -1
+			position[n] = -1
 			continue
 		}
 		label := t.main(n)
 		for k, x := range row {
 			loss[n] += T(t.of(n, k, classes, op.LabelSmoothing) * (lse[n] - x))
 			if x > row[label] || x == row[label] && k < label {
-				rank[n]++
+				position[n]++
 			}
 		}
 	}
 	store(out[0], loss)
-	storeI32(out[1], rank)
+	storeI32(out[1], position)
 	store(out[2], lse)
 	return nil
 }

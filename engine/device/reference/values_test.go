@@ -77,7 +77,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 			[][]float64{{math.Log(4.0 / 3), math.Log(4), 0}, {0, 1, -1}, {math.Log(4), math.Log(4), 1 + math.Log(2)}}},
 		{"softmax_cross_entropy smoothed", device.SoftmaxCrossEntropy{LabelSmoothing: 0.5}, tensors{f64(shape{1, 2}, 0, math.Log(3)), i32(1)},
 			[][]float64{{0.75*math.Log(4.0/3) + 0.25*math.Log(4)}, {0}, nil}},
-		// Row 0: 3/4 of log(4/3) and 1/4 of log 4, judged by the first label; row 1: shares swapped, judged by the second; row 2 has the same label twice.
+		// Row 0: 3/4 of log(4/3) and 1/4 of log 4, judged by the first label; row 1: lambdas swapped, judged by the second; row 2 has the same label twice.
 		{"softmax_cross_entropy of mixed samples", device.SoftmaxCrossEntropy{Mixed: true},
 			tensors{f64(shape{4, 2}, 0, math.Log(3), 0, math.Log(3), 0, math.Log(3), 1, 1), i32(1, 0, 0, -1), i32(0, 1, 0, -5), f64(shape{4}, 0.75, 0.25, 0.25, 0.25)},
 			[][]float64{{0.75*math.Log(4.0/3) + 0.25*math.Log(4), 0.75*math.Log(4.0/3) + 0.25*math.Log(4), math.Log(4), 0}, {0, 0, 1, -1}, nil}},
@@ -87,7 +87,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		{"softmax_cross_entropy diff of mixed samples", device.SoftmaxCrossEntropyDiff{Mixed: true},
 			tensors{f64(shape{2, 2}, 0, math.Log(3), 5, 5), i32(1, -1), f64(shape{2}, math.Log(4), 0), f64(shape{1}, 10), i32(0, 0), f64(shape{2}, 0.5, 1)},
 			[][]float64{{-2.5, 2.5, 0, 0}}},
-		{"rank: equal scores of lower classes count", device.SoftmaxCrossEntropy{}, tensors{f64(shape{1, 4}, 1, 1, 1, 2), i32(2)}, [][]float64{nil, {3}, nil}},
+		{"position: equal scores of lower classes count", device.SoftmaxCrossEntropy{}, tensors{f64(shape{1, 4}, 1, 1, 1, 2), i32(2)}, [][]float64{nil, {3}, nil}},
 		{"softmax_cross_entropy diff", device.SoftmaxCrossEntropyDiff{},
 			tensors{f64(shape{2, 2}, 0, math.Log(3), 5, 5), i32(1, -1), f64(shape{2}, math.Log(4), 0), f64(shape{1}, 10)}, [][]float64{{2.5, -2.5, 0, 0}}},
 		{"image_normalize", device.ImageNormalize{Mean: []float32{0.5, 0}, Std: []float32{0.25, 1}, To: tensor.F64},

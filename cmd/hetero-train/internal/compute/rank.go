@@ -51,7 +51,7 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		j.Opts.Log.Warn("device.threads: more threads than CPUs of this process only slow each other down", "got", threads, "using", most)
 		threads = most
 	}
-	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, Share: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
+	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, ShareGPU: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
 	kind := j.Cfg.Device.Kind
 	onCPU, err := j.IsCPURank()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // FractionOfPeak returns a computation's fraction of a measured peak. If the computation exceeds the peak, the peak is
 // wrong and the fraction is unknown.
-func FractionOfPeak(reached float64, peak device.Reached) (share float64, known bool) {
+func FractionOfPeak(reached float64, peak device.Reached) (fraction float64, known bool) {
 	if peak.PerSecond <= 0 || reached > peak.PerSecond {
 		return 0, false
 	}

@@ -19,7 +19,7 @@ import (
 type Placement struct {
 	Index     int // device.index; -1: use the rank's number on its machine
 	LocalRank int // -1: unknown
-	Share     bool
+	ShareGPU  bool
 	Threads   int
 	Log       *slog.Logger
 }
@@ -67,7 +67,7 @@ func (p Placement) pick(kind string, count int) (int, error) {
 		return 0, nil
 	case p.LocalRank < 0:
 		return 0, exit.Usagef("cannot choose among %d devices %s for this rank, because the launcher does not give its number on the machine: set device.index, or make one device visible to each rank", count, kind)
-	case p.LocalRank < count || p.Share:
+	case p.LocalRank < count || p.ShareGPU:
 		return p.LocalRank % count, nil
 	}
 	return 0, exit.Usagef("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)

@@ -26,7 +26,7 @@ func TestRanksTakeTheirOwnDevice(t *testing.T) {
 		{index: 1, local: 0, count: 2, want: 1},
 		{index: 2, local: 0, count: 2, err: "device.index: got 2, want one of the 2 devices cuda that this process sees, from 0"},
 	} {
-		p := Placement{Index: c.index, LocalRank: c.local, Share: c.share}
+		p := Placement{Index: c.index, LocalRank: c.local, ShareGPU: c.share}
 		got, err := p.pick("cuda", c.count)
 		switch {
 		case c.err == "" && (err != nil || got != c.want):

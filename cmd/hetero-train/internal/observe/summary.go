@@ -164,10 +164,10 @@ func SummaryRows(s *analysis.Summary) []Row {
 // partsOf returns the fraction of a step that each part takes.
 func partsOf(p analysis.StepParts) string {
 	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
-	share := func(name string, v analysis.Number) string {
+	part := func(name string, v analysis.Number) string {
 		return name + " " + show.Figure("%.1f %%", 100*v/total)
 	}
-	return strings.Join([]string{share("data", p.Data), share("forward", p.Forward), share("backward", p.Backward), share("communication", p.Communication), share("optimizer", p.Optimizer)}, ", ")
+	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), part("backward", p.Backward), part("communication", p.Communication), part("optimizer", p.Optimizer)}, ", ")
 }
 
 func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }

@@ -120,7 +120,7 @@ func (t *Tracing) finish(together bool) {
 }
 
 // percent rounds a fraction to hundredths of a percent.
-func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
+func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }
 
 // gather returns, on rank 0, the timelines of all ranks that have one.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
@@ -173,8 +173,8 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 func WriteTrace(path string, ranks []trace.Rank) error {
 	all := Explained(ranks)
 	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean, "explained_least": all.Least, "started": startOf(ranks)}
-	for kind, share := range all.Kinds {
-		facts[timeline.Kind(kind).String()+"_share"] = share
+	for kind, fraction := range all.Kinds {
+		facts[timeline.Kind(kind).String()+"_share"] = fraction
 	}
 	offsets := map[string]float64{}
 	for _, r := range ranks {

@@ -86,12 +86,12 @@ template <class T, bool far> void batch_norm_stats(const Rows &r, const Piece &p
         for (int l = 0; l < 16; l++) pivot[u][l] = rounded<T>(first[u][l] * per_n);
       pivoted_sums<far>(r, tile, x, pivot, first, second);
     }
-    const double total = before + n, share = n / total, weight = before * share;
+    const double total = before + n, fraction = n / total, weight = before * fraction;
     for (int64_t u = 0; u < p.units; u++) {
       Moments &m = moments[u];
       for (int l = 0; l < 16; l++) {
         const double tile_mean = first[u][l] * per_n, delta = pivot[u][l] + tile_mean - m.mean[l];
-        m.mean[l] += delta * share;
+        m.mean[l] += delta * fraction;
         m.m2[l] += (second[u][l] - first[u][l] * tile_mean) + delta * delta * weight;
       }
       m.count = total;

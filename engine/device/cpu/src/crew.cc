@@ -19,7 +19,7 @@ constexpr double kRecent = 0.4;
 
 void Crew::judge(double now, double window, double work) {
   if (left_ > 0) {
-    Share &s = active_ == fewer_ ? with_fewer_ : with_more_;
+    Span &s = active_ == fewer_ ? with_fewer_ : with_more_;
     if (left_ % kTurn != 0) s.add(window, work);
     if (--left_ == 0)
       decide(now);

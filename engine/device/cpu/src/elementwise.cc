@@ -104,7 +104,7 @@ struct Binary final : Elementwise {
 struct BinaryRepeated final : Kernel {
   ElementwiseTable::Binary f;
   int64_t size, run_length, runs;
-  int rank = 0;                                     // of the runs
+  int ndim = 0;                                     // of the runs
   int64_t extent[HT_MAX_DIMS], stride[HT_MAX_DIMS]; // outermost first; stride of b in elements, 0 where broadcast
 
   BinaryRepeated(const Request &request, int func) {
@@ -123,23 +123,23 @@ struct BinaryRepeated final : Kernel {
     }
     for (int d = 0; d < a.ndim; d++) {
       if (a.dims[d] == 1) continue;
-      if (rank > 0 && stride[rank - 1] == strides[d] * a.dims[d])
-        extent[rank - 1] *= a.dims[d];
+      if (ndim > 0 && stride[ndim - 1] == strides[d] * a.dims[d])
+        extent[ndim - 1] *= a.dims[d];
       else
-        extent[rank++] = a.dims[d];
-      stride[rank - 1] = strides[d];
+        extent[ndim++] = a.dims[d];
+      stride[ndim - 1] = strides[d];
     }
-    run_length = rank > 0 ? extent[rank - 1] : 1;
-    f = simd().elementwise.binary[bf16][func][rank == 0 || stride[rank - 1] == 0];
+    run_length = ndim > 0 ? extent[ndim - 1] : 1;
+    f = simd().elementwise.binary[bf16][func][ndim == 0 || stride[ndim - 1] == 0];
     runs = elements(a) / run_length;
-    if (rank > 0) rank--;
+    if (ndim > 0) ndim--;
   }
 
   void run(const Args &a) override {
 #pragma omp parallel for schedule(static) if (worth_threads(out[0].bytes))
     for (int64_t i = 0; i < runs; i++) {
       int64_t b = 0, rest = i;
-      for (int d = rank - 1; d >= 0; d--) {
+      for (int d = ndim - 1; d >= 0; d--) {
         b += rest % extent[d] * stride[d];
         rest /= extent[d];
       }

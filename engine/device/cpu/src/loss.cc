@@ -6,8 +6,8 @@
 // With m the largest logit and e = sum exp(logits - m) the loss is
 //   log(e) - (1 - s)·(logits_label - m) - s/C·sum(logits - m)
 // It uses only differences from m, so that a common offset of the logits costs no accuracy. A mixed sample has a second
-// label, and lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label); the operand share holds
-// lambda. Threads divide the samples; the loops are in loss_simd.h.
+// label, and lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label). Threads divide the
+// samples; the loops are in loss_simd.h.
 #include <cmath>
 #include <cstring>
 
@@ -47,18 +47,18 @@ struct Loss : Kernel {
   }
 
   struct Labels {
-    const int32_t *first, *second; // second, share (lambda): null unless mixed
-    const float *share;
+    const int32_t *first, *second; // second and lambda: null unless mixed
+    const float *lambda;
 
     // The label with the larger weight.
-    int64_t main(int64_t n) const { return share && share[n] < 0.5f ? second[n] : first[n]; }
+    int64_t main(int64_t n) const { return lambda && lambda[n] < 0.5f ? second[n] : first[n]; }
   };
 
   Labels labels(const Args &a) const {
     Labels l{static_cast<const int32_t *>(a.in[1]), nullptr, nullptr};
     if (mixed) {
       l.second = static_cast<const int32_t *>(a.in[in.size() - 2]);
-      l.share = static_cast<const float *>(a.in[in.size() - 1]);
+      l.lambda = static_cast<const float *>(a.in[in.size() - 1]);
     }
     check(l);
     return l;
@@ -83,18 +83,18 @@ struct Forward final : Loss {
   void run(const Args &a) override {
     const Labels l = labels(a);
     auto *loss = static_cast<float *>(a.out[0]), *lse = static_cast<float *>(a.out[2]);
-    auto *rank = static_cast<int32_t *>(a.out[1]);
+    auto *position = static_cast<int32_t *>(a.out[1]);
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))
     for (int64_t n = 0; n < samples; n++) {
       const char *row = static_cast<const char *>(a.in[0]) + n * row_bytes;
       const LossTable::Row r = simd().loss.row[bf16](classes, row, l.first[n] < 0 ? -1 : l.main(n));
       const double log_sum = std::log(r.sum_exp);
       lse[n] = float(r.largest + log_sum);
-      rank[n] = l.first[n] < 0 ? -1 : int32_t(r.higher);
+      position[n] = l.first[n] < 0 ? -1 : int32_t(r.higher);
       loss[n] = 0;
       if (l.first[n] < 0) continue;
       double own = double(logit(row, l.first[n])) - r.largest;
-      if (mixed) own = l.share[n] * own + (1 - double(l.share[n])) * (double(logit(row, l.second[n])) - r.largest);
+      if (mixed) own = l.lambda[n] * own + (1 - double(l.lambda[n])) * (double(logit(row, l.second[n])) - r.largest);
       loss[n] = float(log_sum - (1 - double(smoothing)) * own - (smoothing > 0 ? base() * r.sum : 0));
     }
   }
@@ -118,8 +118,8 @@ struct Backward final : Loss {
       LossTable::Target target{l.first[n], l.first[n], 1 - smoothing, 1 - smoothing, base()};
       if (mixed && l.second[n] != l.first[n]) {
         target.second = l.second[n];
-        target.hot = (1 - smoothing) * l.share[n];
-        target.second_hot = (1 - smoothing) * (1 - l.share[n]);
+        target.hot = (1 - smoothing) * l.lambda[n];
+        target.second_hot = (1 - smoothing) * (1 - l.lambda[n]);
       }
       simd().loss.diff[bf16](classes, row, target, lse[n], scale, diff);
     }

@@ -29,7 +29,7 @@ Strides row_major(const ht_spec &spec) {
 
 // A copy of extents (E0, E1, …): element i from src + sum of i·src stride to dst + sum of i·dst stride.
 struct Copy {
-  int rank = 0; // no extents of 1; adjacent dimensions with matching strides are merged; the last is the inner loop
+  int ndim = 0; // no extents of 1; adjacent dimensions with matching strides are merged; the last is the inner loop
   int64_t extent[HT_MAX_DIMS], dst_stride[HT_MAX_DIMS], src_stride[HT_MAX_DIMS];
   int64_t dst_start = 0, src_start = 0, size = 1;
   bool squares = false;
@@ -38,22 +38,22 @@ struct Copy {
     for (int d = 0; d < shape.ndim; d++) {
       const int64_t e = shape.dims[d];
       if (e == 1) continue;
-      const bool joins = rank > 0 && dst_stride[rank - 1] == dst.of[d] * e && src_stride[rank - 1] == src.of[d] * e;
-      extent[joins ? rank - 1 : rank] = joins ? extent[rank - 1] * e : e;
-      if (!joins) rank++;
-      dst_stride[rank - 1] = dst.of[d];
-      src_stride[rank - 1] = src.of[d];
+      const bool joins = ndim > 0 && dst_stride[ndim - 1] == dst.of[d] * e && src_stride[ndim - 1] == src.of[d] * e;
+      extent[joins ? ndim - 1 : ndim] = joins ? extent[ndim - 1] * e : e;
+      if (!joins) ndim++;
+      dst_stride[ndim - 1] = dst.of[d];
+      src_stride[ndim - 1] = src.of[d];
     }
-    if (rank == 0) {
-      rank = 1;
+    if (ndim == 0) {
+      ndim = 1;
       extent[0] = dst_stride[0] = src_stride[0] = 1;
     }
     // If src's inner dimension is another one (a transpose), both become inner dimensions and are processed in squares.
-    for (int d = 0; d < rank - 1; d++) {
-      if (src_stride[d] != 1 || src_stride[rank - 1] == 1) continue;
-      std::rotate(extent + d, extent + d + 1, extent + rank - 1);
-      std::rotate(dst_stride + d, dst_stride + d + 1, dst_stride + rank - 1);
-      std::rotate(src_stride + d, src_stride + d + 1, src_stride + rank - 1);
+    for (int d = 0; d < ndim - 1; d++) {
+      if (src_stride[d] != 1 || src_stride[ndim - 1] == 1) continue;
+      std::rotate(extent + d, extent + d + 1, extent + ndim - 1);
+      std::rotate(dst_stride + d, dst_stride + d + 1, dst_stride + ndim - 1);
+      std::rotate(src_stride + d, src_stride + d + 1, src_stride + ndim - 1);
       squares = true;
       break;
     }
@@ -70,7 +70,7 @@ struct Copy {
 
   template <class T> void run_typed(const T *src, T *dst) const {
     if (squares) return run_squares(src, dst);
-    const int inner = rank - 1;
+    const int inner = ndim - 1;
     int64_t lines = 1;
     for (int d = 0; d < inner; d++) lines *= extent[d];
     // A copy of one long line is divided, too.
@@ -98,7 +98,7 @@ struct Copy {
 
   template <class T> void run_squares(const T *src, T *dst) const {
     constexpr int64_t kSide = 32;
-    const int down = rank - 2, right = rank - 1; // src is contiguous along down, dst along right
+    const int down = ndim - 2, right = ndim - 1; // src is contiguous along down, dst along right
     const int64_t bands = (extent[down] + kSide - 1) / kSide;
     int64_t planes = 1;
     for (int d = 0; d < down; d++) planes *= extent[d];
@@ -115,7 +115,7 @@ struct Copy {
   }
 
   template <class T> void line(const T *src, T *dst, int64_t n) const {
-    const int64_t s = src_stride[rank - 1], d = dst_stride[rank - 1];
+    const int64_t s = src_stride[ndim - 1], d = dst_stride[ndim - 1];
     if (s == 1 && d == 1)
       std::memcpy(dst, src, size_t(n) * sizeof(T));
     else if (s == 0 && d == 1)
@@ -167,12 +167,12 @@ struct Reduce final : Kernel {
     bool innermost_folded = false;
     for (int d = 0; d < in[0].ndim; d++) {
       const bool fold = std::find(p.axes, p.axes + p.num_axes, d) != p.axes + p.num_axes;
-      int &rank = fold ? folded : kept;
+      int &ndim = fold ? folded : kept;
       int64_t *extent = fold ? folded_extent : kept_extent, *stride = fold ? folded_stride : kept_stride;
-      const bool joins = d > 0 && rank > 0 && fold == innermost_folded;
-      extent[joins ? rank - 1 : rank] = joins ? extent[rank - 1] * in[0].dims[d] : in[0].dims[d];
-      if (!joins) rank++;
-      stride[rank - 1] = strides.of[d];
+      const bool joins = d > 0 && ndim > 0 && fold == innermost_folded;
+      extent[joins ? ndim - 1 : ndim] = joins ? extent[ndim - 1] * in[0].dims[d] : in[0].dims[d];
+      if (!joins) ndim++;
+      stride[ndim - 1] = strides.of[d];
       innermost_folded = fold;
     }
     if (in[0].ndim == 0) return;
@@ -191,9 +191,9 @@ struct Reduce final : Kernel {
       run_typed(static_cast<const float *>(a.in[0]), static_cast<float *>(a.out[0]));
   }
 
-  static int64_t offset(int64_t i, int rank, const int64_t *extent, const int64_t *stride) {
+  static int64_t offset(int64_t i, int ndim, const int64_t *extent, const int64_t *stride) {
     int64_t at = 0;
-    for (int d = rank - 1; d >= 0; i /= extent[d--]) at += i % extent[d] * stride[d];
+    for (int d = ndim - 1; d >= 0; i /= extent[d--]) at += i % extent[d] * stride[d];
     return at;
   }
 

@@ -9,7 +9,7 @@
 
 namespace hetero {
 
-int implementation_rank(const char *name) {
+int implementation_priority(const char *name) {
   if (std::strstr(name, "ref") || std::strstr(name, "simple")) return 0;
   if (std::strstr(name, "gemm") && !std::strstr(name, "brg")) return 1;
   return 2;

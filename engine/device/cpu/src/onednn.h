@@ -37,7 +37,7 @@ ht_spec spec_in(const ht_spec &spec, const Desc &desc, int64_t groups = 0);
 int64_t layout_groups(uint32_t layout);
 
 // Quality of an implementation by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
-int implementation_rank(const char *name);
+int implementation_priority(const char *name);
 
 // A chain of primitives on the operands of one launch. If the main primitive needs an operand in another format or type
 // than the spec's, a copy in the workspace is used.

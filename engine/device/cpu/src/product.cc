@@ -15,7 +15,7 @@ namespace {
 struct Choice {
   PrimitiveDesc pd;
   Formats formats;
-  int rank = -1;
+  int priority = -1;
 };
 
 Formats formats_of(const PrimitiveDesc &pd, Pass pass) {
@@ -33,7 +33,7 @@ Choice attempt(const Builder &build, const Product &p, const Formats &wanted) {
   c.pd = build(p, wanted);
   if (!c.pd.get(true)) return c;
   c.formats = formats_of(c.pd, p.pass);
-  c.rank = implementation_rank(c.pd.impl_info_str());
+  c.priority = implementation_priority(c.pd.impl_info_str());
   return c;
 }
 
@@ -58,14 +58,14 @@ Choice choose(const Builder &build, const Product &p) {
   if (p.pass != Pass::forward) {
     Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));
-    if (f.rank >= 0) add(f.formats.src, f.formats.dst);
+    if (f.priority >= 0) add(f.formats.src, f.formats.dst);
   }
   add(any.src, any.dst);
   Choice best;
   for (const Formats &c : candidates) {
     Choice tried = attempt(build, p, c);
-    if (tried.rank > best.rank) best = tried;
-    if (best.rank == 2) break;
+    if (tried.priority > best.priority) best = tried;
+    if (best.priority == 2) break;
   }
   return best;
 }
@@ -140,7 +140,7 @@ void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int6
   Product p = product_of(r, Pass::diff_weights, groups);
   p.src.dims[0] = p.dst.dims[0] = canonical_batch;
   Choice c = choose(build, p);
-  r.out[0].layout = c.rank < 0 ? HT_LAYOUT_PLAIN : layout_of(c.formats.weight, groups);
+  r.out[0].layout = c.priority < 0 ? HT_LAYOUT_PLAIN : layout_of(c.formats.weight, groups);
   set_bytes(r.out[0]);
 }
 
@@ -209,7 +209,7 @@ Product samples_of(Product p, int64_t n) {
 // Returns the kernel for a weight gradient in parts of the batch, nullptr if that does not pay or oneDNN's formats do
 // not allow it.
 std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Choice &c, const Builder &build) {
-  if (p.pass != Pass::diff_weights || r.threads < 2 || c.rank < 2) return nullptr;
+  if (p.pass != Pass::diff_weights || r.threads < 2 || c.priority < 2) return nullptr;
   const int64_t samples = p.src.dims[0];
   const int64_t pixels = p.dst.ndim == 4 ? p.dst.dims[2] * p.dst.dims[3] : 1;
   int64_t weights = 1;
@@ -252,7 +252,7 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
     q.src.layout = k->in[0].layout;
     q.dst.layout = k->in[1].layout;
     Choice part = attempt(build, q, {desc_of(q.src), weight, desc_of(q.dst)});
-    if (part.rank < c.rank) return nullptr;
+    if (part.priority < c.priority) return nullptr;
     auto it = std::make_unique<SplitGradient::Part>();
     it->first = first;
     using O = PrimitiveChain::Operand;
@@ -274,12 +274,12 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
 std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build) {
   want_countable(r);
   Choice c = choose(build, p);
-  if (c.rank < 0) return nullptr;
+  if (c.priority < 0) return nullptr;
   if (p.pass == Pass::diff_weights) {
     Desc wanted = desc_of(p.weight, p.groups);
     if (!(c.formats.weight == wanted)) {
       Choice bound = attempt(build, p, {c.formats.src, wanted, c.formats.dst});
-      if (bound.rank >= c.rank) c = bound;
+      if (bound.priority >= c.priority) c = bound;
     }
   }
   if (auto k = make_split(r, p, c, build)) return k;

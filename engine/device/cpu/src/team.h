@@ -61,7 +61,7 @@ public:
   void judge(double now, double window, double work);
 
 private:
-  struct Share {
+  struct Span {
     double window = 0, work = 0; // seconds
     void add(double seconds, double worked) { window += seconds, work += worked; }
     double reached() const { return window > 0 ? work / window : 0; } // CPUs
@@ -73,8 +73,8 @@ private:
   int before_ = 0;           // the count before the comparison
   int left_ = 0;             // remaining windows of the comparison
   bool contended_ = false;
-  Share with_more_, with_fewer_;
-  Share recent_;      // outside of a comparison
+  Span with_more_, with_fewer_;
+  Span recent_;      // outside of a comparison
   bool down_ = false; // the last comparison was with fewer threads
   double next_ = 0;   // seconds: earliest time of the next comparison
   double pause_ = 0;  // between comparisons

@@ -42,11 +42,11 @@ type gpuGap struct {
 }
 
 type GPUKernel struct {
-	Name    string  `json:"name"`
-	Op      string  `json:"op,omitempty"`
-	Count   float64 `json:"per_step"`
-	Seconds float64 `json:"step_seconds"`
-	Share   float64 `json:"share"`
+	Name     string  `json:"name"`
+	Op       string  `json:"op,omitempty"`
+	Count    float64 `json:"per_step"`
+	Seconds  float64 `json:"step_seconds"`
+	Fraction float64 `json:"share"`
 }
 
 type gpuWait struct {
@@ -63,17 +63,17 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 		return nil
 	}
 	steps := float64(u.Steps)
-	share := func(ns int64) float64 { return float64(ns) / float64(u.Window) }
+	fraction := func(ns int64) float64 { return float64(ns) / float64(u.Window) }
 	each := func(ns int64) float64 { return float64(ns) / 1e9 / steps }
-	g := &GPUUse{Steps: u.Steps, Seconds: each(u.Window), Busy: share(u.Busy), Copies: share(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
+	g := &GPUUse{Steps: u.Steps, Seconds: each(u.Window), Busy: fraction(u.Busy), Copies: fraction(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
 		Longest: []gpuGap{}, Kernels: []GPUKernel{}, Waits: []gpuWait{}}
 	for _, gap := range u.Gaps {
 		if gap.Took < int64(shortestGap) {
-			g.ShortTime += share(gap.Took)
+			g.ShortTime += fraction(gap.Took)
 			continue
 		}
 		g.Gaps += 1 / steps
-		g.GapTime += share(gap.Took)
+		g.GapTime += fraction(gap.Took)
 		if !gap.Steps {
 			g.Within += 1 / steps
 		}
@@ -82,7 +82,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 		}
 	}
 	for _, k := range u.Code[:min(mostKernels, len(u.Code))] {
-		g.Kernels = append(g.Kernels, GPUKernel{k.Name, k.Op, float64(k.Count) / steps, each(k.Took), share(k.Took)})
+		g.Kernels = append(g.Kernels, GPUKernel{k.Name, k.Op, float64(k.Count) / steps, each(k.Took), fraction(k.Took)})
 	}
 	for _, w := range u.Host {
 		g.Waits = append(g.Waits, gpuWait{w.Name, float64(w.Count) / steps, float64(w.Within) / steps, each(w.Took)})
@@ -106,7 +106,7 @@ func (g *GPUUse) String() string {
 		fmt.Fprintf(&b, "  the host waits in %s %.1f times a step, %.1f of them with more work to enqueue\n", w.Call, w.Count, w.Within)
 	}
 	for _, k := range g.Kernels {
-		fmt.Fprintf(&b, "  %5.2f %%  %6.1f a step  %s\n", 100*k.Share, k.Count, k.Name)
+		fmt.Fprintf(&b, "  %5.2f %%  %6.1f a step  %s\n", 100*k.Fraction, k.Count, k.Name)
 	}
 	if g.Lost > 0 {
 		fmt.Fprintf(&b, "  %d records were lost: these figures are too low\n", g.Lost)

@@ -264,10 +264,10 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	} {
 		out[key] = v
 	}
-	share, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
+	fraction, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
 	out["share_of_peak"] = nil // unknown
 	if known {
-		out["share_of_peak"] = share
+		out["share_of_peak"] = fraction
 	}
 	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
 		out["device_notes"] = n.Notes()
@@ -287,7 +287,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
 	switch {
 	case known:
-		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*share)
+		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*fraction)
 	case peak.PerSecond > 0:
 		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
 	}

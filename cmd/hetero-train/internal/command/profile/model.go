@@ -23,10 +23,10 @@ const (
 	modelSteps   = 3               // at least
 )
 
-// profileModel measures a step of the configured model on this rank's device. share is the memory-bound fraction of the
+// profileModel measures a step of the configured model on this rank's device. fraction is the memory-bound fraction of the
 // step, computed from the operations and bytes of the plan. perSample is the time per sample in seconds. All ranks
 // measure it at the same time, as in training.
-func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) (share, perSample float64, err error) {
+func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
 	profileBatch := min(profileBatch, max(j.Cfg.Data.BatchSize/max(j.Opts.Place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.Cfg.Model.NumClasses, 100), 2), Size: j.Cfg.Data.ImageSize})
 	if err != nil {
@@ -52,7 +52,7 @@ func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) 
 	}
 	perSample, err = timeSteps(ctx, replica, data.Options{Samples: data.Images{Dataset: step.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}},
 		Seed: 1, BatchSize: profileBatch, Accumulation: 1, Workers: 1})
-	return profiles.MemoryShare(work, tflops, gbytes), perSample, err
+	return profiles.MemoryFraction(work, tflops, gbytes), perSample, err
 }
 
 // timeSteps trains for modelTime and returns the rank's own time per sample, in seconds.

@@ -27,8 +27,8 @@ func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
 }
 
 func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
-	report := func(host string, first bool, tflops, share float64) rankReport {
-		r := rankReport{HostID: host, MemoryShare: share, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
+	report := func(host string, first bool, tflops, fraction float64) rankReport {
+		r := rankReport{HostID: host, MemoryFraction: fraction, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
 			Measured: profiles.Measured{TFLOPS: measure.Figure(tflops), Memory: measure.Bandwidth{Copy: 50}}}}
 		if first {
 			r.Host = &profiles.Host{Name: host}
@@ -45,7 +45,7 @@ func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintf("%.2f %s", ranks.Score.MemoryShare, ranks.Score.Model); got != "0.40 resnet50" {
+	if got := fmt.Sprintf("%.2f %s", ranks.Score.MemoryFraction, ranks.Score.Model); got != "0.40 resnet50" {
 		t.Errorf("got %s, want the mean of the shares that are known", got)
 	}
 	if len(machines.Hosts) != 2 || !slices.Equal(machines.Hosts[0].Ranks, []int{0, 2}) || !slices.Equal(machines.Hosts[1].Ranks, []int{1, 3}) || len(machines.Links) != 1 {

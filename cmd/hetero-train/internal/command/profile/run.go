@@ -64,14 +64,14 @@ type profiling struct {
 
 // rankReport is the message of a rank to rank 0.
 type rankReport struct {
-	Rank        profiles.Rank
-	Host        *profiles.Host // of the first rank of a machine
-	HostID      string
-	MemoryShare float64 // memory-bound fraction of the model's step; 0 = unknown
-	PerSample   float64 // measured seconds per sample of the model's step; 0 = unknown
-	Links       []measure.Link
-	AllReduce   []measure.AllReduced
-	Skipped     []string // skipped parts among those that all ranks measure together
+	Rank           profiles.Rank
+	Host           *profiles.Host // of the first rank of a machine
+	HostID         string
+	MemoryFraction float64 // memory-bound fraction of the model's step; 0 = unknown
+	PerSample      float64 // measured seconds per sample of the model's step; 0 = unknown
+	Links          []measure.Link
+	AllReduce      []measure.AllReduced
+	Skipped        []string // skipped parts among those that all ranks measure together
 }
 
 // run detects and measures. On rank 0 it also merges, writes and prints the reports.
@@ -201,7 +201,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
 		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // a failure is recorded in Skipped
-			p.report.MemoryShare, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
+			p.report.MemoryFraction, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
 	}

@@ -50,12 +50,12 @@ func (p *profiling) publish(reports []rankReport) error {
 func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.System, error) {
 	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: p.flags.quick}
 	ranks, machines := &profiles.Ranks{Origin: origin}, &profiles.System{}
-	var shares []float64
+	var fractions []float64
 	at := map[string]int{} // number of a machine
 	for rank, r := range reports {
 		ranks.Ranks = append(ranks.Ranks, r.Rank)
-		if r.MemoryShare > 0 {
-			shares = append(shares, r.MemoryShare)
+		if r.MemoryFraction > 0 {
+			fractions = append(fractions, r.MemoryFraction)
 		}
 		if r.Host != nil {
 			at[r.HostID] = len(machines.Hosts)
@@ -66,10 +66,10 @@ func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.Syst
 		}
 	}
 	model := p.model
-	if len(shares) == 0 {
+	if len(fractions) == 0 {
 		model = ""
 	}
-	if err := ranks.Rate(model, shares); err != nil {
+	if err := ranks.Rate(model, fractions); err != nil {
 		return nil, nil, err
 	}
 	perSample := make([]float64, len(reports))
@@ -108,7 +108,7 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	if s.Model != "" {
 		of = "of " + s.Model
 	}
-	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step is memory-bound: %s\n", s.ComputeShare, s.MemoryShare, 100*s.MemoryShare, of)
+	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step is memory-bound: %s\n", s.ComputeFraction, s.MemoryFraction, 100*s.MemoryFraction, of)
 	if err := showPrediction(w, ranks); err != nil {
 		return err
 	}

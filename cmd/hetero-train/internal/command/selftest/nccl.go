@@ -64,7 +64,7 @@ func ncclMissing() error {
 }
 
 // ncclSeats returns the number of GPUs, and whether the ranks share them.
-func ncclSeats() (gpus int, share bool) {
+func ncclSeats() (gpus int, shareGPU bool) {
 	gpus, err := cuda.Driver{}.Count()
 	if err != nil {
 		return 1, true // the ranks report an error themselves
@@ -73,9 +73,9 @@ func ncclSeats() (gpus int, share bool) {
 }
 
 func aboutNCCL() string {
-	gpus, share := ncclSeats()
+	gpus, shareGPU := ncclSeats()
 	how := "each rank has one"
-	if share {
+	if shareGPU {
 		how = "ranks share them"
 	}
 	return fmt.Sprintf("NCCL %s; ranks are processes; GPUs: %d, %s", exchange.LoadedNCCL(), gpus, how)
@@ -87,9 +87,9 @@ func checkNCCL(t conformance.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, share := ncclSeats()
+	gpus, shareGPU := ncclSeats()
 	crew := processes.New(func(rank int) *exec.Cmd {
-		return exec.Command(program, rankCommand, "--gpu", strconv.Itoa(rank%gpus), "--share="+strconv.FormatBool(share))
+		return exec.Command(program, rankCommand, "--gpu", strconv.Itoa(rank%gpus), "--share="+strconv.FormatBool(shareGPU))
 	}, shm.NewAddress)
 	t.Cleanup(func() {
 		if err := crew.Close(); err != nil {
@@ -99,7 +99,7 @@ func checkNCCL(t conformance.T) {
 	// Joining takes tenths of a second, and each switch between processes on a shared GPU takes milliseconds.
 	o := collectivetest.Options{Sizes: []int{1, 2, 3}, Rounds: 2, Slower: 4, Apart: true}
 	for _, size := range []int{4, 7} {
-		if !share && size <= gpus {
+		if !shareGPU && size <= gpus {
 			o.Sizes = append(o.Sizes, size)
 		}
 	}
@@ -114,22 +114,22 @@ func checkNCCL(t conformance.T) {
 // NewRank returns the command of a rank's process.
 func NewRank() *cobra.Command {
 	var gpu int
-	var share bool
+	var shareGPU bool
 	cmd := &cobra.Command{Use: rankCommand, Hidden: true, Short: "Be a rank of selftest", Args: cli.NoArguments}
 	cmd.Flags().IntVar(&gpu, "gpu", 0, "its `number`")
-	cmd.Flags().BoolVar(&share, "share", false, "other ranks may be on it")
+	cmd.Flags().BoolVar(&shareGPU, "share", false, "other ranks may be on it")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		open := func() (device.Device, error) { return cuda.Driver{}.Open(gpu, device.Options{}) }
 		requests, replies := os.NewFile(3, "requests"), os.NewFile(4, "replies")
 		return processes.Serve(requests, replies, open, func(ctx context.Context, dev device.Device, g processes.Group) (collective.Communicator, error) {
-			return joinNCCL(ctx, dev, g, share)
+			return joinNCCL(ctx, dev, g, shareGPU)
 		})
 	}
 	return cmd
 }
 
 // joinNCCL joins the ranks of a group, as training joins the ranks of one machine.
-func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, share bool) (collective.Communicator, error) {
+func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGPU bool) (collective.Communicator, error) {
 	inner, err := exchange.InMemory(ctx, g.Rank, g.Size, g.Address, g.Limit)
 	if err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, share b
 	if err != nil {
 		return nil, err
 	}
-	c := nccl.Config{Control: control, Device: dev, Timeout: g.Limit, ShareGPU: share, Host: rendezvous.HostID()}
-	if share {
+	c := nccl.Config{Control: control, Device: dev, Timeout: g.Limit, ShareGPU: shareGPU, Host: rendezvous.HostID()}
+	if shareGPU {
 		c.MaxCTAs = sharedCTAs
 	}
 	comm, err := nccl.Connect(ctx, c)
