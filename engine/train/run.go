@@ -59,8 +59,6 @@ type Options struct {
 
 	// Splitter decides the shares of the ranks; nil: shares are fixed.
 	Splitter Splitter
-	// Enough ends the run before the next step when it returns true. It returns the same on all ranks. nil: never.
-	Enough func() bool
 	// BeforeStep is called before each optimizer step, counted from 1, on the training goroutine. Its time is no part
 	// of the step's. May be nil.
 	BeforeStep func(step int64)
@@ -213,9 +211,6 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if err := r.split(); err != nil {
 			return err
-		}
-		if r.Enough != nil && r.Enough() {
-			return r.leave(whole)
 		}
 		if r.BeforeStep != nil {
 			begun := time.Now()

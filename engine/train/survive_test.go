@@ -130,8 +130,13 @@ func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	}
 	told := c
 	told.dir, told.peers = t.TempDir(), nil
-	told.change = func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
-		o.CompareSteps, o.KeepBest, o.Enough = 2, false, enoughAfter(lost.Steps)
+	told.change = func(_ int, stop context.CancelFunc, o *Options, _ *recorder) {
+		o.CompareSteps, o.KeepBest = 2, false
+		o.BeforeStep = func(step int64) {
+			if step == lost.Steps {
+				stop() // the run ends after this step
+			}
+		}
 	}
 	for rank, s := range told.start(t) {
 		if s.err != nil {
@@ -147,12 +152,6 @@ func checkLost(t *testing.T, c crew, at int) (survived bool) {
 		t.Errorf("operation %d: got state %+v, want %+v", at, gotState, state)
 	}
 	return true
-}
-
-// enoughAfter ends a run after so many steps: Enough is asked before each, from the first on.
-func enoughAfter(steps int64) func() bool {
-	asked := int64(-1)
-	return func() bool { asked++; return asked == steps }
 }
 
 // A rank that resumes what a survivor has saved sees the losses of a run that was never disturbed.

@@ -124,7 +124,7 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 		}
 	}
 	var kept struct {
-		Results []rebalance.ContestResult `json:"results"`
+		Results []rebalance.ComparisonResult `json:"results"`
 	}
 	if err := json.Unmarshal(readFile(t, filepath.Join(output, "run-balance_compare", "logs", "balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
 		t.Fatalf("got %+v, %v, want the results of four", kept, err)

@@ -16,7 +16,7 @@ func (j *Run) warnOfUnused() {
 	if j.Opts.Place.Rank > 0 {
 		return
 	}
-	for _, u := range unusedSettings(j.Cfg, j.actualSettings(), j.Data, j.Opts.Contest != nil) {
+	for _, u := range unusedSettings(j.Cfg, j.actualSettings(), j.Data, j.Opts.Comparison != nil) {
 		j.Opts.Log.Warn(u.String())
 	}
 	for _, text := range dataWarnings(j.Cfg, j.Data) {
@@ -40,9 +40,9 @@ func (j *Run) actualSettings() map[string]string {
 
 // unusedSettings returns the settings without effect: those that the configuration reports, and those that depend on
 // the data. In an interleaved comparison, the configured policy does not run alone, so its settings are not reported.
-func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, contest bool) []config.Unused {
+func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, comparison bool) []config.Unused {
 	all := cfg.Unused(actual)
-	if contest {
+	if comparison {
 		all = slices.DeleteFunc(all, func(u config.Unused) bool { return strings.HasPrefix(u.Key, "balance.") })
 	}
 	if cfg.Origin("data.val_fraction") != "" && set.OwnEval {

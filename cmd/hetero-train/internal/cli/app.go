@@ -26,14 +26,14 @@ type App struct {
 	Trains  bool // the command trains: standard output shows progress, not results
 	Started bool // flags and arguments were valid: a later failure is not a usage error by default
 
-	File      string                  // -c
-	LogLevel  string                  // --log-level
-	LogFormat string                  // --log-format
-	Contest   *session.ContestOptions // of balance compare
-	Allow     []string                // --allow
-	Overrides []config.Override       // --set and the flags that set keys, in the order of the command line
-	Counted   *Numbering              // ranks of all nodes; nil: not counted
-	Stops     chan os.Signal          // signals that end the command while it counts the ranks
+	File       string                     // -c
+	LogLevel   string                     // --log-level
+	LogFormat  string                     // --log-format
+	Comparison *session.ComparisonOptions // of balance compare
+	Allow      []string                   // --allow
+	Overrides  []config.Override          // --set and the flags that set keys, in the order of the command line
+	Counted    *Numbering                 // ranks of all nodes; nil: not counted
+	Stops      chan os.Signal             // signals that end the command while it counts the ranks
 }
 
 // Warn prints a warning of a command that has no log.

@@ -3,6 +3,7 @@ package rebalance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -26,17 +27,17 @@ import (
 // Balancer divides the batch among the ranks of a run. It implements train.Splitter. Every rank has the same policy
 // with the same reports, so all ranks reach the same shares without a message. Rank 0 logs them.
 type Balancer struct {
-	run     *assembly.Run
-	cfg     *config.Config
-	known   []knownRank     // reports of all ranks before training
-	scores  []float64       // compute scores of a profile; may be nil
-	missing string          // why there are no scores
-	profile *profiles.Ranks // on rank 0: the scores with their figures; nil: no scores
-	figures *profiles.Cache // cache of this rank's figures; nil: no cache
-	cache   *curves.Cache
-	options balancer.Options
-	Policy  balancer.Policy // nil with fixed shares
-	Contest *contest        // interleaved comparison in place of a policy; may be nil
+	run        *assembly.Run
+	cfg        *config.Config
+	known      []knownRank     // reports of all ranks before training
+	scores     []float64       // compute scores of a profile; may be nil
+	missing    string          // why there are no scores
+	profile    *profiles.Ranks // on rank 0: the scores with their figures; nil: no scores
+	figures    *profiles.Cache // cache of this rank's figures; nil: no cache
+	cache      *curves.Cache
+	options    balancer.Options
+	Policy     balancer.Policy // nil with fixed shares
+	Comparison *comparison     // interleaved comparison in place of a policy; may be nil
 
 	step      balancer.Step
 	health    []telemetry.Window // one per rank
@@ -220,8 +221,8 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		types[rank] = k.Device
 	}
 	b.detector.SetTypes(types)
-	if j := b.run; j.Opts.Contest != nil {
-		b.Contest = newContest(j.Opts.Contest, b)
+	if j := b.run; j.Opts.Comparison != nil {
+		b.Comparison = newComparison(j.Opts.Comparison, b)
 	}
 	shares := b.Policy.Start()
 	if b.run.Team.Leads() {
@@ -289,6 +290,17 @@ func sizes(shares []int) string {
 	return "{" + strings.Join(texts, ", ") + "}"
 }
 
+// ErrCompared is the cause with which a comparison of policies cancels the run's context after its last round.
+var ErrCompared = errors.New("all rounds of the comparison are complete")
+
+// EndBy gives a comparison of policies the function that cancels the run's context. All ranks complete the last round
+// in the same step. Without a comparison it does nothing.
+func (b *Balancer) EndBy(cancel context.CancelCauseFunc) {
+	if b != nil && b.Comparison != nil {
+		b.Comparison.finished = func() { cancel(ErrCompared) }
+	}
+}
+
 // Split implements train.Splitter.
 func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []int {
 	if ranks == nil || b.Policy == nil {
@@ -296,8 +308,8 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	}
 	b.take(ranks)
 	b.step.Settling = settling
-	if b.Contest != nil {
-		return b.Contest.split()
+	if b.Comparison != nil {
+		return b.Comparison.split()
 	}
 	d, due := b.Policy.Observe(&b.step)
 	if !due {

@@ -11,9 +11,9 @@ import (
 
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	block := func(seconds float64) blockMeans { return blockMeans{Seconds: seconds, Median: seconds} }
-	c := &contest{flags: &session.ContestOptions{Policies: []string{"hybrid", ContestOracle}, Rounds: 100}, round: 4, turn: 1, oracle: []int{1},
-		contestants: []*contestant{
-			{name: ContestOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
+	c := &comparison{flags: &session.ComparisonOptions{Policies: []string{"hybrid", ComparisonOracle}, Rounds: 100}, round: 4, turn: 1, oracle: []int{1},
+		candidates: []*candidate{
+			{name: ComparisonOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
 			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2), block(100)}}}}
 	r := c.results(&hindsight{best: []int{1}, resampled: [][]balancer.Curve{{{{Samples: 1, Seconds: 1}}}}})
 	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
@@ -21,7 +21,7 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	}
 }
 
-func TestContestPicksTheOracleFromLines(t *testing.T) {
+func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}}, {[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
 	through := func(blocks []measured, rank, like int) balancer.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
@@ -63,7 +63,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 			}
 			blocks = append(blocks, b)
 		}
-		c := &contest{balancing: &Balancer{options: balancer.Options{Batch: balancer.Batch{Total: 512}}}}
+		c := &comparison{balancing: &Balancer{options: balancer.Options{Batch: balancer.Batch{Total: 512}}}}
 		like := []int{256, 128, 64, 64}
 		var truth []balancer.Curve
 		for r := range like {
@@ -99,7 +99,7 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 		if n := len(c.changes); n > 0 {
 			shares = c.changes[n-1]
 		}
-		if got := c.h.settled(&contestant{shares: shares, changes: c.changes}); got != c.want {
+		if got := c.h.settled(&candidate{shares: shares, changes: c.changes}); got != c.want {
 			t.Errorf("changes %v: settled after %d, want %d", c.changes, got, c.want)
 		}
 	}

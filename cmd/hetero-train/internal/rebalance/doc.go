@@ -1,5 +1,5 @@
 // Package rebalance divides the batch among ranks while they train.
 //
 // A [Balancer] is the train.Splitter of a run. Every rank has the same policy and the same reports, so decisions need
-// no message. A contest is an interleaved comparison of several policies in one run.
+// no message. In an interleaved comparison, several policies alternate in one run.
 package rebalance

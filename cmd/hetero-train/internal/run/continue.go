@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -37,8 +38,12 @@ func (j *training) leaderLost(err error) error {
 // the signal.
 const laterSignal = time.Second
 
-// interruption returns the error, with its exit code, of a run that ended by a signal after it was saved.
+// interruption returns the error, with its exit code, of a run that ended by a signal after it was saved. It returns nil
+// if a comparison of policies has cancelled the context.
 func (j *training) interruption(ctx context.Context, step int64) error {
+	if errors.Is(context.Cause(ctx), rebalance.ErrCompared) {
+		return nil
+	}
 	var s exit.Stopped
 	if !errors.As(context.Cause(ctx), &s) { // another rank got the signal; this rank may get it in a moment
 		select {

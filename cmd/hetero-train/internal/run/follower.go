@@ -47,9 +47,10 @@ func (j *training) follow(ctx context.Context) error {
 	if screen != nil {
 		screen.Close()
 	}
-	interrupted := err == nil && result.Interrupted
-	if interrupted {
+	interrupted := false
+	if err == nil && result.Interrupted {
 		err = j.interruption(ctx, result.Steps)
+		interrupted = err != nil
 	}
 	if screen != nil {
 		screen.End(result, err)

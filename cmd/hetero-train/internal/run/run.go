@@ -73,6 +73,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			return sayFinished(&j.Run)
 		}
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	j.balancing.EndBy(end)
 	err = exit.Classify(ctx, j.train(ctx))
 	if err != nil && !errors.As(err, new(exit.Stopped)) { // all ranks stop together
 		j.Team.Abort(err)
@@ -195,8 +198,8 @@ func (j *training) train(ctx context.Context) error {
 	}
 	screen.End(result, err)
 	j.records.SumUp(screen, result)
-	if b := j.balancing; b != nil && b.Contest != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
-		if reportErr := b.Contest.Report(&j.Run); err == nil {
+	if b := j.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
+		if reportErr := b.Comparison.Report(&j.Run); err == nil {
 			err = reportErr
 		}
 	}
@@ -262,9 +265,6 @@ func (j *training) sharedOptions() (o train.Options, err error) {
 	}
 	if b := j.balancing; b != nil && b.Policy != nil {
 		o.Splitter = b
-		if b.Contest != nil {
-			o.Enough = func() bool { return b.Contest.Done }
-		}
 	}
 	weather := j.Opts.Lab.Weather != nil
 	if j.tracing = observe.NewTracing(&j.Run); j.tracing != nil || weather {

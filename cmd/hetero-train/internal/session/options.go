@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// ContestOptions are the flags of balance compare.
-type ContestOptions struct {
+// ComparisonOptions are the flags of balance compare.
+type ComparisonOptions struct {
 	Policies []string
 	Block    int // steps
 	Rounds   int
@@ -52,19 +52,19 @@ const SupervisedVariable = "HETERO_SUPERVISED"
 
 // Options contains all inputs of a run except its configuration.
 type Options struct {
-	Env      Environment
-	Log      *slog.Logger
-	OnScreen *slog.Logger // log without the log file
-	Screen   *logs.Screen // destination of log messages
-	LogFile  *logs.Screen // likewise, once the run has a log file
-	Place    discovery.Place
-	Lab      TestbedSetup
-	Contest  *ContestOptions // interleaved comparison of policies; nil: one policy
-	Json     bool            // messages and progress are JSON objects
-	File     string          // of the configuration, "" without one
-	Args     []string        // the command line, for the run's records
-	Signals  chan os.Signal  // signals that end the run, caught from the start
-	Allow    []string        // keys that may differ from those of the earlier run
+	Env        Environment
+	Log        *slog.Logger
+	OnScreen   *slog.Logger // log without the log file
+	Screen     *logs.Screen // destination of log messages
+	LogFile    *logs.Screen // likewise, once the run has a log file
+	Place      discovery.Place
+	Lab        TestbedSetup
+	Comparison *ComparisonOptions // interleaved comparison of policies; nil: one policy
+	Json       bool               // messages and progress are JSON objects
+	File       string             // of the configuration, "" without one
+	Args       []string           // the command line, for the run's records
+	Signals    chan os.Signal     // signals that end the run, caught from the start
+	Allow      []string           // keys that may differ from those of the earlier run
 }
 
 // SayWhenGone logs that a reader has closed a stream. Training continues.

@@ -19,7 +19,7 @@ int main(int, char **arguments) {
     constexpr double window = 0.1;
     int last = 0, same = 0;
     for (double end = now + 20; now < end || (same < 15 && now < end + 20);
-         now += window) { // a contest under way ends first
+         now += window) { // a comparison in progress ends first
       size_t i = 0;
       while (1 << (i + 1) <= crew.active()) i++;
       crew.judge(now, window, window * gets[i]);

@@ -41,14 +41,14 @@ Columns of the result:
 const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
 
 func newBalanceCompare(a *cli.App) *cobra.Command {
-	f := new(session.ContestOptions)
+	f := new(session.ComparisonOptions)
 	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
-	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ContestOracle)
-	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, from "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
+	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ComparisonOracle)
+	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, from "+strings.Join(append(slices.Clone(all), rebalance.ComparisonOff), ", "))
 	cmd.Flags().IntVar(&f.Block, "block", 10, "steps per block")
 	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "blocks per policy")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkContest(f, all); err != nil {
+		if err := checkComparison(f, all); err != nil {
 			return err
 		}
 		own, err := comparisonFolders(a)
@@ -59,7 +59,7 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 			{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"}, {"balance.curve_cache", "off"}}...) {
 			a.Overrides = append(a.Overrides, config.Override{Origin: "balance compare", Key: s[0], Value: s[1]})
 		}
-		a.Contest = f
+		a.Comparison = f
 		return train.Start(cmd.Context(), a, nil)
 	}
 	return cmd
@@ -83,8 +83,8 @@ func comparisonFolders(a *cli.App) ([][2]string, error) {
 	return own, nil
 }
 
-func checkContest(f *session.ContestOptions, known []string) error {
-	known = append(slices.Clone(known), rebalance.ContestOff)
+func checkComparison(f *session.ComparisonOptions, known []string) error {
+	known = append(slices.Clone(known), rebalance.ComparisonOff)
 	for i, p := range f.Policies {
 		if !slices.Contains(known, p) || slices.Contains(f.Policies[:i], p) {
 			return exit.Usagef("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))

@@ -78,7 +78,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		}
 		return exit.With(exit.Usage, err)
 	}
-	if a.Contest != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
+	if a.Comparison != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
 		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
 	}
 	if place.WorldSize > 1 {
@@ -90,13 +90,13 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
-	a.Trains = a.Contest == nil
+	a.Trains = a.Comparison == nil
 	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
 	opts, err := a.Options(place, a.LevelOf(place), logs.ComponentTrainer)
 	if err != nil {
 		return err
 	}
-	opts.Lab, opts.Contest, opts.Allow, opts.Signals = setup, a.Contest, a.Allow, stops
+	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
 	opts.SayWhenGone()
 	// Otherwise the supervisor has logged it.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised {
@@ -111,7 +111,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		logConfig(opts.Log, a, cfg, place)
 	}
 	// Standard output is for results of commands; a training only has records.
-	if a.LogFormat == logs.FormatJSON && a.Contest == nil {
+	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
 	return a.Env.Train(ctx, cfg, opts)

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
-// A contest models a rank's time as a line near the shares of interest. There are few blocks and other load disturbs
+// A comparison models a rank's time as a line near the shares of interest. There are few blocks and other load disturbs
 // them, so the fit is robust.
 const (
 	alike     = 0.45 // log of the ratio of shares that one line covers; a little more than the spread of a stage
@@ -20,7 +20,7 @@ const (
 
 // lines fits a line to the times of each rank at shares near the given ones. A factor common to all ranks of a block,
 // for example from the host's clock, contains no information on shares. It is estimated with the lines and removed.
-func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
+func (c *comparison) lines(blocks []measured, like []int) []balancer.Curve {
 	lines, common := make([]balancer.Curve, len(like)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
 	for range fitRounds {

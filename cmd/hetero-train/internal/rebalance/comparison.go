@@ -9,9 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// contest lets policies alternate in one run. It replaces the policy of the run, with equal decisions on every rank.
-type contest struct {
-	flags     *session.ContestOptions
+// comparison lets policies alternate in one run. It replaces the policy of the run, with equal decisions on every rank.
+type comparison struct {
+	flags     *session.ComparisonOptions
 	balancing *Balancer
 
 	splits      [][]int    // not measured yet
@@ -19,9 +19,10 @@ type contest struct {
 	center      []int      // of the splits of a stage
 	measured    []measured // results of all blocks
 	oracle      []int      // nil until the splits are measured
-	contestants []*contestant
+	candidates  []*candidate
 	round, turn int
-	Done        bool
+	finished    func() // called once, after the last round
+	done        bool
 
 	wanted []int // shares of this block
 	steps  int   // steps of this block with these shares
@@ -35,8 +36,8 @@ type measured struct {
 	Seconds []float64 `json:"seconds"` // 0 without a share
 }
 
-// contestant is a policy with the results of its blocks.
-type contestant struct {
+// candidate is a policy with the results of its blocks.
+type candidate struct {
 	name    string
 	policy  balancer.Policy // nil: shares are fixed
 	shares  []int
@@ -54,16 +55,16 @@ type blockMeans struct {
 	steps     []float64 // s
 }
 
-func newContest(f *session.ContestOptions, b *Balancer) *contest {
+func newComparison(f *session.ComparisonOptions, b *Balancer) *comparison {
 	ranks := len(b.known)
-	c := &contest{flags: f, balancing: b, times: make([][]float64, ranks)}
+	c := &comparison{flags: f, balancing: b, times: make([][]float64, ranks)}
 	c.center = b.Policy.Start()
 	c.splits = [][]int{c.center}
 	c.begin(c.splits[0])
 	return c
 }
 
-func (c *contest) begin(shares []int) {
+func (c *comparison) begin(shares []int) {
 	c.wanted, c.steps, c.block = shares, 0, blockMeans{Shares: shares}
 	for r := range c.times {
 		c.times[r] = c.times[r][:0]
@@ -71,14 +72,14 @@ func (c *contest) begin(shares []int) {
 }
 
 // quiet reports whether profiling is off in this block.
-func (c *contest) quiet() bool {
-	return c != nil && c.turn < len(c.contestants) && c.contestants[c.turn].name == ContestOff
+func (c *comparison) quiet() bool {
+	return c != nil && c.turn < len(c.candidates) && c.candidates[c.turn].name == ComparisonOff
 }
 
 // split handles a step, which balancing.step describes, and returns the shares of the next step.
-func (c *contest) split() []int {
+func (c *comparison) split() []int {
 	s := &c.balancing.step
-	if c.Done {
+	if c.done {
 		return nil
 	}
 	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // the change to these shares is not complete
@@ -94,7 +95,7 @@ func (c *contest) split() []int {
 	return c.wanted
 }
 
-func (c *contest) take(s *balancer.Step) {
+func (c *comparison) take(s *balancer.Step) {
 	b := &c.block
 	b.steps = append(b.steps, s.Seconds)
 	b.Seconds += s.Seconds
@@ -111,7 +112,7 @@ func (c *contest) take(s *balancer.Step) {
 	if c.oracle == nil {
 		return
 	}
-	if p := c.contestants[c.turn]; p.policy != nil {
+	if p := c.candidates[c.turn]; p.policy != nil {
 		if d, due := p.policy.Observe(s); due && d.Changed {
 			p.shares = slices.Clone(d.Next)
 			p.changes = append(p.changes, p.shares)
@@ -120,7 +121,7 @@ func (c *contest) take(s *balancer.Step) {
 }
 
 // finish ends a block and begins the next one.
-func (c *contest) finish() {
+func (c *comparison) finish() {
 	b := c.block
 	n := float64(len(b.steps))
 	slices.Sort(b.steps)
@@ -138,18 +139,19 @@ func (c *contest) finish() {
 		c.nextSplit()
 		return
 	}
-	p := c.contestants[c.turn]
+	p := c.candidates[c.turn]
 	p.blocks = append(p.blocks, b)
-	if c.turn++; c.turn == len(c.contestants) {
+	if c.turn++; c.turn == len(c.candidates) {
 		c.turn = 0
 		if c.round++; c.round == c.flags.Rounds {
-			c.Done = true
+			c.done = true
+			c.finished()
 			return
 		}
 		// A different policy begins each round, so that no policy always follows the same one.
-		c.contestants = append(c.contestants[1:], c.contestants[0])
+		c.candidates = append(c.candidates[1:], c.candidates[0])
 	}
-	c.begin(c.contestants[c.turn].shares)
+	c.begin(c.candidates[c.turn].shares)
 }
 
 // The splits from which the curves are fitted. They vary the best shares so far: each rank up or down by a spread,
@@ -159,7 +161,7 @@ const measureSplits = 10 // of each stage
 var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
 // nextSplit begins the next split to measure, or the turns of the policies.
-func (c *contest) nextSplit() {
+func (c *comparison) nextSplit() {
 	if c.splits = c.splits[1:]; len(c.splits) > 0 {
 		c.begin(c.splits[0])
 		return
@@ -189,7 +191,7 @@ func (c *contest) nextSplit() {
 }
 
 // best returns the best shares according to the lines.
-func (c *contest) best(lines []balancer.Curve) []int {
+func (c *comparison) best(lines []balancer.Curve) []int {
 	best, err := balancer.Solve(c.balancing.options.Batch, lines)
 	if err != nil {
 		panic(err) // the policies were made with the same batch
@@ -197,8 +199,8 @@ func (c *contest) best(lines []balancer.Curve) []int {
 	return best
 }
 
-// compete makes the contestants after the curves are measured.
-func (c *contest) compete() {
+// compete makes the candidates after the curves are measured.
+func (c *comparison) compete() {
 	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
 	o.Interval = c.flags.Block - 1 // a decision at the end of each block
@@ -212,11 +214,11 @@ func (c *contest) compete() {
 		}
 	}
 	for _, name := range c.flags.Policies {
-		p := &contestant{name: name, shares: c.oracle}
+		p := &candidate{name: name, shares: c.oracle}
 		switch {
-		case name == ContestOff:
+		case name == ComparisonOff:
 			p.shares, _ = o.Divide(slices.Repeat([]float64{1}, o.Ranks))
-		case name != ContestOracle:
+		case name != ComparisonOracle:
 			own := o
 			if name != "proportional" {
 				own.Scores = c.balancing.options.Scores // no curves of earlier runs, only compute scores
@@ -227,7 +229,7 @@ func (c *contest) compete() {
 			}
 			p.shares = p.policy.Start()
 		}
-		c.contestants = append(c.contestants, p)
+		c.candidates = append(c.candidates, p)
 	}
-	c.begin(c.contestants[0].shares)
+	c.begin(c.candidates[0].shares)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Contestants that are not policies.
+// Candidates that are not policies.
 const (
-	ContestOracle = "oracle"
-	ContestOff    = "off"
+	ComparisonOracle = "oracle"
+	ComparisonOff    = "off"
 )
 
 // LeastRounds is the minimum number of rounds of a comparison. The first third of the rounds does not count.
@@ -30,8 +30,8 @@ type interval struct {
 	High  experiment.Number `json:"high"`
 }
 
-// ContestResult is the result of a contestant.
-type ContestResult struct {
+// ComparisonResult is the result of a candidate.
+type ComparisonResult struct {
 	Policy        string   `json:"policy"`
 	Shares        []int    `json:"shares"` // the last ones
 	StepSeconds   float64  `json:"step_seconds"`
@@ -46,22 +46,22 @@ type ContestResult struct {
 	Blocks  []blockMeans `json:"blocks"` // in the order of rounds
 }
 
-func (c *contest) results(h *hindsight) []ContestResult {
+func (c *comparison) results(h *hindsight) []ComparisonResult {
 	unknown := interval{experiment.Number(show.NaN), experiment.Number(show.NaN), experiment.Number(show.NaN)}
 	rounds := c.round // finished rounds
 	steady := rounds / 3
-	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == ContestOracle })
-	var out []ContestResult
+	oracle := slices.IndexFunc(c.candidates, func(p *candidate) bool { return p.name == ComparisonOracle })
+	var out []ComparisonResult
 	for _, name := range c.flags.Policies {
-		p := c.contestants[slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == name })]
-		r := ContestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: h.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
+		p := c.candidates[slices.IndexFunc(c.candidates, func(p *candidate) bool { return p.name == name })]
+		r := ComparisonResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: h.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
 		own, medians := secondsOf(r.Blocks[steady:])
 		for _, b := range r.Blocks[steady:] {
 			n := float64(len(own))
 			r.StepSeconds, r.Imbalance, r.Exposed = r.StepSeconds+b.Seconds/n, r.Imbalance+b.Imbalance/n, r.Exposed+b.Exposed/n
 		}
 		if oracle >= 0 {
-			best, bestMedians := secondsOf(c.contestants[oracle].blocks[steady:rounds])
+			best, bestMedians := secondsOf(c.candidates[oracle].blocks[steady:rounds])
 			r.ShareOfOracle, r.ByMedians = ratioInterval(best, own), ratioInterval(bestMedians, medians)
 		}
 		out = append(out, r)
@@ -77,7 +77,7 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 }
 
 // Report prints the table and stores all figures with the run. For a run that was stopped, it uses the finished rounds.
-func (c *contest) Report(j *assembly.Run) error {
+func (c *comparison) Report(j *assembly.Run) error {
 	if c.round < LeastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.Rounds, LeastRounds)
 	}
@@ -104,7 +104,7 @@ func (c *contest) Report(j *assembly.Run) error {
 }
 
 // Quiet reports whether profiling is off in this step.
-func (b *Balancer) Quiet() bool { return b != nil && b.Contest.quiet() }
+func (b *Balancer) Quiet() bool { return b != nil && b.Comparison.quiet() }
 
 // Muted is an observer that does nothing while profiling is off.
 type Muted struct {

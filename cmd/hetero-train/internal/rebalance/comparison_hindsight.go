@@ -15,7 +15,7 @@ type hindsight struct {
 	resampled [][]balancer.Curve // lines through resampled blocks; their spread is the uncertainty of the shares
 }
 
-func (c *contest) hindsight() *hindsight {
+func (c *comparison) hindsight() *hindsight {
 	const resamples = 400
 	h := &hindsight{best: c.best(c.lines(c.measured, c.oracle))}
 	random := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same times give the same result
@@ -42,9 +42,9 @@ func (h *hindsight) shareOfBest(shares []int) interval {
 	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]), experiment.Number(ratios[n-1-n/40])}
 }
 
-// settled counts a contestant's changes until its shares stay within 1 % of the best, according to the measured times;
+// settled counts a candidate's changes until its shares stay within 1 % of the best, according to the measured times;
 // -1: never.
-func (h *hindsight) settled(p *contestant) int {
+func (h *hindsight) settled(p *candidate) int {
 	good := func(shares []int) bool { return h.shareOfBest(shares).High >= 0.99 }
 	if !good(p.shares) {
 		return -1
