@@ -4,10 +4,10 @@
 // [Speed] measures the figures of a compute score in slices, so that ranks of one machine can take turns. Figures that
 // were not measured are null in JSON.
 //
-// Every function takes a context and a budget, which is the time that it may use, and ends close to it on any hardware:
-// work starts small and grows while the next larger piece is expected to fit. Results are the best of several passes if
-// other work may have interfered (arithmetic, memory), and the median if interference is part of the result
-// (all-reduces).
+// Every function takes a context and a budget, the time that it may use. The work starts small, and grows while the next
+// larger piece is expected to fit, so the function ends close to its budget on any hardware. Results are the best of
+// several passes if other work may have interfered (arithmetic, memory), and the median if interference is part of the
+// result (all-reduces).
 //
 // All ranks call Links and AllReduce at the same time, and agree on the next measurement through a [Group].
 //

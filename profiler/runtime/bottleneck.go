@@ -231,9 +231,12 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	return most
 }
 
-// balanced returns the compute times of a step with samples in proportion to the ranks' speeds: usual with the speeds
-// before their memory was full, free with the present speeds, bounded with no more samples on ranks with full memory
-// than they have, and withData including the wait for data.
+// balanced returns the compute times of a step with samples in proportion to the ranks' speeds:
+//
+//	usual     with the speeds of the ranks before their memory was full
+//	free      with the present speeds
+//	bounded   with the present speeds, and without additional samples on ranks with full memory
+//	withData  with the present speeds, including the wait for data
 func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	batch, speeds, usualSpeeds, speedsWithData := 0.0, 0.0, 0.0, 0.0
 	for i := range b.ranks {
@@ -254,8 +257,8 @@ func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds), batch / speedsWithData
 }
 
-// bounded removes ranks with full memory from the division, one round at a time: the samples that they cannot take make
-// the step longer, and so other full ranks' parts larger.
+// bounded removes ranks with full memory from the division, one round at a time. The samples that they cannot take make
+// the step longer, so other ranks with full memory would get more samples in the next round.
 func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 	const rounding = 1 + 1e-9
 	least, again := 0.0, true

@@ -23,9 +23,9 @@ func (l ThreadLimit) String() string {
 	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
 }
 
-// ThreadsRefused returns the limit that refuses this process more additional threads, the tightest if there are
-// several. refused is false if there is room, and if the system does not tell: threads of other containers may count
-// towards a user's limit, but are invisible.
+// ThreadsRefused returns the limit that prevents this process from starting more additional threads; of several limits
+// the lowest. refused is false if the threads fit, and also if the system does not show this: threads of other
+// containers count towards a user's limit, but are invisible.
 func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
 	return threadsRefused(os.DirFS("/"), more)
 }

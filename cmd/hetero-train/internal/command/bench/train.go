@@ -139,8 +139,8 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	return b, nil
 }
 
-// run trains, and calls its argument for each step after the warm-up, with the time from its start to the start of the
-// next step. first is the time of the very first step.
+// run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start of
+// the next one. first is the time of the very first step.
 func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

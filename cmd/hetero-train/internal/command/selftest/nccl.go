@@ -27,11 +27,11 @@ import (
 // Each rank of NCCL's suite is a process, as in training, and not a thread of this process:
 //
 //   - NCCL refuses two ranks of one host on one GPU, by a hash of the host and the GPU's bus id. Up to 2.30.2 only
-// another NCCL_HOSTID avoids this, and a process reads NCCL_HOSTID once. From 2.30.3 on NCCL_MULTI_RANK_GPU_ENABLE
-// allows it.
+//     another NCCL_HOSTID avoids this, and a process reads NCCL_HOSTID once. From 2.30.3 on
+//     NCCL_MULTI_RANK_GPU_ENABLE allows it.
 //   - Kernels of two ranks wait for each other. Within one CUDA context they must be on the GPU at the same time. A
-// call of one rank that waits for the whole device, for example to free memory, would then wait for the kernels of the
-// other rank for ever. Between processes the driver switches instead, which is slower but does not block.
+//     call of one rank that waits for the whole device, for example to free memory, would then wait for the kernels of
+//     the other rank for ever. Between processes the driver switches instead, which is slower but does not block.
 //   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues, so several ranks could share one.
 //   - A test can kill one rank.
 //
