@@ -77,11 +77,11 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 		at := slices.IndexFunc(s, func(o Setting) bool { return o.Name == name })
 		switch {
 		case refused(name):
-			faults = append(faults, fmt.Sprintf("%s: it makes NCCL load code or write files, which is refused: unset it", name))
+			faults = append(faults, fmt.Sprintf("%s: this setting makes NCCL load code or write files, which is not allowed: unset it", name))
 		case !known:
-			warnings = append(warnings, fmt.Sprintf("%s=%s is not a known setting: NCCL gets it unchanged", name, printable(value)))
+			warnings = append(warnings, fmt.Sprintf("%s=%s is an unknown setting: the program passes it to NCCL unchanged", name, printable(value)))
 		case at >= 0 && s[at].Value != value:
-			warnings = append(warnings, fmt.Sprintf("%s=%s of the environment is replaced by %s of [nccl]", name, printable(value), s[at].Value))
+			warnings = append(warnings, fmt.Sprintf("%s=%s of the environment has no effect: [nccl] sets %s", name, printable(value), s[at].Value))
 		case at >= 0:
 		default:
 			if fault := check(name, value); fault != "" {
@@ -95,7 +95,7 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 	slices.Sort(warnings)
 	if len(faults) > 0 {
 		slices.Sort(faults)
-		return nil, nil, fmt.Errorf("settings of NCCL: %s", strings.Join(faults, "; "))
+		return nil, nil, fmt.Errorf("check the settings of NCCL: %s", strings.Join(faults, "; "))
 	}
 	return s, warnings, nil
 }
@@ -112,7 +112,7 @@ func check(name, value string) string {
 	n, notNumber := strconv.Atoi(value)
 	switch {
 	case refused(name) || !known:
-		return "it is not on the list of allowed settings"
+		return "not on the list of allowed settings"
 	case len(r.words) > 0:
 		if !among(r.words, value, r.fold) {
 			return fmt.Sprintf("got %s, want %s", printable(value), strings.Join(r.words, ", "))

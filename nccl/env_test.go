@@ -16,7 +16,7 @@ func TestSettingsAreSettled(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	wantWarnings := []string{`NCCL_ALGO="Tree" of the environment is replaced by Ring of [nccl]`, `NCCL_WORK_FIFO_BYTES="65536" is not a known setting: NCCL gets it unchanged`}
+	wantWarnings := []string{`NCCL_ALGO="Tree" of the environment has no effect: [nccl] sets Ring`, `NCCL_WORK_FIFO_BYTES="65536" is an unknown setting: the program passes it to NCCL unchanged`}
 	if !slices.Equal(warnings, wantWarnings) {
 		t.Errorf("got the warnings %q, want %q", warnings, wantWarnings)
 	}

@@ -38,7 +38,7 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 		}, []string{"rank 0 has NCCL 2.28.9", "rank 1 has NCCL 2.27.3 (/other/libnccl.so.2)"}},
 		{"no NCCL on a rank", func(r *ranks) { r.config[1].library = "libhetero_none.so" }, []string{"rank 1: no libhetero_none.so"}},
 		{"two ranks on one GPU", func(r *ranks) { r.config[1].Device = r.devs[0] },
-			[]string{"ranks 0 and 1 are on one GPU (0000:01:00.0 of here)", "device.share_gpu"}},
+			[]string{"ranks 0 and 1 use the same GPU (0000:01:00.0 of here)", "device.share_gpu"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := prepare(conformance.Go(t), lib, 2, 0)

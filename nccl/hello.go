@@ -42,7 +42,7 @@ func agree(all []hello) error {
 		place := [2]string{h.Host, h.GPU}
 		other, taken := at[place]
 		if taken && !(h.ShareGPU && all[other].ShareGPU) {
-			return fmt.Errorf("%w: ranks %d and %d are on one GPU (%s of %s): start one rank for each GPU (parallel.ranks), or allow it with device.share_gpu = true, which is slow",
+			return fmt.Errorf("%w: ranks %d and %d use the same GPU (%s of %s): start one rank per GPU (parallel.ranks), or allow this with device.share_gpu = true (slow)",
 				ErrUnusable, other, rank, h.GPU, h.Host)
 		}
 		at[place] = rank

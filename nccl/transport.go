@@ -93,7 +93,7 @@ func (t *transport) begin(op collective.Op) *slot {
 func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.Duration, error) {
 	s := t.first(number)
 	if s == nil {
-		return 0, fmt.Errorf("nccl: rank %d: %s: the ranks did not agree on operation %d", t.control.Rank(), collective.Describe(op), number)
+		return 0, fmt.Errorf("nccl: rank %d: %s: the ranks disagree on operation %d", t.control.Rank(), collective.Describe(op), number)
 	}
 	defer t.give(s)
 	if err := s.started.Complete(); err != nil {

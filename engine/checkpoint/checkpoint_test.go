@@ -103,7 +103,7 @@ func TestFloatsSurviveJSON(t *testing.T) {
 func TestStateRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"step": 1, "stepp": 2}`:                "unknown field",
-		`{"step": -1}`:                           "below 0",
+		`{"step": -1}`:                           "want at least 0",
 		`{"epoch": 9223372036854775807}`:         "want at most",
 		`{"samples_seen": 9223372036854775800}`:  "want at most",
 		`{"epoch_sample": 9007199254740993}`:     "want at most",
@@ -174,7 +174,7 @@ func TestLatestFallsBackAndSaysWhy(t *testing.T) {
 		t.Fatalf("got %v, %v, want step 10", c, err)
 	}
 	defer c.Close()
-	wants := []string{"9 bytes, the manifest says", `tensor "w" is damaged`, "it holds step 20"}
+	wants := []string{"9 bytes, the manifest says", `tensor "w" is damaged`, "the state is of step 20"}
 	if len(skipped) != len(wants) {
 		t.Fatalf("got skipped %v", skipped)
 	}
@@ -186,7 +186,7 @@ func TestLatestFallsBackAndSaysWhy(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "step-00000010")); err != nil {
 		t.Fatal(err)
 	}
-	if _, skipped, err := Latest(dir); !errors.As(err, new(*CorruptError)) || len(skipped) != 3 || !strings.Contains(err.Error(), "none of its 3") {
+	if _, skipped, err := Latest(dir); !errors.As(err, new(*CorruptError)) || len(skipped) != 3 || !strings.Contains(err.Error(), "all 3 checkpoints are invalid") {
 		t.Errorf("all damaged: got %v, %v", skipped, err)
 	}
 }

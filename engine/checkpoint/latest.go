@@ -126,7 +126,7 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 	if refused == len(skipped) {
 		return nil, skipped, ioError("load the newest checkpoint of", dir, errors.New(strings.TrimSpace(reasons.String())))
 	}
-	return nil, skipped, corrupt(dir, "none of its %d checkpoints is valid:%s", len(list), reasons.String())
+	return nil, skipped, corrupt(dir, "all %d checkpoints are invalid:%s", len(list), reasons.String())
 }
 
 // loadCandidate also checks that the checkpoint's step equals that of its folder name.
@@ -138,7 +138,7 @@ func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, er
 	}
 	if c.State.Step != cand.step {
 		c.Close()
-		return nil, corrupt(path, "it holds step %d", c.State.Step)
+		return nil, corrupt(path, "the state is of step %d", c.State.Step)
 	}
 	return c, nil
 }

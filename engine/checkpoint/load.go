@@ -106,7 +106,7 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 	}
 	for _, t := range f.tensors {
 		if _, ok := want.tensors[t.Name]; !ok || len(f.tensors) != len(want.tensors) {
-			return nil, corrupt(label, "its tensors differ from those in the manifest")
+			return nil, corrupt(label, "the tensors differ from those in the manifest")
 		}
 	}
 	f.closer, f.sums = src, want.tensors
@@ -143,7 +143,7 @@ func openIn(fsys fileSystem, name, path, file string) (readFile, int64, error) {
 	label := filepath.Join(path, file)
 	src, err := fsys.Open(name + "/" + file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, corrupt(path, "a complete checkpoint needs %s", file)
+		return nil, 0, corrupt(path, "file %s is missing", file)
 	}
 	if err != nil {
 		return nil, 0, ioError("open", label, err)

@@ -75,18 +75,18 @@ func (s *Store) SetAside(step int64) (moved []string, err error) {
 	}
 	aside, err := s.freshFolder("superseded-")
 	if err != nil {
-		return nil, ioError("set checkpoints aside in", s.dir, err)
+		return nil, ioError("move old checkpoints in", s.dir, err)
 	}
 	if err := s.forgetBest(list); err != nil {
-		return nil, ioError("set best aside in", s.dir, err)
+		return nil, ioError("move old checkpoint best in", s.dir, err)
 	}
 	for _, c := range list {
 		if err := s.fsys.Rename(c.name, aside+"/"+c.name); err != nil {
-			return moved, ioError("set checkpoint aside", filepath.Join(s.dir, c.name), err)
+			return moved, ioError("move old checkpoint", filepath.Join(s.dir, c.name), err)
 		}
 		moved = append(moved, c.name)
 	}
-	return moved, ioError("set checkpoints aside in", s.dir, errors.Join(s.fsys.SyncDir(aside), s.fsys.SyncDir(".")))
+	return moved, ioError("move old checkpoints in", s.dir, errors.Join(s.fsys.SyncDir(aside), s.fsys.SyncDir(".")))
 }
 
 // forgetBest removes `best` if it names a checkpoint of the list.

@@ -51,7 +51,7 @@ func parseHeader(header []byte, dataSize int64) ([]Info, map[string]string, erro
 		return nil, nil, fmt.Errorf("header byte %d: %w", s.at, err)
 	}
 	if rest := bytes.Trim(header[s.at:], " "); len(rest) != 0 {
-		return nil, nil, fmt.Errorf("header byte %d: got %d bytes after the object, want spaces only", s.at, len(rest))
+		return nil, nil, fmt.Errorf("header byte %d: got %d bytes after the object, want only spaces", s.at, len(rest))
 	}
 	return infos, metadata, checkOffsets(infos, dataSize)
 }
@@ -73,7 +73,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 		end += info.bytes // cannot overflow, because tensor() checked offset + bytes
 	}
 	if end != dataSize {
-		return fmt.Errorf("tensors end at byte %d of the data, the file at %d", end, dataSize)
+		return fmt.Errorf("the tensors end at byte %d of the data, the file ends at byte %d", end, dataSize)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (s *scanner) next() byte {
 func (s *scanner) expect(want byte) error {
 	if got := s.next(); got != want {
 		if s.at == len(s.text) {
-			return fmt.Errorf("got the end, want %q", want)
+			return fmt.Errorf("got the end of the header, want %q", want)
 		}
 		return fmt.Errorf("got %q, want %q", got, want)
 	}

@@ -62,7 +62,7 @@ func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	}
 	data := int64(headerBytes) + int64(len(prefix))
 	if data > size {
-		return nil, corrupt(path, "header ends at byte %d, the file at %d", data, size)
+		return nil, corrupt(path, "the header ends at byte %d, the file ends at byte %d", data, size)
 	}
 	header := make([]byte, headerBytes)
 	if err := readFull(src, header, int64(len(prefix))); err != nil {

@@ -160,8 +160,8 @@ func TestHeaderRefusals(t *testing.T) {
 		{"same place twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2), "an overlap"},
 		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "a hole"},
 		{"hole at the begin", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "a hole"},
-		{"data behind the last tensor", file(one, 9), "the file at 9"},
-		{"data missing", file(one, 7), "the file at 7"},
+		{"data behind the last tensor", file(one, 9), "the file ends at byte 9"},
+		{"data missing", file(one, 7), "the file ends at byte 7"},
 		{"control character in a name", file("{\"a\n\":1}", 0), "control character"},
 		{"bad escape", file(`{"\x":1}`, 0), "invalid character"},
 		{"name of 5,000 bytes", file(`{"`+strings.Repeat("n", 5000)+`":1}`, 0), "more than 4096"},
@@ -202,7 +202,7 @@ func TestUnwritableTensorsAreRefused(t *testing.T) {
 		{"stream too short", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
 			_, err := w.Write(make([]byte, 7))
 			return err
-		}}}, "1 bytes are missing"},
+		}}}, "1 of 8 bytes of F32"},
 		{"stream too long", []Tensor{{Name: "a", DType: tensor.F32, Shape: tensor.Shape{2}, Stream: func(w io.Writer) error {
 			_, err := w.Write(make([]byte, 9))
 			return err

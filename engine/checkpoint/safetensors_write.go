@@ -53,7 +53,7 @@ func writeTensors(w io.Writer, tensors []Tensor, metadata map[string]string, sum
 			return fmt.Errorf("write tensor %q: %w", t.Name, err)
 		}
 		if out.left != 0 {
-			return fmt.Errorf("write tensor %q: %d bytes are missing of the %d of %s", t.Name, out.left, t.Info().bytes, t.Info().describe())
+			return fmt.Errorf("write tensor %q: %d of %d bytes of %s are missing", t.Name, out.left, t.Info().bytes, t.Info().describe())
 		}
 		sum(t.Name, out.crc)
 	}
@@ -87,7 +87,7 @@ func appendHeader(b []byte, tensors []Tensor, metadata map[string]string) ([]byt
 			return nil, err
 		}
 		if offset+size < offset {
-			return nil, fmt.Errorf("tensors of more than 2^63 bytes")
+			return nil, fmt.Errorf("got tensors of more than 2^63 bytes in total")
 		}
 		b = appendString(b, t.Name)
 		b = append(b, `:{"dtype":"`+wireName(t.DType)+`","shape":[`...)
@@ -122,7 +122,7 @@ func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 	case seen[t.Name]:
 		return 0, fmt.Errorf("tensor %q appears twice", t.Name)
 	case wireName(t.DType) == "":
-		return 0, fmt.Errorf("tensor %q: files have no element type %v", t.Name, t.DType)
+		return 0, fmt.Errorf("tensor %q: safetensors files have no element type %v", t.Name, t.DType)
 	case len(t.Shape) > maxDims:
 		return 0, fmt.Errorf("tensor %q: %d dimensions, want at most %d", t.Name, len(t.Shape), maxDims)
 	}
@@ -156,7 +156,7 @@ type tensorWriter struct {
 
 func (t *tensorWriter) Write(p []byte) (int, error) {
 	if int64(len(p)) > t.left {
-		return 0, fmt.Errorf("got at least %d bytes more than its shape needs", int64(len(p))-t.left)
+		return 0, fmt.Errorf("got at least %d bytes more than the shape needs", int64(len(p))-t.left)
 	}
 	written := 0
 	for len(p) > 0 {

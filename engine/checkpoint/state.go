@@ -82,10 +82,10 @@ const (
 
 func (s State) check() error {
 	if s.Step < 0 || s.Epoch < 0 || s.EpochSample < 0 || s.SamplesSeen < 0 {
-		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want none below 0", s.Step, s.Epoch, s.EpochSample, s.SamplesSeen)
+		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at least 0", s.Step, s.Epoch, s.EpochSample, s.SamplesSeen)
 	}
 	if max(s.Step, s.EpochSample, s.SamplesSeen) > mostCount || s.Epoch > mostEpochs {
-		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at most %d epochs and %d of the others",
+		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at most epoch %d, and %d for the other counters",
 			s.Step, s.Epoch, s.EpochSample, s.SamplesSeen, int64(mostEpochs), int64(mostCount))
 	}
 	return nil
@@ -108,7 +108,7 @@ func decodeState(text []byte) (State, error) {
 		return s, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return s, fmt.Errorf("text after the object")
+		return s, fmt.Errorf("got text after the object")
 	}
 	return s, s.check()
 }

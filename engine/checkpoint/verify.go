@@ -165,7 +165,7 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 	case err != nil:
 		v.fault(label, "%v", err)
 	case named && state.Step != step:
-		v.fault(label, "it holds step %d, the folder is named for step %d", state.Step, step)
+		v.fault(label, "the state is of step %d, the folder is named for step %d", state.Step, step)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 func (v *verifier) names(f *File) {
 	for _, t := range f.tensors {
 		if _, ok := f.sums[t.Name]; !ok {
-			v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes, Reason: "the manifest does not list it"})
+			v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes, Reason: "the manifest does not list this tensor"})
 		}
 	}
 	var missing []string
@@ -185,7 +185,7 @@ func (v *verifier) names(f *File) {
 	}
 	slices.Sort(missing)
 	for _, name := range missing {
-		v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: name, Offset: -1, Reason: "the manifest lists it, the file lacks it"})
+		v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: name, Offset: -1, Reason: "the manifest lists this tensor, but it is not in the file"})
 	}
 }
 
@@ -212,7 +212,7 @@ func (v *verifier) tensors(f *File) error {
 		if bad.count > 0 {
 			size := t.DType.Size()
 			at.Offset, at.Bytes = at.Offset+bad.first*size, size
-			at.Reason = fmt.Sprintf("element %d of %d is %g, %d are not finite", bad.first, t.bytes/size, bad.value, bad.count)
+			at.Reason = fmt.Sprintf("element %d of %d is %g; NaN or infinite elements: %d", bad.first, t.bytes/size, bad.value, bad.count)
 			v.Faults = append(v.Faults, at)
 		}
 	}

@@ -52,7 +52,7 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 		}, []string{"model.safetensors: SHA-256", "model.safetensors: header does not begin with {"}},
 		{"name", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return []byte(strings.Replace(string(b), `"b"`, `"c"`, 1)) })
-		}, []string{"model.safetensors: SHA-256", `tensor "c": bytes`, `tensor "b": the manifest lists it`}},
+		}, []string{"model.safetensors: SHA-256", `tensor "c": bytes`, `tensor "b": the manifest lists this tensor`}},
 		{"truncated", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return b[:len(b)-1] })
 		}, []string{"bytes, the manifest says", "model.safetensors: SHA-256", "tensors end at byte"}},
@@ -62,7 +62,7 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "optimizer.safetensors")); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"a complete checkpoint needs optimizer.safetensors"}},
+		}, []string{"file optimizer.safetensors is missing"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "checkpoints")
 		saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", 1, 2), f32s("b", 3)}, Optimizer: []Tensor{f32s("a.momentum", 4)}})
@@ -108,7 +108,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 		`tensor "f": bytes`, `tensor "a": bytes`, `tensor "d": bytes`, `tensor "e": bytes`,
 	}
 	compareFaults(t, "not finite", v.Faults, want)
-	for i, reason := range []string{"element 0 of 1 is NaN, 1 are not finite", "element 262145 of 262147 is -Inf, 2 are not finite", "element 1 of 2 is +Inf, 1 are", "element 1 of 3 is -Inf, 1 are"} {
+	for i, reason := range []string{"element 0 of 1 is NaN; NaN or infinite elements: 1", "element 262145 of 262147 is -Inf; NaN or infinite elements: 2", "element 1 of 2 is +Inf; NaN or infinite elements: 1", "element 1 of 3 is -Inf; NaN or infinite elements: 1"} {
 		if !strings.Contains(v.Faults[i].Reason, reason) {
 			t.Errorf("got %q, want %q in it", v.Faults[i].Reason, reason)
 		}
@@ -171,7 +171,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareFaults(t, "moved", v.Faults, []string{"it holds step 10, the folder is named for step 11"})
+	compareFaults(t, "moved", v.Faults, []string{"the state is of step 10, the folder is named for step 11"})
 }
 
 // testdata/format1 was written by version 0.1.0-dev of the program. Every later version must load it.

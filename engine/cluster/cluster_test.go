@@ -156,10 +156,10 @@ func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
 		verdict string // output of the supervisor
 		within  time.Duration
 	}{
-		{"a killed rank", 1, syscall.SIGKILL, "rank 1 is gone: ", "was killed by SIGKILL", time.Second},
-		{"rank 0 is killed", 0, syscall.SIGKILL, "rank 0 is gone: ", "was killed by SIGKILL", time.Second},
-		{"a frozen rank", 2, syscall.SIGSTOP, "rank 2 is gone: it has been silent for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
-		{"rank 0 is frozen", 0, syscall.SIGSTOP, "rank 0 is gone: it has been silent for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
+		{"a killed rank", 1, syscall.SIGKILL, "rank 1 is lost: ", "was killed by SIGKILL", time.Second},
+		{"rank 0 is killed", 0, syscall.SIGKILL, "rank 0 is lost: ", "was killed by SIGKILL", time.Second},
+		{"a frozen rank", 2, syscall.SIGSTOP, "rank 2 is lost: no message for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
+		{"rank 0 is frozen", 0, syscall.SIGSTOP, "rank 0 is lost: no message for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

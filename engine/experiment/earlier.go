@@ -47,7 +47,7 @@ func (e *ChangedError) Reason() string {
 		all = append(all, c.String())
 	}
 	if e.Steps > 0 {
-		all = append(all, fmt.Sprintf("it has trained %d steps, more than %s", e.Steps, e.Length))
+		all = append(all, fmt.Sprintf("the run has trained %d steps, more than %s", e.Steps, e.Length))
 	}
 	return strings.Join(all, "; ")
 }
@@ -70,7 +70,7 @@ func (e *ChangedError) Error() string {
 		}
 		fmt.Fprintf(&b, "%s has trained %d steps, more than %s", from, e.Steps, e.Length)
 	}
-	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run; an old run of this name keeps its files under a numbered name")
+	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run and renames the folder of the old run")
 	if e.Steps == 0 {
 		fmt.Fprintf(&b, "\n  --resume %s", from)
 		for _, c := range e.Changes {
@@ -120,9 +120,9 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
-		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none (the old run keeps its files under a numbered name)", r.Dir, damage)
+		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none, which renames the folder of the old run", r.Dir, damage)
 	case c == nil && result.Steps > 0:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are missing: it starts again", r.Dir, result.Steps))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s has trained %d steps, but its checkpoints are missing: the run starts again", r.Dir, result.Steps))
 	}
 	return nil
 }

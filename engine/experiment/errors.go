@@ -64,7 +64,7 @@ func folderError(op, path string, err error) error {
 		return nil
 	}
 	if strings.Contains(err.Error(), "path escapes from parent") { // the text of os.Root's error, which is not exported
-		err = fmt.Errorf("%w (refused: a symbolic link here leads out of the folder)", err)
+		err = fmt.Errorf("%w (a symbolic link leads out of the folder, which is not allowed)", err)
 	}
 	if op == "create" && errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("%w, and is not a directory", err)

@@ -50,7 +50,7 @@ func (r *Run) moveAside(output *os.Root) error {
 	}
 	for _, name := range carried {
 		if err := copyFile(old, r.root, name); err != nil {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s is not copied from %s: %v", name, r.MovedTo, err))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("copy %s from %s: %v", name, r.MovedTo, err))
 		}
 	}
 	return nil

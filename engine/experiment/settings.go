@@ -34,7 +34,7 @@ func (r *Run) StoreConfig(resolved, version string) error {
 	}
 	if previous != "" && previous != resolved {
 		if err := r.keepPreviousConfig(); err != nil {
-			return folderError("keep the earlier settings in", r.ConfigDir(), err)
+			return folderError("save the earlier settings in", r.ConfigDir(), err)
 		}
 	}
 	if previous != resolved {

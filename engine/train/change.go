@@ -79,7 +79,7 @@ func (c *change) poll(rank int) error {
 	select {
 	case p := <-c.coming:
 		if p.err != nil {
-			return fmt.Errorf("shares %v: plans of rank %d for %d samples: %w", c.shares, rank, c.shares[rank], p.err)
+			return fmt.Errorf("prepare shares %v: plan rank %d for %d samples: %w", c.shares, rank, c.shares[rank], p.err)
 		}
 		c.own = p.plans
 	default:
@@ -105,7 +105,7 @@ func (r *run) split() error {
 	}
 	c, err := r.Replica.prepareShares(shares)
 	if err != nil {
-		return fmt.Errorf("shares %v after step %d: %w", shares, r.step, err)
+		return fmt.Errorf("prepare shares %v after step %d: %w", shares, r.step, err)
 	}
 	r.change, r.asked.unready = c, true // until the ranks agree that all are ready
 	return nil
@@ -122,7 +122,7 @@ func (r *run) switchShares() error {
 		err = errors.Join(err, r.jump())
 	}
 	if err != nil {
-		return fmt.Errorf("shares %v from step %d on: %w", c.shares, r.step+1, err)
+		return fmt.Errorf("apply shares %v from step %d on: %w", c.shares, r.step+1, err)
 	}
 	r.changed, r.sinceChange = true, 0
 	reads := r.peers().reads()

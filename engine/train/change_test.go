@@ -245,7 +245,7 @@ func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
 				close(devices[1].open)
 			}
 		}}.start(t)
-	const want = "shares [1 5]: plans of rank 1 for 5 samples: "
+	const want = "prepare shares [1 5]: plan rank 1 for 5 samples: "
 	var peer *collective.PeerError
 	if err := ranks[1].err; !errors.Is(err, broken) || !strings.Contains(err.Error(), want) {
 		t.Errorf("rank 1: got %v, want %q and its cause", err, want)

@@ -67,7 +67,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 		defer func() {
 			if back := r.Replica.exchangeAverages(); back != nil { // ahead of err: a save would store averages as weights
-				err = fmt.Errorf("put the weights back in place of their averages: %w (the evaluation's own error: %v)", back, err)
+				err = fmt.Errorf("restore the trained weights after the evaluation of averages: %w (error of the evaluation: %v)", back, err)
 			}
 		}()
 	}
@@ -76,7 +76,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	}
 	if p := r.peers(); p != nil { // shares may have changed since the last evaluation
 		if reads := p.reads(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
-			return Evaluation{}, fmt.Errorf("share %+v of the evaluation", reads)
+			return Evaluation{}, fmt.Errorf("set share %+v of the evaluation", reads)
 		}
 	}
 	var all Sums
@@ -107,7 +107,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 			replaced += rank.Replaced
 		}
 		if r.MaxReplaced > 0 && replaced > r.MaxReplaced {
-			return Evaluation{}, r.unreadable(replaced, "those held out")
+			return Evaluation{}, r.unreadable(replaced, "the held-out samples")
 		}
 	}
 	n := float64(all.Samples)

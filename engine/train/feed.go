@@ -37,7 +37,7 @@ func newFeed(dev device.Device, bytes int64) (_ *feed, err error) {
 	f := &feed{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("replica: staging of batches: %w", err), f.close())
+			err = errors.Join(fmt.Errorf("replica: prepare staging of batches: %w", err), f.close())
 		}
 	}()
 	if f.stream, err = dev.NewStream(); err != nil {
@@ -99,7 +99,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	defer batch.Release()
 	f.batch = batchFacts{batch.N, batch.Epoch, batch.Replaced}
 	if err := f.wait(f.taken, computes); err != nil {
-		return fmt.Errorf("replica: the previous batch: %w", err)
+		return fmt.Errorf("replica: wait for the previous batch: %w", err)
 	}
 	if err := f.pass.fill(batch, f.host.Host()); err != nil || f.pass.batchBytes == 0 {
 		return err

@@ -67,7 +67,7 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		return err
 	}
 	if p.host, err = dev.AllocHost(max(total, 1)); err != nil {
-		return fmt.Errorf("replica: host memory of %d bytes: %w", total, err)
+		return fmt.Errorf("replica: allocate %d bytes of host memory: %w", total, err)
 	}
 	p.inputs = map[string]transfer{}
 	for name, t := range twins {

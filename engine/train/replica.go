@@ -221,7 +221,7 @@ func (o ReplicaOptions) checkPeers() error {
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
-			err = fmt.Errorf("%w: memory is full even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+			err = fmt.Errorf("%w: the memory is too small even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
 		}
 	}()
 	if r.state, err = plan.NewState(r.cache, r.plans.params); err != nil {

@@ -343,7 +343,7 @@ func (r *run) tooManyReplaced() error {
 
 func (r *run) unreadable(n int, of string) error {
 	return &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of %s %w, want at most %d", n, of, errUnreadable, r.MaxReplaced),
-		Advice: "hetero-train data verify lists them; a larger data.corrupt_limit continues the run"}
+		Advice: "list them with hetero-train data verify, or raise data.corrupt_limit"}
 }
 
 // passes trains one step on this rank's samples and sums the gradients over ranks.

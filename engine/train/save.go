@@ -130,7 +130,7 @@ func (r *run) saveEnded(w written) {
 
 // triedAgain adds to err that the next interval tries again.
 func triedAgain(err error) error {
-	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the next one is tried at its interval", err)
+	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the run saves again at the next interval", err)
 }
 
 // note records a save, and reports it to the observer.

@@ -28,7 +28,7 @@ func (r *Replica) settleShares() error {
 		return err
 	}
 	if r.limits, err = r.gather(context.Background(), own); err != nil {
-		return fmt.Errorf("limits of ranks: %w", err)
+		return fmt.Errorf("gather the limits of ranks: %w", err)
 	}
 	p.MaxShare, r.most = own, own
 	if p.Divide != nil {
@@ -158,5 +158,5 @@ func hashOf(shares []int) uint32 {
 
 // disagreement is the error of ranks whose splitters return different shares.
 func disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 decided on different shares, because their processors or builds compute different curves: set balance.fixed_shares, or balance.policy = \"none\"", rank)
+	return fmt.Errorf("rank %d and rank 0 computed different shares, because their processors or builds round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }

@@ -69,7 +69,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 // that models time. Call it only between steps.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
-		return fmt.Errorf("trace: device %s models time: its launches and the host have no common clock", r.dev.Info().Name)
+		return fmt.Errorf("trace: device %s only models time, so its launches cannot be put on the clock of the host", r.dev.Info().Name)
 	}
 	if r.plain == nil {
 		r.plain = r.stream

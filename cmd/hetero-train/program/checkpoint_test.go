@@ -128,7 +128,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 	bad := writeWeights(t, values("w", []int{3}, 1, float32(math.NaN())))
-	if o := execute([]string{"checkpoint", "verify", bad}); o.code != exit.Data || !strings.Contains(o.stderr, `tensor "w": bytes 100 to 103: element 1 of 3 is NaN, 1 are not finite`) {
+	if o := execute([]string{"checkpoint", "verify", bad}); o.code != exit.Data || !strings.Contains(o.stderr, `tensor "w": bytes 100 to 103: element 1 of 3 is NaN; NaN or infinite elements: 1`) {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

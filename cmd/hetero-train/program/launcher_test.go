@@ -66,7 +66,7 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	follow := <-other
 	lead.check(t, exit.Done, "")
 	follow.check(t, exit.Done, "")
-	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 || !strings.Contains(lead.stderr, "is that of torchrun's store") {
+	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 || !strings.Contains(lead.stderr, "belongs to torchrun's store") {
 		t.Errorf("got %+v and %s, want 20 steps and a reason for the port", r, lead.stderr)
 	}
 }

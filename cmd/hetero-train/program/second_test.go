@@ -101,7 +101,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	}
 	s.steps(name+"-1", 20, "0.1")
 	s.steps(name, 20, "0.01")
-	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "it has trained 20 steps") {
+	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "the run has trained 20 steps") {
 		t.Errorf("a shorter run: want the reason\n%s", e.stderr)
 	}
 	s.steps(name+"-2", 20, "0.01")

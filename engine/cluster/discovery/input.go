@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 	for i, fault := range e.Faults {
 		texts[i] = fault.String()
 	}
-	return fmt.Sprintf("find the rank of this process (asked: %s): %s", e.Source, strings.Join(texts, "; "))
+	return fmt.Sprintf("find the rank of this process (source: %s): %s", e.Source, strings.Join(texts, "; "))
 }
 
 // input reads variables and options for one source and collects their faults.
@@ -73,7 +73,7 @@ func got(text string) string {
 	case text == "":
 		return "not set"
 	case text == emptyText:
-		return "got an empty text"
+		return "got an empty value"
 	case len(text) > most:
 		return fmt.Sprintf("got %q (and %d bytes more)", text[:most], len(text)-most)
 	}

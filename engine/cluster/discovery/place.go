@@ -147,7 +147,7 @@ func (c *claim) summary() string {
 	case c.byNode:
 		return fmt.Sprintf("gives node %d of %d", c.node, c.nodes)
 	case c.worldSize == 1:
-		return "says this process is alone"
+		return "describes a run of one process"
 	}
-	return fmt.Sprintf("says rank %d of %d", c.rank, c.worldSize)
+	return fmt.Sprintf("gives rank %d of %d", c.rank, c.worldSize)
 }

@@ -122,11 +122,11 @@ func TestNamesEveryFault(t *testing.T) {
 		want    []string
 	}{
 		{"all of RANK's family", Options{}, []string{"RANK=one", "WORLD_SIZE=", "LOCAL_RANK=-1", "LOCAL_WORLD_SIZE= 2", "MASTER_ADDR=http://x:1", "MASTER_PORT=0"},
-			[]string{`RANK: got "one", want the number of this rank, a whole number from 0 to 1048576`, `WORLD_SIZE: got an empty text`, `LOCAL_RANK: got "-1"`,
+			[]string{`RANK: got "one", want the number of this rank, a whole number from 0 to 1048576`, `WORLD_SIZE: got an empty value`, `LOCAL_RANK: got "-1"`,
 				`LOCAL_WORLD_SIZE: got " 2"`, `MASTER_ADDR: got "http://x:1"`, `MASTER_PORT: got "0", want the port of rank 0, a whole number from 1 to 65535`}},
 		{"a family without its members", Options{}, []string{"LOCAL_RANK=0"}, []string{"RANK: not set", "WORLD_SIZE: not set"}},
 		{"no address", Options{}, []string{"RANK=0", "WORLD_SIZE=2"}, []string{"MASTER_ADDR: not set, want the host of rank 0"}},
-		{"an empty address", Options{}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR="}, []string{"MASTER_ADDR: got an empty text"}},
+		{"an empty address", Options{}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR="}, []string{"MASTER_ADDR: got an empty value"}},
 		{"a rank beyond the world", Options{}, []string{"RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=h", "LOCAL_RANK=5", "LOCAL_WORLD_SIZE=3"},
 			[]string{"RANK: got 2, want less than the number of ranks, 2 (environment)", "LOCAL_WORLD_SIZE: got 3, want at most the number of ranks, 2",
 				"LOCAL_RANK: got 5, want less than the number of ranks on this machine, 3"}},
@@ -138,9 +138,9 @@ func TestNamesEveryFault(t *testing.T) {
 			[]string{`WORLD_SIZE: got "4", want 2, the value of MPI, or no value`}},
 		{"MPI without an address", Options{}, []string{"PMI_RANK=0", "PMI_SIZE=2"}, []string{"MASTER_ADDR: not set, want the host of rank 0 (mpirun"}},
 		{"Slurm's garbage", Options{}, step("SLURM_PROCID=x", "SLURM_LOCALID=", "SLURM_STEP_NODELIST=gpu[7-", "SLURM_STEP_TASKS_PER_NODE=2(3)"),
-			[]string{`SLURM_PROCID: got "x"`, "SLURM_LOCALID: got an empty text", `SLURM_STEP_NODELIST: got "gpu[7-"`, `SLURM_STEP_TASKS_PER_NODE: got "2(3)"`}},
+			[]string{`SLURM_PROCID: got "x"`, "SLURM_LOCALID: got an empty value", `SLURM_STEP_NODELIST: got "gpu[7-"`, `SLURM_STEP_TASKS_PER_NODE: got "2(3)"`}},
 		{"Slurm's counts disagree", Options{}, step("SLURM_STEP_TASKS_PER_NODE=2(x3)"),
-			[]string{"SLURM_STEP_TASKS_PER_NODE: got \"2(x3)\", want 4 tasks in all, the value of SLURM_STEP_NUM_TASKS, not 6", "want 2 nodes, as in SLURM_STEP_NODELIST, not 3"}},
+			[]string{"SLURM_STEP_TASKS_PER_NODE: got \"2(x3)\", want 4 tasks (SLURM_STEP_NUM_TASKS), not 6", "want 2 nodes (SLURM_STEP_NODELIST), not 3"}},
 		{"Slurm already started the ranks", Options{RanksPerNode: flag("2")}, step(), []string{"--nproc-per-node: got \"2\", want 1 or no value, because Slurm has already started 2 ranks"}},
 		{"an elastic range", Options{}, []string{"PET_NODE_RANK=0", "PET_NNODES=1:4"}, []string{`PET_NNODES: got "1:4"`}},
 		{"a node without a number", Options{}, []string{"PET_NNODES=2", "PET_NPROC_PER_NODE=all", "MASTER_ADDR=m"},
@@ -150,7 +150,7 @@ func TestNamesEveryFault(t *testing.T) {
 		{"nodes by options without a number", Options{Nodes: Value{"2", "--nnodes"}}, nil, []string{"node rank option: not set", "MASTER_ADDR"}},
 		{"SageMaker without this host", Options{}, []string{`SM_HOSTS=["a"]`, "SM_CURRENT_HOST=b"}, []string{`SM_CURRENT_HOST: got "b", want one of SM_HOSTS ["a"]`}},
 		{"SageMaker's list", Options{}, []string{`SM_HOSTS=a,b`, "SM_CURRENT_HOST=b"}, []string{`SM_HOSTS: got "a,b", want a list of host names as JSON`}},
-		{"Kubernetes without a number of pods", Options{}, []string{"JOB_COMPLETION_INDEX=1"}, []string{"WORLD_SIZE: not set, want the number of ranks (Kubernetes does not set it"}},
+		{"Kubernetes without a number of pods", Options{}, []string{"JOB_COMPLETION_INDEX=1"}, []string{"WORLD_SIZE: not set, want the number of ranks (Kubernetes does not set this variable"}},
 		{"pods that do not divide the world", Options{RanksPerNode: flag("2")}, []string{"JOB_COMPLETION_INDEX=1", "WORLD_SIZE=5", "MASTER_ADDR=m"},
 			[]string{"WORLD_SIZE: got 5, want a multiple of the 2 ranks of each pod"}},
 		{"ranks of the configuration", Options{RanksPerNode: Value{"many", "parallel.ranks"}}, nil, []string{`parallel.ranks: got "many"`}},
@@ -180,10 +180,10 @@ func TestSaysWhyOthersDidNotDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Passed{
-		{"options", "no rank or node is given"},
+		{"options", "no rank and no node number is given"},
 		{"environment", "RANK is not set"},
 		{"Kubeflow or torchrun", "PET_NODE_RANK is not set"},
-		{"Slurm", "says rank 3 of 4, but MPI comes first"},
+		{"Slurm", "gives rank 3 of 4, but MPI comes first"},
 		{"SageMaker", "SM_HOSTS is not set"},
 		{"Kubernetes", `JOB_COMPLETION_INDEX: got "a", want the number of this pod, a whole number from 0 to 1048576, but MPI comes first`},
 		{"one process", "gives node 0 of 1, but MPI comes first"},

@@ -75,7 +75,7 @@ func TestRanksOfAStartDeriveTheSamePorts(t *testing.T) {
 			t.Errorf("%s: another start has the same ports %v", change, other.Ports)
 		}
 	}
-	if text := a.String(); !strings.Contains(text, "port 29500 is that of torchrun's store") {
+	if text := a.String(); !strings.Contains(text, "port 29500 belongs to torchrun's store") {
 		t.Errorf("got %q, want a reason for the port", text)
 	}
 }

@@ -52,7 +52,7 @@ func (c *claim) settleNode(place *Place, perNode int) {
 		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes, c.source)
 	}
 	if c.nodes > maxRanks/c.perNode {
-		c.in.fault("ranks in all", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d", maxRanks)
+		c.in.fault("total number of ranks", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d", maxRanks)
 		return
 	}
 	place.Node, place.Nodes = c.node, c.nodes
@@ -79,7 +79,7 @@ func (c *claim) settleRank(place *Place, perNode int) {
 		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of, locals, c.source)
 	}
 	if perNode > 1 && perNode != c.localWorldSize {
-		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: by %s this process is one rank",
+		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
 			in.options.RanksPerNode.From, perNode, c.source))
 	}
 	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // MPI and Slurm collect the output of all ranks
@@ -140,7 +140,7 @@ func (c *claim) findMaster(place *Place) {
 		place.MasterPort = place.Ports[0]
 	}
 	if c.storePort && place.MasterFrom != "" && len(place.Ports) > 0 {
-		place.MasterFrom += "; port " + in.env["MASTER_PORT"] + " is that of torchrun's store"
+		place.MasterFrom += "; port " + in.env["MASTER_PORT"] + " belongs to torchrun's store"
 	}
 }
 

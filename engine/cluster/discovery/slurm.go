@@ -68,10 +68,10 @@ func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 		sum += n
 	}
 	if c.worldSize > 0 && sum != c.worldSize {
-		in.fault(name, got(list.Text), "%d tasks in all, the value of SLURM_STEP_NUM_TASKS, not %d", c.worldSize, sum)
+		in.fault(name, got(list.Text), "%d tasks (SLURM_STEP_NUM_TASKS), not %d", c.worldSize, sum)
 	}
 	if listName == "SLURM_STEP_NODELIST" && hosts > 0 && hosts != len(tasks) {
-		in.fault(name, got(list.Text), "%d nodes, as in SLURM_STEP_NODELIST, not %d", hosts, len(tasks))
+		in.fault(name, got(list.Text), "%d nodes (SLURM_STEP_NODELIST), not %d", hosts, len(tasks))
 	}
 	if node := in.variable("SLURM_NODEID"); node.given() {
 		if n := in.number(node, 0, len(tasks)-1, wantNode); n >= 0 {
@@ -148,7 +148,7 @@ func expandName(item string) ([]string, error) {
 		if bracket {
 			inside, tail, closed := strings.Cut(after, "]")
 			if !closed {
-				return nil, fmt.Errorf("%.40q: the bracket does not close", item)
+				return nil, fmt.Errorf("%.40q: missing ]", item)
 			}
 			numbers, err := expandRanges(inside)
 			if err != nil {
@@ -187,11 +187,11 @@ func expandRanges(list string) ([]string, error) {
 		}
 		from, err := wholeNumber(first)
 		if err != nil {
-			return nil, fmt.Errorf("%.20q is no number or range", item)
+			return nil, fmt.Errorf("%.20q is not a number or a range", item)
 		}
 		to, err := wholeNumber(last)
 		if err != nil || to < from {
-			return nil, fmt.Errorf("%.20q is no number or range", item)
+			return nil, fmt.Errorf("%.20q is not a number or a range", item)
 		}
 		if to-from >= maxHosts-len(numbers) {
 			return nil, errTooManyHosts
@@ -211,13 +211,13 @@ func expandCounts(list string) ([]int, error) {
 		if head, tail, ok := strings.Cut(item, "(x"); ok {
 			n, err := wholeNumber(strings.TrimSuffix(tail, ")"))
 			if err != nil || n < 1 || !strings.HasSuffix(tail, ")") {
-				return nil, fmt.Errorf("%.20q is no count", item)
+				return nil, fmt.Errorf("%.20q is not a count", item)
 			}
 			text, times = head, n
 		}
 		count, err := wholeNumber(text)
 		if err != nil || count < 1 || count > maxRanks {
-			return nil, fmt.Errorf("%.20q is no count", item)
+			return nil, fmt.Errorf("%.20q is not a count", item)
 		}
 		if times > maxHosts-len(counts) {
 			return nil, errTooManyHosts

@@ -88,7 +88,7 @@ func fromOptions(in *input) (claim, string) {
 			c.names.node = o.NodeRank.From
 		}
 	default:
-		return c, "no rank or node is given"
+		return c, "no rank and no node number is given"
 	}
 	return c, ""
 }
@@ -128,7 +128,7 @@ func fromPET(in *input) (claim, string) {
 	if least, most, isRange := strings.Cut(nodes.Text, ":"); isRange && least == most {
 		nodes.Text = least
 	}
-	c.nodes = in.number(nodes, 1, maxRanks, wantNodes+" (a range only where both ends are equal)")
+	c.nodes = in.number(nodes, 1, maxRanks, wantNodes+", or a range with equal ends")
 	switch per := in.variable("PET_NPROC_PER_NODE"); per.Text {
 	case "", "auto", "gpu", "cpu": // one rank per device
 	default:
@@ -211,7 +211,7 @@ func fromKubernetes(in *input) (claim, string) {
 	if !size.given() {
 		size = in.variable("WORLD_SIZE")
 	}
-	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not set it: set it to the Job's completions)")
+	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not set this variable: set it to the completions of the Job)")
 	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
 	return c, ""
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrToken means that this rank and rank 0 have different tokens.
-var ErrToken = errors.New("the token of this rank differs from that of rank 0 (one of the two may have none)")
+var ErrToken = errors.New("the token of this rank differs from the token of rank 0 (or one of them has no token)")
 
 // ErrClosed is returned by calls on a group that this process has closed.
 var ErrClosed = errors.New("the group is closed")
@@ -36,7 +36,7 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("no rank 0 at %s within %v: %v", e.Address, round(e.Waited), e.Err)
+	return fmt.Sprintf("connect to rank 0 at %s: no success within %v: %v", e.Address, round(e.Waited), e.Err)
 }
 
 // Unwrap returns the error of the last attempt.
@@ -94,7 +94,7 @@ type LostError struct {
 	Cause string
 }
 
-func (e *LostError) Error() string { return fmt.Sprintf("rank %d is gone: %s", e.Rank, e.Cause) }
+func (e *LostError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Cause) }
 
 // RankList returns text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". ranks may be the first of all ranks; count is
 // the number of all.

@@ -111,7 +111,7 @@ func (s *server) call(p *peer, k kind, d *decoder) error {
 func (s *server) set(r *request, key string, value []byte) {
 	if old, ok := s.store[key]; ok {
 		if !bytes.Equal(old.value, value) {
-			s.refuse(r, fmt.Errorf("key %q was set by rank %d to another value", key, old.by))
+			s.refuse(r, fmt.Errorf("set key %q: rank %d has set it to another value", key, old.by))
 			return
 		}
 		s.reply(r, nil)
@@ -119,7 +119,7 @@ func (s *server) set(r *request, key string, value []byte) {
 	}
 	size := len(key) + len(value)
 	if s.storeBytes+size > maxStore {
-		s.refuse(r, fmt.Errorf("set key %q: the store holds %d bytes, %d more than the most", key, maxStore, s.storeBytes+size-maxStore))
+		s.refuse(r, fmt.Errorf("set key %q: the store is full: got %d bytes with this key, want at most %d", key, s.storeBytes+size, maxStore))
 		return
 	}
 	s.storeBytes += size
@@ -146,10 +146,10 @@ func (s *server) gather(r *request, name string, value []byte) {
 	rank := r.peer.member.Rank
 	switch {
 	case g.requests[rank] != nil:
-		s.refuse(r, fmt.Errorf("exchange %q: this rank takes part already", name))
+		s.refuse(r, fmt.Errorf("exchange %q: this rank has already sent a value", name))
 		return
 	case g.bytes+len(value) > maxGathered:
-		s.refuse(r, fmt.Errorf("exchange %q: the values of all ranks have more than %d bytes", name, maxGathered))
+		s.refuse(r, fmt.Errorf("exchange %q: the values of all ranks together have more than %d bytes", name, maxGathered))
 		return
 	}
 	g.values[rank], g.requests[rank] = value, r
@@ -174,7 +174,7 @@ func (s *server) cancel(r *request) {
 			if s.gets[key] = slices.Delete(waiting, i, i+1); len(s.gets[key]) == 0 {
 				delete(s.gets, key)
 			}
-			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which no rank set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
+			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which no rank has set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
 			return
 		}
 	}

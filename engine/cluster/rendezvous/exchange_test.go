@@ -51,7 +51,7 @@ func TestKeysAreSetOnce(t *testing.T) {
 		}{
 			{"first", "k", "v", "", 1},
 			{"the same again", "k", "v", "", 0},
-			{"another value", "k", "w", `key "k" was set by rank 1 to another value`, 0},
+			{"another value", "k", "w", `set key "k": rank 1 has set it to another value`, 0},
 			{"another key", "l", "w", "", 0},
 			{"an empty value", "empty", "", "", 0},
 			{"no key", "", "v", "got a key of 0 bytes", 0},
@@ -84,7 +84,7 @@ func TestFullStoreIsAnError(t *testing.T) {
 		for ; err == nil; n++ {
 			err = groups[0].Set(context.Background(), fmt.Sprint(n), value)
 		}
-		if n*MaxValue < maxStore || n*MaxValue > maxStore+2*MaxValue || !strings.Contains(err.Error(), "the store holds 67108864 bytes") {
+		if n*MaxValue < maxStore || n*MaxValue > maxStore+2*MaxValue || !strings.Contains(err.Error(), "want at most 67108864") {
 			t.Errorf("after %d values: %v", n, err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		if err := groups[2].Close(); err != nil {
@@ -173,7 +173,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err = groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
@@ -186,7 +186,7 @@ func TestRankIsInAnExchangeOnce(t *testing.T) {
 		first := make(chan error)
 		go func() { first <- groups[1].Barrier(context.Background(), "b") }()
 		synctest.Wait()
-		if err := groups[1].Barrier(context.Background(), "b"); err == nil || !strings.Contains(err.Error(), "this rank takes part already") {
+		if err := groups[1].Barrier(context.Background(), "b"); err == nil || !strings.Contains(err.Error(), "this rank has already sent a value") {
 			t.Errorf("got %v, want a refusal", err)
 		}
 		if err := groups[0].Barrier(context.Background(), "b"); err != nil {

@@ -133,7 +133,7 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 		return nil
 	}
 	if len(e.b) > MaxValue {
-		return fmt.Errorf("rank %d does not agree with rank 0 on %s, which have %d bytes, too many to compare", odd, name, len(e.b))
+		return fmt.Errorf("compare %s: rank %d and rank 0 differ; the values have %d bytes, too many to show the difference", name, odd, len(e.b))
 	}
 	var mine []byte // only on the two ranks that are compared
 	if g.Rank() == 0 || g.Rank() == odd {
@@ -189,7 +189,7 @@ func (g *Group) Close() error {
 // call sends a request and waits for its reply.
 func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][]byte, error) {
 	if len(key) == 0 || len(key) > maxKey || len(value) > MaxValue {
-		return nil, fmt.Errorf("got a key of %d bytes and a value of %d, want 1 to %d and at most %d", len(key), len(value), maxKey, MaxValue)
+		return nil, fmt.Errorf("got a key of %d bytes and a value of %d bytes, want 1 to %d and at most %d bytes", len(key), len(value), maxKey, MaxValue)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	}
 	if !g.outbox.push(k, e.b) {
 		g.forget(id)
-		return nil, errors.New("rank 0 does not read the messages that it receives")
+		return nil, errors.New("send a message to rank 0: rank 0 does not read its messages")
 	}
 	select {
 	case err := <-c.done:

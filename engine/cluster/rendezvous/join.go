@@ -92,13 +92,13 @@ func (o *Options) complete() error {
 	}
 	var faults []error
 	if o.WorldSize < 1 || o.Rank < 0 || o.Rank >= o.WorldSize {
-		faults = append(faults, fmt.Errorf("got rank %d of %d, want a rank from 0 to less than the world size", o.Rank, o.WorldSize))
+		faults = append(faults, fmt.Errorf("got rank %d and world size %d, want a rank of at least 0, below the world size", o.Rank, o.WorldSize))
 	}
 	if o.Timeout < 0 || o.HeartbeatTimeout < 0 {
-		faults = append(faults, fmt.Errorf("got time-outs of %v and %v, want positive ones", o.Timeout, o.HeartbeatTimeout))
+		faults = append(faults, fmt.Errorf("got time-outs of %v and %v, want positive time-outs", o.Timeout, o.HeartbeatTimeout))
 	}
 	if len(o.Host) > maxText || len(o.Endpoint) > maxText || len(o.Facts) > maxFacts {
-		faults = append(faults, fmt.Errorf("got host and endpoint of %d and %d bytes and %d facts, want at most %d, %d and %d",
+		faults = append(faults, fmt.Errorf("got a host of %d bytes, an endpoint of %d bytes and %d facts, want at most %d bytes, %d bytes and %d facts",
 			len(o.Host), len(o.Endpoint), len(o.Facts), maxText, maxText, maxFacts))
 	}
 	if err := o.Token.Check(); err != nil {
@@ -127,7 +127,7 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	}
 	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
 		_ = listener.Close()
-		return nil, &ListenError{at, errors.New("other machines reach that address: set a token (HETERO_TOKEN, or parallel.token_file), or parallel.insecure = true")}
+		return nil, &ListenError{at, errors.New("other machines can reach this address: set a token (HETERO_TOKEN or parallel.token_file), or allow ranks without one (parallel.insecure = true)")}
 	}
 	s := newServer(options, listener)
 	conn := s.local()
@@ -227,7 +227,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	case err == nil:
 		return true
 	case several && ofAnotherStart(err):
-		options.Log.Debug("rank 0 of another run answers there", "address", options.Address)
+		options.Log.Debug("rank 0 of another run uses this address", "address", options.Address)
 	case final:
 		s.failure = err
 		return true
@@ -350,7 +350,7 @@ func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
 		missing = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize, Waited: time.Since(g.started)}
 	}
 	if missing == nil {
-		return errors.New("rank 0 took the connection but did not answer")
+		return errors.New("rank 0 accepted the connection but did not answer")
 	}
 	missing.What = rendezvousAt(g.options.Address)
 	return missing

@@ -177,7 +177,7 @@ func TestAnotherGenerationDisturbsNobody(t *testing.T) {
 		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, rank 0 has 4") {
 			t.Errorf("after: got %v, want a refusal", err)
 		}
-		if _, err := Join(context.Background(), present); err == nil || !strings.Contains(err.Error(), "the group of 2 ranks is complete; its rank 1 is ") {
+		if _, err := Join(context.Background(), present); err == nil || !strings.Contains(err.Error(), "the group of 2 ranks is complete: rank 1 is ") {
 			t.Errorf("late: got %v, want that the group is complete", err)
 		}
 		for rank, err := range together(groups, func(g *Group) error { return g.Barrier(context.Background(), "still there") }) {
@@ -242,8 +242,8 @@ func TestRank0IsNotThere(t *testing.T) {
 		dial func(ctx context.Context, address string) (net.Conn, error)
 		want string
 	}{
-		{"nobody listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "no rank 0 at rank0:1 within 20s: connection refused"},
-		{"nobody answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "no rank 0 at rank0:1 within 20s: context deadline exceeded"},
+		{"nobody listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no success within 20s: connection refused"},
+		{"nobody answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no success within 20s: context deadline exceeded"},
 		{"another program answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -252,7 +252,7 @@ func TestRank0IsNotThere(t *testing.T) {
 				far.Close()
 			}()
 			return near, nil
-		}, `does not use this protocol (got "HTTP/1.1")`},
+		}, `does not use the rendezvous protocol (got "HTTP/1.1")`},
 		{"another version answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -272,7 +272,7 @@ func TestRank0IsNotThere(t *testing.T) {
 				}
 			}()
 			return near, nil
-		}, "no rank 0 at rank0:1 within 20s: read pipe: i/o timeout"},
+		}, "connect to rank 0 at rank0:1: no success within 20s: read pipe: i/o timeout"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestCancelledJoinTellsTheOthers(t *testing.T) {
 		if _, err := Join(ctx, n.options(0, 3)); !errors.Is(err, stopped) {
 			t.Errorf("got %v, want %v", err, stopped)
 		}
-		if err := <-other; err == nil || !strings.Contains(err.Error(), "rank 0 is gone: it stopped waiting: stopped by the user") {
+		if err := <-other; err == nil || !strings.Contains(err.Error(), "rank 0 is lost: it stopped waiting: stopped by the user") {
 			t.Errorf("the other rank got %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -390,8 +390,8 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"rank beyond the world", Options{Rank: 2, WorldSize: 2}, "got rank 2 of 2"},
-		{"no world", Options{}, "got rank 0 of 0"},
+		{"rank beyond the world", Options{Rank: 2, WorldSize: 2}, "got rank 2 and world size 2"},
+		{"no world", Options{}, "got rank 0 and world size 0"},
 		{"negative time", Options{WorldSize: 1, Timeout: -1}, "time-outs"},
 		{"short token", Options{WorldSize: 1, Token: "secret"}, "the token has 6 characters, want at least 16"},
 		{"long endpoint", Options{WorldSize: 1, Endpoint: long}, "endpoint"},

@@ -32,10 +32,10 @@ const (
 )
 
 var (
-	errStranger = errors.New("the program that answers does not use this protocol")
-	errForged   = errors.New("a frame has a wrong tag")
-	errTooLong  = fmt.Errorf("a frame is longer than %d bytes", maxFrame)
-	errShort    = errors.New("a message lacks its type")
+	errStranger = errors.New("the program at this address does not use the rendezvous protocol")
+	errForged   = errors.New("a message has a wrong authentication tag")
+	errTooLong  = fmt.Errorf("a message is longer than %d bytes", maxFrame)
+	errShort    = errors.New("a message has no type")
 )
 
 // link is an authenticated connection. One goroutine may read while another one writes.
@@ -85,14 +85,14 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	}
 	var verdict [1]byte
 	if _, err := io.ReadFull(r, verdict[:]); err != nil {
-		return nil, fmt.Errorf("read the answer to the token's proof: %w", err)
+		return nil, fmt.Errorf("read the answer to the proof of the token: %w", err)
 	}
 	if verdict[0] == verdictToken {
 		return nil, ErrToken
 	}
 	var proof [sha256.Size]byte
 	if _, err := io.ReadFull(r, proof[:]); err != nil {
-		return nil, fmt.Errorf("read rank 0's proof: %w", err)
+		return nil, fmt.Errorf("read the proof of rank 0: %w", err)
 	}
 	if !hmac.Equal(proof[:], hmacOf(token, purposeServer, client[:], server)) {
 		return nil, ErrToken

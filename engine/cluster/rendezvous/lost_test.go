@@ -46,7 +46,7 @@ func TestLossOfARankReachesEveryRank(t *testing.T) {
 	}{
 		{"a connection that closes", 2, "its connection was closed (the process ended or was killed)", 100 * time.Millisecond,
 			func(_ *Group, conn *frost) { conn.Close() }},
-		{"a process that is stopped", 1, "it has been silent for ", 6 * time.Second, func(_ *Group, conn *frost) { conn.frozen.Store(true) }},
+		{"a process that is stopped", 1, "no message for ", 6 * time.Second, func(_ *Group, conn *frost) { conn.frozen.Store(true) }},
 		{"a rank that aborts", 3, "the loss is not a number", 100 * time.Millisecond, func(g *Group, _ *frost) { g.Abort(errors.New("the loss is not a number")) }},
 		{"rank 0 aborts", 0, "disk full", 100 * time.Millisecond, func(g *Group, _ *frost) { g.Abort(errors.New("disk full")) }},
 	}
@@ -125,7 +125,7 @@ func TestLeavingInPeaceBreaksNothing(t *testing.T) {
 		go func() { inBarrier <- groups[0].Barrier(ctx, "b") }()
 		synctest.Wait()
 		groups[2].Close()
-		want := "rank 2 is gone: it has left the group"
+		want := "rank 2 is lost: it has left the group"
 		if err := <-inBarrier; err == nil || err.Error() != want {
 			t.Errorf("who waited for it got %v, want %s", err, want)
 		}
@@ -145,7 +145,7 @@ func TestLeavingInPeaceBreaksNothing(t *testing.T) {
 		}()
 		synctest.Wait()
 		groups[0].Close()
-		if err := <-inGet; err == nil || err.Error() != "rank 0 is gone: it has left the group" {
+		if err := <-inGet; err == nil || err.Error() != "rank 0 is lost: it has left the group" {
 			t.Errorf("who waited for rank 0 got %v", err)
 		}
 		if err := groups[1].Err(); err != nil {

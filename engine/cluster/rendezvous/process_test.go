@@ -120,8 +120,8 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 	}{
 		{"rank 2 is killed", 2, syscall.SIGKILL, "(the process ended or was killed)", time.Second},
 		{"rank 0 is killed", 0, syscall.SIGKILL, "(the process ended or was killed)", time.Second},
-		{"rank 1 is stopped", 1, syscall.SIGSTOP, "it has been silent for 1", testHeartbeat + time.Second},
-		{"rank 0 is stopped", 0, syscall.SIGSTOP, "it has been silent for 1", testHeartbeat + time.Second},
+		{"rank 1 is stopped", 1, syscall.SIGSTOP, "no message for 1", testHeartbeat + time.Second},
+		{"rank 0 is stopped", 0, syscall.SIGSTOP, "no message for 1", testHeartbeat + time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 					continue
 				}
 				line := p.next(t, test.within)
-				if want := fmt.Sprintf("rank %d is gone: ", test.rank); !strings.HasPrefix(line, want) || !strings.Contains(line, test.cause) {
+				if want := fmt.Sprintf("rank %d is lost: ", test.rank); !strings.HasPrefix(line, want) || !strings.Contains(line, test.cause) {
 					t.Errorf("rank %d said %q, want %q and %q", rank, line, want, test.cause)
 				}
 			}
@@ -144,7 +144,7 @@ func TestSurvivorsLearnWhichProcessIsGone(t *testing.T) {
 				if err := ranks[test.rank].command.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				if line := ranks[test.rank].next(t, testHeartbeat+2*time.Second); !strings.Contains(line, "is gone: ") {
+				if line := ranks[test.rank].next(t, testHeartbeat+2*time.Second); !strings.Contains(line, "is lost: ") {
 					t.Errorf("the stopped rank said %q", line)
 				}
 			}

@@ -104,7 +104,7 @@ func (g *Group) complete() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.members) != g.Size() || g.isFormed() {
-		return fmt.Errorf("%w: %d members, want %d, once", errMalformed, len(g.members), g.Size())
+		return fmt.Errorf("%w: got a list of %d members, want one list of %d", errMalformed, len(g.members), g.Size())
 	}
 	close(g.formed)
 	return nil

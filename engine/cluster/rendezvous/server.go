@@ -171,9 +171,9 @@ func (s *server) admit(p *peer, reg registration) error {
 		s.tell()
 		return err
 	case s.closing:
-		return errors.New("rank 0 is leaving")
+		return errors.New("rank 0 leaves the group")
 	case s.formed:
-		return fmt.Errorf("the group of %d ranks is complete; its rank %d is %s", s.options.WorldSize, rank, s.peers[rank].member.who())
+		return fmt.Errorf("the group of %d ranks is complete: rank %d is %s", s.options.WorldSize, rank, s.peers[rank].member.who())
 	}
 	s.peers[rank] = p
 	s.present++

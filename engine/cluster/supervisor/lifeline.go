@@ -36,7 +36,7 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 		}
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || number < firstExtraFile {
-			return nil, fmt.Errorf("%s: got %q, want the number of an open file from %d on", LifelineVariable, text, firstExtraFile)
+			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d", LifelineVariable, text, firstExtraFile)
 		}
 		syscall.CloseOnExec(int(number)) // a child process would keep the pipe open
 		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil

@@ -24,13 +24,13 @@ func Listener(environment []string) (net.Listener, error) {
 		}
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || number < firstExtraFile {
-			return nil, fmt.Errorf("%s: got %q, want the number of an open file from %d on", ListenerVariable, text, firstExtraFile)
+			return nil, fmt.Errorf("%s: got %q, want the number of an open file descriptor, at least %d", ListenerVariable, text, firstExtraFile)
 		}
 		file := os.NewFile(uintptr(number), "listener")
 		defer file.Close()
 		listener, err := net.FileListener(file)
 		if err != nil {
-			return nil, fmt.Errorf("take over the socket of rank 0 (%s=%d): %w", ListenerVariable, number, err)
+			return nil, fmt.Errorf("use the inherited socket of rank 0 (%s=%d): %w", ListenerVariable, number, err)
 		}
 		return listener, nil
 	}

@@ -61,7 +61,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	}
 	if _, err := s.w.Write(p); err != nil {
 		s.failed = true
-		s.log.Warn("the output of a rank is lost from now on", "rank", s.rank, "error", err)
+		s.log.Warn("the output of a rank cannot be written: later lines are lost", "rank", s.rank, "error", err)
 	}
 	return len(p), nil
 }

@@ -152,7 +152,7 @@ func (p *process) state() string {
 	case strings.HasPrefix(after, "T"), strings.HasPrefix(after, "t"):
 		return "it is stopped (SIGSTOP, or a debugger)"
 	case strings.HasPrefix(after, "D"):
-		return "it waits for a device or a file system"
+		return "it is blocked in the kernel, by a device or a file system"
 	}
 	return "it is running"
 }

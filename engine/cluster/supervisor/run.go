@@ -263,7 +263,7 @@ func (w *watch) take(now step) {
 		if now == stepTerminate {
 			p.signal(syscall.SIGTERM)
 		} else {
-			w.options.Log.Warn("rank does not end: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
+			w.options.Log.Warn("rank did not exit: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
 			p.killed = true
 			p.kill()
 		}
@@ -295,9 +295,9 @@ func (w *watch) verdict() error {
 	}
 	p := w.processes[hung]
 	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Tail: p.end.String(),
-		Reason: fmt.Sprintf("%s, and did not end within %v after the run was to end", p.doing, w.options.Grace)}
+		Reason: fmt.Sprintf("%s, and did not exit within %v after the stop", p.doing, w.options.Grace)}
 	if w.secondary != nil {
-		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not end within %v after rank %d had lost a rank", p.doing, w.options.Grace, w.secondary.Rank)
+		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not exit within %v after rank %d lost another rank", p.doing, w.options.Grace, w.secondary.Rank)
 	}
 	return e
 }

@@ -71,7 +71,7 @@ type lostError struct {
 	cause error
 }
 
-func (e *lostError) Error() string { return fmt.Sprintf("rank %d is gone: %v", e.rank, e.cause) }
+func (e *lostError) Error() string { return fmt.Sprintf("rank %d is lost: %v", e.rank, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
 // LostRank returns the rank that an error of a board names, or -1.
