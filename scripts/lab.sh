@@ -204,7 +204,7 @@ why='asked for' slowdowns=()
 if [[ -n $simulate ]] || ! make_groups; then
 	simulate=yes
 	for q in "${cpus[@]}"; do slowdowns+=("$(awk -v q="$q" 'BEGIN { n = int(q); if (n < q) n++; printf "%.4g", n / q }')"); done
-	what="SIMULATED: the ranks' devices idle to be $(printf 'x%s ' "${slowdowns[@]}" | sed 's/ $//; s| |/|g') slower, as with quotas of $(list "${cpus[@]}") CPUs ($why)"
+	what="SIMULATED slowdown of the ranks' devices: $(printf 'x%s ' "${slowdowns[@]}" | sed 's/ $//; s| |/|g'), as with quotas of $(list "${cpus[@]}") CPUs ($why)"
 else
 	what="CPU quotas of $(list "${cpus[@]}") CPUs are real (control groups $version)"
 fi

@@ -24,7 +24,7 @@ func (k Key) assign(value any) (Fault, bool) {
 			f.Want += "; nearest: " + k.nearest(text)
 			return f, false
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-			return fault("holds a control character")
+			return fault("contains a control character")
 		}
 		*field = text
 	case *bool:
@@ -93,7 +93,7 @@ func texts(value any) (list []string, message string) {
 		case text == "":
 			return nil, fmt.Sprintf("element %d: is empty", i+1)
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-			return nil, fmt.Sprintf("element %d: holds a control character", i+1)
+			return nil, fmt.Sprintf("element %d: contains a control character", i+1)
 		}
 		list = append(list, text)
 	}

@@ -236,7 +236,7 @@ func (l *loader) assign(at place, name string, key Key, value any) {
 	l.places[name] = at
 	delete(l.bad, name)
 	if text, isText := value.(string); isText && withPassword.MatchString(text) {
-		l.fault(at, name, Fault{Message: "holds a password, which would be written to logs and checkpoints", Want: "an address without user:password@"})
+		l.fault(at, name, Fault{Message: "contains a password, which would appear in logs and checkpoints", Want: "an address without user:password@"})
 		return
 	}
 	f, ok := key.assign(value)
@@ -270,9 +270,9 @@ func (l *loader) unknown(at place, path []string) {
 		case len(owners) > 0 && !exists:
 			return // until that name is corrected, it is unknown whether the key is valid
 		case len(owners) > 0:
-			f.Message = fmt.Sprintf("%s has no such key, it belongs to %s", chosen, strings.Join(owners, ", "))
+			f.Message = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen, strings.Join(owners, ", "))
 		case path[0] == "nccl" && loadsCode(path[1]):
-			f.Message = "refused: settings that load code or write files are not passed on"
+			f.Message = "not allowed, because this setting loads code or writes files"
 		}
 	}
 	l.fault(at, key, f)

@@ -27,30 +27,30 @@ var rules = []rule{
 	{key: "train.resume", check: notEmpty("train.resume")},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only webdataset accepts it", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only data set webdataset has this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.NumClasses == 0 || c.Data.traits.Computed, "only synthetic data accepts a number of classes",
+		return unless(c.Data.NumClasses == 0 || c.Data.traits.Computed, "only synthetic data sets have this key",
 			fmt.Sprintf("%d for %s", c.Data.NumClasses, quote(c.Data.Dataset)), "0")
 	}},
 	{key: "data.num_classes", check: func(c *Config) *Fault {
-		return unless(c.Data.NumClasses != 1, "one class leaves nothing to learn", "1", "0 or at least 2")
+		return unless(c.Data.NumClasses != 1, "with one class there is nothing to learn", "1", "0 or at least 2")
 	}},
 	{key: "model.num_classes", with: []string{"data.num_classes"}, check: func(c *Config) *Fault {
 		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data set has classes",
 			fmt.Sprint(c.Model.NumClasses), fmt.Sprintf("0 or at least data.num_classes = %d", c.Data.NumClasses))
 	}},
 	{key: "data.random_resized_crop", with: []string{"data.crop_padding"}, check: func(c *Config) *Fault {
-		return unless(!c.Data.RandomResizedCrop || c.Data.CropPadding == 0, "two kinds of crop at once",
+		return unless(!c.Data.RandomResizedCrop || c.Data.CropPadding == 0, "cannot be combined with data.crop_padding",
 			fmt.Sprintf("true with data.crop_padding = %d", c.Data.CropPadding), "false, or data.crop_padding = 0")
 	}},
 	{key: "data.std", with: []string{"data.mean"}, check: func(c *Config) *Fault {
-		return unless(len(c.Data.Mean) == len(c.Data.Std), "data.mean and data.std belong together",
+		return unless(len(c.Data.Mean) == len(c.Data.Std), "data.mean and data.std must be set together",
 			fmt.Sprintf("%d values of std, %d of mean", len(c.Data.Std), len(c.Data.Mean)), "both or neither")
 	}},
 	{key: "train.epochs", with: []string{"train.steps", "train.max_seconds"}, check: func(c *Config) *Fault {
-		return unless(c.Train.Epochs > 0 || c.Train.Steps > 0 || c.Train.MaxSeconds > 0, "nothing ends the run",
+		return unless(c.Train.Epochs > 0 || c.Train.Steps > 0 || c.Train.MaxSeconds > 0, "the run has no end",
 			"0", "a positive value here, in train.steps or in train.max_seconds")
 	}},
 	{key: "train.precision", with: []string{"device.kind"}, check: func(c *Config) *Fault {
@@ -59,7 +59,7 @@ var rules = []rule{
 			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"device.kind"}, check: func(c *Config) *Fault {
-		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "all ranks have the same kind of device",
+		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "device.kind gives all ranks the same kind of device",
 			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind), `0, or device.kind = "auto" or "cuda"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
@@ -74,20 +74,20 @@ var rules = []rule{
 	mixedPairs("augment.cutmix", func(a *Augment) float64 { return a.Cutmix }),
 	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"}, check: ghostGroup},
 	{key: "train.early_stop_patience", with: []string{"train.eval_interval"}, check: func(c *Config) *Fault {
-		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0, "only the end is evaluated",
+		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0, "early stopping needs evaluations during the run",
 			fmt.Sprintf("%d with train.eval_interval = 0", c.Train.EarlyStopPatience), "0, or train.eval_interval of at least 1")
 	}},
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
-		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov's form needs a momentum",
+		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov momentum needs a momentum above 0",
 			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")
 	}},
 	{key: "schedule.warmup_epochs", with: []string{"schedule.warmup_steps"}, check: func(c *Config) *Fault {
-		return unless(c.Schedule.WarmupSteps == 0 || c.Schedule.WarmupEpochs == 0, "two lengths of the warm-up",
+		return unless(c.Schedule.WarmupSteps == 0 || c.Schedule.WarmupEpochs == 0, "the warm-up has two lengths",
 			fmt.Sprintf("%s with schedule.warmup_steps = %d", formatFloat(c.Schedule.WarmupEpochs), c.Schedule.WarmupSteps), "one of the two")
 	}},
 	{key: "schedule.milestones", with: []string{"schedule.name"}, check: milestones},
 	{key: "schedule.min_lr", with: []string{"optimizer.lr"}, check: func(c *Config) *Fault {
-		return unless(c.Schedule.MinLR <= c.Optimizer.LR, "the schedule would rise",
+		return unless(c.Schedule.MinLR <= c.Optimizer.LR, "the learning rate would rise",
 			formatFloat(c.Schedule.MinLR), fmt.Sprintf("at most optimizer.lr = %s", formatFloat(c.Optimizer.LR)))
 	}},
 	{key: "balance.fixed_shares", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
@@ -99,21 +99,21 @@ var rules = []rule{
 			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
 	}},
 	{key: "balance.power_watts", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "objective \"energy\" needs it", "[]", "the power of each rank, in W")
+		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "required for objective \"energy\"", "[]", "the power of each rank, in W")
 	}},
 	{key: "balance.prices", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "objective \"cost\" needs it", "[]", "the price of each rank per hour")
+		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "required for objective \"cost\"", "[]", "the price of each rank per hour")
 	}},
 	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
-		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",
+		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the minimum number of channels",
 			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
 	}},
 	{key: "nccl.max_ctas", with: []string{"nccl.min_ctas"}, check: func(c *Config) *Fault {
-		return unless(c.NCCL.MaxCTAs == 0 || c.NCCL.MaxCTAs >= c.NCCL.MinCTAs, "less than the least number of thread blocks",
+		return unless(c.NCCL.MaxCTAs == 0 || c.NCCL.MaxCTAs >= c.NCCL.MinCTAs, "less than the minimum number of thread blocks",
 			fmt.Sprint(c.NCCL.MaxCTAs), fmt.Sprintf("0 or at least nccl.min_ctas = %d", c.NCCL.MinCTAs))
 	}},
 	{key: "nccl.nthreads", check: func(c *Config) *Fault {
-		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "not a valid block size",
+		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "invalid block size",
 			fmt.Sprint(c.NCCL.Nthreads), "0, 64, 128, 256 or 512")
 	}},
 }
@@ -157,7 +157,7 @@ func dataPath(c *Config) *Fault {
 	case traits.NeedsPath && c.Data.Path == "":
 		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)), Want: "a folder or an archive"}
 	case traits.Computed && c.Data.Path != "":
-		return &Fault{Message: "synthetic data has no path", Got: quote(c.Data.Path), Want: `""`}
+		return &Fault{Message: "synthetic data sets have no path", Got: quote(c.Data.Path), Want: `""`}
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func fallback(c *Config) *Fault {
 		return nil
 	}
 	if c.Data.traits.Computed { // a file may still name a path after the command line changed its data set
-		return unless(stand == c.Data.Dataset, "synthetic data needs no fallback", quote(stand), `""`)
+		return unless(stand == c.Data.Dataset, "synthetic data sets have no fallback", quote(stand), `""`)
 	}
 	return nil
 }
@@ -176,16 +176,16 @@ func fallback(c *Config) *Fault {
 func ghostGroup(c *Config) *Fault {
 	group, micro := c.Model.GhostGroup, c.Data.BatchSize/c.Train.GradAccumulation
 	if c.Model.BatchNorm != "ghost" {
-		return unless(group == 0, `only model.batch_norm = "ghost" has groups`, fmt.Sprint(group), "0")
+		return unless(group == 0, `only model.batch_norm = "ghost" uses this key`, fmt.Sprint(group), "0")
 	}
-	return unless(group >= 1 && group <= micro, "not a valid group size", fmt.Sprint(group),
+	return unless(group >= 1 && group <= micro, "invalid group size", fmt.Sprint(group),
 		fmt.Sprintf("from 1 to the %d samples of a micro-batch", micro))
 }
 
 func milestones(c *Config) *Fault {
 	list := c.Schedule.Milestones
 	if c.Schedule.Name == "multistep" && len(list) == 0 {
-		return &Fault{Message: `schedule.name = "multistep" needs milestones`, Want: "a list of epochs, as [30, 60, 80]"}
+		return &Fault{Message: `schedule.name = "multistep" needs milestones`, Want: "a list of epochs such as [30, 60, 80]"}
 	}
 	for i := 1; i < len(list); i++ {
 		if list[i] <= list[i-1] {

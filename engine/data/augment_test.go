@@ -188,13 +188,13 @@ func TestDrawsAreDistributedAsNamed(t *testing.T) {
 
 func TestAugmentationThatCannotBeIsRefused(t *testing.T) {
 	for want, a := range map[string]Augment{
-		"operations is -1":          {Rand: RandAugment{Ops: -1}},
-		"magnitude is 31":           {Rand: RandAugment{Ops: 1, Magnitude: 31}},
-		"hue is 0.6":                {Jitter: ColorJitter{Hue: 0.6}},
-		"brightness is NaN":         {Jitter: ColorJitter{Brightness: math.NaN()}},
-		"probability of erasing":    {Erase: RandomErase{Probability: 1.5, Normalization: NormalizeImageNet}},
-		"deviation of 0":            {Erase: RandomErase{Probability: 1}},
-		"unknown mode 9 of erasing": {Erase: RandomErase{Mode: 9}},
+		"operations is -1":                {Rand: RandAugment{Ops: -1}},
+		"magnitude is 31":                 {Rand: RandAugment{Ops: 1, Magnitude: 31}},
+		"hue is 0.6":                      {Jitter: ColorJitter{Hue: 0.6}},
+		"brightness is NaN":               {Jitter: ColorJitter{Brightness: math.NaN()}},
+		"probability of erasing":          {Erase: RandomErase{Probability: 1.5, Normalization: NormalizeImageNet}},
+		"deviation of erased pixels is 0": {Erase: RandomErase{Probability: 1}},
+		"unknown mode 9 of erasing":       {Erase: RandomErase{Mode: 9}},
 	} {
 		if _, err := (Transform{Size: 8, Augment: a}).normalized(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", a, err, want)

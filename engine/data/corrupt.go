@@ -151,7 +151,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 		}
 		return err
 	}
-	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("none of %d others can be read", maxTries)}
+	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("%d other samples were tried, and none of them can be read", maxTries)}
 }
 
 // note counts an unreadable sample once. It keeps a replacement that another reader has set meanwhile.
@@ -161,7 +161,7 @@ func (s *Skipping) note(i int, fault *Fault) error {
 	if _, known := s.bad[i]; !known {
 		if s.limit > 0 && len(s.bad) >= s.limit {
 			over := *fault
-			over.Advice = fmt.Sprintf("more than data.corrupt_limit = %d samples cannot be read; hetero-train data verify lists them", s.limit)
+			over.Advice = fmt.Sprintf("more than data.corrupt_limit = %d samples cannot be read; list them with hetero-train data verify", s.limit)
 			return &over
 		}
 		s.count.Add(1)

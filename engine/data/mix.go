@@ -50,7 +50,7 @@ func (m Mix) check() error {
 		errs = append(errs, fmt.Errorf("mixing: unknown mode %d", m.Mode))
 	}
 	if m.OffEpoch < 0 {
-		errs = append(errs, fmt.Errorf("mixing: it ends at epoch %d, want 0 or more", m.OffEpoch))
+		errs = append(errs, fmt.Errorf("mixing: first epoch without mixing is %d, want 0 or more", m.OffEpoch))
 	}
 	return errors.Join(errs...)
 }

@@ -305,7 +305,7 @@ func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // rank 1 wants no change
 		}}
 	for rank, s := range c.start(t) {
-		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 decided on different shares") {
+		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 computed different shares") {
 			t.Errorf("rank %d: got %v, want an error that names the ranks", rank, s.err)
 		}
 	}

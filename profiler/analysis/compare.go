@@ -126,10 +126,10 @@ func Compare(all Collection, options Options) (*Study, error) {
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
-		out = append(out, fmt.Sprintf("%s: %d steps left out, because a rank has no record of them", r.Dir, r.Partial))
+		out = append(out, fmt.Sprintf("%s: %d steps were skipped, because a rank has no record of them", r.Dir, r.Partial))
 	}
 	if r.Pauses > 0 {
-		out = append(out, fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, a resumed run) are not counted as training", r.Dir, r.Pauses))
+		out = append(out, fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, resume) do not count as training", r.Dir, r.Pauses))
 	}
 	return out
 }
@@ -156,7 +156,7 @@ func (s *Study) nameComparisons() {
 		for _, key := range differences(settings) {
 			own = append(own, fmt.Sprintf("%s = %s", key, c.settings()[key]))
 		}
-		c.Notes = append([]string{fmt.Sprintf("one of %d comparisons of this model, data set, scenario and batch, which differ in: %s", len(same), strings.Join(own, ", "))}, c.Notes...)
+		c.Notes = append([]string{fmt.Sprintf("this is one of %d comparisons of this model, data set, scenario and batch; they differ in: %s", len(same), strings.Join(own, ", "))}, c.Notes...)
 	}
 }
 

@@ -35,7 +35,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 		if ret != nvml.SUCCESS {
 			return None(fmt.Sprintf("NVML cannot count the GPUs: %s", ret.Error()))
 		}
-		return None("NVIDIA's driver is loaded, but finds no GPU")
+		return None("NVIDIA's driver is loaded, but there is no GPU")
 	}
 	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]float64{}, lost: map[int]*LostError{}, hidden: inOwnPIDNamespace()}
 	g := &GPUs{driver: d}
@@ -69,7 +69,7 @@ func reasonOf(ret nvml.Return) string {
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 		return "NVIDIA's library NVML and the driver have different versions: the machine needs a restart after a driver update"
 	case nvml.ERROR_NO_PERMISSION:
-		return "this user may not use NVIDIA's driver"
+		return "this user has no permission to use NVIDIA's driver"
 	}
 	return fmt.Sprintf("NVIDIA's library NVML does not start: %s", ret.Error())
 }

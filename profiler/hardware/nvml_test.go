@@ -27,9 +27,9 @@ func TestMachinesWithoutAGPUSayWhy(t *testing.T) {
 		{"a laptop", hardwaretest.Laptop(), "no NVIDIA driver"},
 		{"the driver is not loaded", hardwaretest.Broken(nvml.ERROR_DRIVER_NOT_LOADED), "not loaded"},
 		{"updated and not restarted", hardwaretest.Broken(nvml.ERROR_LIB_RM_VERSION_MISMATCH), "restart"},
-		{"no permission", hardwaretest.Broken(nvml.ERROR_NO_PERMISSION), "may not"},
+		{"no permission", hardwaretest.Broken(nvml.ERROR_NO_PERMISSION), "has no permission"},
 		{"another answer", hardwaretest.Broken(nvml.ERROR_UNKNOWN), "ERROR_UNKNOWN"},
-		{"a driver and no card", hardwaretest.Machine(), "finds no GPU"},
+		{"a driver and no card", hardwaretest.Machine(), "there is no GPU"},
 	} {
 		gpus := hardware.OpenNVML(c.lib)
 		if len(gpus.All()) != 0 || !strings.Contains(gpus.Reason(), c.want) {

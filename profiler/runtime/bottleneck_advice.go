@@ -38,7 +38,7 @@ func (v Bottleneck) String() string {
 		text += fmt.Sprintf(", %s ms more are hidden", milliseconds(v.Hidden))
 	case StragglerBound:
 		if v.Rank >= 0 {
-			text += lost + fmt.Sprintf("waiting for rank %d, the slowest in %.0f %% of the steps with %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
+			text += lost + fmt.Sprintf("waiting for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
 		} else {
 			text += lost + "waiting for the slowest rank, which differs from step to step"
 		}
@@ -94,7 +94,7 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 	var do []string
 	if v.Exchange > v.Lost[CommunicationBound]/2 {
 		if s.SyncNorm {
-			do = append(do, `set model.batch_norm = "ghost", which exchanges nothing`)
+			do = append(do, `set model.batch_norm = "ghost", which needs no communication`)
 		}
 	} else {
 		if !s.Overlap {
@@ -104,16 +104,16 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 			do = append(do, `set parallel.wire_dtype = "bf16", which halves the bytes`)
 		}
 		if s.Overlap && !s.AutoBuckets {
-			do = append(do, "set parallel.bucket_cap_mb = 0, which measures the best buckets")
+			do = append(do, "set parallel.bucket_cap_mb = 0, which finds the best bucket sizes")
 		}
 	}
-	return strings.Join(append(do, "raise data.batch_size: a step of any size has one exchange of gradients"), "; or ")
+	return strings.Join(append(do, "raise data.batch_size, because a step has one exchange of gradients for any batch"), "; or ")
 }
 
 func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	switch {
 	case v.Rank < 0:
-		return "other shares cannot help, because the slowest rank changes: check for other work on the machines, or raise data.batch_size to average the jitter"
+		return "the slowest rank changes, so other shares do not help: check for other work on the machines, or raise data.batch_size to average the jitter"
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
 	case s.Policy != "hybrid":
@@ -125,9 +125,9 @@ func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
 	var do []string
 	if s.Precision == "f32" {
-		do = append(do, `set train.precision = "bf16", which halves activations, where the device computes it fast`)
+		do = append(do, `set train.precision = "bf16", which halves the activations, if the device is fast in bf16`)
 	}
-	return strings.Join(append(do, fmt.Sprintf("raise train.grad_accumulation (now %d), which keeps the batch and needs less memory", s.Accumulation), "lower data.batch_size"), "; or ")
+	return strings.Join(append(do, fmt.Sprintf("raise train.grad_accumulation (now %d): the same batch then needs less memory", s.Accumulation), "lower data.batch_size"), "; or ")
 }
 
 func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
@@ -136,7 +136,7 @@ func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 	}
 	var do []string
 	if s.Precision == "f32" {
-		do = append(do, `set train.precision = "bf16" where the device computes it fast`)
+		do = append(do, `set train.precision = "bf16", if the device is fast in bf16`)
 	}
 	if !(v.Memory >= fullPercent) {
 		do = append(do, "raise data.batch_size, which devices compute more efficiently")

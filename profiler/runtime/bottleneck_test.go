@@ -52,7 +52,7 @@ func TestBottlenecks(t *testing.T) {
 		{"batch normalisation exchanges", []RankTimes{times(8, 0, 380, 80, 20, 0), times(8, 0, 380, 80, 20, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
 			"lost in exchanges of batch normalisation"},
 		{"a straggler", []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150},
-			"straggler: 150.0 of 300.0 ms a step (50 %) are lost waiting for rank 1, the slowest in 100 % of the steps with 2.00 times the compute time of balanced shares"},
+			"straggler: 150.0 of 300.0 ms a step (50 %) are lost waiting for rank 1, which is the slowest rank in 100 % of the steps and takes 2.00 times the compute time of balanced shares"},
 		{"a straggler behind exchanges in the passes", []RankTimes{times(8, 0, 300, 200, 0, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
 		{"the fast rank's memory is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 300, 0, 0, 0)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150},
 			"memory-bound: 150.0 of 300.0 ms a step (50 %) are lost because memory is full (97 % on rank 0)"},
@@ -123,7 +123,7 @@ func TestJitterIsNobodysFault(t *testing.T) {
 		b.Add(step)
 	}
 	v := b.Verdict()
-	if v.Bound != StragglerBound || v.Rank != -1 || !strings.Contains(v.String(), "which differs from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "other shares cannot help") {
+	if v.Bound != StragglerBound || v.Rank != -1 || !strings.Contains(v.String(), "which differs from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "other shares do not help") {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -222,7 +222,7 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	}{
 		{of(DataBound), s, "raise data.workers (now 2, 8 CPUs)", ""},
 		{of(DataBound), done, "all 8 CPUs load data already", "raise data.workers"},
-		{of(CommunicationBound), s, `set parallel.wire_dtype = "bf16", which halves the bytes; or set parallel.bucket_cap_mb = 0, which measures the best buckets; or raise data.batch_size`, "overlap"},
+		{of(CommunicationBound), s, `set parallel.wire_dtype = "bf16", which halves the bytes; or set parallel.bucket_cap_mb = 0, which finds the best bucket sizes; or raise data.batch_size`, "overlap"},
 		{of(CommunicationBound), sequential, "set parallel.overlap = true", "bucket_cap_mb"},
 		{of(CommunicationBound), done, "raise data.batch_size", "parallel."},
 		{exchange, s, `set model.batch_norm = "ghost"`, "wire_dtype"},
@@ -231,7 +231,7 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 		{of(StragglerBound), done, "rank 3 is slower than its share allows", "balance.policy"},
 		{of(MemoryBound), s, `set train.precision = "bf16"`, ""},
 		{of(MemoryBound), done, "raise train.grad_accumulation (now 4)", "precision"},
-		{of(ComputeBound), s, `set train.precision = "bf16" where the device computes it fast; or raise data.batch_size`, ""},
+		{of(ComputeBound), s, `set train.precision = "bf16", if the device is fast in bf16; or raise data.batch_size`, ""},
 		{of(ComputeBound), done, "raise data.batch_size", "precision"},
 		{full, done, "add ranks", "batch_size"},
 		{optimizer, s, "the optimizer takes 20 % of the step", "precision"},

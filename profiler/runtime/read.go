@@ -83,7 +83,7 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 }
 
 // errLayout reports that a file does not have one record per line.
-var errLayout = errors.New("not an array with one record a line")
+var errLayout = errors.New("not an array with one record per line")
 
 // eachLine calls record with the text of every line that should be a record, without the comma after it. The text is
 // valid only during the call. closed reports whether the array is closed properly: the closing bracket is the last

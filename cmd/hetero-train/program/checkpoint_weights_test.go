@@ -62,7 +62,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	folder, file, out := filepath.Join(dir, "imported"), filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
 	for _, to := range []string{folder, file} {
 		o := execute(append([]string{"checkpoint", "import", in, "--output", to}, smallCNN...))
-		want := "12 tensors of the model are in the file\nprefix \"module.\" removed from all names\n2 counters of batches (num_batches_tracked) ignored\nwritten: " + to + "\n"
+		want := "imported tensors: 12\nprefix \"module.\" removed from all names\n2 counters of batches (num_batches_tracked) ignored\nwritten: " + to + "\n"
 		if o.code != exit.Done || o.stdout != want || o.stderr != "" {
 			t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 		}
@@ -247,7 +247,7 @@ func TestExportOfAverages(t *testing.T) {
 		t.Errorf("got %s", o.stdout)
 	}
 	without := saveCheckpoint(t, values("fc.weight", []int{2}, 1))
-	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averages") {
+	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averaged weights") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

@@ -64,7 +64,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exit.Done {
 			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 		}
-		if said := strings.Contains(o.stderr, "--ema evaluates the averages"); said != (i%2 == 0 && i < 4) {
+		if said := strings.Contains(o.stderr, "add --ema to evaluate the averages"); said != (i%2 == 0 && i < 4) {
 			t.Errorf("%q: told that the figures are not the training's: %v\n%s", args, said, o.stderr)
 		}
 	}
@@ -72,7 +72,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 		t.Errorf("got %+v and %+v, want that the second is what the run said:\n%s", got[0], got[1], printed)
 	}
 	without, _ := trainSmall(t)
-	if o := execute([]string{"eval", without, "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averages") {
+	if o := execute([]string{"eval", without, "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averaged weights") {
 		t.Errorf("without averages: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -92,7 +92,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, "--split", "test"}, exit.Usage, "want val or train"},
 		{[]string{dir, "--batch-size", "-1"}, exit.Usage, "--batch-size: got -1"},
 		{[]string{dir, "--device", "nosuch"}, exit.Usage, "configuration\n  --device: device.kind: unknown value"},
-		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the checkpoint's settings do not fit --set model.name"},
+		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the settings of the checkpoint do not fit --set model.name"},
 		{[]string{dir, "--set", "model.channels=[3, 5]"}, exit.Usage, "belongs to another model"},
 		{[]string{dir, "--set", "data.num_classes=7"}, exit.Usage, `the first 7 of the 10 classes`},
 		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, "12 classes, the model of"},
@@ -133,7 +133,7 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exit.Usage, "does not record its data: want -c FILE, or --set data.dataset=NAME"},
+		{nil, exit.Usage, "so it has no data settings: want -c FILE, or --set data.dataset=NAME"},
 		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " has 4 outputs"},
 		{append(data, "--set", "data.num_classes=4"), exit.Done, ""},
 	} {

@@ -99,7 +99,7 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 		"model.name=tini":      `nearest: "tiny"`,
 		"data.dataset=square":  `nearest: "squares"`,
 		"balance.policy=halfs": `nearest: "halves"`,
-		"model.width=2":        "simple_cnn has no such key, it belongs to tiny",
+		"model.width=2":        "simple_cnn has no such key; the key belongs to tiny",
 		"data.fallback=cifar9": `"squares"`,
 	} {
 		if code, _, messages := extended(mine, "config", "show", "--set", set); code != exit.Usage || !strings.Contains(messages, want) {

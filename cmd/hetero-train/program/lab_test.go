@@ -200,10 +200,10 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			"SIMULATED: the ranks' devices idle to be x1.25/x2.5 slower",
+			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5",
 			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // for each rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
-			"weather: rank 1: link has no effect here", "lines for ranks that this run does not have",
+			"weather: rank 1: link has no effect here", "lines for ranks that do not exist in this run",
 		} {
 			if !strings.Contains(got.stderr, want) {
 				t.Errorf("got no %q in\n%s", want, got.stderr)
@@ -213,7 +213,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 		if err := json.Unmarshal(readFile(t, filepath.Join(output, "run", "results", "result.json")), &result); err != nil {
 			t.Fatal(err)
 		}
-		if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "SIMULATED: the ranks' devices idle to be x1.25/x2.5 slower") || !strings.Contains(notes, "their speeds: simulated/simulated") {
+		if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "SIMULATED slowdown of the ranks' devices: x1.25/x2.5") || !strings.Contains(notes, "speeds: simulated/simulated") {
 			t.Errorf("result.json does not say what its figures are: %q", notes)
 		}
 	}

@@ -49,7 +49,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 		{"black and white", map[string][]byte{"a/1.png": constant(0), "b/1.png": constant(255)}, []string{"data.batch_size=2"}, exit.Done, ""},
 		{"batch 1", map[string][]byte{"a/1.png": constant(3), "b/1.png": constant(9)}, []string{"data.batch_size=1"}, exit.Done, ""},
 		{"one pixel high", map[string][]byte{"a/1.png": wide.Bytes(), "b/1.png": wide.Bytes()}, []string{"data.batch_size=1"}, exit.Done, ""},
-		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)}, []string{"data.batch_size=1"}, exit.Done, "training has no effect"},
+		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)}, []string{"data.batch_size=1"}, exit.Done, "nothing to learn"},
 		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)}, []string{"data.batch_size=8"}, exit.Usage, "batch"},
 		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exit.Data, "no .jpg, .jpeg or .png files"},
 		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exit.Data, "has no image"},

@@ -45,7 +45,7 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
 	}
 	text := execute([]string{"plan", "-c", writeFile(t, smallRun)}).stdout
-	for _, part := range []string{"model simple_cnn", "forward", "for any number of samples", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank within"} {
+	for _, part := range []string{"model simple_cnn", "forward", "independent of the micro-batch", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank in"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}
@@ -79,7 +79,7 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"-c", file, "--memory", "-1GiB"}, exit.Usage, "--memory"},
 		{[]string{"-c", file, "--samples", "0"}, exit.Usage, "--samples: got 0"},
 		{[]string{"-c", file, "--set", "data.image_size=2"}, exit.Usage, "data.image_size"},
-		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exit.Data, "set model.num_classes instead"},
+		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exit.Data, "set model.num_classes, so that plan does not need the data"},
 	} {
 		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)

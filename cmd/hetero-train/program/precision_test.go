@@ -251,7 +251,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	}
 	// A CPU that does not support the type must resume in another one, and say so.
 	t.Setenv("HETERO_CPU_ISA", "avx2")
-	if got := run("fresh", now, "the checkpoint was trained in bf16, the run continues in f32", "train.steps=6"); got != "f32" {
+	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32", "train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)
 	}
 }

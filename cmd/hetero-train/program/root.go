@@ -73,7 +73,7 @@ func newRoot(a *cli.App) *cobra.Command {
 				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
 			}
 			if why := cmd.Annotations[cli.Unconfigured]; why != "" && (a.File != "" || len(a.Overrides) > 0) {
-				return exit.Usagef("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
+				return exit.Usagef("%s: -c and --set are for runs; %s", cmd.CommandPath(), why)
 			}
 			a.Started = true
 			return nil
@@ -115,7 +115,7 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(bench.New(a)),
 		signals.Tidied(nccl.New(a)),
 		signals.Tidied(data.New(a)),
-		cli.WithoutConfig(analyze.New(a), "analyze reads finished ones"),
+		cli.WithoutConfig(analyze.New(a), "analyze reads finished runs"),
 		checkpoints.New(a),
 		newNeighbour(),
 		selftest.NewRank(),
@@ -123,8 +123,8 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(inference.NewEval(a)),
 		signals.Tidied(inference.NewPredict(a)),
 		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
-		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on them"),
-		cli.WithoutConfig(newVersion(), "the version does not depend on them"),
+		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on settings"),
+		cli.WithoutConfig(newVersion(), "the version does not depend on settings"),
 		newCompletion(),
 	}
 }

@@ -42,7 +42,7 @@ func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	if strings.Contains(again, "compute scores measured") || strings.Contains(again, "Compute score unknown") {
 		t.Errorf("with kept figures: got %s, want scores without measuring", again)
 	}
-	if n := strings.Count(again, "compute score of an earlier run is used"); n != 1 || !strings.Contains(again, `age="less than a minute"`) || !strings.Contains(again, "profiles") {
+	if n := strings.Count(again, "using the compute score of an earlier run"); n != 1 || !strings.Contains(again, `age="less than a minute"`) || !strings.Contains(again, "profiles") {
 		t.Errorf("with kept figures: said %d times where the score comes from, want once, with age and file:\n%s", n, again)
 	}
 	if off := train("off", "--set", "profile.at_start=off"); !strings.Contains(off, "Compute score unknown (profile.at_start is off)") || !strings.Contains(off, "policy proportional has no compute scores") {
@@ -63,7 +63,7 @@ func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
 		t.Errorf("two CPUs alike: got %s, want one type", got)
 	}
 	got := p.asRanks(t, t.TempDir(), []rankOn{recent, old}, set...).stderr
-	if !strings.Contains(got, "device_types=2 measured=1") || !strings.Contains(got, "compute score of an earlier run is used") {
+	if !strings.Contains(got, "device_types=2 measured=1") || !strings.Contains(got, "using the compute score of an earlier run") {
 		t.Errorf("unlike CPUs, one of them known: got %s, want two types of which one is measured", got)
 	}
 }

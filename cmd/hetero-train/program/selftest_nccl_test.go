@@ -82,7 +82,7 @@ func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.Report
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Device || len(got.Late) != 2 ||
-		!strings.Contains(o.stderr, "not complete within 1ms") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
+		!strings.Contains(o.stderr, "time limit of 1ms reached") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
 		t.Errorf("got exit code %d, %v, %v late and\n%s", o.code, err, got.Late, o.stderr)
 	}
 }

@@ -46,7 +46,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	}
 	for _, names := range []string{"gpu", "local,cppu"} {
 		o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE="+names)
-		if o.code != exit.Usage || !strings.Contains(o.stderr, "HETERO_REQUIRE: no check for") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "HETERO_REQUIRE: unknown part") {
 			t.Errorf("HETERO_REQUIRE=%s: got exit code %d and\n%s", names, o.code, o.stderr)
 		}
 	}
@@ -58,7 +58,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		{[]string{"--run", "("}, "--run"},
 		{[]string{"--limit", "-1s"}, "--limit: got -1s, want more than 0s"},
 		{[]string{"--device", "null", "--run", "nothing"}, "no check ran"},
-		{[]string{"--set", "train.epochs=3"}, "describe runs"},
+		{[]string{"--set", "train.epochs=3"}, "are for runs"},
 	} {
 		if o := execute(append([]string{"selftest"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)

@@ -91,7 +91,7 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exit.Usage, "data.image_size"},
 		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exit.Device, "samples fit; lower data.batch_size"},
 		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exit.Done, ""},
-		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exit.Done, "device.threads"},
+		{"more threads than this process has CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exit.Done, "device.threads"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want, c.says)
@@ -209,7 +209,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		}
 		cmd.Process.Signal(syscall.SIGINT)
 	})
-	e.check(t, exit.Interrupted, "SIGUSR1: saving after this step, then training continues")
+	e.check(t, exit.Interrupted, "SIGUSR1: the run saves after this step and continues")
 	if !strings.Contains(e.stderr, "INF trainer: saved checkpoint=") {
 		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
 	}

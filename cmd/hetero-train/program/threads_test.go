@@ -48,7 +48,7 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
 	e := finish(t, cmd, 0)
-	e.check(t, exit.Usage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exit.Usage, "the limit of processes is too low: a run of 2 ranks on this machine needs at least ")
 	e.check(t, exit.Usage, "RLIMIT_NPROC of user 64321 allows 20 threads, of which ")
 	e.check(t, exit.Usage, "raise the limit (ulimit -u) to ")
 	if left, err := os.ReadDir(runs); err != nil || len(left) > 0 {
@@ -86,7 +86,7 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 	run := p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2")
 	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 	e := finish(t, cmd, 0)
-	e.check(t, exit.Usage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exit.Usage, "the limit of processes is too low: a run of 2 ranks on this machine needs at least ")
 	e.check(t, exit.Usage, "pids.max of the control group "+group+" allows 18 threads, of which ")
 	e.check(t, exit.Usage, "raise the limit (pids.max) to ")
 }

@@ -190,6 +190,6 @@ func libraryFolders(w io.Writer) error {
 			dirs[i] += " (not there)"
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nnative libraries are searched in %s\n", strings.Join(dirs, ", "))
+	_, err := fmt.Fprintf(w, "\nfolders of native libraries: %s\n", strings.Join(dirs, ", "))
 	return err
 }

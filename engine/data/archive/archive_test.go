@@ -121,12 +121,12 @@ func TestAttacksAreRefused(t *testing.T) {
 		limits   Limits
 		want     string
 	}{
-		{"parent", regular("../x.jpg"), Limits{}, "leaves the archive's folder"},
-		{"parent within", regular("a/../../x.jpg"), Limits{}, "leaves the archive's folder"},
-		{"parent that stays inside", regular("a/../x.jpg"), Limits{}, "leaves the archive's folder"},
-		{"absolute", regular("/etc/passwd"), Limits{}, "relative name"},
-		{"backslash", regular(`a\..\x.jpg`), Limits{}, "relative name"},
-		{"no name", regular(""), Limits{}, "relative name"},
+		{"parent", regular("../x.jpg"), Limits{}, "leads out of the archive's folder"},
+		{"parent within", regular("a/../../x.jpg"), Limits{}, "leads out of the archive's folder"},
+		{"parent that stays inside", regular("a/../x.jpg"), Limits{}, "leads out of the archive's folder"},
+		{"absolute", regular("/etc/passwd"), Limits{}, "relative path"},
+		{"backslash", regular(`a\..\x.jpg`), Limits{}, "relative path"},
+		{"no name", regular(""), Limits{}, "relative path"},
 		{"symbolic link", rawHeader("a", '2', "0\x00", "/etc/passwd"), Limits{}, `is a link to "/etc/passwd"`},
 		{"hard link", rawHeader("a", '1', "0\x00", "b"), Limits{}, `is a link to "b"`},
 		{"character device", rawHeader("a", '3', "0\x00", ""), Limits{}, "neither a file nor a folder"},
@@ -137,7 +137,7 @@ func TestAttacksAreRefused(t *testing.T) {
 		{"huge member", rawHeader("a.jpg", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff", ""), Limits{}, "bytes, want at most 67108864"},
 		{"too many entries", append(regular("a"), regular("b")...), Limits{Members: 1}, "more than 1 entries"},
 		{"huge member by extended header", append(pax("size", "99999999999"), regular("a.jpg")...), Limits{}, "99999999999 bytes, want at most"},
-		{"parent by extended header", append(pax("path", "../../x"), regular("a.jpg")...), Limits{}, "leaves the archive's folder"},
+		{"parent by extended header", append(pax("path", "../../x"), regular("a.jpg")...), Limits{}, "leads out of the archive's folder"},
 		{"long name", makeTar(t, file(strings.Repeat("n/", 3000)+"n", "")), Limits{}, "name of 6001 bytes, want at most 4096"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 		want     string
 	}{
 		{"not compressed", t.Context(), good, Limits{}, "gzip"},
-		{"cut short", t.Context(), cut[:len(cut)-6], Limits{}, "unexpected EOF"},
+		{"has become shorter", t.Context(), cut[:len(cut)-6], Limits{}, "unexpected EOF"},
 		{"bomb by ratio", t.Context(), compress(t, zeros), Limits{ExpandFree: 1 << 20}, "more than 200 times its size"},
 		{"bomb by size", t.Context(), compress(t, zeros), Limits{TotalBytes: 7 << 20}, "more than 7340032 bytes"},
 		{"member above its limit", t.Context(), compress(t, zeros), Limits{MemberBytes: 1 << 20}, "want at most 1048576"},

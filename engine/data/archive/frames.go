@@ -77,7 +77,7 @@ func (f *frames) note(out []byte) {
 // checkSize refuses a frame whose stored size far exceeds its content: a chunk is read as a whole.
 func (f *frames) checkSize() error {
 	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
-		return fmt.Errorf("zstd frame at byte %d: %d stored bytes for %d bytes of content: %w", f.start, stored, f.given, ErrRefused)
+		return fmt.Errorf("zstd frame at byte %d: %d compressed bytes for %d bytes of data: %w", f.start, stored, f.given, ErrRefused)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func blocksEnd(r io.ReaderAt, size, at int64) (int64, error) {
 		case 1:
 			length = 1 // a single repeated byte
 		case 3:
-			return 0, errors.New("block of a reserved type")
+			return 0, errors.New("zstd block of a reserved type")
 		}
 		at += 3 + length
 		if v&1 != 0 {

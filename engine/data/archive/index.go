@@ -69,7 +69,7 @@ func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.
 			return err
 		}
 		if m.Size > size-at {
-			return fmt.Errorf("archive member %q: %d bytes from %d on, but the archive ends at %d: %w", m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
+			return fmt.Errorf("archive member %q: has %d bytes at offset %d, but the archive ends at byte %d: %w", m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
 		}
 		m.Offset = at
 		return visit(m, contents)
@@ -133,11 +133,11 @@ func check(h *tar.Header, limits Limits) error {
 		return refuse("name of %d bytes, want at most %d", len(h.Name), maxNameBytes)
 	}
 	if h.Name == "" || strings.HasPrefix(h.Name, "/") || strings.ContainsAny(h.Name, "\\\x00") {
-		return refuse("want a relative name with slashes")
+		return refuse("want a relative path with slashes")
 	}
 	for part := range strings.SplitSeq(h.Name, "/") {
 		if part == ".." {
-			return refuse("leaves the archive's folder")
+			return refuse("leads out of the archive's folder")
 		}
 	}
 	for key := range h.PAXRecords {

@@ -230,7 +230,7 @@ func (b *bound) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	b.n += int64(n)
 	if b.n > b.limits.TotalBytes {
-		return n, fmt.Errorf("archive holds more than %d bytes: %w", b.limits.TotalBytes, ErrRefused)
+		return n, fmt.Errorf("archive expands to more than %d bytes: %w", b.limits.TotalBytes, ErrRefused)
 	}
 	if b.n > b.limits.ExpandFree && b.n/b.limits.ExpandFactor > b.in.n {
 		return n, fmt.Errorf("archive expands to more than %d times its size (%d bytes from %d): %w", b.limits.ExpandFactor, b.n, b.in.n, ErrRefused)

@@ -50,7 +50,7 @@ func NewRandom(limit int64) *Random {
 // archive. Beyond the end of the archive it returns io.ErrUnexpectedEOF: the archive was longer when it was scanned.
 func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
 	if offset < 0 || offset > l.Size-int64(len(p)) {
-		return fmt.Errorf("bytes %d to %d of an archive of %d: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
+		return fmt.Errorf("read bytes %d to %d of an archive of %d bytes: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
 	}
 	if l.Compression == None {
 		n, err := r.ReadAt(p, offset)
@@ -58,7 +58,7 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 			return nil
 		}
 		if err == io.EOF {
-			err = fmt.Errorf("the archive was cut short since it was opened: %w", io.ErrUnexpectedEOF)
+			err = fmt.Errorf("the archive has become shorter since it was opened: %w", io.ErrUnexpectedEOF)
 		}
 		return err
 	}

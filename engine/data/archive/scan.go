@@ -144,15 +144,15 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 // Check returns an error for an invalid layout, since a layout may come from a file.
 func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
-		return errors.New("layout without chunks")
+		return errors.New("invalid layout: no chunks")
 	}
 	last := int64(0)
 	for k, c := range l.Chunks {
 		if k == 0 && c.Out != 0 || l.chunkSize(k) < 0 {
-			return fmt.Errorf("chunk %d at %d of %d bytes", k, c.Out, l.Size)
+			return fmt.Errorf("invalid layout: chunk %d is at byte %d of %d", k, c.Out, l.Size)
 		}
 		if c.In < last || c.End <= c.In || c.End > l.Stored {
-			return fmt.Errorf("chunk %d is stored at %d to %d of %d bytes", k, c.In, c.End, l.Stored)
+			return fmt.Errorf("invalid layout: chunk %d is stored at bytes %d to %d of %d", k, c.In, c.End, l.Stored)
 		}
 		last = c.End
 	}

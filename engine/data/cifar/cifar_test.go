@@ -252,7 +252,7 @@ func TestDamagedContentsAreFaults(t *testing.T) {
 		{"empty file", func(f map[string][]byte) { f["test_batch.bin"] = nil }, "test_batch.bin: no records"},
 		{"label out of range", func(f map[string][]byte) { f["test_batch.bin"][3073] = 10 }, "test_batch.bin: record 1 has label 10, want below 10"},
 		{"too few names", func(f map[string][]byte) { f["batches.meta.txt"] = []byte("a\nb\n") }, "2 class names"},
-		{"endless names", func(f map[string][]byte) { f["batches.meta.txt"] = bytes.Repeat([]byte("a"), 1<<20) }, "1 class names in 65537 bytes"},
+		{"endless names", func(f map[string][]byte) { f["batches.meta.txt"] = bytes.Repeat([]byte("a"), 1<<20) }, "1 class names of 65537 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := Ten

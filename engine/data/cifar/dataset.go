@@ -84,7 +84,7 @@ func parseNames(r io.Reader, classes int) ([]string, error) {
 	}
 	names := strings.Fields(string(text))
 	if len(text) > maxNamesBytes || len(names) != classes {
-		return nil, fmt.Errorf("%d class names in %d bytes, want %d in at most %d", len(names), len(text), classes, maxNamesBytes)
+		return nil, fmt.Errorf("got %d class names of %d bytes, want %d names of at most %d bytes", len(names), len(text), classes, maxNamesBytes)
 	}
 	return names, nil
 }

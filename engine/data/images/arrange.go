@@ -87,7 +87,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 		return a, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
 	}
 	if l.ignored > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d files are not .jpg, .jpeg or .png and are skipped", l.ignored))
+		a.notes = append(a.notes, fmt.Sprintf("%d files that are not .jpg, .jpeg or .png were skipped", l.ignored))
 	}
 	around := wrapper(l.files)
 	parts, others := byFirst(l.files, around)
@@ -105,7 +105,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 		return a, nil
 	}
 	if others > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d images are outside train/, val/ and test/ and are skipped", others))
+		a.notes = append(a.notes, fmt.Sprintf("%d images outside train/, val/ and test/ were skipped", others))
 	}
 	train := classify(l, around+"train/", parts["train"], &a)
 	if err := a.name(l, around+"train/", train); err != nil {
@@ -175,7 +175,7 @@ func classify(l listing, prefix string, members []int32, a *arrangement) map[str
 		classes[class] = append(classes[class], i)
 	}
 	if loose > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d images are in no class folder and are skipped", loose))
+		a.notes = append(a.notes, fmt.Sprintf("%d %s were skipped", loose, outsideClasses))
 	}
 	return classes
 }
@@ -191,7 +191,7 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 			continue
 		}
 		if _, ok := classes[rest]; !ok {
-			return fmt.Errorf("class folder %.200q has no image; remove it, because labels would change when it gets one", folder)
+			return fmt.Errorf("class folder %.200q has no images: remove the folder, because an image in it would later change the labels", folder)
 		}
 	}
 	for class := range classes {
@@ -248,9 +248,12 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	return sortSamples(l, a.eval)
 }
 
+// outsideClasses marks the note that dropClassNote removes.
+const outsideClasses = "images outside class folders"
+
 // dropClassNote removes the note about images without class folder, which is no fault if a list contains their classes.
 func (a *arrangement) dropClassNote() {
-	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, "in no class folder") })
+	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, outsideClasses) })
 }
 
 // sortSamples sorts by class, then by name. It returns an error for duplicate names.

@@ -34,11 +34,11 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 		{"hidden files", []string{"a/1.png", "a/._1.png", ".git/x/1.png", "__MACOSX/a/1.png", "b/1.png", ".DS_Store", "c/.hidden/1.png", "c/1.png"},
 			[]string{"a", "b", "c"}, []string{"a/1.png", "b/1.png", "c/1.png"}, nil, ""},
 		{"other files are counted", []string{"a/1.png", "b/1.png", "b/notes.txt", "README.md"}, []string{"a", "b"},
-			[]string{"a/1.png", "b/1.png"}, nil, "2 files are not .jpg, .jpeg or .png"},
+			[]string{"a/1.png", "b/1.png"}, nil, "2 files that are not .jpg, .jpeg or .png"},
 		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
-			[]string{"a/1.png", "b/1.png"}, nil, "1 images are in no class folder"},
+			[]string{"a/1.png", "b/1.png"}, nil, "1 images outside class folders"},
 		{"images beside the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
-			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images are outside train/, val/ and test/"},
+			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images outside train/, val/ and test/"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
 			t.Run(c.name+" in a "+kind, func(t *testing.T) {

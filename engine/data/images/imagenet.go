@@ -118,7 +118,7 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 		}
 		class, isTar := strings.CutSuffix(path.Base(m.Name), ".tar")
 		if !isTar {
-			return fmt.Errorf("member %.200q among tars of classes", m.Name)
+			return fmt.Errorf("member %.200q is not the tar of a class", m.Name)
 		}
 		inner := io.NewSectionReader(r, m.Offset, m.Size)
 		err := archive.Index(inner, m.Size, limits, func(i archive.Member) error {
@@ -158,7 +158,7 @@ func readValLabels(name string) (map[string]string, error) {
 	err := eachLine(name, func(line string) error {
 		fields := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 		if len(fields) < 2 {
-			return fmt.Errorf("%.100q, want an image and its class", line)
+			return fmt.Errorf("got %.100q, want an image name and its class", line)
 		}
 		if fields[0] != "ImageId" { // the header line
 			image := path.Base(fields[0])

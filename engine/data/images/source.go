@@ -46,7 +46,7 @@ func (s tarSource) read(f file, buf []byte) ([]byte, error) {
 	buf = grow(buf, int(f.size))
 	_, err := s.f.ReadAt(buf, f.offset)
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("the archive was cut short since it was opened: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("the archive has become shorter since it was opened: %w", io.ErrUnexpectedEOF)
 	}
 	return buf, err
 }
@@ -103,7 +103,7 @@ func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *li
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("follow a link (links that lead out of the folder are refused): %w", err)
+				return fmt.Errorf("follow a link (links out of the folder are not allowed): %w", err)
 			}
 			mode = info.Mode().Type()
 		}

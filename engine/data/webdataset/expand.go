@@ -117,7 +117,7 @@ func braces(pattern string, most int) ([]string, error) {
 	}
 	length := strings.IndexByte(pattern[open:], '}')
 	if length < 0 || strings.IndexByte(pattern[open+1:open+length], '{') >= 0 {
-		return nil, fmt.Errorf("%.200q: { without its }, or one within another", pattern)
+		return nil, fmt.Errorf("%.200q: { without }, or { } within { }", pattern)
 	}
 	choices, err := choices(pattern[open+1:open+length], most)
 	if err != nil {
@@ -148,7 +148,7 @@ func choices(text string, most int) ([]string, error) {
 	from, err1 := strconv.ParseUint(first, 10, 31)
 	to, err2 := strconv.ParseUint(last, 10, 31)
 	if err1 != nil || err2 != nil || to < from {
-		return nil, fmt.Errorf("{%s}: want a range as {000000..000146}", text)
+		return nil, fmt.Errorf("{%s}: want a range such as {000000..000146}", text)
 	}
 	if to-from >= uint64(most) {
 		return nil, fmt.Errorf("{%s}: more than %d shards", text, most)

@@ -106,7 +106,7 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 			return fmt.Errorf("sample %.200q has two images, .%s and .%s", key, g.imageEnd, end)
 		}
 		if m.Size > math.MaxInt32 {
-			return fmt.Errorf("image %.200q of %d bytes", m.Name, m.Size)
+			return fmt.Errorf("image %.200q has %d bytes, want less than 2 GiB", m.Name, m.Size)
 		}
 		g.image, g.imageEnd = m, end
 		return nil
@@ -157,7 +157,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 func cleanLabel(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return "", fmt.Errorf("%.100q, want a number or a name of one line, at most %d bytes", text, maxLabelBytes)
+		return "", fmt.Errorf("got %.100q, want a number, or a name of one line with at most %d bytes", text, maxLabelBytes)
 	}
 	return text, nil
 }
@@ -177,7 +177,7 @@ func jsonLabel(text []byte) (string, error) {
 			return cleanLabel(s)
 		}
 		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-			return "", fmt.Errorf("%q is %.100s, want a whole number or a text", name, raw)
+			return "", fmt.Errorf("%q is %.100s, want a whole number or a string", name, raw)
 		}
 		return string(raw), nil
 	}
@@ -207,7 +207,7 @@ func (g *grouper) finish() error {
 		g.out.Texts = append(g.out.Texts, g.label)
 	}
 	if g.names > maxNamesBytes {
-		return fmt.Errorf("names of samples of more than %d MiB: %w", maxNamesBytes>>20, archive.ErrRefused)
+		return fmt.Errorf("the names of the samples have more than %d MiB: %w", maxNamesBytes>>20, archive.ErrRefused)
 	}
 	o := &g.out
 	o.Keys, o.Ends = append(o.Keys, g.key), append(o.Ends, g.imageEnd)

@@ -35,7 +35,7 @@ func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 			return nil, nil, err
 		}
 	case numbers > 0:
-		return nil, nil, fmt.Errorf("some labels are numbers, others are names, as %.100q", example)
+		return nil, nil, fmt.Errorf("some labels are numbers and others are names, such as %.100q", example)
 	default:
 		for text := range byText {
 			all = append(all, text)

@@ -259,7 +259,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		o.Logger.Warn("indices of shards cannot be cached: every start reads the shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so every start reads the shards again", "reason", err)
 		return none, nil
 	}
 	l, err := filelock.Acquire(ctx, filepath.Join(dir, ".lock"))
@@ -267,7 +267,7 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		o.Logger.Warn("indices of shards cannot be cached: every start reads the shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so every start reads the shards again", "reason", err)
 		return none, nil
 	}
 	return func() { l.Release() }, nil
@@ -339,7 +339,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 	}
 	names, labels, err := classes(indices, o.ClassNames)
 	if errors.Is(err, errFewNames) && o.NamesFound != "" {
-		o.Logger.Warn("webdataset: a list of class names is not used", "list", o.NamesFound, "reason", err)
+		o.Logger.Warn("webdataset: the list of class names is ignored", "list", o.NamesFound, "reason", err)
 		names, labels, err = classes(indices, nil)
 	}
 	if err != nil {
@@ -363,7 +363,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		}
 	}
 	if ignored > 0 {
-		o.Logger.Warn("webdataset: samples without an image are skipped", "samples", ignored)
+		o.Logger.Warn("webdataset: samples without an image were skipped", "samples", ignored)
 	}
 	if train.Len() == 0 {
 		return fault(errors.New("no samples to train on"))
@@ -386,8 +386,8 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 	for k, x := range indices {
 		l := x.Layout.Largest()
 		if l > o.CacheBytes {
-			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1, Err: fmt.Errorf("%s stream that can only be decompressed %d MiB at a time, want at most %d (data.shard_cache_mb)", x.Layout.Compression, l>>20, o.CacheBytes>>20),
-				Advice: "convert it to many frames: hetero-train data repack"}
+			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1, Err: fmt.Errorf("the %s stream has frames of %d MiB, want at most %d MiB (data.shard_cache_mb)", x.Layout.Compression, l>>20, o.CacheBytes>>20),
+				Advice: "convert the shard with hetero-train data repack"}
 		}
 		if l > slow {
 			large++
@@ -395,7 +395,7 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 		}
 	}
 	if large > 0 && total > o.CacheBytes {
-		o.Logger.Warn("shards with a single compressed frame exceed data.shard_cache_mb, so each sample may decompress a whole shard: convert them with hetero-train data repack, or raise data.shard_cache_mb",
+		o.Logger.Warn("shards of a single frame do not fit into data.shard_cache_mb together, so reading a sample may decompress a whole shard; convert the shards with hetero-train data repack, or raise data.shard_cache_mb",
 			"shards", large, "megabytes", total>>20, "shard_cache_mb", o.CacheBytes>>20)
 	}
 	return nil

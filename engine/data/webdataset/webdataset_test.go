@@ -285,13 +285,13 @@ func TestLabels(t *testing.T) {
 		{"mixed", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "b"}}, "", 0, "some labels are numbers"},
 		{"two images", []file{{"a.png", img}, {"a.jpg", img}, {"a.cls", "1"}}, "", 0, "two images, .png and .jpg"},
 		{"twice", []file{{"a.png", img}, {"a.cls", "1"}, {"b.png", img}, {"b.cls", "1"}, {"a.png", img}, {"a.cls", "1"}}, "", 0, `"a" appears twice`},
-		{"empty label", []file{{"a.png", img}, {"a.cls", " \n"}}, "", 0, "want a number or a name"},
-		{"control characters", []file{{"a.png", img}, {"a.cls", "a\x1b[2J"}}, "", 0, "want a number or a name"},
+		{"empty label", []file{{"a.png", img}, {"a.cls", " \n"}}, "", 0, "want a number, or a name"},
+		{"control characters", []file{{"a.png", img}, {"a.cls", "a\x1b[2J"}}, "", 0, "want a number, or a name"},
 		{"huge number", []file{{"a.png", img}, {"a.cls", "70000"}}, "", 0, "want below 65536"},
 		{"json fraction", []file{{"a.png", img}, {"a.json", `{"label":1.5}`}}, "", 0, "whole number"},
 		{"json damaged", []file{{"a.png", img}, {"a.json", `{"label":`}}, "", 0, "JSON"},
 		{"nothing", []file{{"readme", "hello"}}, "", 0, "no samples"},
-		{"leaves the archive", []file{{"../a.png", img}}, "", 0, "refused"},
+		{"leads out of the archive", []file{{"../a.png", img}}, "", 0, "refused"},
 	}
 	for _, c := range tests {
 		path := write(t, t.TempDir(), "x.tar", tarOf(t, c.files))

@@ -29,7 +29,7 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 	}
 	j.warnOfUnused()
 	if classes := j.Data.Train.Classes(); len(classes) == 1 {
-		j.Opts.LogOf(logs.ComponentData).Warn("the data set has a single class: training has no effect", "class", classes[0])
+		j.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
 	view, _ := parts.Transforms(j.Cfg.Data)
 	view.Augment = parts.Augmentation(j.Cfg.Augment, parts.Normalization(j.Cfg.Data, j.Data.Normalization))
@@ -45,7 +45,7 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 		j.Steps = int64(j.Epochs) * j.StepsPer
 	}
 	if name := j.Cfg.Schedule.Name; j.Steps == 0 && (name == "cosine" || name == "linear") {
-		return exit.Usagef("schedule.name: %q depends on the length of the run, but only train.max_seconds ends this run: set train.epochs or train.steps, or use another schedule", name)
+		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
 	}
 	return exit.With(exit.Usage, j.Schedule().Check())
 }

@@ -112,9 +112,9 @@ func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 	old, err := config.Parse(e.From, []byte(e.Config), j.Opts.Env.Catalog)
 	if err != nil {
 		if !j.Named() && j.Cfg.Train.Resume == experiment.ResumeAuto {
-			return []experiment.Change{{Key: "configuration", Old: "one that this program cannot read", New: "another"}}, nil
+			return []experiment.Change{{Key: "configuration", Old: "unreadable", New: "another"}}, nil
 		}
-		j.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared", "error", err)
+		j.Opts.Log.Warn("the settings of the earlier run are not compared, because they cannot be read", "error", err)
 		return nil, nil
 	}
 	before := derived{}
@@ -166,7 +166,7 @@ func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
-			key, was, now = lengthKey(j.Cfg), was+" steps under schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name), now+" steps"
+			key, was, now = lengthKey(j.Cfg), was+" steps of schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name), now+" steps"
 		}
 		add(key, orNone(was), orNone(now))
 	}
@@ -198,7 +198,7 @@ func settingsOrder(c *config.Config) map[string]int {
 // Allowable checks that each key of --allow exists and affects training results.
 func Allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
-		return exit.Usagef("--allow: with --resume none there is no earlier run whose settings could differ")
+		return exit.Usagef("--allow: has no meaning with --resume none, which starts a new run")
 	}
 	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
 	order := settingsOrder(c)
@@ -209,7 +209,7 @@ func Allowable(c *config.Config, keys []string) error {
 			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
 			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
 		case !affects && !slices.Contains(byContent, key):
-			return exit.Usagef("--allow: %s does not affect training results, so it may change without --allow", key)
+			return exit.Usagef("--allow: %s does not need --allow, because it does not affect training results", key)
 		}
 	}
 	return nil

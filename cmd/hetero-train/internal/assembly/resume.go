@@ -21,9 +21,9 @@ import (
 func (j *Run) SayOpened() {
 	switch changed := j.Folder.Changed; {
 	case j.Folder.MovedTo != "" && changed != nil:
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts again; the old run, which has other settings, keeps its files", "in", j.Folder.MovedTo, "because", changed.Reason())
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", j.Folder.MovedTo, "because", changed.Reason())
 	case j.Folder.MovedTo != "":
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts again; the old run keeps its files", "in", j.Folder.MovedTo)
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", j.Folder.MovedTo)
 	}
 	for _, w := range j.Folder.Warnings {
 		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
@@ -51,7 +51,7 @@ func (j *Run) Restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if j.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averages of the weights: the averages start with its weights", "checkpoint", c.Path)
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: the averages start with its trained weights", "checkpoint", c.Path)
 	}
 	if err := j.Replica.Load(c); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
 		return false, nil
 	}
-	const advice = "--resume none starts a new run and keeps that run under a numbered name"
+	const advice = "--resume none starts a new run and renames the folder of that run"
 	was, now := old.Optimizer, j.Cfg.Optimizer
 	if was.Name != now.Name {
 		return false, exit.Usagef("optimizer.name: %s was trained with %q, and %q cannot use its state; %s", c.Path, was.Name, now.Name, advice)
@@ -91,7 +91,7 @@ func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
 	if total := j.totalOf(c.State); j.Falls() && total != "" && total != strconv.FormatInt(j.Steps, 10) {
-		j.Opts.Log.Warn("the length of the run changed: the learning rate now follows the curve of the new length", "was_steps", total, "now_steps", j.Steps,
+		j.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", j.Steps,
 			"learning_rate", j.Schedule().Rate(int(c.State.Step)))
 	}
 	return slices.Contains(j.Opts.Allow, "data.dataset") || slices.Contains(j.Opts.Allow, "data.path"), nil
@@ -158,7 +158,7 @@ func (j *Run) sayTypesBefore(state *checkpoint.State) error {
 		return err
 	}
 	if was, now := compute.TypeSet(before), compute.TypeSet(j.Types); !slices.Equal(was, now) && j.Cfg.Train.Precision == "auto" {
-		j.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run continues in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
+		j.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }

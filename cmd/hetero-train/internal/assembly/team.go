@@ -15,7 +15,7 @@ import (
 // JoinTeam joins the other ranks. Settings, data and program must be equal on all ranks.
 func (j *Run) JoinTeam(ctx context.Context) (err error) {
 	if j.Opts.Place.WorldSize <= 1 {
-		j.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
+		j.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
 		return nil
 	}
 	return j.Meet(ctx, j.facts())

@@ -46,7 +46,7 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 		all = slices.DeleteFunc(all, func(u config.Unused) bool { return strings.HasPrefix(u.Key, "balance.") })
 	}
 	if cfg.Origin("data.val_fraction") != "" && set.OwnEval {
-		all = append(all, cfg.NoEffect("data.val_fraction", set.Name+" has samples of its own for evaluation"))
+		all = append(all, cfg.NoEffect("data.val_fraction", set.Name+" has its own evaluation samples"))
 	}
 	return all
 }
@@ -58,7 +58,7 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 		return texts
 	}
 	if largest := largestSide(set.Train); largest > 0 && largest < cfg.Data.ImageSize {
-		texts = append(texts, fmt.Sprintf("images of up to %d pixels are scaled up to %d, the default of data.image_size for %s: set data.image_size to train at another size",
+		texts = append(texts, fmt.Sprintf("images of at most %d pixels are enlarged to %d pixels, the default of data.image_size for %s; set data.image_size to train at another size",
 			largest, cfg.Data.ImageSize, cfg.Data.Dataset))
 	}
 	return texts

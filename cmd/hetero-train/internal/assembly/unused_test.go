@@ -41,7 +41,7 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 	splits, flat := t.TempDir(), t.TempDir()
 	picturesIn(t, 16, filepath.Join(splits, "train"), filepath.Join(splits, "test"))
 	picturesIn(t, 16, flat)
-	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of up to 16 pixels are scaled up to 224"
+	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of at most 16 pixels are enlarged to 224"
 	for _, c := range []struct {
 		name, path string
 		set, want  []string

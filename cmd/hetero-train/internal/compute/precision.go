@@ -77,7 +77,7 @@ func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOf
 	}
 	kept, err := devices.KeptType(o.Device, types)
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
+		j.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run times the types again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
@@ -148,7 +148,7 @@ func (j *Rank) keepType(own typeOffer) {
 		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: j.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each run times the types again", "error", err)
+		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run times the types", "error", err)
 	}
 	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
@@ -171,7 +171,7 @@ func (j *Rank) sayTypes() {
 	if j.ScalesLoss() {
 		scale = ", one loss scale"
 	}
-	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", TypesText(j.Types), scale))
+	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(j.Types), scale))
 }
 
 // TypeSet returns the distinct types, in ascending order.

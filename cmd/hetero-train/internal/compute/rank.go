@@ -48,7 +48,7 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		}
 	}
 	if most := runtime.NumCPU(); threads > most {
-		j.Opts.Log.Warn("device.threads: more threads than CPUs of this process only slow each other down", "got", threads, "using", most)
+		j.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
 		threads = most
 	}
 	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, ShareGPU: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
@@ -68,11 +68,11 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		return err
 	}
 	if info := j.Device.Info(); info.Modelled && j.Opts.Place.WorldSize > 1 {
-		return exit.Usagef("device.kind: processes cannot exchange the memory of device %s; it is for tests within one process", info.Name)
+		return exit.Usagef("device.kind: device %s cannot exchange memory between processes; it is only for tests within one process", info.Name)
 	}
 	info := j.Device.Info()
 	if j.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("bf16 is emulated on this CPU, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+		j.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
 	}
 	j.Precision, err = devices.Precision(j.Cfg.Train.Precision, info)
 	return err

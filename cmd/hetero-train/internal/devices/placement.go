@@ -41,7 +41,7 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 			return nil, err
 		}
 	} else if p.Index > 0 {
-		return nil, exit.Usagef("device.index: got %d, but there is one device %s on a machine", p.Index, d.Kind())
+		return nil, exit.Usagef("device.index: got %d, but a machine has only one device %s", p.Index, d.Kind())
 	}
 	if d.Kind() == "cpu" && p.Threads == 0 { // a wrong setting is no reason to try other devices
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
@@ -60,17 +60,17 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
-		return 0, exit.Usagef("device.index: got %d, want one of the %d devices %s that this process sees, from 0", p.Index, count, kind)
+		return 0, exit.Usagef("device.index: got %d, want the number of one of the %d devices %s that are visible to this process, from 0", p.Index, count, kind)
 	case p.Index >= 0:
 		return p.Index, nil
 	case count == 1:
 		return 0, nil
 	case p.LocalRank < 0:
-		return 0, exit.Usagef("cannot choose among %d devices %s for this rank, because the launcher does not give its number on the machine: set device.index, or make one device visible to each rank", count, kind)
+		return 0, exit.Usagef("choose one of %d devices %s: the launcher does not give the number of this rank on its machine: set device.index, or make one device visible to each rank", count, kind)
 	case p.LocalRank < count || p.ShareGPU:
 		return p.LocalRank % count, nil
 	}
-	return 0, exit.Usagef("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
+	return 0, exit.Usagef("rank %d of this machine needs its own device %s, but the machine has %d: start fewer ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
 }
 
 // Open opens the configured device. "auto" never selects the reference device: a missing native library is an error
@@ -110,7 +110,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
-		err = fmt.Errorf("%w; device.kind = \"reference\" works everywhere, but is about a thousand times slower", err)
+		err = fmt.Errorf("%w; device.kind = \"reference\" works on every machine, but is about a thousand times slower", err)
 	}
 	return nil, exit.With(exit.Usage, err)
 }

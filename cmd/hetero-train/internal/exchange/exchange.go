@@ -84,7 +84,7 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 		}
 		if why := x.offers[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false
-			j.Opts.LogOf(logs.ComponentCluster).Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
+			j.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string

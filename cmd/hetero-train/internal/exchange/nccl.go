@@ -20,7 +20,7 @@ import (
 // and of the environment.
 func noNCCL(j *compute.Rank) (why string, err error) {
 	if kind := j.Device.Info().Kind; kind != "cuda" {
-		return fmt.Sprintf("it computes on device %s, which is not a GPU", j.Device.Info().Name), nil
+		return fmt.Sprintf("device %s is not a GPU", j.Device.Info().Name), nil
 	}
 	if j.Cfg.Parallel.Backend == "gloo" {
 		return "parallel.backend is gloo", nil
@@ -40,7 +40,7 @@ func noNCCL(j *compute.Rank) (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.Opts.LogOf(logs.ComponentCluster).Warn("nccl: this version ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		j.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if j.Team.Leads() {
 		j.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.Cfg.NCCL.MaxCTAs)
@@ -56,7 +56,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	}
 	for rank, why := range noNCCL {
 		if why != "" && backend == "nccl" {
-			return false, exit.Usagef("parallel.backend: NCCL needs ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
+			return false, exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs on all ranks, but rank %d cannot use NCCL: %s; use \"auto\" or \"gloo\"", rank, why)
 		}
 		if why != "" {
 			return false, nil
@@ -68,7 +68,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 // WantNCCL refuses a backend that this rank's device does not support, even for a single rank.
 func WantNCCL(j *compute.Rank) error {
 	if kind := j.Device.Info().Kind; j.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
-		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.Device.Info().Name)
+		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", j.Device.Info().Name)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNCCLIsChosenWhereAllRanksCan(t *testing.T) {
-	const no = "it computes on device cpu:0, which is not a GPU"
+	const no = "device cpu:0 is not a GPU"
 	for _, c := range []struct {
 		backend string
 		share   bool
@@ -21,7 +21,7 @@ func TestNCCLIsChosenWhereAllRanksCan(t *testing.T) {
 		{"auto", true, []string{"", ""}, false, ""},
 		{"nccl", false, []string{"", ""}, true, ""},
 		{"nccl", true, []string{"", ""}, true, ""},
-		{"nccl", false, []string{"", no}, false, "rank 1 cannot use it: " + no},
+		{"nccl", false, []string{"", no}, false, "rank 1 cannot use NCCL: " + no},
 		{"gloo", false, []string{"", ""}, false, ""},
 	} {
 		got, err := choosesNCCL(c.backend, c.share, c.noNCCL)

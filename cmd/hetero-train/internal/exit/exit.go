@@ -109,7 +109,7 @@ func FolderCode(err error) int {
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return "; raise the limit of open files (ulimit -n): a rank needs about 64"
+		return "; raise the limit of open files (ulimit -n): a rank needs about 64 files"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "; free space on that disk"
 	}
@@ -147,7 +147,7 @@ func Classify(ctx context.Context, err error) error {
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
 	if s, ok := stopOfAnother(err); ok { // before the first step; later, ranks stop together
-		return With(s.Saved(), fmt.Errorf("%w, like another rank: %w", s, err))
+		return With(s.Saved(), fmt.Errorf("%w, because another rank was stopped: %w", s, err))
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

@@ -29,13 +29,13 @@ func (f *File) Write(line []byte) (int, error) {
 	if err != nil {
 		f.torn = n > 0 || f.torn
 		if f.lost++; f.lost == 1 {
-			f.Screen.Warn("the log file cannot be written: training continues, and lines are on the screen only", "error", err)
+			f.Screen.Warn("the log file cannot be written; training continues, and log lines appear only on the screen", "error", err)
 		}
 		return len(line), nil
 	}
 	f.torn = false
 	if f.lost > 0 {
-		f.Screen.Info("the log file is written again", "lost", f.lost)
+		f.Screen.Info("the log file can be written again", "lost", f.lost)
 		f.lost = 0
 	}
 	return len(line), nil

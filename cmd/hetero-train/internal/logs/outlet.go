@@ -131,7 +131,7 @@ func (o *outlet) message(format string, args ...any) []byte {
 // note queues the number of lines that are missing at this place.
 func (o *outlet) note() {
 	if o.lost > 0 {
-		o.push(o.message("%d lines are missing here: the reader was too slow; the log file of the run has them", o.lost))
+		o.push(o.message("%d lines are missing here, because the reader was too slow; the log file of the run has all lines", o.lost))
 		o.lost = 0
 	}
 }
@@ -226,7 +226,7 @@ func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	}
 	late.Wait()
 	if out != messages && missing[0] > 0 && missing[1] == 0 {
-		messages.Write(messages.message("%d lines of standard output were not read within %v after the end; the log file of the run has them", missing[0], limit))
+		messages.Write(messages.message("%d lines of standard output are lost, because they were not read within %v after the end; the log file of the run has all lines", missing[0], limit))
 		messages.flush(limit)
 	}
 }

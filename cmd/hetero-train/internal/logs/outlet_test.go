@@ -47,11 +47,11 @@ func TestAPausedReaderMissesProgressLinesFirst(t *testing.T) {
 	o.flush(time.Minute)
 	text := reader.got.String()
 	kept := progressPending / len(line)
-	const says = "lines are missing here: the reader was too slow"
+	const says = "lines are missing here, because the reader was too slow"
 	if got := strings.Count(text, line); got != kept {
 		t.Errorf("%d progress lines arrived, want %d", got, kept)
 	}
-	if want := fmt.Sprintf("hetero-train: %d %s; the log file of the run has them\nan error\n", 3*progressPending/len(line)-kept, says); !strings.Contains(text, want) {
+	if want := fmt.Sprintf("hetero-train: %d %s; the log file of the run has all lines\nan error\n", 3*progressPending/len(line)-kept, says); !strings.Contains(text, want) {
 		t.Errorf("the text lacks %q", want)
 	}
 	if strings.Count(text, says) != 2 || !strings.HasSuffix(text, "the next\n") {

@@ -136,7 +136,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	if !r.Updated {
 		reason := "the gradient is not finite"
 		if r.Lowered {
-			reason = fmt.Sprintf("the gradient exceeds the range of f16, the loss scale is lowered to %.0f", r.Scale/2)
+			reason = fmt.Sprintf("the gradient exceeds the range of f16; loss scale lowered to %.0f", r.Scale/2)
 		}
 		c.Say(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped", "step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
 	}

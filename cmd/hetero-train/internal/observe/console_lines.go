@@ -93,9 +93,9 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 		"model", "model", j.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", j.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.FrozenCount(); n > 0 {
-		fmt.Fprintf(c.out, "frozen: %.2f million of the parameters are not trained\n", float64(n)/1e6)
+		fmt.Fprintf(c.out, "frozen parameters (not trained): %.2f million\n", float64(n)/1e6)
 		if resume == nil && j.Cfg.Model.InitFrom == "" && j.Team.Leads() {
-			j.Opts.Log.Warn("frozen parameters keep their random initial values: model.init_from is empty")
+			j.Opts.Log.Warn("frozen parameters keep random values, because model.init_from is empty")
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	reached := float64(c.run.Replica.FLOPs()) / step.Seconds()
 	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.run.Opts.Log.Warn("the fraction of the peak is hidden: steps are faster than the measured peak of the device, probably because other processes used it at the start of the run",
+		c.run.Opts.Log.Warn("the fraction of the peak is not shown: steps are faster than the measured peak of the device, probably because other processes used the device at the start of the run",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}

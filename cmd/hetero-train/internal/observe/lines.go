@@ -113,9 +113,9 @@ func (l *StepLines) Add(v any) {
 func (l *StepLines) tell(err error) {
 	switch {
 	case err != nil && !l.failed:
-		l.log.Warn(l.what+" are not written: training continues", "file", l.path, "error", err)
+		l.log.Warn(l.what+" cannot be written; training continues", "file", l.path, "error", err)
 	case err == nil && l.failed:
-		l.log.Info(l.what+" are written again", "file", l.path, "lost", l.lost)
+		l.log.Info(l.what+" can be written again", "file", l.path, "lost", l.lost)
 		l.lost = 0
 	}
 	l.failed = err != nil

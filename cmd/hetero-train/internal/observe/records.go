@@ -55,10 +55,10 @@ func openMetrics(j *assembly.Run, path string, resume *checkpoint.State) (*runti
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
 		if err == nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Info("metrics are written again")
+			j.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
 			return
 		}
-		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics wait in memory", "error", err)
+		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))

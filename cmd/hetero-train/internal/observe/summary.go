@@ -50,7 +50,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(j.Folder.LogDir(), SummaryFile)) // the file of an earlier process is out of date
-			j.Opts.LogOf(logs.ComponentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.Folder.Dir)
+			j.Opts.LogOf(logs.ComponentProfiler).Info("the records are large, so the summary is not made now: run hetero-train analyze " + j.Folder.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(j.Folder.Dir, j.Folder.LogDir()); err == nil {
@@ -116,7 +116,7 @@ func (c *Console) results(r train.Result) []Row {
 		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
-		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
+		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps with NaN or Inf in the gradient, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.run.Started)
 	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
@@ -124,7 +124,7 @@ func (c *Console) results(r train.Result) []Row {
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.run.Replica.FLOPs())
 		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)
-		what := "share of peak"
+		what := "fraction of peak"
 		if c.run.Team != nil {
 			what += ", rank 0"
 		}
@@ -150,7 +150,7 @@ func SummaryRows(s *analysis.Summary) []Row {
 			show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))})
 		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%.1f %% of the oracle (%s to %s; step time of the best possible split / that of this one, without noise), %s", 100*float64(s.ShareOfOracle),
+			balance = fmt.Sprintf("%.1f %% of the oracle (%s to %s; step time with the best shares / step time with the actual shares, without noise), %s", 100*float64(s.ShareOfOracle),
 				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), balance)
 		}
 		rows = append(rows, Row{"balance", balance})

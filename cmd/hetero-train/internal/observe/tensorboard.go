@@ -52,10 +52,10 @@ func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 	var err error
 	o.out, err = trace.OpenBoard(filepath.Join(j.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
 		if err == nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events are written again")
+			j.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
 			return
 		}
-		j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events wait in memory", "error", err)
+		j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func (t *Tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = StartNoting(t.run.Device); why != nil {
-		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times launches one by one", "error", why)
+		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times each launch separately", "error", why)
 	}
 }
 
@@ -101,9 +101,9 @@ func (t *Tracing) finish(together bool) {
 		log.Warn(err.Error())
 	}
 	if lost, err := t.notes.Finish(t.rec); err != nil {
-		log.Warn("the timeline lacks the activity of the device", "error", err)
+		log.Warn("the timeline has no device activity", "error", err)
 	} else if lost > 0 {
-		log.Warn("the timeline lacks a part of the device's activity", "lost_records", lost)
+		log.Warn("the timeline has only a part of the device activity", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
 	if err == nil && t.run.Team.Leads() {

@@ -42,7 +42,7 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("an unreadable sample is replaced", "error", f) })
+		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("an unreadable sample was replaced", "error", f) })
 	}
 	return out, nil
 }
@@ -130,10 +130,10 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
 	if missing && d.Download == "auto" && d.Fallback != "" { // without trying: a download may take long to fail
-		log.Info(fmt.Sprintf("%s is not in the cache and is downloaded; if that fails, this run trains on %s", name, d.Fallback), "url", s.variant.URL, "cache", cache)
+		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
-		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
+		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: the data are not in the cache, and data.download is \"never\"", download.ErrUnavailable),
 			Advice: "set data.path to the official archive, or data.download = \"auto\""}
 	}
 	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache, Progress: ProgressLog(log, "downloading "+name)})
@@ -220,7 +220,7 @@ func CacheDir(configured string) (string, error) {
 	}
 	dir, err := UserCache("")
 	if err != nil {
-		return "", exit.Usagef("data.cache_dir: the user has no cache folder (%v): set data.cache_dir", err)
+		return "", exit.Usagef("data.cache_dir: find the cache folder of the user: %v: set data.cache_dir", err)
 	}
 	return dir, nil
 }

@@ -56,7 +56,7 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	})
 	var failed *supervisor.RankError
 	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
-		return exit.Usagef("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)", err)
+		return exit.Usagef("%w: the limit of processes is too low: raise it (ulimit -u, or pids.max of the control group)", err)
 	}
 	if !errors.As(err, &failed) {
 		return exit.Classify(ctx, err)

@@ -38,7 +38,7 @@ func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Over
 	if _, set := env.Lookup(session.SupervisedVariable); set {
 		place, err := discovery.Find(discovery.Options{}, environ)
 		if err == nil && place.Launch {
-			err = fmt.Errorf("environment variable %s: this process is a rank, but %v", session.SupervisedVariable, place)
+			err = fmt.Errorf("environment variable %s, of the supervisor of this rank: %v", session.SupervisedVariable, place)
 		}
 		return place, exit.With(exit.Usage, err)
 	}
@@ -185,7 +185,7 @@ func (t *Team) OwnAddress() (string, error) {
 	defer conn.Close()
 	ip := conn.LocalAddr().(*net.UDPAddr).IP
 	if ip.IsLoopback() && len(t.Hosts()) > 1 {
-		return "", exit.Usagef("%s: %s is the loopback address of this machine (%v), which other machines cannot reach: set rank 0's address in the network", t.Place.MasterFrom, t.Place.MasterAddr, ip)
+		return "", exit.Usagef("%s: other machines cannot reach %s, a loopback address of this machine (%v): set the network address of rank 0", t.Place.MasterFrom, t.Place.MasterAddr, ip)
 	}
 	return ip.String(), nil
 }

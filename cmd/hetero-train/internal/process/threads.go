@@ -56,10 +56,10 @@ func CheckThreads(cfg *config.Config, opts session.Options) error {
 	}
 	need, own := needOfThreads(cfg, opts), system.OwnThreads()
 	if limit, refused := system.ThreadsRefused(need.least - own); refused {
-		return exit.Usagef("too few processes are allowed: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
+		return exit.Usagef("the limit of processes is too low: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
 	}
 	if limit, refused := system.ThreadsRefused(need.most - own); refused {
-		opts.Log.Warn("the limit of processes may be too small: a process that gets no thread ends with "+
+		opts.Log.Warn("the limit of processes may be too low; a process that cannot start a thread ends with "+
 			"\"pthread_create failed\" and exit code 134; "+need.cure(limit),
 			"limit", limit.Name, "allowed", limit.Limit, "exist", limit.Used, "needed_at_most", need.most)
 	}

@@ -85,7 +85,7 @@ func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger)
 			continue // the first of the waiting ranks logs it
 		}
 		for rank, text := range where {
-			log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+			log.Warn("no rank makes progress", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
-			b.log().Warn("the cached step-time curve of this device cannot be used: the balancer fits another one", "error", err)
+			b.log().Warn("the cached step-time curve of this device cannot be used; the balancer fits a new curve", "error", err)
 		}
 	}
 	word, err := json.Marshal(own)
@@ -140,7 +140,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		for rank, r := range ranks {
 			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
-				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank uses: the first shares may be less accurate",
+				b.log().Warn("profile.gpu_profiles was measured in another precision than that of a rank, so the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
 		}
@@ -247,12 +247,12 @@ func (b *Balancer) sayShares(shares []int) {
 	log := b.log()
 	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
 	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
-		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static term treats all ranks as equal"}[p]
-		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; measure them with hetero-train profile and give --gpu-profiles FILE", p, b.missing, effect))
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static score is equal for all ranks"}[p]
+		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure scores, run hetero-train profile, and pass its file with --gpu-profiles", p, b.missing, effect))
 	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
-			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory can hold %d samples of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory can hold only %d samples of a micro-batch, but shares are multiples of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
 		} else if most < b.options.Total {
 			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
 		}
@@ -395,7 +395,7 @@ func (b *Balancer) keepCurve(end bool) {
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
-			b.log().Warn("the step-time curve of this device is not cached: the next run fits it again", "error", err)
+			b.log().Warn("the step-time curve of this device cannot be cached, so the next run fits it again", "error", err)
 			b.cache = nil
 		}
 	}

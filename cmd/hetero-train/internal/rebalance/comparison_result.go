@@ -79,14 +79,14 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 // Report prints the table and stores all figures with the run. For a run that was stopped, it uses the finished rounds.
 func (c *comparison) Report(j *assembly.Run) error {
 	if c.round < LeastRounds {
-		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.Rounds, LeastRounds)
+		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished rounds", c.round+1, c.flags.Rounds, LeastRounds)
 	}
 	h := c.hindsight()
 	results, ofBest := c.results(h), h.shareOfBest(c.oracle)
 	out := j.Opts.Env.Stdout
-	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds, of which the later %d count; measured oracle: shares %v\n",
+	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds; the last %d rounds count; measured oracle: shares %v\n",
 		len(c.times), j.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
-	fmt.Fprintf(out, "by the times of all %d blocks the best shares are %v; the oracle's compute is at %.4f of theirs (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
+	fmt.Fprintf(out, "best shares by the times of all %d blocks: %v; their compute time / that of the oracle: %.4f (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {

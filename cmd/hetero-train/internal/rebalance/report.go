@@ -152,7 +152,7 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
-		r.balancing.log().Warn("the fitted step-time curves are not saved", "error", err)
+		r.balancing.log().Warn("the fitted step-time curves cannot be saved", "error", err)
 	}
 }
 
@@ -166,11 +166,11 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 		r.health[rank] = v.Kind
 		switch v.Kind {
 		case balancer.Healthy:
-			log.Info(fmt.Sprintf("rank %d has recovered its speed", rank))
+			log.Info(fmt.Sprintf("rank %d is back at its usual speed", rank))
 		case balancer.SlowType:
 			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
 		case balancer.Sick:
-			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than its device usually is: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
+			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than usual for its device: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
 	if !math.IsNaN(d.Oracle) && !r.defined {
 		r.defined = true
-		text.WriteString("of the oracle: step time of the best possible split divided by that of the actual one, both by the fitted curves, without the noise of steps (90 % interval)\n")
+		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n")
 	}
 	return text.String()
 }

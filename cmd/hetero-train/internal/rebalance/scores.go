@@ -73,7 +73,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 	own := p.Ranks[b.run.Opts.Place.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
-			b.log().Warn("the figures of this device are not cached: the next training measures again", "error", err)
+			b.log().Warn("the measurements of this device cannot be cached, so the next run measures again", "error", err)
 		}
 	}
 	return p, "", nil
@@ -91,7 +91,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
-		return fmt.Sprintf("%d types of devices on one machine cannot be measured within %v", t.Count, startLimit), nil
+		return fmt.Sprintf("a machine has %d types of devices, which is too many to measure within %v", t.Count, startLimit), nil
 	}
 	var own typeFigures
 	var speed *measure.Speed
@@ -160,7 +160,7 @@ func figuresKey(r *profiles.Rank) profiles.CacheKey {
 func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	dir, err := parts.UserCache("profiles")
 	if err != nil {
-		b.log().Debug("the figures of this device are not cached", "error", err)
+		b.log().Debug("the measurements of this device cannot be cached", "error", err)
 		return nil
 	}
 	b.figures = profiles.OpenCache(dir)
@@ -169,7 +169,7 @@ func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	}
 	kept, err := b.figures.Load(figuresKey(r))
 	if err != nil {
-		b.log().Warn("the cached figures of this device cannot be used: they are measured again", "error", err)
+		b.log().Warn("the cached measurements of this device cannot be used; the run measures again", "error", err)
 	} else if kept != nil {
 		r.Measured = kept.Measured
 		return &keptScore{Created: kept.Created, File: kept.File}
@@ -193,7 +193,7 @@ func (b *Balancer) sayKept() {
 		k := &b.known[rank]
 		if key := typeKey(&k.Profile); k.Kept != nil && !said[key] {
 			said[key] = true
-			b.log().Info("compute score of an earlier run is used; profile.at_start = \"measure\" measures it again", "device", k.Device, "precision", k.Profile.Measured.DType,
+			b.log().Info("using the compute score of an earlier run; to measure again, set profile.at_start = \"measure\"", "device", k.Device, "precision", k.Profile.Measured.DType,
 				"age", ageText(time.Since(k.Kept.Created)), "file", k.Kept.File, "rank", rank)
 		}
 	}
@@ -220,7 +220,7 @@ func (b *Balancer) SaveProfile() {
 	}
 	e := b.run.Cfg.Experiment
 	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
-		b.log().Warn("the compute scores are not written", "error", err)
+		b.log().Warn("the compute scores cannot be written", "error", err)
 	}
 }
 

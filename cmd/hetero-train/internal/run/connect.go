@@ -80,9 +80,9 @@ func (j *training) sayTogether() {
 	}
 	c, log := j.Cfg, j.Opts.LogOf(logs.ComponentCluster)
 	if c.Model.BatchNorm == "local" {
-		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
+		log.Warn(`model.batch_norm = "local": each rank normalises with its own samples, so the result depends on the shares`)
 	}
 	if c.Parallel.Insecure {
-		log.Warn("parallel.insecure: any program that reaches the port of rank 0 can join or disturb the run")
+		log.Warn("parallel.insecure: every program that can connect to the port of rank 0 can join or disturb the run")
 	}
 }

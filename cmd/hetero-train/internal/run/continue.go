@@ -20,7 +20,7 @@ func (j *training) survived(result train.Result, err error) error {
 		return err
 	}
 	if j.Opts.Reported() {
-		return fmt.Errorf("%w; step %d, the last one that all ranks completed, is saved", err, result.Steps)
+		return fmt.Errorf("%w; step %d, the last step that all ranks completed, is saved", err, result.Steps)
 	}
 	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, j.WayOn(result.Steps))
 }
@@ -60,7 +60,7 @@ func (j *training) interruption(ctx context.Context, step int64) error {
 // unsaved describes the newest checkpoint of a run whose final save failed.
 func (j *training) unsaved(newest string, err error) error {
 	if newest == "" {
-		return fmt.Errorf("%w; nothing of this run is saved", err)
+		return fmt.Errorf("%w; the run has no checkpoint", err)
 	}
 	step, ok := checkpoint.NewestStep(filepath.Dir(newest))
 	if !ok {

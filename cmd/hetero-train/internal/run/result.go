@@ -36,7 +36,7 @@ func writeResult(j *assembly.Run, r train.Result, err error) error {
 		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
 	}
 	if info := j.Device.Info(); info.Modelled {
-		out.Notes = append(out.Notes, "device "+info.Name+" does not compute: losses and accuracies are meaningless")
+		out.Notes = append(out.Notes, "device "+info.Name+" does not compute, so losses and accuracies have no meaning")
 	}
 	newest := newest(j, r)
 	if inside, relErr := filepath.Rel(j.Folder.Dir, newest); newest != "" && relErr == nil {
@@ -82,13 +82,13 @@ func sayFinished(j *assembly.Run) error {
 
 // hintFinished names the setting that ended the run, and how to continue.
 func hintFinished(j *assembly.Run) string {
-	const afresh = "--resume none starts a new run, and the old run keeps its files"
-	longer := "a larger value resumes from here"
+	const afresh = "--resume none starts a new run and renames the folder of the old run"
+	longer := "a larger value continues this run"
 	switch {
 	case j.Falls() && j.Named():
-		longer += fmt.Sprintf(", where the learning rate of schedule.name = %q rises to that of the longer run", j.Cfg.Schedule.Name)
+		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", j.Cfg.Schedule.Name)
 	case j.Falls():
-		longer = fmt.Sprintf("another value starts a new run, because schedule.name = %q depends on it", j.Cfg.Schedule.Name)
+		longer = fmt.Sprintf("another value starts a new run, because schedule.name = %q depends on the length", j.Cfg.Schedule.Name)
 	}
 	return fmt.Sprintf("%s ended it: %s; %s", j.Length(), longer, afresh)
 }

@@ -193,7 +193,7 @@ func (j *training) train(ctx context.Context) error {
 		if err == nil {
 			err = exit.With(exit.IO, writeErr)
 		} else {
-			j.Opts.Log.Warn("the result is not written either", "error", writeErr)
+			j.Opts.Log.Warn("the result cannot be written either", "error", writeErr)
 		}
 	}
 	screen.End(result, err)

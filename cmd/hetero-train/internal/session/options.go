@@ -72,7 +72,7 @@ func (o Options) SayWhenGone() {
 	say := func(name string, w io.Writer) {
 		if stream := logs.OutletOf(w); stream != nil {
 			stream.OnGone(func(err error) {
-				o.Log.Warn(name+" is closed: training continues, and train.log has all lines", "error", err)
+				o.Log.Warn(name+" is closed; training continues, and train.log has all lines", "error", err)
 			})
 		}
 	}

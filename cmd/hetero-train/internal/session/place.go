@@ -18,7 +18,7 @@ func (j *Session) IsCPURank() (bool, error) {
 		return false, nil
 	}
 	if place.LocalRank < 0 || place.LocalWorldSize == 0 {
-		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher gives neither the number of this rank on its machine nor their count: set LOCAL_RANK and LOCAL_WORLD_SIZE, or device.kind for each rank", n)
+		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the number of this rank on its machine nor the number of ranks there: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank", n)
 	}
 	return place.LocalRank >= place.LocalWorldSize-n, nil
 }

@@ -63,7 +63,7 @@ func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
 		return exit.Usagef("environment variable %s: %w", lab.SlowdownVariable, err)
 	}
 	if log != nil {
-		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device idles after its work", factor), "device", dev.Info().Name, "from", lab.SlowdownVariable)
+		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device is idle after its work", factor), "device", dev.Info().Name, "from", lab.SlowdownVariable)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				sig := got.(syscall.Signal)
 				if sig == syscall.SIGUSR1 {
 					saves.Add(1)
-					log.Info("SIGUSR1: saving after this step, then training continues")
+					log.Info("SIGUSR1: the run saves after this step and continues")
 					continue
 				}
 				if ctx.Err() != nil {
@@ -64,9 +64,9 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				first = time.Now()
 				more := ""
 				if sig == syscall.SIGINT {
-					more = " (Ctrl-C again exits at once, without saving)"
+					more = " (press Ctrl-C again to exit at once, without saving)"
 				}
-				log.Info(unix.SignalName(sig) + ": finishing the step, then saving" + more)
+				log.Info(unix.SignalName(sig) + ": the run finishes the step, saves and ends" + more)
 				if stop != nil {
 					stop()
 				}

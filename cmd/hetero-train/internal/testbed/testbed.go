@@ -98,10 +98,10 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 		}
 	}
 	if limited {
-		l.Notes = append(l.Notes, "the ranks have CPU quotas (real) of "+strings.Join(quotas, "/")+" CPUs")
+		l.Notes = append(l.Notes, "CPU quotas of the ranks (real): "+strings.Join(quotas, "/")+" CPUs")
 	}
 	if slowed {
-		l.Notes = append(l.Notes, "SIMULATED: the ranks' devices idle to be "+strings.Join(slowdowns, "/")+" slower")
+		l.Notes = append(l.Notes, "SIMULATED slowdown of the ranks' devices: "+strings.Join(slowdowns, "/"))
 	}
 	if setup.Weather == nil {
 		return
@@ -112,9 +112,9 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 		l.now[rank], kinds[rank] = weather.Fair, string(w.Means.Speed.Kind)
 		log.Info("weather", "file", setup.Name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours", w.Means.Neighbour.String(), "links", w.Means.Link.String())
 	}
-	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes ranks while they train, their speeds: %s", setup.Name, strings.Join(kinds, "/")))
+	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes the ranks during training; speeds: %s", setup.Name, strings.Join(kinds, "/")))
 	if highest := setup.Weather.HighestRank(); highest >= len(words) {
-		log.Warn("weather: lines for ranks that this run does not have have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+		log.Warn("weather: lines for ranks that do not exist in this run have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
 	}
 }
 

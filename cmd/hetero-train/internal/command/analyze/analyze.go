@@ -82,7 +82,7 @@ func New(a *cli.App) *cobra.Command {
 func (f *analyzeFlags) run(a *cli.App) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or set --input-dir to the folder that contains them", f.input)
+		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or set --input-dir to the folder of existing runs", f.input)
 	}
 	if err != nil {
 		return exit.Usagef("analyze: %w", err)
@@ -104,7 +104,7 @@ func (f *analyzeFlags) run(a *cli.App) error {
 		a.WarnOf(text)
 	}
 	for _, s := range study.Skipped {
-		a.WarnOf(fmt.Sprintf("%s is not used: %s", s.Dir, s.Reason))
+		a.WarnOf(fmt.Sprintf("skip %s: %s", s.Dir, s.Reason))
 	}
 	fmt.Fprintf(a.Env.Stdout, "written: %s\n", filepath.Join(f.output, "report.md"))
 	return nil
@@ -113,15 +113,15 @@ func (f *analyzeFlags) run(a *cli.App) error {
 // nothingToCompare explains why a folder contains nothing to compare, and how to fix it.
 func nothingToCompare(study *analysis.Study) string {
 	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
-		return fmt.Sprintf("%s is a single run: hetero-train analyze %s summarises it", study.Root, study.Root)
+		return fmt.Sprintf("%s is a single run; use hetero-train analyze %s", study.Root, study.Root)
 	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
 	if len(study.Skipped) == 0 {
-		text += "it contains no run of policies (a folder with results/result.json and logs/rank_0_metrics.json)"
+		text += "it contains no finished run (a folder with results/result.json and logs/rank_0_metrics.json)"
 	} else {
 		text += fmt.Sprintf("%d folders cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
 	}
-	return text + "; scripts/run_benchmark.sh makes such runs and completes interrupted ones"
+	return text + "; scripts/run_benchmark.sh makes runs and completes interrupted runs"
 }
 
 // write writes the files of the output folder.

@@ -20,11 +20,11 @@ import (
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
-			return exit.Usagef("analyze: --%s applies to comparisons only, not to runs given as arguments", other)
+			return exit.Usagef("analyze: --%s has no effect on runs given as arguments, only on comparisons", other)
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {
-		return exit.Usagef("analyze: --log-dir: got %d runs, want one", len(runs))
+		return exit.Usagef("analyze: --log-dir: got %d runs, want one run", len(runs))
 	}
 	for i, dir := range runs {
 		if f.logDir == "" && !parts.IsFolder(dir) {

@@ -99,7 +99,7 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 	if name == "-" {
 		name = "standard input"
 		if text, err = io.ReadAll(io.LimitReader(os.Stdin, mostCurves+1)); err == nil && len(text) > mostCurves {
-			err = fmt.Errorf("%s: got more than %d bytes, want at most that", name, mostCurves)
+			err = fmt.Errorf("%s: want at most %d bytes", name, mostCurves)
 		}
 	} else {
 		text, err = regular.Read(name, mostCurves)
@@ -128,11 +128,11 @@ func (f *simulateFlags) run(a *cli.App) error {
 	switch {
 	case len(f.scores) > 0:
 		if len(f.scores) != len(f.Curves) {
-			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one for each rank of the curves", len(f.scores), len(f.Curves))
+			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one per rank of the curves", len(f.scores), len(f.Curves))
 		}
 		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
 	case f.Policy == "proportional":
-		a.WarnOf("policy proportional without --scores gives equal shares, as none does")
+		a.WarnOf("policy proportional without --scores gives equal shares, as policy none does")
 	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
 	}
 	fmt.Fprintf(&b, "%s: %d rebalances in %d steps | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
 		f.Policy, r.Rebalances, f.Steps, r.Shares, r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
-	fmt.Fprintf(&b, "share of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
+	fmt.Fprintf(&b, "of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
 		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
 	_, err := io.WriteString(out, b.String())
 	return err

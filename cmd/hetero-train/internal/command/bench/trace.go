@@ -118,10 +118,10 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 func (t *tracedSteps) String() string {
 	text := fmt.Sprintf("%s: %d steps in %d spans, ", t.File, t.Steps, t.Spans)
 	if t.GPU == nil {
-		text += fmt.Sprintf("which explain %.2f %% of their time (at least %.2f %% of each): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; ",
+		text += fmt.Sprintf("which cover %.2f %% of the time of the steps (at least %.2f %% of each step): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; ",
 			100*t.Explained, 100*t.Least, 100*t.Launches, 100*t.Copies, 100*t.Waits, 100*t.Host)
 	}
-	text += fmt.Sprintf("traced steps took %+.1f %% (%.4f s, untraced %.4f s)\n", 100*t.Overhead, t.Seconds, t.Untraced)
+	text += fmt.Sprintf("tracing changed the step time by %+.1f %% (%.4f s, without tracing %.4f s)\n", 100*t.Overhead, t.Seconds, t.Untraced)
 	if t.GPU != nil {
 		text += t.GPU.String()
 	}

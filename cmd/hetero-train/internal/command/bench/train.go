@@ -91,7 +91,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
 	}
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
-		return nil, exit.Usagef("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
+		return nil, exit.Usagef("bench: want --steps and --batch-size of at least 1, --warmup of at least 0, and a --grad-accumulation that divides --batch-size")
 	}
 	if b.device, err = f.deviceFlags.open(); err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	if traced != nil {
 		out["trace"] = traced
 		if traced.Missing != "" {
-			a.WarnOf("bench train: --trace: launches were timed one by one, because " + traced.Missing)
+			a.WarnOf("bench train: --trace: each launch was timed separately, because " + traced.Missing)
 		}
 	}
 	if b.flags.json {
@@ -289,7 +289,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	case known:
 		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*fraction)
 	case peak.PerSecond > 0:
-		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
+		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device during the measurement of the peak", peak.PerSecond/1e9, peak.By)
 	}
 	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
 		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], show.GiB(peakBytes), b.setup.Seconds(), first.Seconds())

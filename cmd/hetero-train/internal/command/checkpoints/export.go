@@ -68,7 +68,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	read := c.Model.ReadInto
 	if f.ema {
 		if read = c.ReadAverage; !c.Averaged() {
-			return exit.Usagef("checkpoint export: --ema: %s has no averages: its run had ema.decay = 0", c.Path)
+			return exit.Usagef("checkpoint export: --ema: %s has no averaged weights, because its run had ema.decay = 0", c.Path)
 		}
 	}
 	tensors, err := exported(c.Model, read, to, c.State.Step)

@@ -174,12 +174,12 @@ func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) 
 
 func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 	fresh, why := fit.Replaced()
-	fmt.Fprintf(a.Env.Stdout, "%d tensors of the model are in the file\n", len(net.Tensors)-len(fresh))
+	fmt.Fprintf(a.Env.Stdout, "imported tensors: %d\n", len(net.Tensors)-len(fresh))
 	for _, note := range fit.Notes() {
 		fmt.Fprintf(a.Env.Stdout, "%s\n", note)
 	}
 	if len(fresh) > 0 {
-		a.Warn(fmt.Errorf("the classifier (%s) is not imported: %s; it starts with random weights", strings.Join(fresh, ", "), why))
+		a.Warn(fmt.Errorf("the classifier (%s) is not imported and starts with random weights: %s", strings.Join(fresh, ", "), why))
 	}
 }
 

@@ -106,7 +106,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 			return all, nil
 		}
 	}
-	return Verification{}, exit.Usagef("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
+	return Verification{}, exit.Usagef("checkpoint verify: training removed or replaced all checkpoints during each of %d attempts to read them: stop the run, or raise its checkpoint.keep", most)
 }
 
 // toVerify lists the checkpoints, or the file, that path names.

@@ -55,7 +55,7 @@ func NewEval(a *cli.App) *cobra.Command {
 		}
 		defer m.CloseAll()
 		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
-			m.Opts.Log.Warn("these figures are those of the weights: the training evaluated the averages and chose its best checkpoint by them; --ema evaluates the averages", "checkpoint", m.checkpoint.Path)
+			m.Opts.Log.Warn("the training evaluated averaged weights, but these figures are those of the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
 		}
 		r, err := m.evaluate(cmd.Context(), f, split)
 		if err != nil {
@@ -96,7 +96,7 @@ type Evaluation struct {
 // evaluate evaluates all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
-		return r, exit.Usagef("eval: %s was imported and does not record its data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
 	}
 	if m.Data, err = parts.OpenData(ctx, m.Cfg, m.Cfg.Data.CorruptLimit, m.Opts.Log); err != nil {
 		return r, err
@@ -160,7 +160,7 @@ func (r Evaluation) write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters, %d classes\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, r.Classes)
 	weights := ""
 	if r.Averaged {
-		weights = ", averages of the weights"
+		weights = ", averaged weights"
 	}
 	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device, weights)
 	_, err := fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)

@@ -100,7 +100,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}
 	j.Later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
-		return nil, exit.Usagef("--ema: %s has no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay", m.checkpoint.Path)
 	}
 	if j.Cfg, err = savedSettings(a, m.checkpoint, j.Opts.Log); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	if text != "" && text != c.State.Config {
 		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), a.Env.Catalog, a.Overrides...)
 		if err == nil {
-			log.Warn("the checkpoint's own settings cannot be read: using those of its run", "error", errors.Join(faults...))
+			log.Warn("the settings of the checkpoint cannot be read; the settings of its run are used", "error", errors.Join(faults...))
 			return cfg, nil
 		}
 		if readable(a, text) {
@@ -168,7 +168,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 {
-		return nil, exit.Usagef("%s has no settings, and it is not in a run's folder: its model is unknown%s", c.Path, advice)
+		return nil, exit.Usagef("%s has no settings and is not in the folder of a run, so its model is unknown%s", c.Path, advice)
 	}
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
@@ -187,7 +187,7 @@ func typedWrong(a *cli.App, err error) error {
 		for _, o := range a.Overrides {
 			typed = append(typed, o.Origin)
 		}
-		err = fmt.Errorf("the checkpoint's settings do not fit %s:\n%w", strings.Join(typed, ", "), err)
+		err = fmt.Errorf("the settings of the checkpoint do not fit %s:\n%w", strings.Join(typed, ", "), err)
 	}
 	return exit.With(exit.Usage, err)
 }
@@ -232,7 +232,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	if info := m.Device.Info(); info.Modelled {
-		return exit.Usagef("device %s does not compute: every result would be zero", info.Name)
+		return exit.Usagef("device %s does not compute, so all results would be zero", info.Name)
 	}
 	before, err := compute.TypesOf(&m.checkpoint.State)
 	if err != nil {
@@ -267,15 +267,15 @@ func (m *savedModel) checkClasses(set data.Dataset) error {
 		return exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
 	}
 	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
-		return exit.Usagef("the data set has %d classes, the imported model of %s has %d outputs: labels would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, the imported model of %s has %d outputs: the labels would not match", len(have), m.checkpoint.Path, m.classes)
 	}
 	if want == nil || slices.Equal(have, want) {
 		return nil
 	}
 	for i, name := range have {
 		if i >= len(want) || name != want[i] {
-			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, it was %q: labels would be compared with the wrong names", i, name, m.class(i))
+			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, it was %q: the labels would not match", i, name, m.class(i))
 		}
 	}
-	return exit.Usagef("the data set has the first %d of the %d classes of the training", len(have), len(want))
+	return exit.Usagef("the data set has only the first %d of the %d classes of the training", len(have), len(want))
 }

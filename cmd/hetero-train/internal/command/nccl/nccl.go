@@ -53,7 +53,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlag
 			return err
 		}
 		if j.Opts.Place.WorldSize < 2 {
-			return exit.Usagef("%s: got one rank, want at least 2, each with a GPU: --nproc-per-node, or a launcher", name)
+			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
 		if err := j.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
 			return err

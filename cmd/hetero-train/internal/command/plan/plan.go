@@ -181,7 +181,7 @@ func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	}
 	set, err := parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log)
 	if err != nil {
-		return 0, fmt.Errorf("%w; plan needs the data only to count classes: set model.num_classes instead", err)
+		return 0, fmt.Errorf("%w; set model.num_classes, so that plan does not need the data", err)
 	}
 	return len(set.Train.Classes()), set.Splits.Close()
 }
@@ -193,7 +193,7 @@ func (u unread) Len() int          { return 1 }
 func (u unread) Classes() []string { return make([]string, u.classes) }
 func (u unread) Label(int) int     { return 0 }
 func (u unread) NewReader() (data.Reader, error) {
-	return nil, errors.New("plan: the data are not read")
+	return nil, errors.New("plan: the data cannot be read")
 }
 
 // replica returns the replica of a rank, without memory.
@@ -310,7 +310,7 @@ func (r Report) write(w io.Writer) error {
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
-		fmt.Fprintf(w, "for any number of samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
+		fmt.Fprintf(w, "independent of the micro-batch: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
 			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -321,7 +321,7 @@ func (r Report) write(w io.Writer) error {
 			marks = append(marks, "configured")
 		}
 		if f.Samples == r.LargestFit {
-			marks = append(marks, "the largest that fits")
+			marks = append(marks, "largest that fits")
 		}
 		if f.Bytes() > r.MemoryBytes {
 			marks = append(marks, "does not fit")
@@ -343,9 +343,9 @@ func (r Report) write(w io.Writer) error {
 		}
 	}
 	if r.ReservedFor > 0 {
-		fmt.Fprintf(w, "reserved on each rank for changes of shares: %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
+		fmt.Fprintf(w, "reserved on each rank for larger shares: %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
 	}
-	_, err := fmt.Fprintf(w, "largest micro-batch of a rank within %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
+	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
 	return err
 }
 
@@ -377,5 +377,5 @@ func parseBytes(text string) (int64, error) {
 		}
 		return int64(v * u.size), nil
 	}
-	return 0, fmt.Errorf("got %q, want a size as 8GiB, 80GB or 512MiB", text)
+	return 0, fmt.Errorf("got %q, want a size such as 8GiB, 80GB or 512MiB", text)
 }

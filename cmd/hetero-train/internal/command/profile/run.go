@@ -151,7 +151,7 @@ func (p *profiling) find() (err error) {
 func (p *profiling) part(name string, skipped *[]string, do func() error) error {
 	err := error(nil)
 	if time.Now().After(p.deadline) {
-		err = fmt.Errorf("the time budget of the whole profile, %v, is used up", p.budget.limit)
+		err = fmt.Errorf("the time limit of the whole profile (%v) is reached", p.budget.limit)
 	} else {
 		p.rank.Opts.Log.Info("measuring", "what", name)
 		err = do()
@@ -313,7 +313,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		return err
 	}
 	if left == 0 {
-		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time budget of the whole profile, %v, is used up", p.budget.limit))
+		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
 		return nil
 	}
 	host, err := j.Team.OwnAddress()

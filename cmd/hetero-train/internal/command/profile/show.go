@@ -108,7 +108,7 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	if s.Model != "" {
 		of = "of " + s.Model
 	}
-	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step is memory-bound: %s\n", s.ComputeFraction, s.MemoryFraction, 100*s.MemoryFraction, of)
+	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; memory-bound fraction of a step %.0f %%: %s\n", s.ComputeFraction, s.MemoryFraction, 100*s.MemoryFraction, of)
 	if err := showPrediction(w, ranks); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	p := ranks.Prediction
 	if p == nil {
 		if len(ranks.Ranks) > 1 {
-			fmt.Fprintln(w, "no training step was timed: with -c FILE or --model NAME, and without --quick, the profile checks the scores against step times")
+			fmt.Fprintln(w, "no training step was timed; to compare the scores with step times, give -c FILE or --model NAME, without --quick")
 		}
 		return nil
 	}

@@ -74,9 +74,9 @@ func ncclSeats() (gpus int, shareGPU bool) {
 
 func aboutNCCL() string {
 	gpus, shareGPU := ncclSeats()
-	how := "each rank has one"
+	how := "one per rank"
 	if shareGPU {
-		how = "ranks share them"
+		how = "shared by the ranks"
 	}
 	return fmt.Sprintf("NCCL %s; ranks are processes; GPUs: %d, %s", exchange.LoadedNCCL(), gpus, how)
 }

@@ -155,7 +155,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 	required := required(a.Env)
 	for _, name := range required {
 		if !slices.ContainsFunc(all, func(p proof) bool { return p.name == name }) {
-			return exit.Usagef("HETERO_REQUIRE: no check for %q, want of %s", name, namesOf(all))
+			return exit.Usagef("HETERO_REQUIRE: unknown part %q, want some of %s", name, namesOf(all))
 		}
 	}
 	r := Report{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
@@ -184,7 +184,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		}
 		if inTime.Err() != nil {
 			good, r.Late = false, append(r.Late, p.name)
-			fmt.Fprintf(out, "%-10s not complete within %v (--time): some checks have not started\n", p.name, f.time)
+			fmt.Fprintf(out, "%-10s time limit of %v reached (--time): some checks have not started\n", p.name, f.time)
 		}
 		switch {
 		case good:
@@ -212,7 +212,7 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	case len(broken) > 0:
 		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
 	case r.Passed+r.Skipped == 0:
-		return exit.Usagef("selftest: no check ran: --device and --run select none, or their parts are missing")
+		return exit.Usagef("selftest: no check ran, because --device and --run select no check, or the selected parts are missing")
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
 		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from", policyFrom(cfg))
 	if ranks > 1 && cfg.Origin("balance.policy") == noBalancing {
-		log.Info("policy none gives all ranks the same number of samples; --enable-load-balancing divides the batch by speed")
+		log.Info("policy none gives all ranks equal shares; --enable-load-balancing divides the batch by speed")
 	}
 }
 
@@ -177,7 +177,7 @@ func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
-		log.Warn("the address space is limited (ulimit -v): if it does not suffice, the program ends with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
+		log.Warn("the address space is limited (ulimit -v); if the limit is too low, the program ends with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
 			"limit_mib", limit.Cur>>20)
 	}
 }
