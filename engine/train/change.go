@@ -7,19 +7,9 @@ import (
 	"slices"
 )
 
-// PlanShare plans for a share of n samples, so that SetShares need not wait for planning. It may run on another
-// goroutine while the replica trains.
-func (r *Replica) PlanShare(n int) error {
-	p, err := r.plans.acquire(n)
-	if p != nil {
-		r.plans.release(p)
-	}
-	return err
-}
-
-// SetShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
-// It plans only if the cache lacks this rank's share; PlanShare fills the cache.
-func (r *Replica) SetShares(samples []int) error {
+// setShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
+// It plans only if the cache lacks plans for this rank's share.
+func (r *Replica) setShares(samples []int) error {
 	if err := r.checkShares(samples); err != nil {
 		return err
 	}
@@ -117,7 +107,7 @@ func (r *run) switchShares() error {
 	r.change = nil
 	defer r.Replica.plans.release(c.own)
 	read := r.Replica.feed != nil && r.Replica.feed.staged // the next step's batch was staged for the old shares
-	err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares))
+	err := errors.Join(r.Replica.forget(), r.Replica.setShares(c.shares))
 	if read {
 		err = errors.Join(err, r.jump())
 	}

@@ -61,6 +61,15 @@ func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 	return o.shares
 }
 
+// cachePlans fills the plan cache for a share of n samples.
+func cachePlans(r *Replica, n int) error {
+	p, err := r.plans.acquire(n)
+	if p != nil {
+		r.plans.release(p)
+	}
+	return err
+}
+
 // awaitPlans returns when the plans for n samples are there.
 func awaitPlans(r *Replica, n int) {
 	for {
@@ -134,7 +143,7 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 			cr := crew{open: openReference, options: o, shares: c.shares[0], sync: true, cap: 200, dir: t.TempDir(), splitter: rotating{c.shares},
 				change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 					for n := range o.Replica.opts.microBatch() + 1 {
-						if err := o.Replica.PlanShare(n); err != nil {
+						if err := cachePlans(o.Replica, n); err != nil {
 							t.Error(err)
 						}
 					}
@@ -201,7 +210,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 	r.plans.capacity = 3
 	plan := func(samples ...int) (kernels int) {
 		for _, n := range samples {
-			if err := r.PlanShare(n); err != nil {
+			if err := cachePlans(r, n); err != nil {
 				t.Fatal(err)
 			}
 			if allocated, _ := dev.Memory(); allocated != r.PredictedBytes() {
@@ -228,7 +237,7 @@ func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
 	if left, _ := dev.Memory(); left != 0 {
 		t.Errorf("%d bytes are left after Close", left)
 	}
-	if err := r.PlanShare(1); err == nil || !strings.Contains(err.Error(), "closed") {
+	if err := cachePlans(r, 1); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("a plan for a closed replica: got %v", err)
 	}
 }

@@ -128,7 +128,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 		return fail(fmt.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated))
 	}
 	if c.splitter != nil { // also while it trains
-		go r.PlanShare(3)
+		go cachePlans(r, 3)
 	}
 	s.replica = r
 	s.result, s.err = Run(ctx, opts)

@@ -13,7 +13,7 @@ import (
 
 // start is the After event of the first stage. It is complete when the operation's After event is complete and no
 // earlier operation uses the same memory.
-type start struct{ f *flight }
+type start struct{ f *inFlight }
 
 func (s *start) WaitHost(limit time.Duration) error {
 	f, c := s.f, s.f.comm
@@ -48,7 +48,7 @@ func (s *start) CompletedAt() time.Duration {
 func (s *start) CompleteAt(time.Duration) error { return nil }
 
 // finish is the Done event of the last stage: the end of the operation.
-type finish struct{ f *flight }
+type finish struct{ f *inFlight }
 
 func (e *finish) CompleteAt(at time.Duration) error {
 	f := e.f
@@ -73,7 +73,7 @@ func (e *finish) Done() bool                 { return false }
 func (e *finish) Reset() error               { return nil }
 func (e *finish) Close() error               { return nil }
 func (e *finish) WaitHost(time.Duration) error {
-	return errors.New("hosts: no goroutine waits for the in-flight operation")
+	return errors.New("hosts: no goroutine waits for the in-inFlight operation")
 }
 
 // link joins two stages: one inner communicator completes it, another waits for it. After a failure the wait returns an
@@ -86,7 +86,7 @@ type link struct {
 
 func (l *link) prepare(c *Communicator) { l.comm, l.Link = c, queue.NewLink() }
 
-// clear makes the link pending, for the next use of the flight.
+// clear makes the link pending, for the next use of its operation.
 func (l *link) clear() {
 	if l.Link != nil {
 		l.Clear()

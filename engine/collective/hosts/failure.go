@@ -22,7 +22,7 @@ func (c *Communicator) look() {
 }
 
 // enter records that an operation's After event is complete.
-func (c *Communicator) enter(f *flight) {
+func (c *Communicator) enter(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {

@@ -74,9 +74,9 @@ type Communicator struct {
 	count     uint64     // operations enqueued
 
 	mu      sync.Mutex
-	flights map[key]*flight
+	kept    map[key]*inFlight
 	cached  int
-	under   []*flight     // operations under way, in order
+	under   []*inFlight   // operations under way, in order
 	ended   uint64        // number of the last operation that has ended
 	turn    sync.Cond     // ended or err has changed
 	drained chan struct{} // closed when under becomes empty; nil without a waiting goroutine
@@ -93,7 +93,7 @@ type inner struct {
 
 // New combines inner communicators and takes ownership of them: Close closes them.
 func New(opts Options) (*Communicator, error) {
-	c := &Communicator{opts: opts, stop: make(chan struct{}), flights: map[key]*flight{}, at: collective.Progress{Rank: opts.Rank}}
+	c := &Communicator{opts: opts, stop: make(chan struct{}), kept: map[key]*inFlight{}, at: collective.Progress{Rank: opts.Rank}}
 	c.turn.L = &c.mu
 	if err := c.settle(); err != nil {
 		return nil, fmt.Errorf("hosts: rank %d of %d: %w", opts.Rank, opts.Size, err)
@@ -203,8 +203,8 @@ func (c *Communicator) takes(op collective.Op) error {
 	return nil
 }
 
-// begin counts op and returns a flight for it.
-func (c *Communicator) begin(op collective.Op) (*flight, error) {
+// begin counts op and returns its in-flight state.
+func (c *Communicator) begin(op collective.Op) (*inFlight, error) {
 	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +214,7 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	case c.closing:
 		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.opts.Rank, collective.Describe(op), collective.ErrClosed)
 	}
-	f := c.flightOf(op)
+	f := c.inFlightOf(op)
 	c.count++
 	f.busy, f.number, f.behind = true, c.count, 0
 	for _, other := range slices.Backward(c.under) {
@@ -227,8 +227,8 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	return f, nil
 }
 
-// end records the end of a flight.
-func (c *Communicator) end(f *flight) {
+// end records the end of an operation.
+func (c *Communicator) end(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.busy = false
@@ -249,7 +249,7 @@ func (c *Communicator) end(f *flight) {
 // awaitTurn waits until no earlier operation uses the memory of f. Stages of different operations overlap, but on the
 // same memory the caller expects operations in sequence. awaitTurn cannot deadlock, because the end of an operation
 // never waits for the first stage of a later one.
-func (c *Communicator) awaitTurn(f *flight) error {
+func (c *Communicator) awaitTurn(f *inFlight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.err == nil && c.ended < f.behind {

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// flight is an operation on its way through the stages. It is kept for reuse by the same operation.
-type flight struct {
+// inFlight is an operation on its way through the stages. It is kept for reuse by the same operation.
+type inFlight struct {
 	comm        *Communicator
 	op          collective.Op
 	parts       []int64 // parts of op when the stages were created
@@ -24,7 +24,7 @@ type flight struct {
 	number uint64
 	behind uint64 // number of an earlier operation that uses some of its memory; 0 = none
 	busy   bool
-	next   *flight // another of the same key
+	next   *inFlight // another of the same key
 }
 
 // key identifies operations with the same stages, except for the counts.
@@ -37,11 +37,11 @@ type key struct {
 	after, done device.Event
 }
 
-// keepFlights is the maximum number of flights that are kept.
-const keepFlights = 512
+// mostKept is the maximum number of operations whose memory and stages are kept.
+const mostKept = 512
 
-// flightOf returns a flight for op that is not in flight. The caller must hold the lock.
-func (c *Communicator) flightOf(op collective.Op) *flight {
+// inFlightOf returns a state for op that no operation uses. The caller must hold the lock.
+func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	tags := op.Tags()
 	k := key{kind: op.Kind(), name: tags.Name, after: tags.After, done: tags.Done}
 	k.buffer, k.dtype, k.reduce = op.Memory()
@@ -50,7 +50,7 @@ func (c *Communicator) flightOf(op collective.Op) *flight {
 	}
 	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // otherwise the key may not be comparable
 	if kept {
-		for f := c.flights[k]; f != nil; f = f.next {
+		for f := c.kept[k]; f != nil; f = f.next {
 			if !f.busy && slices.Equal(f.parts, op.Parts()) {
 				for i := range f.links {
 					f.links[i].clear()
@@ -59,14 +59,14 @@ func (c *Communicator) flightOf(op collective.Op) *flight {
 			}
 		}
 	}
-	f := c.newFlight(op)
+	f := c.newInFlight(op)
 	if kept {
-		if c.cached >= keepFlights {
-			clear(c.flights) // flights that are in use still end normally
+		if c.cached >= mostKept {
+			clear(c.kept) // operations in progress still end normally
 			c.cached = 0
 		}
-		f.next = c.flights[k]
-		c.flights[k] = f
+		f.next = c.kept[k]
+		c.kept[k] = f
 		c.cached++
 	}
 	return f
@@ -74,9 +74,9 @@ func (c *Communicator) flightOf(op collective.Op) *flight {
 
 func pointer(v any) bool { return v == nil || reflect.TypeOf(v).Kind() == reflect.Pointer }
 
-func (c *Communicator) newFlight(op collective.Op) *flight {
+func (c *Communicator) newInFlight(op collective.Op) *inFlight {
 	tags := op.Tags()
-	f := &flight{comm: c, op: op, parts: slices.Clone(op.Parts()), after: tags.After, done: tags.Done}
+	f := &inFlight{comm: c, op: op, parts: slices.Clone(op.Parts()), after: tags.After, done: tags.Done}
 	buffer, _, _ := op.Memory()
 	f.memory = spanOf(buffer)
 	s := c.stagesOf(op, f.parts)

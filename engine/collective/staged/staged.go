@@ -21,12 +21,12 @@ type Communicator struct {
 
 	enqueuing sync.Mutex // so that all three queues get their operations in one order
 
-	mu      sync.Mutex
-	turn    sync.Cond // signals that a flight has ended, or err is set
-	flights []*flight // kept for reuse
-	under   []*flight // in flight, in order
-	count   uint64    // flights begun
-	err     error     // the first failure
+	mu    sync.Mutex
+	turn  sync.Cond   // signals that an operation has ended, or err is set
+	kept  []*inFlight // kept for reuse
+	under []*inFlight // in flight, in order
+	count uint64      // operations begun
+	err   error       // the first failure
 }
 
 // New puts a communicator of the host behind a device. The communicator takes ownership of inner, even if New fails.
@@ -42,8 +42,8 @@ func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err
 		return nil, errors.Join(fmt.Errorf("staged: rank %d: %w", inner.Rank(), err), out.Close(), inner.Close())
 	}
 	opts := queue.Options{Rank: inner.Rank(), Size: inner.Size(), OwnThread: true}
-	c.fetch = queue.New(&copier{c, out, (*flight).carryOut}, opts)
-	c.bring = queue.New(&copier{c, back, (*flight).carryBack}, opts)
+	c.fetch = queue.New(&copier{c, out, (*inFlight).carryOut}, opts)
+	c.bring = queue.New(&copier{c, back, (*inFlight).carryBack}, opts)
 	c.looking.Go(func() { queue.Watch(c.stop, c.look) })
 	return c, nil
 }
@@ -128,10 +128,10 @@ func (c *Communicator) Close() error {
 	faults := []error{c.inner.Close()}
 	c.look() // operations that it left unfinished have failed
 	faults = append(faults, c.fetch.Close(), c.bring.Close())
-	for _, f := range c.flights {
+	for _, f := range c.kept {
 		faults = append(faults, f.pinned.Free())
 	}
-	c.flights = nil
+	c.kept = nil
 	return errors.Join(faults...)
 }
 

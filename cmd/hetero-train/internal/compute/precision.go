@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
 
-// typeOffer is a rank's message for the choice of types.
-type typeOffer struct {
+// typeReport is a rank's message for the choice of types.
+type typeReport struct {
 	devices.RankType                    // Type is "" if the Seconds determine it
 	Kept             bool               `json:"kept,omitempty"`    // an earlier run chose Type by timing
 	Seconds          map[string]float64 `json:"seconds,omitempty"` // per step, by type
@@ -27,11 +27,11 @@ type typeOffer struct {
 // SettlePrecision chooses the type of this process and of all other ranks. before has the types of the checkpoint's
 // training.
 func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
-	own, err := j.offerType(ctx, before)
+	own, err := j.reportType(ctx, before)
 	if err != nil {
 		return err
 	}
-	offers, rank := []typeOffer{own}, 0
+	reports, rank := []typeReport{own}, 0
 	if j.Team != nil {
 		rank = j.Team.Place.Rank
 		word, err := json.Marshal(own)
@@ -42,14 +42,14 @@ func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 		if err != nil {
 			return err
 		}
-		offers = make([]typeOffer, len(words))
+		reports = make([]typeReport, len(words))
 		for r, w := range words {
-			if err := json.Unmarshal(w, &offers[r]); err != nil {
+			if err := json.Unmarshal(w, &reports[r]); err != nil {
 				return fmt.Errorf("precision of rank %d: %w", r, err)
 			}
 		}
 	}
-	j.Types = agreeTypes(offers)
+	j.Types = agreeTypes(reports)
 	if j.Precision, err = devices.DtypeOf(j.Types[rank].Type); err != nil {
 		return err
 	}
@@ -60,10 +60,10 @@ func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	return nil
 }
 
-// offerType returns the type of this rank's device: the configured type, that of the checkpoint, or that of an earlier
+// reportType returns the type of this rank's device: the configured type, that of the checkpoint, or that of an earlier
 // timing. Otherwise it times all possible types.
-func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOffer, error) {
-	o := typeOffer{RankType: devices.RankType{Device: j.DescribeItself().DeviceType}}
+func (j *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
+	o := typeReport{RankType: devices.RankType{Device: j.DescribeItself().DeviceType}}
 	if j.Cfg.Train.Precision != "auto" {
 		o.Type = j.Precision.String() // openDevice has resolved it
 		return o, nil
@@ -96,16 +96,16 @@ func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOf
 
 // agreeTypes chooses the type of every rank. Ranks with equal devices get the same type: the cached choice of one of
 // them, otherwise the type that is fastest over all of them.
-func agreeTypes(offers []typeOffer) []devices.RankType {
-	agreed := make([]devices.RankType, len(offers))
-	for rank, o := range offers {
+func agreeTypes(reports []typeReport) []devices.RankType {
+	agreed := make([]devices.RankType, len(reports))
+	for rank, o := range reports {
 		agreed[rank] = o.RankType
 		if o.Type != "" && !o.Kept {
 			continue
 		}
 		var kept string
 		var times [][]float64
-		for _, other := range offers {
+		for _, other := range reports {
 			switch {
 			case other.Device != o.Device:
 			case other.Kept && kept == "":
@@ -142,7 +142,7 @@ func (j *Rank) ScalesLoss() bool {
 }
 
 // keepType caches the type that this rank chose by timing.
-func (j *Rank) keepType(own typeOffer) {
+func (j *Rank) keepType(own typeReport) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {
 		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: j.Precision.String(), Seconds: own.Seconds})

@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 )
 
-// offer is the message of a rank for the choice of communicators.
-type offer struct {
+// abilities is the message of a rank for the choice of communicators.
+type abilities struct {
 	// Shared has addresses in shared memory: for gradients and for statistics, within the host and for results that the
 	// other hosts send back. The addresses of a host's first rank are used.
 	Shared   [4]string `json:"shared"`
@@ -30,12 +30,12 @@ type offer struct {
 
 // Exchange is the choice of communicators. It is equal on all ranks.
 type Exchange struct {
-	Rank   *compute.Rank
-	Hosts  [][]int // ranks of each machine
-	Shared bool    // shared memory within each machine
-	offers []offer
-	staged bool // the host cannot access the memory of this rank's device
-	nccl   bool // NCCL transfers the memory of GPUs
+	Rank    *compute.Rank
+	Hosts   [][]int // ranks of each machine
+	Shared  bool    // shared memory within each machine
+	reports []abilities
+	staged  bool // the host cannot access the memory of this rank's device
+	nccl    bool // NCCL transfers the memory of GPUs
 }
 
 // Connect joins all ranks twice: for gradients, and for exchanges within passes.
@@ -51,11 +51,11 @@ func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Comm
 	return grads, stats, err
 }
 
-// Agree gathers the offers of all ranks. Shared memory is used only if all ranks support it; otherwise all ranks use
+// Agree gathers the reports of all ranks. Shared memory is used only if all ranks support it; otherwise all ranks use
 // the network.
 func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	t := j.Team
-	own := offer{}
+	own := abilities{}
 	for i := range own.Shared {
 		own.Shared[i] = shm.NewAddress()
 	}
@@ -74,21 +74,21 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Exchange{Rank: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", offers: make([]offer, len(words))}
+	x := &Exchange{Rank: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
 	if x.staged, err = staged.Needs(j.Device); err != nil {
 		return nil, err
 	}
 	for rank, text := range words {
-		if err := json.Unmarshal(text, &x.offers[rank]); err != nil {
+		if err := json.Unmarshal(text, &x.reports[rank]); err != nil {
 			return nil, fmt.Errorf("communicators of rank %d: %w", rank, err)
 		}
-		if why := x.offers[rank].NoShared; why != "" && x.Shared {
+		if why := x.reports[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false
 			j.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string
-	for _, o := range x.offers {
+	for _, o := range x.reports {
 		noNCCL = append(noNCCL, o.NoNCCL)
 	}
 	if x.nccl, err = choosesNCCL(j.Cfg.Parallel.Backend, j.Cfg.Device.ShareGPU, noNCCL); err != nil {
@@ -162,7 +162,7 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
 	host, _ := hosts.HostOf(x.Hosts, x.Rank.Team.Place.Rank)
 	ranks := x.Hosts[host]
-	return InMemory(ctx, number, len(ranks), x.offers[ranks[0]].Shared[at], limit)
+	return InMemory(ctx, number, len(ranks), x.reports[ranks[0]].Shared[at], limit)
 }
 
 // InMemory joins ranks of one machine.

@@ -17,7 +17,7 @@ type bench struct {
 	out device.Stream // back
 
 	mu    sync.Mutex
-	spare map[int][]*flight // by the logarithm of their size in bytes
+	spare map[int][]*inFlight // by the logarithm of their size in bytes
 }
 
 func newBench(dev device.Device) (*bench, error) {
@@ -26,11 +26,11 @@ func newBench(dev device.Device) (*bench, error) {
 		return nil, err
 	}
 	out, err := dev.NewStream()
-	return &bench{dev: dev, in: in, out: out, spare: map[int][]*flight{}}, err
+	return &bench{dev: dev, in: in, out: out, spare: map[int][]*inFlight{}}, err
 }
 
-// flight is an in-flight operation: its memory and events.
-type flight struct {
+// inFlight is an in-flight operation: its memory and events.
+type inFlight struct {
 	bytes     int64
 	gpu, host device.Buffer
 	start     *gate        // the operation's After event
@@ -57,7 +57,7 @@ func (g *gate) WaitHost(limit time.Duration) error {
 func class(bytes int64) int { return bits.Len64(uint64(max(bytes, 64) - 1)) }
 
 // prepare provides an operation's memory and events.
-func (b *bench) prepare(o operation) (*flight, error) {
+func (b *bench) prepare(o operation) (*inFlight, error) {
 	c := class(o.Bytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +68,7 @@ func (b *bench) prepare(o operation) (*flight, error) {
 		f.start.failed.Store(nil)
 		return f, errors.Join(f.start.Reset(), f.done.Reset())
 	}
-	f := &flight{bytes: o.Bytes, start: new(gate)}
+	f := &inFlight{bytes: o.Bytes, start: new(gate)}
 	var faults [4]error
 	f.gpu, faults[0] = b.dev.Alloc(1 << c)
 	f.host, faults[1] = b.dev.AllocHost(1 << c)
@@ -78,19 +78,19 @@ func (b *bench) prepare(o operation) (*flight, error) {
 }
 
 // giveBack keeps the memory for another operation.
-func (b *bench) giveBack(f *flight) {
+func (b *bench) giveBack(f *inFlight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := class(f.gpu.Bytes())
 	b.spare[c] = append(b.spare[c], f)
 }
 
-func (f *flight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
-func (f *flight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
+func (f *inFlight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
+func (f *inFlight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
 
 // begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with it
 // instead.
-func (f *flight) begin(b *bench, data []byte, cause string) {
+func (f *inFlight) begin(b *bench, data []byte, cause string) {
 	if cause != "" {
 		f.start.fail(errors.New(cause))
 		return
@@ -113,7 +113,7 @@ func (f *flight) begin(b *bench, data []byte, cause string) {
 }
 
 // result waits until the operation is complete, and returns the content of its buffer.
-func (f *flight) result(b *bench) ([]byte, error) {
+func (f *inFlight) result(b *bench) ([]byte, error) {
 	if err := b.out.Wait(f.done); err != nil {
 		return nil, err
 	}

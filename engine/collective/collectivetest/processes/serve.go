@@ -19,7 +19,7 @@ type Connect func(ctx context.Context, dev device.Device, g Group) (collective.C
 
 // Serve runs a rank's process: it opens the device and serves requests from in until in ends.
 func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), connect Connect) error {
-	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*flight{}, landing: make(chan landing, queued)}
+	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*inFlight{}, landing: make(chan landing, queued)}
 	dev, err := open()
 	if err == nil {
 		s.bench, err = newBench(dev)
@@ -60,8 +60,8 @@ type server struct {
 	out     *gob.Encoder
 
 	groups  map[uint64]*member
-	starts  map[uint64]*flight // operations that wait for ready, by their request
-	landing chan landing       // operations of all groups, in order
+	starts  map[uint64]*inFlight // operations that wait for ready, by their request
+	landing chan landing         // operations of all groups, in order
 }
 
 // member is this rank's endpoint in a group.
@@ -159,7 +159,7 @@ func (s *server) enqueue(comm *member, q *request) error {
 
 // landing is an operation whose result is to be sent back.
 type landing struct {
-	*flight
+	*inFlight
 	number uint64
 	comm   *member
 }
@@ -176,7 +176,7 @@ func (s *server) land() {
 		}
 		s.reply(r)
 		if good { // otherwise ready may still arrive for it
-			s.bench.giveBack(l.flight)
+			s.bench.giveBack(l.inFlight)
 		}
 		l.comm.flying.Done()
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// flight is an in-flight operation: to page-locked memory, through the inner communicator, and back. It is kept, with
+// inFlight is an in-flight operation: to page-locked memory, through the inner communicator, and back. It is kept, with
 // its page-locked memory, for reuse by the same operation.
-type flight struct {
+type inFlight struct {
 	comm      *Communicator
 	op        collective.Op
-	parts     []int64 // parts of op when the flight was created
+	parts     []int64 // parts of op when the operation was first seen
 	pinned    device.Buffer
 	travel    collective.Op // op, on the page-locked memory
 	out, back stage
@@ -29,11 +29,11 @@ type flight struct {
 	busy   bool
 }
 
-// keepFlights is the maximum number of flights that are kept.
-const keepFlights = 512
+// mostKept is the maximum number of operations whose memory and stages are kept.
+const mostKept = 512
 
-// begin counts op and returns a flight for it.
-func (c *Communicator) begin(op collective.Op) (*flight, error) {
+// begin counts op and returns its in-flight state.
+func (c *Communicator) begin(op collective.Op) (*inFlight, error) {
 	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.Rank(), collective.Describe(op), collective.ErrClosed)
 	default:
 	}
-	f, err := c.flightOf(op)
+	f, err := c.inFlightOf(op)
 	if err != nil {
 		return nil, fmt.Errorf("collective: rank %d: %s: page-locked memory: %w", c.Rank(), collective.Describe(op), err)
 	}
@@ -57,40 +57,40 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	return f, nil
 }
 
-// flightOf finds or creates a flight. The caller must hold the lock.
-func (c *Communicator) flightOf(op collective.Op) (*flight, error) {
-	for _, f := range c.flights {
+// inFlightOf finds or creates the state of an operation. The caller must hold the lock.
+func (c *Communicator) inFlightOf(op collective.Op) (*inFlight, error) {
+	for _, f := range c.kept {
 		if !f.busy && f.serves(op) {
 			return f, nil
 		}
 	}
-	if len(c.flights) >= keepFlights {
-		var kept []*flight
-		for _, f := range c.flights {
+	if len(c.kept) >= mostKept {
+		var busy []*inFlight
+		for _, f := range c.kept {
 			if f.busy {
-				kept = append(kept, f)
+				busy = append(busy, f)
 			} else if err := f.pinned.Free(); err != nil {
 				return nil, err
 			}
 		}
-		c.flights = kept
+		c.kept = busy
 	}
 	region, _, _ := op.Memory()
 	pinned, err := c.dev.AllocHost(region.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	f := &flight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned, arrived: queue.NewLink(), returned: queue.NewLink()}
+	f := &inFlight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned, arrived: queue.NewLink(), returned: queue.NewLink()}
 	tags := op.Tags()
-	f.out = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: f.arrived}}
-	f.back = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: f.returned, Done: tags.Done}}
+	f.out = stage{Op: op, inFlight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: f.arrived}}
+	f.back = stage{Op: op, inFlight: f, tags: collective.Tags{Name: tags.Name, After: f.returned, Done: tags.Done}}
 	f.lay(region)
-	c.flights = append(c.flights, f)
+	c.kept = append(c.kept, f)
 	return f, nil
 }
 
-// serves reports whether op equals the flight's operation, including memory and events.
-func (f *flight) serves(op collective.Op) bool {
+// serves reports whether op equals f's operation, including memory and events.
+func (f *inFlight) serves(op collective.Op) bool {
 	a, at, ar := f.op.Memory()
 	b, bt, br := op.Memory()
 	x, y := f.op.Tags(), op.Tags()
@@ -108,7 +108,7 @@ func same(a, b any) bool {
 }
 
 // lay determines the copies, and creates the operation on page-locked memory.
-func (f *flight) lay(region device.Region) {
+func (f *inFlight) lay(region device.Region) {
 	rank := f.comm.Rank()
 	whole := []device.Region{{Bytes: region.Bytes}}
 	there := device.Region{Buffer: f.pinned, Bytes: region.Bytes}
@@ -155,8 +155,8 @@ func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region
 // stage is an entry of a copier's queue: the operation, with the events before and after its copy.
 type stage struct {
 	collective.Op
-	flight *flight
-	tags   collective.Tags
+	inFlight *inFlight
+	tags     collective.Tags
 }
 
 func (s *stage) Tags() collective.Tags { return s.tags }
@@ -166,12 +166,12 @@ func (s *stage) Check(int) error       { return nil } // Enqueue has checked the
 type copier struct {
 	comm   *Communicator
 	stream device.Stream
-	copy   func(*flight, device.Stream) error
+	copy   func(*inFlight, device.Stream) error
 }
 
 // Do implements queue.Transport.
 func (t *copier) Do(op collective.Op, _ uint64, _ time.Duration) (time.Duration, error) {
-	return 0, t.copy(op.(*stage).flight, t.stream)
+	return 0, t.copy(op.(*stage).inFlight, t.stream)
 }
 
 // Fail implements queue.Transport.
@@ -181,7 +181,7 @@ func (t *copier) Fail(err error) { t.comm.fail(err) }
 func (t *copier) Close(bool) error { return t.stream.Close() }
 
 // carryOut copies to host memory, once no earlier operation uses the device memory.
-func (f *flight) carryOut(stream device.Stream) error {
+func (f *inFlight) carryOut(stream device.Stream) error {
 	if err := f.comm.awaitTurn(f); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (f *flight) carryOut(stream device.Stream) error {
 }
 
 // carryBack copies to device memory, unless the communicator has failed.
-func (f *flight) carryBack(stream device.Stream) error {
+func (f *inFlight) carryBack(stream device.Stream) error {
 	defer f.comm.end(f)
 	if err := f.comm.Err(); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (f *flight) carryBack(stream device.Stream) error {
 	return f.carry(stream, f.outgo, false)
 }
 
-func (f *flight) carry(stream device.Stream, pieces []device.Region, out bool) error {
+func (f *inFlight) carry(stream device.Stream, pieces []device.Region, out bool) error {
 	region, _, _ := f.op.Memory()
 	for _, p := range pieces {
 		if p.Bytes == 0 {
@@ -218,12 +218,12 @@ func (f *flight) carry(stream device.Stream, pieces []device.Region, out bool) e
 	return nil
 }
 
-// awaitTurn waits until no earlier flight uses the memory of f. It cannot deadlock, because the end of a flight never
-// waits for a later one.
-func (c *Communicator) awaitTurn(f *flight) error {
+// awaitTurn waits until no earlier operation uses the memory of f. It cannot deadlock, because the end of an operation
+// never waits for a later one.
+func (c *Communicator) awaitTurn(f *inFlight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.err == nil && slices.ContainsFunc(c.under, func(o *flight) bool { return o.number < f.number && overlap(o.op, f.op) }) {
+	for c.err == nil && slices.ContainsFunc(c.under, func(o *inFlight) bool { return o.number < f.number && overlap(o.op, f.op) }) {
 		c.turn.Wait()
 	}
 	return c.err
@@ -235,8 +235,8 @@ func overlap(a, b collective.Op) bool {
 	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes && y.Offset < x.Offset+x.Bytes
 }
 
-// end records the end of a flight, whose memory is then free.
-func (c *Communicator) end(f *flight) {
+// end records the end of an operation, whose memory is then free.
+func (c *Communicator) end(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.busy = false
