@@ -65,23 +65,43 @@ func (e *Error) Error() string {
 }
 
 // nearest returns the candidate that the user probably meant by text: the one with the smallest edit distance. A
-// correct last part in the wrong table counts as close. Ties go to the first candidate. Without candidates it returns
-// "".
+// correct last part in the wrong table counts as close, and so does the start of the last part. Ties go to the shortest
+// candidate, then to the first. Without candidates it returns "".
 func nearest(text string, candidates []string) string {
 	best, bestDistance := "", 0
 	text = strings.ToLower(text)
-	leaf := text[strings.LastIndexByte(text, '.')+1:]
+	leaf := leafOf(text)
 	for _, c := range candidates {
 		lower := strings.ToLower(c)
 		d := 2 * editDistance(text, lower)
 		if dot := strings.LastIndexByte(lower, '.'); dot >= 0 {
 			d = min(d, 3+2*editDistance(leaf, lower[dot+1:]))
 		}
-		if best == "" || d < bestDistance {
+		if len(leaf) >= leastPrefix && strings.HasPrefix(leafOf(lower), leaf) {
+			d = min(d, 4)
+		}
+		if best == "" || d < bestDistance || d == bestDistance && len(c) < len(best) {
 			best, bestDistance = c, d
 		}
 	}
 	return best
+}
+
+// leastPrefix is the length from which the start of a name identifies the name.
+const leastPrefix = 4
+
+func leafOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// Closest returns the candidate that the user probably meant by text, or "" if no candidate is similar: more than a
+// third of its last part would differ.
+func Closest(text string, candidates []string) string {
+	best := nearest(text, candidates)
+	a, b := strings.ToLower(leafOf(text)), strings.ToLower(leafOf(best))
+	if len(a) >= leastPrefix && strings.HasPrefix(b, a) || 3*editDistance(a, b) <= max(len(a), len(b)) ||
+		editDistance(strings.ToLower(text), strings.ToLower(best)) <= 2 { // also two letters in the wrong order
+		return best
+	}
+	return ""
 }
 
 // Nearest returns up to n candidates that the user may have meant by text, the nearest first.

@@ -214,6 +214,23 @@ func TestDevicesThatOtherProgramsName(t *testing.T) {
 	}
 }
 
+// TestNumbersThatBecomeZeroAreFaults: strconv.ParseFloat returns 0 for them, without an error.
+func TestNumbersThatBecomeZeroAreFaults(t *testing.T) {
+	for _, text := range []string{"1e-400", "-0.1e-330", "[1e-400]"} {
+		_, err := Parse("run.toml", []byte("optimizer.lr = "+text), town)
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "optimizer.lr" || faults[0].Line != 1 || !strings.Contains(faults[0].Message, "too close to 0") {
+			t.Errorf("%s in a file: got %v, want one fault", text, faults)
+		}
+		_, err = Parse("run.toml", nil, town, Override{Key: "optimizer.lr", Value: text, Origin: "--lr"})
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Place != "--lr" || !strings.Contains(faults[0].Message, "too close to 0") {
+			t.Errorf("--lr %s: got %v, want one fault", text, faults)
+		}
+	}
+	if _, err := Parse("run.toml", []byte("optimizer.weight_decay = 0.0e-400"), town); err != nil {
+		t.Errorf("0.0e-400 is 0: got %v", err)
+	}
+}
+
 func TestNearest(t *testing.T) {
 	keys := []string{"data.batch_size", "data.image_size", "optimizer.lr", "optimizer.name", "model.name", "train.epochs", "nccl.debug"}
 	for text, want := range map[string]string{
@@ -229,6 +246,11 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := nearest(text, keys); got != want {
 			t.Errorf("nearest(%q): got %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{"data.url": "", "batch": "data.batch_size", "epoch": "train.epochs", "train.lr": "optimizer.lr", "zebra": ""} {
+		if got := Closest(text, append(keys, "data.std")); got != want {
+			t.Errorf("Closest(%q): got %q, want %q", text, got, want)
 		}
 	}
 	if got := nearest("x", nil); got != "" {

@@ -11,7 +11,7 @@ var later = []laterRow{
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16 (use \"auto\" or \"bf16\")"},
 }
 
-// laterRow is one value, or one condition, that is not implemented yet.
+// laterRow is a value, or a condition, that this version does not implement.
 type laterRow struct {
 	key     string
 	value   string               // of a string key

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // withPassword matches scheme://user:password@host.
@@ -212,6 +213,10 @@ func (l *loader) override(o Override) {
 	}
 	_, isText := key.field.(*string)
 	value, err := parseValue(o.Value, isText)
+	if errors.Is(err, errUnderflow) {
+		l.fault(at, o.Key, Fault{Message: err.Error(), Got: shorten(o.Value), Want: key.want()})
+		return
+	}
 	if err != nil {
 		l.fault(at, o.Key, Fault{Message: "not a TOML value", Got: quote(shorten(o.Value)), Want: key.want()})
 		return
@@ -228,8 +233,16 @@ func parseValue(text string, wantText bool) (any, error) {
 		return nil, errors.New("more than one line, or over 64 KiB")
 	}
 	var decoded struct{ Value any }
-	err := toml.Unmarshal([]byte("Value = "+text), &decoded)
-	return decoded.Value, err
+	line := []byte("Value = " + text)
+	if err := toml.Unmarshal(line, &decoded); err != nil {
+		return nil, err
+	}
+	var parser unstable.Parser
+	parser.Reset(line)
+	if parser.NextExpression() && underflow(parser.Expression().Value()) != "" {
+		return nil, errUnderflow
+	}
+	return decoded.Value, nil
 }
 
 func (l *loader) assign(at place, name string, key Key, value any) {
@@ -295,7 +308,11 @@ func (l *loader) error() *Error {
 	}
 	for i, f := range all.Faults {
 		if f.Message == "unknown key" {
-			all.Faults[i].Message = "unknown key, nearest valid key: " + nearest(f.Key, l.order)
+			if near := Closest(f.Key, l.order); near != "" {
+				all.Faults[i].Message = "unknown key, nearest valid key: " + near
+			} else {
+				all.Faults[i].Message = "unknown key; hetero-train config docs lists the keys"
+			}
 		}
 	}
 	return all

@@ -122,12 +122,39 @@ const deepest = 4
 // keyValue adds `key = value`, and the contents of an inline table.
 func (w *walk) keyValue(table []string, node *unstable.Node) {
 	path := w.keyOf(table, node)
+	if text := underflow(node.Value()); text != "" {
+		w.faults = append(w.faults, Fault{Line: w.line(node), Key: dotted(path), Message: errUnderflow.Error(), Got: shorten(text)})
+		return
+	}
 	w.add(path, w.line(node))
 	if value := node.Value(); value.Kind == unstable.InlineTable && len(path) < deepest {
 		for it := value.Children(); it.Next(); {
 			w.keyValue(path, it.Node())
 		}
 	}
+}
+
+// errUnderflow reports a number that strconv would silently change to 0.
+var errUnderflow = errors.New("not 0, but too close to 0 to represent: the smallest positive number is about 4.9e-324")
+
+// underflow returns the first number of a value or list that is not 0 but becomes 0 as a float64, "" if there is none.
+func underflow(node *unstable.Node) string {
+	switch node.Kind {
+	case unstable.Array:
+		for it := node.Children(); it.Next(); {
+			if text := underflow(it.Node()); text != "" {
+				return text
+			}
+		}
+	case unstable.Float:
+		text := string(node.Data)
+		mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+		v, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+		if err == nil && v == 0 && strings.ContainsAny(mantissa, "123456789") {
+			return text
+		}
+	}
+	return ""
 }
 
 // keyOf returns the path of a table header or of a key inside a table, cut after deepest parts.

@@ -173,3 +173,11 @@ func TestRanksAreProfiledTogether(t *testing.T) {
 		return stdout
 	}))
 }
+
+func TestAProfileThatIsMissingIsAnErrorForOneRankToo(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	for _, ranks := range []string{"1", "2"} {
+		e := finish(t, p.command(dir, "train.steps=2", "parallel.ranks="+ranks, "profile.gpu_profiles=nofile"), 0)
+		e.check(t, exit.Usage, "profile.gpu_profiles: hardware profile: open nofile")
+	}
+}

@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 // OnePath makes a command of one argument. Such a command does not accept -c, --set and similar flags.
@@ -72,4 +75,22 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
 	return exit.Usagef("%s", text)
+}
+
+// NearestFlag returns "; nearest: --FLAG" for the error of an unknown flag, "" if no flag of the command is similar.
+func NearestFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := config.Closest(unknown.GetSpecifiedName(), names); near != "" {
+		return "; nearest: --" + near
+	}
+	return ""
 }

@@ -118,16 +118,25 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 	return nil
 }
 
+// LoadProfiles reads the file of profile.gpu_profiles, nil if the key is empty.
+func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
+	if c.Profile.GPUProfiles == "" {
+		return nil, nil
+	}
+	p, err := profiles.Load(c.Profile.GPUProfiles)
+	if err != nil {
+		return nil, exit.Usagef("profile.gpu_profiles: %w", err)
+	}
+	return p, nil
+}
+
 // givenScores returns the scores of profile.gpu_profiles.
 func (b *Balancer) givenScores(ctx context.Context) error {
 	return b.run.Team.Tell(ctx, "compute scores", &b.scores, func() error {
 		path := b.cfg.Profile.GPUProfiles
-		if path == "" {
-			return nil
-		}
-		p, err := profiles.Load(path)
-		if err != nil {
-			return exit.Usagef("profile.gpu_profiles: %w", err)
+		p, err := LoadProfiles(b.cfg)
+		if p == nil || err != nil {
+			return err
 		}
 		fingerprints := make([]string, len(b.known))
 		for rank, k := range b.known {

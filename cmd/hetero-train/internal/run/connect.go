@@ -17,7 +17,11 @@ import (
 // connect opens the communicators. If a rank is lost meanwhile, connect ends at once.
 func (j *training) connect(ctx context.Context) error {
 	t := j.Team
-	if err := exchange.WantNCCL(&j.Run.Rank); err != nil || t == nil {
+	if err := exchange.WantNCCL(&j.Run.Rank); err != nil {
+		return err
+	}
+	if t == nil {
+		_, err := rebalance.LoadProfiles(j.Cfg) // a run of one rank does not use the scores
 		return err
 	}
 	var err error
