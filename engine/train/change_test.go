@@ -172,7 +172,7 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 	const early, late, size = 20, 120, 2
 	var before, after runtime.MemStats
 	o := testOptions()
-	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
+	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}}))
 	for rank, s := range (crew{open: openCPU, options: o, shares: []int{4, 2}, sync: true, dir: t.TempDir(), splitter: once{late, nil},
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			o.Eval, o.CompareSteps, o.Steps, o.Observer = nil, 0, late, silent{func(step int64) {

@@ -1,5 +1,5 @@
 // Package train contains the training loop: it reads batches, computes gradients, updates parameters, evaluates, and
-// saves checkpoints.
+// saves checkpoints. A [task.Task] defines what is learnt: the loop knows neither images nor text.
 //
 //   - A [Replica] is one model on one device: plans, parameters, optimizer. Replica.Step is one optimizer step
 //     (step.go), Replica.Evaluate one batch of an evaluation.

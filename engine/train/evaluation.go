@@ -39,9 +39,11 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	r.evalOwed = false
 	r.stopping.note(r.EarlyStop, e)
 	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
-	if best := r.result.Best; sound && (best == nil || e.Top1 > float64(best.Value)) {
+	metric := r.Replica.opts.Task.Report().Best()
+	value := metric.Of(e.Score())
+	if best := r.result.Best; sound && (best == nil || metric.Better(value, float64(best.Value))) {
 		e.Best = true
-		r.result.Best = &checkpoint.Best{Metric: "top1", Value: checkpoint.Float(e.Top1), Step: r.step}
+		r.result.Best = &checkpoint.Best{Metric: metric.Key, Value: checkpoint.Float(value), Step: r.step}
 	}
 	r.result.LastEval = &e
 	r.Observer.EvalDone(e)
@@ -110,7 +112,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 			return Evaluation{}, r.unreadable(replaced, "the held-out samples")
 		}
 	}
-	n := float64(all.Samples)
-	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,
-		Top1: float64(all.Top1) / n, Top5: float64(all.Top5) / n, Took: time.Since(started)}, nil
+	score := all.Score()
+	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,
+		Top1: score.Top1, Top5: score.Top5, Took: time.Since(started)}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
@@ -28,7 +29,13 @@ type feed struct {
 }
 
 // batchFacts are the counters of a batch that a step needs.
-type batchFacts struct{ n, epoch, replaced int }
+type batchFacts struct {
+	n               int // samples
+	count           int // targets that count
+	epoch, replaced int
+}
+
+func factsOf(b *data.Batch) batchFacts { return batchFacts{b.N, targetsOf(b), b.Epoch, b.Replaced} }
 
 // patience is how long the host waits for a copy before it asks the device whether it still works.
 const patience = 10 * time.Second
@@ -97,7 +104,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 		return err
 	}
 	defer batch.Release()
-	f.batch = batchFacts{batch.N, batch.Epoch, batch.Replaced}
+	f.batch = factsOf(batch)
 	if err := f.wait(f.taken, computes); err != nil {
 		return fmt.Errorf("replica: wait for the previous batch: %w", err)
 	}
@@ -128,12 +135,11 @@ func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Reg
 	if err := stream.Wait(f.ready); err != nil {
 		return f.batch, err
 	}
-	for _, name := range batchInputs {
-		if t, ok := p.inputs[name]; ok {
-			from := device.Region{Buffer: f.at.Buffer, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
-			if err := stream.Copy(t.dev, from); err != nil {
-				return f.batch, fmt.Errorf("replica: input %s: %w", name, err)
-			}
+	for _, name := range p.fields {
+		t := p.inputs[name]
+		from := device.Region{Buffer: f.at.Buffer, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
+		if err := stream.Copy(t.dev, from); err != nil {
+			return f.batch, fmt.Errorf("replica: input %s: %w", name, err)
 		}
 	}
 	return f.batch, stream.Record(f.taken)

@@ -55,7 +55,9 @@ func (s inStep) Copy(dst, src device.Region) error {
 func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 	for _, accumulation := range []int{1, 2} {
 		o := testOptions()
-		o.Accumulation, o.Mixed = accumulation, accumulation == 1
+		if o.Accumulation = accumulation; accumulation == 1 {
+			mix(&o)
+		}
 		var want []StepResult
 		for _, staged := range []bool{false, true} {
 			r, err := NewReplica(openBehind(t), o)
@@ -113,7 +115,7 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 		t.Skip("trains a large network")
 	}
 	o := testOptions()
-	o.Model = resnet.Build(resnet.Family["resnet18"], resnet.Options{CIFARStem: true})
+	use(&o, resnet.Build(resnet.Family["resnet18"], resnet.Options{CIFARStem: true}))
 	o.BatchSize = 4
 	var want []StepResult
 	for _, dev := range []device.Device{openCPU(t), openBehind(t)} {

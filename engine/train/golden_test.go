@@ -26,6 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -115,17 +116,18 @@ func (g *golden) model() models.Classifier {
 
 func (g *golden) options(compute tensor.DType) ReplicaOptions {
 	c := g.Config
-	o := ReplicaOptions{Model: g.model(), Classes: c.Classes, ImageSize: c.ImageSize, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
-		LabelSmoothing: c.LabelSmoothing, Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
+	task := images.Classify{Model: g.model(), Classes: c.Classes, Size: c.ImageSize, LabelSmoothing: c.LabelSmoothing}
+	for i := range 3 {
+		task.Mean[i], task.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
+	}
+	o := ReplicaOptions{Task: task, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
+		Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2, Eps: c.Optimizer.Eps}}
 	if f := c.Finetune; f != nil {
 		o.Freeze = nn.Freeze{Patterns: f.Freeze}
 		o.Optimizer.LayerDecay = f.LayerDecay
 		o.Optimizer.Decays = func(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
 		o.Average = optim.AverageOptions{Decay: f.EMADecay, Interval: f.EMAInterval, Warmup: true}
-	}
-	for i := range 3 {
-		o.Mean[i], o.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
 	}
 	return o
 }
@@ -260,7 +262,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 		for _, f32 := range g.LossF32 {
 			gap = max(gap, math.Abs(f32[step]-g.LossF64[step]))
 		}
-		checkLoss(t, fmt.Sprint("step ", step), out.Loss/float64(out.Samples), g.LossF64[step], gap)
+		checkLoss(t, fmt.Sprint("step ", step), out.Score().Loss, g.LossF64[step], gap)
 	}
 	if steps < g.Config.Steps {
 		return
@@ -282,7 +284,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	for _, f32 := range g.EvalLossF32 {
 		gap = max(gap, math.Abs(f32-g.EvalLossF64))
 	}
-	checkLoss(t, "evaluation", sums.Loss/float64(sums.Samples), g.EvalLossF64, gap)
+	checkLoss(t, "evaluation", sums.Score().Loss, g.EvalLossF64, gap)
 }
 
 // checkLoss allows three times the error that PyTorch's own f32 runs have had against its f64 run.
@@ -361,7 +363,10 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 	t.Helper()
 	dev := openCPU(t)
 	o := testOptions()
-	o.Model, o.ImageSize, o.BatchSize, o.Accumulation, o.Compute = resnet.Build(resnet.Family["resnet18"], resnet.Options{}), 32, 8, 2, compute
+	classify(&o, func(c *images.Classify) {
+		c.Model, c.Size = resnet.Build(resnet.Family["resnet18"], resnet.Options{}), 32
+	})
+	o.BatchSize, o.Accumulation, o.Compute = 8, 2, compute
 	o.Optimizer.ClipNorm = 1
 	r, err := NewReplica(dev, o)
 	if err != nil {
@@ -440,7 +445,10 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		return pages * os.Getpagesize()
 	}
 	o := testOptions()
-	o.Model, o.ImageSize, o.BatchSize = resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 224, 2
+	classify(&o, func(c *images.Classify) {
+		c.Model, c.Size = resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 224
+	})
+	o.BatchSize = 2
 	r, err := NewReplica(openCPU(t), o)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/task"
 )
 
 // Observer receives the events of a run. Its methods run on the training goroutine, so their time is part of the run.
@@ -40,7 +41,7 @@ type StepRecord struct {
 	EpochReplaced int // samples of this epoch, over all ranks, that could not be read
 }
 
-// Evaluation is the result of one evaluation: means over all samples.
+// Evaluation is the result of one evaluation: means over the targets that count of all samples.
 type Evaluation struct {
 	Step       int64
 	Epoch      int
@@ -51,6 +52,9 @@ type Evaluation struct {
 	Averaged   bool    // of the averaged weights
 	Took       time.Duration
 }
+
+// Score returns the means, from which metrics follow.
+func (e Evaluation) Score() task.Score { return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5} }
 
 // evaluationJSON carries a loss that may be NaN or infinite, which JSON numbers cannot represent.
 type evaluationJSON struct {

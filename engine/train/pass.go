@@ -13,11 +13,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
-
-// ignored is the label of padding rows, which the loss ignores.
-const ignored = -1
 
 // pass is a plan with the host memory of its inputs and outputs.
 type pass struct {
@@ -36,8 +34,9 @@ type pass struct {
 	loss        transfer
 	position    transfer
 	logits      transfer
-	n           int // samples of a full micro-batch
-	fields      int // inputs that a batch fills
+	targets     int      // of a sample
+	n           int      // samples of a full micro-batch
+	fields      []string // inputs that a batch fills
 }
 
 // transfer pairs a region of device memory with its host twin.
@@ -88,7 +87,7 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		if p.predicts {
 			p.results = append(p.results, p.logits)
 		}
-		p.n = p.loss.spec.Shape[0]
+		p.n = p.loss.spec.Shape[0] / p.targets
 	}
 	return nil
 }
@@ -106,8 +105,11 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	}
 	for _, ofBatch := range []bool{true, false} {
 		for _, name := range p.plan.InputNames() {
-			if name == gradsync.SamplesInput || slices.Contains(batchInputs[:], name) != ofBatch {
+			if name == gradsync.SamplesInput || isField(name) != ofBatch {
 				continue // gradsync writes this input
+			}
+			if ofBatch {
+				p.fields = append(p.fields, name)
 			}
 			region, spec, err := p.plan.Input(name)
 			if err := add(name, region, spec, err); err != nil {
@@ -115,7 +117,7 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 			}
 		}
 		if ofBatch {
-			p.batchBytes, p.fields = total, len(all)
+			p.batchBytes = total
 		}
 	}
 	inputs := total
@@ -164,19 +166,37 @@ func (p *pass) free() error {
 	return err
 }
 
-// batchInputs are the graph inputs that a batch fills.
-var batchInputs = [...]string{"images", "labels", "ids", "second_labels", "lambda"}
+// Graph inputs that the trainer fills.
+const (
+	scaleInput = "scale" // (1): factor of the loss of every target
+	keyInput   = "key"   // (2), u32: of this epoch's dropout
+)
+
+// isField reports whether a batch fills the graph input.
+func isField(input string) bool {
+	return input != scaleInput && input != keyInput && input != gradsync.SamplesInput
+}
 
 // load copies a batch to the device.
 func (p *pass) load(s device.Stream, b *data.Batch) error {
 	if err := p.fill(b, p.host.Host()); err != nil || p.idle {
 		return err
 	}
-	return p.send(s, batchInputs[:]...)
+	return p.send(s, p.fields...)
 }
 
-// fill writes a batch to host, laid out like the host twins of the pass's inputs. Ignored rows pad a batch that has
-// fewer samples than the plan.
+// targetsOf counts the targets of a batch that count.
+func targetsOf(b *data.Batch) (count int) {
+	for _, label := range data.Values[int32](b, task.Labels) {
+		if label >= 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// fill writes a batch to host, laid out like the host twins of the pass's inputs. It pads a batch that has fewer samples
+// than the plan; the loss ignores the padding.
 func (p *pass) fill(b *data.Batch, host []byte) error {
 	if b.N > p.n {
 		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
@@ -198,7 +218,7 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 			return err
 		}
 	}
-	if filled != p.fields {
+	if filled != len(p.fields) {
 		return fmt.Errorf("replica: the batch has the fields %s, want also %s", fieldNames(b), strings.Join(p.missing(b), ", "))
 	}
 	return nil
@@ -235,8 +255,8 @@ func fieldNames(b *data.Batch) string {
 
 // missing returns the inputs that a batch lacks.
 func (p *pass) missing(b *data.Batch) (names []string) {
-	for _, name := range batchInputs {
-		if _, ok := p.inputs[name]; ok && !slices.ContainsFunc(b.Fields, func(f data.Field) bool { return f.Name == name }) {
+	for _, name := range p.fields {
+		if !slices.ContainsFunc(b.Fields, func(f data.Field) bool { return f.Name == name }) {
 			names = append(names, name)
 		}
 	}
@@ -255,19 +275,19 @@ func (p *pass) send(s device.Stream, names ...string) error {
 	return nil
 }
 
-// setScale writes the factor of every sample's loss, and the dropout key.
+// setScale writes the factor of every target's loss, and the dropout key.
 func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
 	if p.idle {
 		return nil
 	}
-	t := p.inputs["scale"]
+	t := p.inputs[scaleInput]
 	if t.spec.DType == tensor.F64 {
 		binary.LittleEndian.PutUint64(t.host.Host(), math.Float64bits(scale))
 	} else {
 		binary.LittleEndian.PutUint32(t.host.Host(), math.Float32bits(float32(scale)))
 	}
-	binary.LittleEndian.PutUint64(p.inputs["key"].host.Host(), key)
-	return p.send(s, "scale", "key")
+	binary.LittleEndian.PutUint64(p.inputs[keyInput].host.Host(), key)
+	return p.send(s, scaleInput, keyInput)
 }
 
 // roundUp returns the smallest multiple of unit that is at least n.
@@ -284,7 +304,7 @@ func (p *pass) fetch(s device.Stream, slot int) error {
 	return nil
 }
 
-// sums adds up the fetched results of the first n samples in a slot.
+// sums adds up the fetched results of the first n samples in a slot. Count is 0: the batch determines it (targetsOf).
 func (p *pass) sums(n, slot int) Sums {
 	out := Sums{Samples: n}
 	if n == 0 {
@@ -292,8 +312,8 @@ func (p *pass) sums(n, slot int) Sums {
 	}
 	host := p.host.Host()[int64(slot)*p.resultBytes:]
 	loss := p.loss.in(host)
-	positions := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.position.in(host)))), p.n)
-	for i := range n {
+	positions := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.position.in(host)))), p.n*p.targets)
+	for i := range n * p.targets {
 		var l float64
 		if p.loss.spec.DType == tensor.F64 {
 			l = math.Float64frombits(binary.LittleEndian.Uint64(loss[8*i:]))
@@ -301,28 +321,38 @@ func (p *pass) sums(n, slot int) Sums {
 			l = float64(math.Float32frombits(binary.LittleEndian.Uint32(loss[4*i:])))
 		}
 		out.Loss += l
-		if math.IsNaN(l) {
-			continue // no logit is above a NaN, so a NaN sample would count as position 0, the best
+		at := positions[i]
+		if at < 0 || math.IsNaN(l) {
+			continue // no logit is above a NaN, so a NaN target would count as position 0, the best
 		}
-		if positions[i] == 0 {
+		if at == 0 {
 			out.Top1++
 		}
-		if positions[i] < 5 {
+		if at < 5 {
 			out.Top5++
 		}
 	}
 	return out
 }
 
-// Sums are totals over samples. Divide by Samples for means.
+// Sums are totals over samples.
 type Sums struct {
-	Samples, Top1, Top5 int
-	Loss                float64
+	Samples    int
+	Count      int // targets with a label of 0 or more; a classified image has one
+	Top1, Top5 int // targets whose label has one of the highest 1 or 5 scores
+	Loss       float64
+}
+
+// Score returns the means over the targets that count, NaN if there are none.
+func (s Sums) Score() task.Score {
+	n := float64(s.Count)
+	return task.Score{Loss: s.Loss / n, Top1: float64(s.Top1) / n, Top5: float64(s.Top5) / n}
 }
 
 // Add adds the totals of other samples.
 func (s *Sums) Add(o Sums) {
 	s.Samples += o.Samples
+	s.Count += o.Count
 	s.Top1 += o.Top1
 	s.Top5 += o.Top5
 	s.Loss += o.Loss

@@ -72,6 +72,7 @@ type planCache struct {
 	kernels      *plan.Cache
 	params       *plan.Params // their layout, which all plans use
 	accumulation int          // micro-batches of an optimizer step
+	targets      int          // of a sample
 	graph        func(training bool, samples int) (*graph.Graph, error)
 
 	compiling sync.Mutex // serialises compilation and binding; taken before mu
@@ -190,7 +191,7 @@ func (c *planCache) compile(n int) (_ *plans, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plans{samples: n, train: &pass{idle: n == 0, slots: c.accumulation}}
+	p := &plans{samples: n, train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
 	if n == 0 {
 		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
 		return p, err
@@ -200,13 +201,15 @@ func (c *planCache) compile(n int) (_ *plans, err error) {
 		return nil, err
 	}
 	if c.dev.Info().Behind {
-		for _, name := range batchInputs {
-			p.staging += roundUp(p.train.plan.InputBytes(name), twinUnit)
+		for _, name := range p.train.plan.InputNames() {
+			if isField(name) {
+				p.staging += roundUp(p.train.plan.InputBytes(name), twinUnit)
+			}
 		}
 	}
 	evaluation, err := c.graph(false, n)
 	if err == nil {
-		p.eval = &pass{}
+		p.eval = &pass{targets: c.targets}
 		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ type Predictor struct {
 // no effect. The weights are zero until LoadWeights.
 func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, true
-	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true}}
+	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true, targets: opts.Task.Targets()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -104,8 +104,8 @@ func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) 
 	return nil
 }
 
-// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. The sums exclude samples
-// with label -1.
+// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. Only Samples
+// includes targets with label -1.
 func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	if p.stale {
 		if err := p.pass.plan.Prepare(p.stream); err != nil {
@@ -122,13 +122,15 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	if err := errors.Join(p.pass.fetch(p.stream, 0), p.stream.Sync()); err != nil {
 		return Sums{}, fmt.Errorf("forward: %w", err)
 	}
-	return p.pass.sums(b.N, 0), nil
+	sums := p.pass.sums(b.N, 0)
+	sums.Count = targetsOf(b)
+	return sums, nil
 }
 
-// Probabilities writes the softmax of sample i's logits in the last batch to out, one number per class.
+// Probabilities writes the softmax of target i's logits in the last batch to out, one number per class.
 func (p *Predictor) Probabilities(i int, out []float64) {
 	t := p.pass.logits
-	mem, classes := t.host.Host(), p.opts.Classes
+	mem, classes := t.host.Host(), len(out)
 	most := math.Inf(-1)
 	for c := range classes {
 		at := i*classes + c

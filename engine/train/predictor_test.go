@@ -71,7 +71,7 @@ func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 			t.Fatal(err)
 		}
 		all.Add(sums)
-		loss, probabilities := 0.0, make([]float64, o.Classes)
+		loss, probabilities := 0.0, make([]float64, testClasses)
 		labels := data.Values[int32](b, data.Labels)
 		for i := range b.N {
 			p.Probabilities(i, probabilities)
@@ -131,7 +131,8 @@ func TestPredictorRefusesAnotherModel(t *testing.T) {
 	}
 	defer c.Close()
 	o := testOptions()
-	o.Model, o.Compute = simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}}), tensor.F32
+	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}}))
+	o.Compute = tensor.F32
 	p, err := NewPredictor(dev, o)
 	if err != nil {
 		t.Fatal(err)

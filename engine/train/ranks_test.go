@@ -201,9 +201,9 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 	ghost := testOptions()
 	ghost.GhostGroup = 2
 	mixed := testOptions()
-	mixed.Mixed = true
+	mix(&mixed)
 	dropping := testOptions()
-	dropping.Model = oneBlock
+	use(&dropping, oneBlock)
 	for _, c := range []struct {
 		name string
 		crew crew
@@ -228,7 +228,7 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 	}
 	t.Run("cpu", func(t *testing.T) {
 		o := testOptions()
-		o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2})
+		use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
 		c := crew{open: openCPU, options: o, shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(), splitter: rotating{[][]int{{1, 2, 3}, {0, 1, 5}}}}
 		follows(t, alone(t, o, openCPU), c.start(t))
 	})

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -16,29 +17,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// ReplicaOptions describe a classifier and its training.
+// ReplicaOptions describe a task and its training.
 type ReplicaOptions struct {
-	Model          func(net *nn.Net, x *graph.Value, classes int) *graph.Value // from x (N, 3, H, W) to logits (N, classes)
-	Classes        int
-	ImageSize      int // height = width, pixels
-	Mean, Std      [3]float32
-	Compute        tensor.DType // of this rank's activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
-	LossScale      bool         // scale the loss for any Compute: if a rank computes in F16, all ranks use one scale
-	GhostGroup     int          // samples of a BatchNorm group; 0: the whole micro-batch
-	BatchSize      int          // global batch: samples of an optimizer step
-	Accumulation   int          // micro-batches of an optimizer step; divides BatchSize
-	LabelSmoothing float64
-	Freeze         nn.Freeze
-	Mixed          bool // training samples have second labels
-	Seed           uint64
-	Optimizer      optim.Options
-	Average        optim.AverageOptions // of the weights; Decay 0: no averages
-	Norms          bool                 // allows norms of single parameters, see Options.NormsInterval
-	Peers          *Peers               // nil: a single rank
+	Task         task.Task
+	Compute      tensor.DType // of this rank's activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
+	LossScale    bool         // scale the loss for any Compute: if a rank computes in F16, all ranks use one scale
+	GhostGroup   int          // samples of a BatchNorm group; 0: the whole micro-batch
+	BatchSize    int          // global batch: samples of an optimizer step
+	Accumulation int          // micro-batches of an optimizer step; divides BatchSize
+	Freeze       nn.Freeze
+	Seed         uint64
+	Optimizer    optim.Options
+	Average      optim.AverageOptions // of the weights; Decay 0: no averages
+	Norms        bool                 // allows norms of single parameters, see Options.NormsInterval
+	Peers        *Peers               // nil: a single rank
 
 	logits bool // the pass also outputs logits, for a Predictor
 }
@@ -46,7 +43,7 @@ type ReplicaOptions struct {
 // microBatch returns the samples of one forward and backward pass over all ranks.
 func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
-// Check returns an error if the model cannot be built for these images. It needs no device.
+// Check returns an error if the graph of the task cannot be built. It needs no device.
 func (o ReplicaOptions) Check() error {
 	g, err := o.graph(true, o.microBatch())
 	if err != nil {
@@ -73,7 +70,7 @@ type Replica struct {
 	clock  clock
 	spare  device.Buffer // running statistics before the current step; nil without peers
 	began  bool          // a step is in progress, and spare holds the statistics before it
-	unread []int         // samples of the step's micro-batches whose results are not read yet
+	unread []batchFacts  // of the step's micro-batches whose results are not read yet
 
 	recorder *timeline.Recorder // records the launches of a step; nil: no recording
 	plain    device.Stream      // the device's own stream; nil before the first Trace
@@ -132,7 +129,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, graph: opts.graph,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -172,36 +169,25 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 			g.UseF64()
 		}
 		g.Freeze(o.Freeze.Holds)
-		images := g.Input("images", tensor.U8, n, o.ImageSize, o.ImageSize, 3)
-		labels := g.Input("labels", tensor.I32, n)
 		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
 		if training {
-			net.IDs, net.Key = g.Input("ids", tensor.I64, n), g.Input("key", tensor.U32, 2)
+			net.IDs, net.Key = g.Input(data.IDs, tensor.I64, n), g.Input(keyInput, tensor.U32, 2)
 			net.Sync = o.Peers.statistics(g, o.microBatch())
 		}
-		x := g.ImageNormalize("normalize", images, o.Mean[:], o.Std[:], o.Compute) // (N, 3, H, W)
-		logits := o.Model(net, x, o.Classes)                                       // (N, classes)
-		smoothing := o.LabelSmoothing
-		if !training {
-			smoothing = 0
-		}
-		var loss, position *graph.Value // (N), (N)
-		if training && o.Mixed {
-			second, lambda := g.Input("second_labels", tensor.I32, n), g.Input("lambda", g.ParamType(), n)
-			loss, position = g.MixedSoftmaxCrossEntropy("loss", logits, labels, second, lambda, smoothing)
-		} else {
-			loss, position = g.SoftmaxCrossEntropy("loss", logits, labels, smoothing)
-		}
-		g.Output("loss", loss)
-		g.Output("position", position)
+		out := o.Task.Graph(net, n, o.logits)
+		g.Output("loss", out.Loss)
+		g.Output("position", out.Position)
 		if o.logits {
-			g.Output("logits", logits)
+			g.Output("logits", out.Logits)
 		}
 		if training {
-			g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
+			g.Differentiate(out.Loss, g.Input(scaleInput, g.ParamType(), 1))
 		}
 	})
 }
+
+// targets returns the number of targets of a global batch, including those that may not count.
+func (o ReplicaOptions) targets() int { return o.BatchSize * o.Task.Targets() }
 
 // checkPeers returns an error for options with which ranks cannot train together.
 func (o ReplicaOptions) checkPeers() error {
@@ -286,7 +272,7 @@ func (r *Replica) allocateArena() (err error) {
 		return tooLarge(r.dev, largest.samples, bytes, err)
 	}
 	r.closer.add(r.arena.Free)
-	r.unread = make([]int, 0, r.opts.Accumulation)
+	r.unread = make([]batchFacts, 0, r.opts.Accumulation)
 	if !r.dev.Info().Behind {
 		return nil
 	}

@@ -277,7 +277,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.seen += int64(out.Samples)
 	r.result.Samples += int64(out.Samples)
 	r.result.TrainTime += out.Times.Total()
-	r.result.LastLoss = out.Loss / float64(out.Samples)
+	r.result.LastLoss = out.Score().Loss
 	if out.Updated {
 		r.nanRow = 0
 	} else {
@@ -360,7 +360,11 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 			return own, out, err
 		}
 	}
-	err = r.Replica.update(whole, r.Train, rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, &out)
+	count := out.Count
+	if r.peers() != nil {
+		count = total(r.reported).Count
+	}
+	err = r.Replica.update(whole, r.Train, rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, count, &out)
 	if r.peers() == nil {
 		r.describe(&own, &out)
 		r.reported = append(r.reported[:0], own)

@@ -49,7 +49,7 @@ type StepResult struct {
 
 // Step is one optimizer step at the given learning rate:
 //
-//	g = d/dw 1/B · sum over the B samples of the global batch of their losses; w = update(w, g)
+//	g = d/dw 1/M · sum over the M targets of the global batch that count of their losses; w = update(w, g)
 //
 // The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns this
 // rank's share of each micro-batch, and an all-reduce sums the gradients over all ranks, so g is equal on all. Step
@@ -58,10 +58,19 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	if err := r.gradient(ctx, batches, &out); err != nil {
 		return out, err
 	}
-	if err := r.sumOverRanks(ctx, &out); err != nil {
-		return out, err
+	count := out.Count
+	if x := r.reports; x != nil {
+		x.put(&RankStep{Sums: out.Sums}, wish{})
+		if err := r.sumOverRanks(ctx, &out, x.op); err != nil {
+			return out, err
+		}
+		ranks, _, err := x.read()
+		if err != nil {
+			return out, err
+		}
+		count = total(ranks).Count
 	}
-	return out, r.update(ctx, batches, rate, false, &out)
+	return out, r.update(ctx, batches, rate, false, count, &out)
 }
 
 // Trace records the replica's work from the next step on; nil stops recording. Unless the device records its own
@@ -156,8 +165,8 @@ func (r *Replica) settle(out *StepResult) error {
 	if r.recorder != nil && r.recorder.Noted() {
 		r.recorder.Host(timeline.Wait, "wait for the device", begun)
 	}
-	for micro, n := range r.unread {
-		out.Add(r.now.train.sums(n, micro))
+	for micro, batch := range r.unread {
+		out.Add(r.now.train.sums(batch.n, micro))
 	}
 	r.unread = r.unread[:0]
 	return r.clock.read(&out.Times)
@@ -171,7 +180,8 @@ func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResul
 	} else {
 		batch, err = r.loadBatch(ctx, batches, pass)
 	}
-	r.unread = append(r.unread, batch.n)
+	r.unread = append(r.unread, batch)
+	out.Count += batch.count
 	out.Replaced += batch.replaced
 	return batch.epoch, err
 }
@@ -191,7 +201,7 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batc
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Work, "stage the batch", begun)
 	}
-	return batchFacts{batch.N, batch.Epoch, batch.Replaced}, err
+	return factsOf(batch), err
 }
 
 // stageNext reads the next micro-batch while the device computes. The time that the device waits for it counts as data
@@ -231,9 +241,9 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return r.lap(&out.Times, communicationPart)
 }
 
-// update updates the parameters, and their averages if due. measure requests norms of single parameters. The next
-// step's first batch comes from batches.
-func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, out *StepResult) error {
+// update updates the parameters, and their averages if due. measure requests norms of single parameters. count is the
+// number of targets of the global batch that count. The next step's first batch comes from batches.
+func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
 	}
@@ -243,7 +253,8 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 		}
 	}
 	out.Scale = r.lossScale()
-	if err := r.optim.Step(r.stream, rate, 1/out.Scale); err != nil {
+	unscale := r.unscale(count, out.Scale)
+	if err := r.optim.Step(r.stream, rate, unscale); err != nil {
 		return err
 	}
 	if measure {
@@ -273,12 +284,21 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 		out.Lowered = r.scale.Update(out.Updated)
 	}
 	if measure {
-		out.Norms = r.norms.Result(1 / out.Scale)
+		out.Norms = r.norms.Result(unscale)
 	}
 	if r.recorder != nil {
 		r.recorder.Step()
 	}
 	return nil
+}
+
+// unscale returns the factor of the gradient sum. The passes divide by the number of targets of a whole batch, because
+// the number of those that count is known only after them, when all ranks have reported theirs.
+func (r *Replica) unscale(count int, scale float64) float64 {
+	if all := r.opts.targets(); count != all && count > 0 { // without targets the gradient is 0
+		return float64(all) / float64(count) / scale
+	}
+	return 1 / scale
 }
 
 // lossScale returns the factor of this step's gradients, a power of two.
@@ -293,7 +313,7 @@ func (r *Replica) lossScale() float64 {
 // and the sample, not on the step.
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
-	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.BatchSize), key); err != nil {
+	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.targets()), key); err != nil {
 		return err
 	}
 	if err := r.keepStatistics(); err != nil {
@@ -345,5 +365,7 @@ func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
 	if err := errors.Join(eval.fetch(r.stream, 0), r.stream.Sync()); err != nil {
 		return Sums{}, fmt.Errorf("evaluation: %w", err)
 	}
-	return eval.sums(b.N, 0), nil
+	sums := eval.sums(b.N, 0)
+	sums.Count = targetsOf(b)
+	return sums, nil
 }

@@ -19,15 +19,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task/images"
+	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 const (
-	testBatch = 6
-	testSize  = 8
-	testSteps = 11 // not a multiple of the 4 steps of an epoch
+	testBatch   = 6
+	testSize    = 8
+	testClasses = 3
+	testSteps   = 11 // not a multiple of the 4 steps of an epoch
 )
 
 func openReference(t *testing.T) device.Device {
@@ -41,28 +45,43 @@ func openReference(t *testing.T) device.Device {
 
 func testOptions() ReplicaOptions {
 	return ReplicaOptions{
-		Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}), Classes: 3, ImageSize: testSize,
-		Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}, Compute: tensor.F32,
-		BatchSize: testBatch, Accumulation: 1, LabelSmoothing: 0.1, Seed: 5,
+		Task: images.Classify{Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}), Classes: testClasses, Size: testSize,
+			Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}, LabelSmoothing: 0.1},
+		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
 		Optimizer: optim.Options{Name: "sgd", Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3},
 	}
+}
+
+// classify changes the task of o, a classification.
+func classify(o *ReplicaOptions, change func(*images.Classify)) {
+	task := o.Task.(images.Classify)
+	change(&task)
+	o.Task = task
+}
+
+// mix gives the training samples of o second labels.
+func mix(o *ReplicaOptions) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
+
+// use replaces the model of o.
+func use(o *ReplicaOptions, m models.Classifier) {
+	classify(o, func(c *images.Classify) { c.Model = m })
 }
 
 func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3} }
 
 func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	t.Helper()
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 26, Eval: 8, Classes: 3, Size: testSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	images := data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
-	if o.Mixed {
-		images.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
-	}
-	lo := data.Options{Samples: images, Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
+	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
 	if evaluate {
-		lo = data.Options{Samples: data.Images{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
+		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
+	}
+	if _, ok := o.Task.(language.Predict); ok {
+		lo.Samples = phrases{26}
+		if evaluate {
+			lo.Samples = phrases{8}
+		}
+	} else {
+		lo.Samples = testImages(t, o, evaluate)
 	}
 	if p := o.Peers; p != nil {
 		reads, most := p.Reads()
@@ -74,6 +93,22 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+func testImages(t *testing.T, o ReplicaOptions, evaluate bool) data.Samples {
+	t.Helper()
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 26, Eval: 8, Classes: 3, Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if evaluate {
+		return data.Images{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}}
+	}
+	samples := data.Images{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}}
+	if o.Task.(images.Classify).Mixed {
+		samples.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
+	}
+	return samples
 }
 
 // recorder is an Observer that keeps what it is told.
@@ -89,7 +124,7 @@ type recorder struct {
 }
 
 func (r *recorder) StepDone(s *StepRecord) {
-	r.losses = append(r.losses, s.Loss/float64(s.Samples))
+	r.losses = append(r.losses, s.Score().Loss)
 	r.norms = append(r.norms, s.GradNorm)
 	kept := *s
 	kept.Ranks = slices.Clone(s.Ranks)
@@ -152,7 +187,7 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 
 func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 	mixed := testOptions()
-	mixed.Mixed = true
+	mix(&mixed)
 	for name, o := range map[string]ReplicaOptions{"sgd with mixed samples": mixed, "adamw with accumulation": func() ReplicaOptions {
 		o := testOptions()
 		o.Accumulation = 2
@@ -205,7 +240,7 @@ func TestAccumulatedGradientIsTheGradientOfTheWholeBatch(t *testing.T) {
 
 func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channels ...int) {
 	o := testOptions()
-	o.Model = simplecnn.Build(simplecnn.Options{Channels: channels, Dropout: 0.2})
+	use(&o, simplecnn.Build(simplecnn.Options{Channels: channels, Dropout: 0.2}))
 	o.GhostGroup = 3 // statistics over fixed groups: the same whether the batch is cut or not
 	norm := func(accumulation int) (loss, norm float64) {
 		o.Accumulation = accumulation
@@ -364,7 +399,7 @@ func TestLoopAllocatesNothingAStep(t *testing.T) {
 	const early, late = 20, 120
 	var before, after runtime.MemStats
 	o := averagedOptions(1)
-	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
+	use(&o, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}}))
 	s := start(context.Background(), t, openCPU(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
 		opts.Observer, opts.Eval, opts.Steps = silent{func(step int64) {
 			switch step {

@@ -19,7 +19,7 @@ const typesTolerance = 0.03
 // TestRanksMayComputeInUnlikeTypes: the ranks compare hashes of parameters and statistics after every step, so a run that ends has bit-equal replicas.
 func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	wide := testOptions()
-	wide.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2})
+	use(&wide, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
 	accumulated := testOptions()
 	accumulated.Accumulation = 2
 	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 } // at 0.05 this one's losses jump, and magnify any difference

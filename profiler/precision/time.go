@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -100,7 +101,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 		return err
 	}
 	norm := set.Normalization
-	if t.replica, err = train.NewReplica(dev, train.ReplicaOptions{Model: network, Classes: classes, ImageSize: size, Mean: norm.Mean, Std: norm.Std, Compute: dt,
+	if t.replica, err = train.NewReplica(dev, train.ReplicaOptions{Task: images.Classify{Model: network, Classes: classes, Size: size, Mean: norm.Mean, Std: norm.Std}, Compute: dt,
 		BatchSize: samples, Accumulation: 1, Seed: 1, Optimizer: optim.Options{Name: "sgd"}}); err != nil {
 		return err
 	}

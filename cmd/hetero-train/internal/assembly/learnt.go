@@ -24,7 +24,7 @@ type derived map[string]string
 
 // Derive computes the derived values of this run. Only rank 0's values are used.
 func (j *Run) Derive() (derived, error) {
-	options, err := j.ReplicaOptions()
+	classes, err := j.classes()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (j *Run) Derive() (derived, error) {
 		"data.dataset":      strconv.Quote(j.Data.Name),
 		dataPathKey:         j.Data.Identity,
 		precisionKey:        strconv.Quote(j.Precision.String()),
-		"model.num_classes": strconv.Itoa(options.Classes),
+		"model.num_classes": strconv.Itoa(classes),
 	}
 	if j.Cfg.Model.BatchNorm == "local" { // statistics depend on the share of a rank
 		d["parallel.ranks"] = strconv.Itoa(max(j.Opts.Place.WorldSize, 1))

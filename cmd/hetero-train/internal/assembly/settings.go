@@ -8,29 +8,55 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
+// classes returns the number of classes of the model.
+func (j *Run) classes() (int, error) {
+	have, want := len(j.Data.Train.Classes()), j.Cfg.Model.NumClasses
+	if want == 0 {
+		return have, nil
+	}
+	if want < have {
+		return 0, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.Data.Name, have, want, have)
+	}
+	return want, nil
+}
+
+// Report returns how the results of the task are shown.
+func (j *Run) Report() task.Report { return images.Classify{}.Report() }
+
+// Task returns what the configured model learns from the data set.
+func (j *Run) Task() (task.Task, error) {
+	c := j.Cfg
+	classes, err := j.classes()
+	if err != nil {
+		return nil, err
+	}
+	norm := parts.Normalization(c.Data, j.Data.Normalization)
+	return images.Classify{Model: parts.BuildModel(&c.Model), Classes: classes, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, nil
+}
+
 // ReplicaOptions returns the network and the training options for the configuration and the data set.
 func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	c := j.Cfg
-	classes := c.Model.NumClasses
-	if have := len(j.Data.Train.Classes()); classes == 0 {
-		classes = have
-	} else if classes < have {
-		return train.ReplicaOptions{}, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.Data.Name, have, classes, have)
+	learns, err := j.Task()
+	if err != nil {
+		return train.ReplicaOptions{}, err
 	}
-	norm := parts.Normalization(c.Data, j.Data.Normalization)
 	group := 0
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
 	}
 	return train.ReplicaOptions{
-		Model: parts.BuildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Task:    learns,
 		Compute: j.Precision, LossScale: j.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
-		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed: c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: j.Team.Joined(),
+		Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		Seed:   c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: j.Team.Joined(),
 		Norms:   c.Train.NormsInterval > 0 && j.Team.Leads(), // equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil

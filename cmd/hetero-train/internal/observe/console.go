@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -180,10 +181,13 @@ func (c *Console) EvalDone(e train.Evaluation) {
 		note = " | averaged weights" + note
 	}
 	c.eta.evalTook(e.Took)
-	c.Say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s",
-		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, show.Duration(e.Took), note),
-		"evaluation", "step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss), "top1", show.Number(e.Top1), "top5", show.Number(e.Top5), "samples", e.Samples, "seconds", e.Took.Seconds(),
-		"best", e.Best, "averaged", e.Averaged)
+	attrs := []any{"step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss)}
+	for _, m := range c.run.Report().Metrics {
+		attrs = append(attrs, m.Key, show.Number(m.Of(e.Score())))
+	}
+	attrs = append(attrs, "samples", e.Samples, "seconds", e.Took.Seconds(), "best", e.Best, "averaged", e.Averaged)
+	c.Say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | %s | %d samples in %s%s",
+		e.Step, e.Epoch, e.Loss, strings.Join(c.run.Report().Texts(e.Score(), 2), " | "), e.Samples, show.Duration(e.Took), note), "evaluation", attrs...)
 }
 
 // Saving implements train.Observer.

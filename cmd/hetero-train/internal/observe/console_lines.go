@@ -126,8 +126,10 @@ func stepOf(r *train.StepRecord) string {
 func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.count)
-	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
-		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, show.Duration(step), show.PerSecond(c.samples, c.busy))
+	score, report := r.Score(), c.run.Report()
+	best := report.Best()
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | %s | norm %.3f | lr %.2e | %s | %.0f %s/s", stepOf(r), r.Epoch,
+		score.Loss, best.Text(best.Of(score), 1), r.GradNorm, r.Rate, show.Duration(step), show.PerSecond(c.samples*int64(report.Units), c.busy), report.Unit)
 	if fraction, known := c.peakFraction(step); known {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}
@@ -203,21 +205,25 @@ func (c *Console) End(r train.Result, err error) {
 	}
 	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.run.Data.Name, r.LastLoss)
 	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
+	report := c.run.Report()
+	best := report.Best()
 	if r.LastEval != nil {
-		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)
-		attrs = append(attrs, "top1", show.Number(r.LastEval.Top1))
+		value := best.Of(r.LastEval.Score())
+		line += " | " + best.Text(value, 2)
+		attrs = append(attrs, best.Key, show.Number(value))
 	}
 	if r.Best != nil {
-		line += fmt.Sprintf(" | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
-		attrs = append(attrs, "best_top1", show.Number(r.Best.Value), "best_step", r.Best.Step)
+		line += fmt.Sprintf(" | best %s at step %d", best.Text(float64(r.Best.Value), 2), r.Best.Step)
+		attrs = append(attrs, "best_"+best.Key, show.Number(r.Best.Value), "best_step", r.Best.Step)
 	}
 	if r.Replaced > 0 {
 		line += fmt.Sprintf(" | %d unreadable samples replaced", r.Replaced)
 		attrs = append(attrs, "unreadable_samples", r.Replaced)
 	}
 	if r.Samples > 0 {
-		line += fmt.Sprintf(" | %.0f img/s", show.PerSecond(r.Samples, r.TrainTime))
-		attrs = append(attrs, "images_per_sec", show.Number(show.PerSecond(r.Samples, r.TrainTime)))
+		rate := show.PerSecond(r.Samples*int64(report.Units), r.TrainTime)
+		line += fmt.Sprintf(" | %.0f %s/s", rate, report.Unit)
+		attrs = append(attrs, report.RateKey, show.Number(rate))
 	}
 	if c.run.Folder != nil { // only rank 0 has the folder
 		line += " | " + c.run.Folder.Dir

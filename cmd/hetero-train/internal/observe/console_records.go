@@ -12,10 +12,11 @@ import (
 
 // stepRecord writes the step line as a JSON record. Times are means since the last line.
 func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
-	step := c.busy / time.Duration(c.count)
-	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(r.Loss / float64(r.Samples)),
-		"top1", show.Number(float64(r.Top1) / float64(r.Samples)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
-		"images_per_sec", show.Number(show.PerSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
+	step, score, report := c.busy/time.Duration(c.count), r.Score(), c.run.Report()
+	best := report.Best()
+	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(score.Loss),
+		best.Key, show.Number(best.Of(score)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
+		report.RateKey, show.Number(show.PerSecond(c.samples*int64(report.Units), c.busy)), "data_seconds", r.Times.Data.Seconds()}
 	if fraction, known := c.peakFraction(step); known {
 		attrs = append(attrs, "peak_fraction", show.Number(fraction))
 	}
@@ -36,8 +37,8 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 func LogBatch(j *assembly.Run, r *train.StepRecord) {
 	rank := max(j.Opts.Place.Rank, 0)
 	loss := "no samples"
-	if own := r.Ranks[rank].Sums; own.Samples > 0 {
-		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Samples))
+	if own := r.Ranks[rank].Sums; own.Count > 0 {
+		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Count))
 	}
 	j.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
 }

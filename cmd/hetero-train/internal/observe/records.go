@@ -81,9 +81,9 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	if r.Step%o.interval != 0 {
 		return
 	}
-	m, n := &o.record, float64(r.Samples)
+	m, score := &o.record, r.Score()
 	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
-	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = r.Loss/n, float64(r.Top1)/n, r.Rate, r.GradNorm, !r.Updated
+	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = score.Loss, score.Top1, r.Rate, r.GradNorm, !r.Updated
 	m.LossScale = r.Scale
 	for rank, w := range o.writers {
 		own := &r.Ranks[rank]

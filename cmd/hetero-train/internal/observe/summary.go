@@ -97,13 +97,13 @@ type Row struct{ Name, Value string }
 
 // results are the figures that the process itself knows.
 func (c *Console) results(r train.Result) []Row {
-	trainedOn := c.run.Data.Name
+	trainedOn, report := c.run.Data.Name, c.run.Report()
 	if c.run.Data.Note != "" {
 		trainedOn += " instead of " + c.run.Cfg.Data.Dataset
 	}
 	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
-		return fmt.Sprintf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f at step %d", 100*e.Top1, 100*e.Top5, e.Loss, e.Step)
+		return fmt.Sprintf("%s, loss %.4f at step %d", strings.Join(report.Texts(e.Score(), 2), ", "), e.Loss, e.Step)
 	}
 	if c.lastEval != nil {
 		rows = append(rows, Row{"last evaluation", eval(c.lastEval)})
@@ -120,7 +120,7 @@ func (c *Console) results(r train.Result) []Row {
 	}
 	whole := time.Since(c.run.Started)
 	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
-		Row{"speed", fmt.Sprintf("%.0f img/s in this process", show.PerSecond(r.Samples, r.TrainTime))})
+		Row{"speed", fmt.Sprintf("%.0f %s/s in this process", show.PerSecond(r.Samples*int64(report.Units), r.TrainTime), report.Unit)})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.run.Replica.FLOPs())
 		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)

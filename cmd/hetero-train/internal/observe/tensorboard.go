@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 	"github.com/hetero-train/hetero-train/telemetry"
@@ -37,6 +38,10 @@ type board struct {
 	// Since the last point.
 	steps, samples int64
 	times          train.StepTimes
+
+	report  task.Report
+	tags    []string // of its metrics in training
+	rateTag string
 }
 
 // rankCharts are the names of a rank's charts.
@@ -44,7 +49,11 @@ type rankCharts struct{ share, own, utilization, memory string }
 
 // openBoard begins the event files of this process. Points of earlier processes after the checkpoint are dropped.
 func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
-	o := &board{run: j, interval: int64(j.Cfg.Profile.TensorBoardInterval)}
+	o := &board{run: j, interval: int64(j.Cfg.Profile.TensorBoardInterval), report: j.Report()}
+	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
+	for _, m := range o.report.Metrics {
+		o.tags = append(o.tags, "train/"+m.Key)
+	}
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
@@ -116,12 +125,15 @@ func (o *board) StepDone(r *train.StepRecord) {
 	if r.Step%o.interval != 0 && r.Step != 1 && r.Step != r.Total {
 		return
 	}
-	n := float64(r.Samples)
-	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: r.Loss / n}, trace.Scalar{Tag: "train/top1", Value: float64(r.Top1) / n},
-		trace.Scalar{Tag: "train/top5", Value: float64(r.Top5) / n}, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
+	score := r.Score()
+	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: score.Loss})
+	for i, m := range o.report.Metrics {
+		o.values = append(o.values, trace.Scalar{Tag: o.tags[i], Value: m.Of(score)})
+	}
+	o.values = append(o.values, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
 		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
 		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
-		trace.Scalar{Tag: "speed/images_per_second", Value: show.PerSecond(o.samples, o.times.Total())})
+		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.times.Total())})
 	for _, part := range []struct {
 		tag  string
 		took time.Duration
@@ -168,7 +180,11 @@ func (o *board) addRanks(ranks []train.RankStep) {
 
 // EvalDone implements train.Observer.
 func (o *board) EvalDone(e train.Evaluation) {
-	o.out.Scalars(e.Step, time.Now(), []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}, {Tag: "eval/top1", Value: e.Top1}, {Tag: "eval/top5", Value: e.Top5}})
+	values := []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}}
+	for _, m := range o.report.Metrics {
+		values = append(values, trace.Scalar{Tag: "eval/" + m.Key, Value: m.Of(e.Score())})
+	}
+	o.out.Scalars(e.Step, time.Now(), values)
 }
 
 // RolledBack implements train.Observer. It removes the points of repeated steps.

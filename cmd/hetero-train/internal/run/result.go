@@ -23,7 +23,7 @@ func writeResult(j *assembly.Run, r train.Result, err error) error {
 		SamplesPerSecond: experiment.Number(show.PerSecond(r.Samples, r.TrainTime)), Program: version.Text(), Model: j.Cfg.Model.Name,
 		Dataset: j.Data.Name, Device: j.Device.Info().Name, Precision: compute.TypesText(j.Types), BatchSize: int64(j.Cfg.Data.BatchSize), Ranks: max(j.Opts.Place.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(j.Started).Seconds()),
-		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: "top1",
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: j.Report().Best().Key,
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step

@@ -260,7 +260,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
 		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
 		"between_seconds": mean(between),
-		"final_loss":      steps[len(steps)-1].Loss / float64(steps[len(steps)-1].Samples),
+		"final_loss":      steps[len(steps)-1].Score().Loss,
 	} {
 		out[key] = v
 	}

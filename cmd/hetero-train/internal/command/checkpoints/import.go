@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/weights"
@@ -206,7 +207,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	options := train.ReplicaOptions{Model: parts.BuildModel(&cfg.Model), Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
+	options := train.ReplicaOptions{Task: images.Classify{Model: parts.BuildModel(&cfg.Model), Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	replica, err := train.NewReplica(dev, options)
 	if err != nil {

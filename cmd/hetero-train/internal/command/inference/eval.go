@@ -124,10 +124,10 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	if err != nil {
 		return r, err
 	}
-	s, count := m.checkpoint.State, float64(sums.Samples)
+	s, score := m.checkpoint.State, sums.Score()
 	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
-		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
+		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -245,7 +246,8 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
 	norm := parts.Normalization(m.Cfg.Data, own)
-	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{Model: parts.BuildModel(&m.Cfg.Model), Classes: m.classes, ImageSize: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{
+		Task:    images.Classify{Model: parts.BuildModel(&m.Cfg.Model), Classes: m.classes, Size: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
 		Compute: m.Precision, BatchSize: n})
 	if errors.As(err, new(*train.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))

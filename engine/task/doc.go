@@ -1,0 +1,13 @@
+// Package task defines what a replica learns: a [Task] is the graph from the inputs of a batch to one loss per target.
+//
+// The training loop knows neither images nor text. It copies the fields of a batch to the graph inputs of the same
+// names, divides the sum of the losses by the number of targets, and reports the metrics that the task names.
+//
+// Package engine/task/images contains the classification of images, engine/task/language the prediction of tokens.
+//
+// # Targets
+//
+// A sample has Task.Targets targets: one for a classified image, one for each position of a text. A target whose label
+// is below 0 does not count: its loss is 0, and means divide by the number of other targets, over all ranks and
+// micro-batches of a step.
+package task

@@ -1,0 +1,90 @@
+package task
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/nn"
+)
+
+// Labels is the name of the input and of the field that hold the targets of a batch: (N, Targets), i32. Targets below 0
+// do not count.
+const Labels = "labels"
+
+// Task is what a replica learns.
+type Task interface {
+	// Graph declares the inputs of n samples, each with the name of a field of the batch, and appends the forward pass
+	// to net.Graph. net.Training distinguishes training from evaluation. The trainer has declared net.IDs, net.Key and
+	// its own inputs. Graph computes Outputs.Logits only if logits is set.
+	Graph(net *nn.Net, n int, logits bool) Outputs
+	// Targets returns the number of targets of a sample, including those that may not count.
+	Targets() int
+	Report() Report
+}
+
+// Outputs are the results of a forward pass over n samples with T targets each.
+type Outputs struct {
+	Loss     *graph.Value // (n·T), of the type of parameters; 0 where the label is below 0
+	Position *graph.Value // (n·T), i32: top-k position of the label, the number of classes with a higher score; -1 where the label is below 0
+	Logits   *graph.Value // (n·T, classes); nil unless they were asked for
+}
+
+// Report describes how to show the results of a task.
+type Report struct {
+	Metrics []Metric // next to the loss; the first determines the best evaluation
+	Unit    string   // of throughput, such as "img"
+	Units   int      // of a sample: 1 image, or its tokens
+	// RateKey is the machine-readable name of the throughput.
+	RateKey string
+}
+
+// Score is the means over the targets of some samples.
+type Score struct {
+	Loss       float64
+	Top1, Top5 float64 // fractions of the targets whose label has one of the highest 1 or 5 scores
+}
+
+// Metric is a figure that follows from a Score.
+type Metric struct {
+	Key     string // machine-readable name, such as "top1"
+	Title   string // such as "top-1"
+	Percent bool   // a fraction, shown in percent
+	Less    bool   // less is better
+	Of      func(Score) float64
+}
+
+// The metrics of the tasks.
+var (
+	Top1       = Metric{Key: "top1", Title: "top-1", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	Top5       = Metric{Key: "top5", Title: "top-5", Percent: true, Of: func(s Score) float64 { return s.Top5 }}
+	Accuracy   = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	Perplexity = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss) }}
+)
+
+// Best returns the metric that determines the best evaluation.
+func (r Report) Best() Metric { return r.Metrics[0] }
+
+// Texts returns all metrics with their titles; see Metric.Text.
+func (r Report) Texts(s Score, digits int) (texts []string) {
+	for _, m := range r.Metrics {
+		texts = append(texts, m.Text(m.Of(s), digits))
+	}
+	return texts
+}
+
+// Better reports whether value a of the metric is better than b.
+func (m Metric) Better(a, b float64) bool {
+	if m.Less {
+		return a < b
+	}
+	return a > b
+}
+
+// Text returns a value with its title, such as "top-1 76.13 %". digits is the number of decimal places.
+func (m Metric) Text(v float64, digits int) string {
+	if m.Percent {
+		return fmt.Sprintf("%s %.*f %%", m.Title, digits, 100*v)
+	}
+	return fmt.Sprintf("%s %.*f", m.Title, digits, v)
+}

@@ -1,0 +1,205 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/task/language"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const (
+	phraseLength = 6
+	phraseWords  = 11 // vocabulary
+)
+
+// phrases are samples of tokens of which different numbers count, even none.
+type phrases struct{ n int }
+
+func (p phrases) Len() int { return p.n }
+
+func (p phrases) Layout(*data.Options) (data.Layout, error) {
+	return data.Layout{Fields: []data.Field{{Name: language.Tokens, DType: tensor.I32, Shape: []int{phraseLength}},
+		{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff}}}, nil
+}
+
+func (p phrases) NewSource(*data.Options) (data.Source, error) { return p, nil }
+func (p phrases) Close() error                                 { return nil }
+
+func (p phrases) Read(s *data.Span, errs []error) {
+	for j := s.Lo; j < s.Hi; j++ {
+		index := int(s.Index[j])
+		for k := range phraseLength {
+			token, label := index*k%phraseWords, index*(k+1)%phraseWords
+			if (index+k)%3 == 0 || k >= index%(phraseLength+1) {
+				label = -1
+			}
+			binary.LittleEndian.PutUint32(s.Field(0, j)[4*k:], uint32(token))
+			binary.LittleEndian.PutUint32(s.Field(1, j)[4*k:], uint32(int32(label)))
+		}
+		errs[j-s.Lo] = nil
+	}
+}
+
+// countOf returns the number of targets of a sample that count, the dumb way.
+func (p phrases) countOf(index int) (n int) {
+	for k := range phraseLength {
+		if (index+k)%3 != 0 && k < index%(phraseLength+1) {
+			n++
+		}
+	}
+	return n
+}
+
+func languageOptions(dropout float64) ReplicaOptions {
+	size := gpt2.Size{Vocabulary: phraseWords, Positions: phraseLength, Layers: 2, Heads: 2, Channels: 8}
+	return ReplicaOptions{
+		Task:    language.Predict{Model: gpt2.Build(size, gpt2.Options{EmbeddingDropout: dropout, AttentionDropout: dropout, ResidualDropout: dropout}), Length: phraseLength},
+		Compute: tensor.F32, BatchSize: testBatch, Accumulation: 1, Seed: 5,
+		Optimizer: optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5},
+	}
+}
+
+func TestUnequalSharesOfTokensTrainAsOneRank(t *testing.T) {
+	accumulated := languageOptions(0)
+	accumulated.Accumulation = 2
+	for _, c := range []struct {
+		name string
+		crew crew
+	}{
+		{"two ranks", crew{options: languageOptions(0), shares: []int{5, 1}, cap: 200}},
+		{"three ranks, one without samples, dropout", crew{options: languageOptions(0.2), shares: []int{0, 4, 2}, cap: 200}},
+		{"micro-batches", crew{options: accumulated, shares: []int{1, 2}, cap: 200}},
+		{"shares that change at every step", crew{options: languageOptions(0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
+	} {
+		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
+			t.Run(c.name+" "+kind, func(t *testing.T) {
+				crew := c.crew
+				crew.open, crew.dir = open, t.TempDir()
+				one, ranks := alone(t, crew.options, open), crew.start(t)
+				follows(t, one, ranks)
+				for i, step := range ranks[0].steps {
+					if want := one.steps[i].Count; step.Count != want || want <= 0 || want >= step.Samples*phraseLength {
+						t.Errorf("step %d: %d targets count, one rank has %d", i+1, step.Count, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMeansDivideByTheTargetsThatCount(t *testing.T) {
+	s := alone(t, languageOptions(0), openReference)
+	samples, want := phrases{8}, 0
+	for i := range samples.n {
+		want += samples.countOf(i)
+	}
+	r, loader := s.replica, testLoader(t, languageOptions(0), true)
+	if err := r.PrepareEvaluation(); err != nil {
+		t.Fatal(err)
+	}
+	var all Sums
+	for range loader.BatchesPerEpoch() {
+		b, err := loader.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums, err := r.Evaluate(b)
+		b.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Add(sums)
+	}
+	last := s.evals[len(s.evals)-1]
+	if all.Samples != samples.n || all.Count != want || math.Abs(last.Loss-all.Loss/float64(want)) > 1e-12 || last.Top1 != float64(all.Top1)/float64(want) {
+		t.Errorf("got %+v and evaluation %+v, want means over %d targets", all, last, want)
+	}
+	if last.Top1 <= 0 || last.Top1 > last.Top5 || last.Top5 > 1 {
+		t.Errorf("accuracies %v and %v", last.Top1, last.Top5)
+	}
+	best := s.result.Best
+	if want := math.Exp(last.Loss); best == nil || best.Metric != "perplexity" || float64(best.Value) > want {
+		t.Errorf("best is %+v, want a perplexity of at most %v", best, want)
+	}
+}
+
+// silenced are samples of which the second half of each batch has no target that counts.
+type silenced struct{ phrases }
+
+func (s silenced) NewSource(*data.Options) (data.Source, error) { return s, nil }
+
+func (s silenced) Read(span *data.Span, errs []error) {
+	s.phrases.Read(span, errs)
+	for j := max(span.Lo, testBatch); j < span.Hi; j++ {
+		for k := range span.Field(1, j) {
+			span.Field(1, j)[k] = 0xff
+		}
+	}
+}
+
+// A batch whose second half has no targets trains as its first half alone: the gradient is that of the mean over the targets that count.
+func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
+	step := func(batch int, samples data.Samples) StepResult {
+		o := languageOptions(0)
+		o.BatchSize = batch
+		r, err := NewReplica(openReference(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		l, err := data.NewLoader(data.Options{Samples: samples, BatchSize: batch, Evaluate: true, Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		out, err := r.Step(context.Background(), l, 0.01)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	half, whole := step(testBatch, phrases{testBatch}), step(2*testBatch, silenced{phrases{2 * testBatch}})
+	if half.Count != whole.Count || whole.Samples != 2*half.Samples {
+		t.Fatalf("got %+v, want the targets of %+v", whole.Sums, half.Sums)
+	}
+	if a, b := half.Score().Loss, whole.Score().Loss; math.Abs(a-b) > 1e-6*a {
+		t.Errorf("loss %v, want %v", b, a)
+	}
+	if math.Abs(half.GradNorm-whole.GradNorm) > 1e-5*half.GradNorm {
+		t.Errorf("norm of the gradient %v, want %v", whole.GradNorm, half.GradNorm)
+	}
+}
+
+func TestLanguageRunsResumeBitEqual(t *testing.T) {
+	o := languageOptions(0.1)
+	whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
+	if whole.err != nil {
+		t.Fatal(whole.err)
+	}
+	dir, pieces := t.TempDir(), &recorder{}
+	for _, stop := range []int64{5, testSteps} {
+		ctx, cancel := context.WithCancel(context.Background())
+		pieces.after = func(step int64) {
+			if step == stop {
+				cancel()
+			}
+		}
+		if s := start(ctx, t, openReference(t), dir, o, pieces, nil); s.err != nil {
+			t.Fatal(s.err)
+		}
+		cancel()
+	}
+	for i := range whole.losses {
+		if whole.losses[i] != pieces.losses[i] || whole.norms[i] != pieces.norms[i] {
+			t.Errorf("step %d: loss %v, norm %v, undisturbed %v and %v", i+1, pieces.losses[i], pieces.norms[i], whole.losses[i], whole.norms[i])
+		}
+	}
+}
