@@ -93,8 +93,8 @@ func (a *App) LevelOf(place discovery.Place) string {
 	return a.LogLevel
 }
 
-// Informs reports whether a rank prints messages that are equal on all ranks. Rank 0 does, the first rank of each other
-// machine, and a rank with its own terminal.
+// Informs reports whether a rank prints messages that are equal on all ranks. It is true for rank 0, for the first rank of
+// each other machine, and for a rank with its own terminal.
 func Informs(place discovery.Place) bool {
 	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
 }

@@ -19,7 +19,7 @@ import (
 
 // typeReport is a rank's message for the choice of types.
 type typeReport struct {
-	devices.RankType                    // Type is "" if the Seconds determine it
+	devices.RankType                    // Type is "" if Seconds decides
 	Kept             bool               `json:"kept,omitempty"`    // an earlier run chose Type by timing
 	Seconds          map[string]float64 `json:"seconds,omitempty"` // per step, by type
 }

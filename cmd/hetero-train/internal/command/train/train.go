@@ -98,11 +98,11 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	}
 	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
 	opts.SayWhenGone()
-	// Otherwise the supervisor has logged it.
+	// If this rank has a supervisor, the supervisor has logged the place of the ranks.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised {
 		opts.Log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
-	// The ranks of a supervisor: rank 0 logs the rest.
+	// A supervisor logs no warnings and no configuration, because its rank 0 logs them.
 	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) {
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.Log.Warn(w)
