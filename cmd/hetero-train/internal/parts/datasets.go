@@ -129,7 +129,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 		return data.Splits{}, err
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
-	if missing && d.Download == "auto" && d.Fallback != "" { // without trying: a download may take long to fail
+	if missing && d.Download == "auto" && d.Fallback != "" { // now, because a download may take long to fail
 		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
@@ -225,7 +225,7 @@ func CacheDir(configured string) (string, error) {
 	return dir, nil
 }
 
-// UserCache returns this program's folder in the user's cache folder, or the subfolder name.
+// UserCache returns this program's folder in the user's cache folder; with name, the subfolder of this name.
 func UserCache(name string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -392,9 +392,9 @@ func (b *Balancer) End() {
 	}
 }
 
-// keepCurve leaves this rank's curve for later runs: at the end, and now and then before.
+// keepCurve caches this rank's curve for later runs: at the end, and at intervals before.
 func (b *Balancer) keepCurve(end bool) {
-	// Ripe is in decisions: with fewer, the curve may be worse than the cached one.
+	// ripe is the minimum number of decisions: with fewer, the curve may be worse than the cached one.
 	const interval, ripe = time.Minute, 5
 	l, ok := b.Policy.(balancer.Learner)
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
