@@ -64,6 +64,9 @@ var (
 	ErrWrite    = errors.New("write token shards")
 )
 
+// MostSeparatorBytes limits Options.Separator.
+const MostSeparatorBytes = 1024
+
 const (
 	manifestName   = "dataset.json"
 	journalName    = ".tokenize.json"
@@ -204,8 +207,8 @@ func (o *Options) settings() (Settings, error) {
 		return Settings{}, fmt.Errorf("tokenize: %d tokens per shard, want at least 1", o.ShardTokens)
 	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
 		return Settings{}, fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
-	case len(o.Separator) > 1024 || strings.ContainsAny(string(o.Separator), "\r\n"):
-		return Settings{}, errors.New("tokenize: the separator has line ends or more than 1,024 bytes, want a part of one line")
+	case len(o.Separator) > MostSeparatorBytes || strings.ContainsAny(string(o.Separator), "\r\n"):
+		return Settings{}, errors.New("tokenize: the separator has line ends or too many bytes, want a part of one line")
 	case o.Workers < 1 || o.Workers > 1024:
 		return Settings{}, fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
 	}

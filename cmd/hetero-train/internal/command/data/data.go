@@ -34,15 +34,16 @@ chooses the data set by the files at PATH: webdataset for shards, images for cla
 func New(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "data",
-		Short: "Inspect, verify, download or repack data sets",
+		Short: "Inspect, verify, download, repack or tokenize data sets",
 		Long:  dataLong,
 		Example: `  hetero-train data inspect /data/imagenet
   hetero-train data verify '/data/shards/train-{000000..000146}.tar'
-  hetero-train data download cifar10`,
+  hetero-train data download cifar10
+  hetero-train data tokenize tinyshakespeare.txt -o shakespeare --val-fraction 0.1`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	parent.AddCommand(newDataInspect(a), newDataVerify(a), newDataDownload(a), newDataRepack(a))
+	parent.AddCommand(newDataInspect(a), newDataVerify(a), newDataDownload(a), newDataRepack(a), newDataTokenize(a))
 	return parent
 }
 
@@ -62,6 +63,11 @@ func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, k.usage)
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+}
+
+// namesTokens reports whether the arguments are token shards, and no flag names another data set.
+func namesTokens(cmd *cobra.Command, args []string) bool {
+	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])
 }
 
 // openNamed opens the data set that the arguments, or the configuration, name.

@@ -1,2 +1,2 @@
-// Package data downloads, inspects, verifies and repacks data sets.
+// Package data downloads, inspects, verifies, repacks and tokenizes data sets.
 package data

@@ -65,10 +65,14 @@ The command also reads the headers of --look samples of each part, and shows the
 It chooses these samples at random, and the same samples every time. To read all samples in full, use data verify.`,
 		Example: `  hetero-train data inspect /data/flowers
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
-  hetero-train data inspect --dataset cifar10`,
+  hetero-train data inspect --dataset cifar10
+  hetero-train data inspect shakespeare/`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if look < 1 {
 				return exit.Usagef("--look: got %d, want at least 1", look)
+			}
+			if namesTokens(cmd, args) {
+				return inspectTokens(cmd.Context(), a, args[0], f.json)
 			}
 			return inspectData(cmd.Context(), a, args, f, look)
 		},

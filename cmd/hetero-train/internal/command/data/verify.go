@@ -47,6 +47,9 @@ Training ends with an error at such a sample, or replaces it if data.corrupt is 
 			if f.workers < 0 {
 				return exit.Usagef("--workers: got %d, want at least 0", f.workers)
 			}
+			if namesTokens(cmd, args) {
+				return verifyTokens(cmd.Context(), a, args[0], f.json)
+			}
 			return verifyData(cmd.Context(), a, args, f)
 		},
 	}

@@ -1,0 +1,222 @@
+package data
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// TokenShard is what inspect and verify know of a token shard.
+type TokenShard struct {
+	Part         string `json:"part"`
+	File         string `json:"file"`
+	Format       string `json:"format,omitempty"`
+	Tokens       int64  `json:"tokens,omitempty"`
+	TokenBytes   int    `json:"token_bytes,omitempty"`
+	Tokenizer    string `json:"tokenizer,omitempty"`
+	Vocabulary   int    `json:"vocabulary_size,omitempty"`
+	EndOfText    int32  `json:"end_of_text"`             // -1: none
+	Documents    int64  `json:"documents,omitempty"`     // as the header states, or as verify counted
+	SHA256       string `json:"sha256,omitempty"`        // as the header states
+	Begins       string `json:"begins,omitempty"`        // the first characters, where the tokenizer is known
+	LargestToken *int32 `json:"largest_token,omitempty"` // of verify
+	Error        string `json:"error,omitempty"`
+}
+
+// isTokens reports whether path is a token shard, or a folder of token shards.
+func isTokens(path string) bool {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return false
+	case !info.IsDir():
+		return strings.HasSuffix(path, ".bin")
+	}
+	if _, err := os.Stat(filepath.Join(path, "train")); err == nil {
+		return false // class folders
+	}
+	_, err = tokens.Find(path)
+	return err == nil
+}
+
+// tokenShards opens the shards at path and calls visit for each.
+func tokenShards(path string, visit func(t TokenShard, s *tokens.Shard, err error) error) error {
+	found, err := tokens.Find(path)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name  string
+		files []string
+	}{{"train", found.Train}, {"val", found.Eval}} {
+		for _, file := range part.files {
+			t := TokenShard{Part: part.name, File: file, EndOfText: tokens.NoToken}
+			s, err := tokens.Open(file, 0)
+			if err == nil {
+				t.Format, t.Tokens, t.TokenBytes, t.Tokenizer = string(s.Format), s.Count, s.TokenBytes, s.Tokenizer
+				t.Vocabulary, t.EndOfText, t.Documents = s.Vocabulary, s.EndOfText, s.Documents
+				if s.Format == tokens.FormatOwn {
+					t.SHA256 = hex.EncodeToString(s.Sum[:])
+				}
+			}
+			if err := errors.Join(visit(t, s, err), closeShard(s)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func closeShard(s *tokens.Shard) error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// inspectTokens shows the headers of token shards, and how their text begins.
+func inspectTokens(ctx context.Context, a *cli.App, path string, json bool) error {
+	list := []TokenShard{}
+	err := tokenShards(path, func(t TokenShard, s *tokens.Shard, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			t.Begins, err = beginning(s, path)
+		}
+		list = append(list, t)
+		return err
+	})
+	if err != nil {
+		return exit.Classify(ctx, err)
+	}
+	if json {
+		return show.JSON(a.Env.Stdout, list)
+	}
+	return showTokens(a.Env.Stdout, list)
+}
+
+// beginning returns the first characters of a shard whose tokenizer needs no vocabulary file, or has it in its folder.
+func beginning(s *tokens.Shard, path string) (string, error) {
+	vocab := ""
+	if strings.HasPrefix(s.Tokenizer, "wordpiece") {
+		if vocab = filepath.Join(path, "vocab.txt"); !exists(vocab) {
+			return "", nil
+		}
+	}
+	k, err := tokenizer.New(s.Tokenizer, vocab)
+	if err != nil {
+		if fault := new(data.Fault); errors.As(err, &fault) {
+			return "", err
+		}
+		return "", nil // a tokenizer that this program does not have
+	}
+	if k.VocabularySum() != s.VocabularySum {
+		return "", &data.Fault{Op: "read vocabulary", Path: vocab, Index: -1, Err: fmt.Errorf("SHA-256 %x, the shard %s states %x", k.VocabularySum(), s.Path, s.VocabularySum)}
+	}
+	first := make([]int32, min(s.Count, 24))
+	if err := s.Read(0, first); err != nil {
+		return "", err
+	}
+	text, err := k.Decode(nil, first)
+	return strings.ToValidUTF8(string(text), ""), err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func showTokens(w io.Writer, list []TokenShard) error {
+	for _, t := range list {
+		fmt.Fprintf(w, "%s %s: %d tokens of %d bytes, format %s\n", t.Part, show.Foreign(t.File), t.Tokens, t.TokenBytes, t.Format)
+		switch {
+		case t.Tokenizer == "":
+			fmt.Fprintln(w, "  tokenizer and vocabulary are not stated")
+		case t.Documents > 0:
+			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end of text %d, %d documents\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText, t.Documents)
+		default:
+			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end of text %d\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText)
+		}
+		if t.Begins != "" {
+			fmt.Fprintf(w, "  begins %q\n", t.Begins)
+		}
+	}
+	var sum int64
+	for _, t := range list {
+		sum += t.Tokens
+	}
+	_, err := fmt.Fprintf(w, "%d tokens in %d shards\n", sum, len(list))
+	return err
+}
+
+// VerifiedTokens is what verify found in token shards.
+type VerifiedTokens struct {
+	Tokens  int64        `json:"tokens"`
+	Shards  []TokenShard `json:"shards"`
+	Bad     int          `json:"bad"`
+	Seconds float64      `json:"seconds"`
+}
+
+// verifyTokens reads all tokens of all shards.
+func verifyTokens(ctx context.Context, a *cli.App, path string, json bool) error {
+	out := VerifiedTokens{Shards: []TokenShard{}}
+	begun := time.Now()
+	err := tokenShards(path, func(t TokenShard, s *tokens.Shard, err error) error {
+		if err == nil {
+			var sum tokens.Summary
+			if sum, err = s.Verify(ctx); err == nil {
+				t.LargestToken, t.Documents = &sum.Largest, sum.Documents
+			}
+		}
+		fault := new(data.Fault)
+		if err != nil && !errors.As(err, &fault) {
+			return err
+		}
+		if err != nil {
+			t.Error = err.Error()
+			out.Bad++
+		}
+		out.Tokens += t.Tokens
+		out.Shards = append(out.Shards, t)
+		return nil
+	})
+	if err != nil {
+		return exit.Classify(ctx, err)
+	}
+	out.Seconds = time.Since(begun).Seconds()
+	if json {
+		err = show.JSON(a.Env.Stdout, out)
+	} else {
+		err = sayVerifiedTokens(a.Env.Stdout, out)
+	}
+	if err == nil && out.Bad > 0 {
+		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d shards are damaged", out.Bad, len(out.Shards))))
+	}
+	return err
+}
+
+func sayVerifiedTokens(w io.Writer, v VerifiedTokens) error {
+	for _, t := range v.Shards {
+		if t.Error != "" {
+			fmt.Fprintf(w, "bad %s %q: %s\n", t.Part, t.File, t.Error)
+			continue
+		}
+		fmt.Fprintf(w, "%s %s: %d tokens, the largest is %d, %d documents\n", t.Part, show.Foreign(t.File), t.Tokens, *t.LargestToken, t.Documents)
+	}
+	_, err := fmt.Fprintf(w, "%d tokens in %d shards read in %.1f s, %d bad\n", v.Tokens, len(v.Shards), v.Seconds, v.Bad)
+	return err
+}

@@ -1,0 +1,101 @@
+package program
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+func writeText(t *testing.T, dir, name, contents string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(contents), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTextBecomesTokenShards(t *testing.T) {
+	dir := t.TempDir()
+	in, out := writeText(t, dir, "a.txt", strings.Repeat("Some text to train on.\n", 100)), filepath.Join(dir, "shards")
+	tokenize := []string{"data", "tokenize", in, "-o", out, "--val-fraction", "0.25", "--shard-tokens", "200"}
+	if o := execute(tokenize); o.code != 0 || !strings.Contains(o.stdout, "702 tokens of 2 documents, tokenizer gpt2 with 50257 tokens") {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute(append(tokenize, "--json")); o.code != 0 || !strings.Contains(o.stdout, `"complete_before":true`) {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"data", "inspect", out}); o.code != 0 || !strings.Contains(o.stdout, "begins \"Some text to train on.") || !strings.Contains(o.stdout, "702 tokens in 4 shards") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	var shards []data.TokenShard
+	if o := execute([]string{"data", "inspect", out, "--json"}); json.Unmarshal([]byte(o.stdout), &shards) != nil || len(shards) != 4 || shards[3].Part != "val" || shards[0].Tokens != 200 || shards[0].Tokenizer != "gpt2" {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"data", "verify", out}); o.code != 0 || !strings.Contains(o.stdout, "702 tokens in 4 shards") || !strings.Contains(o.stdout, "0 bad") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	damage(t, filepath.Join(out, "train-000001.bin"))
+	var v data.VerifiedTokens
+	if o := execute([]string{"data", "verify", out, "--json"}); o.code != exit.Data || json.Unmarshal([]byte(o.stdout), &v) != nil || v.Bad != 1 || !strings.Contains(v.Shards[1].Error, "SHA-256") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute(append(tokenize, "--field", "body")); o.code != exit.Usage || !strings.Contains(o.stderr, `field was "text", now "body"`) {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+// damage changes one token of a shard.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[300] ^= 1
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTokenizeNamesFaults(t *testing.T) {
+	dir := t.TempDir()
+	good := writeText(t, dir, "good.txt", "text")
+	twice := writeText(t, dir, "twice.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{writeText(t, dir, "bad.txt", "text \xff")}, exit.Data, "byte 5 of the text is not UTF-8: ff"},
+		{[]string{writeText(t, dir, "empty.txt", "")}, exit.Data, "the file is empty"},
+		{[]string{filepath.Join(dir, "none.txt")}, exit.Data, "no such file"},
+		{[]string{writeText(t, dir, "bad.jsonl", "{}\n")}, exit.Data, `no field "text"`},
+		{[]string{good, "--tokenizer", "wordpiece", "--vocab", twice}, exit.Data, `lines 6 and 7 are both "a"`},
+		{[]string{good, "--tokenizer", "wordpiece"}, exit.Usage, "needs a vocabulary file"},
+		{[]string{good, "--tokenizer", "gpt3"}, exit.Usage, "want one of gpt2, bytes"},
+		{[]string{good, "--vocab", twice}, exit.Usage, "uses no vocabulary file"},
+		{[]string{good, "--val-fraction", "1"}, exit.Usage, "--val-fraction: got 1"},
+		{[]string{good, "--shard-tokens", "0"}, exit.Usage, "--shard-tokens: got 0"},
+		{[]string{good, "--format", "csv"}, exit.Usage, "--format: got \"csv\""},
+		{[]string{good, "--separator", "a\nb"}, exit.Usage, "--separator"},
+		{[]string{good, "--workers", "-1"}, exit.Usage, "--workers: got -1"},
+		{nil, exit.Usage, "no input"},
+	} {
+		args := append([]string{"data", "tokenize", "-o", filepath.Join(t.TempDir(), "out")}, c.args...)
+		if o := execute(args); o.code != c.code || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, o.code, c.code, c.want, o.stderr)
+		}
+	}
+	if o := execute([]string{"data", "tokenize", good}); o.code != exit.Usage || !strings.Contains(o.stderr, "want -o DIR") {
+		t.Errorf("exit %d: %s", o.code, o.stderr)
+	}
+	if o := execute([]string{"data", "tokenize", good, "-o", filepath.Join(good, "out")}); o.code != exit.Usage || !strings.Contains(o.stderr, "not a directory") {
+		t.Errorf("exit %d: %s", o.code, o.stderr)
+	}
+}
