@@ -51,7 +51,7 @@ func (c Config) check() (device.AddressedDevice, error) {
 		return nil, errors.New("got no Control")
 	}
 	if c.Timeout < 0 {
-		return nil, fmt.Errorf("got a time-out of %v, want more than 0, or 0 for none", c.Timeout)
+		return nil, fmt.Errorf("got a time-out of %v, want at least 0 (0: no time-out)", c.Timeout)
 	}
 	if c.MinCTAs < 0 || c.MaxCTAs < 0 || c.MaxCTAs > 0 && c.MinCTAs > c.MaxCTAs {
 		return nil, fmt.Errorf("got at least %d and at most %d CTAs", c.MinCTAs, c.MaxCTAs)

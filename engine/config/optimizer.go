@@ -54,7 +54,7 @@ type Schedule struct {
 func (s *Schedule) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
-			Doc("The curve after the warm-up. `constant`: `optimizer.lr`. `step`: multiplied by `gamma` every `step_size` epochs. `multistep`: multiplied by `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
+			Doc("Learning rate after the warm-up. `constant`: stays at `optimizer.lr`. `step`: is multiplied by `gamma` every `step_size` epochs. `multistep`: is multiplied by `gamma` at the start of each epoch in `milestones`. `cosine`, `linear`: falls along a cosine or a line to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
 			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. The first step is part of the warm-up. 0: `warmup_epochs` gives the length."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).

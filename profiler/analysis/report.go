@@ -80,7 +80,7 @@ func (c *Comparison) section(s *Study) string {
 			b.WriteString("The five figures for four unequal workers, measured and expected:\n\n")
 			b.WriteString(markdown(c.fiveFigures()))
 			b.WriteString("\n")
-			fmt.Fprintf(&b, "Comparison with the expectation for four unequal workers, as ratios to `none`. These ranks allow a speed-up of at most %.2f (their throughputs alone: sum / (4 x slowest)).\n\n", c.possible())
+			fmt.Fprintf(&b, "Comparison with the expectation for four unequal workers, as ratios to `none`. The maximum speed-up of these ranks is %.2f (sum of their solo throughputs / (4 x the slowest one)).\n\n", c.possible())
 			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
 			b.WriteString("\n")
 		}

@@ -139,7 +139,7 @@ func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 		do = append(do, `set train.precision = "bf16", if the device is fast in bf16`)
 	}
 	if !(v.Memory >= fullPercent) {
-		do = append(do, "raise data.batch_size, which devices compute more efficiently")
+		do = append(do, "raise data.batch_size, because devices compute larger batches more efficiently")
 	}
 	return strings.Join(append(do, "add ranks"), "; or ")
 }

@@ -134,7 +134,7 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 		says string
 	}{
 		{nil, exit.Usage, "so it has no data settings: want -c FILE, or --set data.dataset=NAME"},
-		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " has 4 outputs"},
+		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, but the imported model of " + filepath.Join(dir, "step-00000000") + " has 4 outputs"},
 		{append(data, "--set", "data.num_classes=4"), exit.Done, ""},
 	} {
 		if o := execute(append([]string{"eval", dir}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) {

@@ -73,7 +73,7 @@ func (e *finish) Done() bool                 { return false }
 func (e *finish) Reset() error               { return nil }
 func (e *finish) Close() error               { return nil }
 func (e *finish) WaitHost(time.Duration) error {
-	return errors.New("hosts: no goroutine waits for the in-inFlight operation")
+	return errors.New("hosts: no goroutine waits for the in-flight operation")
 }
 
 // link joins two stages: one inner communicator completes it, another waits for it. After a failure the wait returns an

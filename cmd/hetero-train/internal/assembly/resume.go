@@ -76,7 +76,7 @@ func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, and its optimizer state does not fit %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, j.Cfg.Model.Freeze) || old.Model.FreezeLayers != j.Cfg.Model.FreezeLayers {
-		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for its trained parameters only, not for %q and %d; start another run with model.init_from = %q, or %s",
+		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, so its optimizer state does not fit %q and %d; start another run with model.init_from = %q, or %s",
 			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.Cfg.Model.Freeze, j.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	for _, d := range config.Diff(old, j.Cfg) {

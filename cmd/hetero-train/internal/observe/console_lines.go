@@ -198,7 +198,7 @@ func (c *Console) End(r train.Result, err error) {
 	}
 	how, message := "done", "done"
 	if r.OutOfTime {
-		how, message = "out of time (train.max_seconds): saved, the run "+c.run.WayOn(r.Steps), "out of time"
+		how, message = "out of time (train.max_seconds), saved; the run "+c.run.WayOn(r.Steps), "out of time"
 	}
 	if r.GaveUp != "" {
 		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"

@@ -66,5 +66,5 @@ func (j *training) unsaved(newest string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s: once saving is possible again, the run %s", err, newest, j.WayOn(step))
+	return fmt.Errorf("%w; the newest checkpoint is %s; when the run can save again, it %s", err, newest, j.WayOn(step))
 }

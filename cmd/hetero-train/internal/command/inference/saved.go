@@ -269,14 +269,14 @@ func (m *savedModel) checkClasses(set data.Dataset) error {
 		return exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
 	}
 	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
-		return exit.Usagef("the data set has %d classes, the imported model of %s has %d outputs: the labels would not match", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, but the imported model of %s has %d outputs, so the labels would not match", len(have), m.checkpoint.Path, m.classes)
 	}
 	if want == nil || slices.Equal(have, want) {
 		return nil
 	}
 	for i, name := range have {
 		if i >= len(want) || name != want[i] {
-			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, it was %q: the labels would not match", i, name, m.class(i))
+			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, but was %q in the training, so the labels would not match", i, name, m.class(i))
 		}
 	}
 	return exit.Usagef("the data set has only the first %d of the %d classes of the training", len(have), len(want))
