@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
@@ -337,11 +338,37 @@ func goldens(t *testing.T) map[string]*golden {
 	return all
 }
 
+// openCPU opens the CPU device, or skips where its library was not built, unless HETERO_REQUIRE names it.
+func openCPU(t *testing.T) device.Device {
+	t.Helper()
+	dev, err := cpu.Driver{}.Open(0, device.Options{})
+	if err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// TestTransformersFollowPyTorch takes the published sizes only with HETERO_LARGE=1: they need 4 GB of memory and minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains networks")
 	}
 	for name, g := range goldens(t) {
-		t.Run(name+"/reference", func(t *testing.T) { g.follow(t, reference.New(), tensor.F32, min(3, g.Config.Steps)) })
+		large := g.Config.Channels > 100
+		if !large {
+			t.Run(name+"/reference", func(t *testing.T) { g.follow(t, reference.New(), tensor.F32, min(3, g.Config.Steps)) })
+		}
+		for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
+			t.Run(fmt.Sprintf("%s/cpu %v", name, compute), func(t *testing.T) {
+				if large && os.Getenv("HETERO_LARGE") == "" {
+					t.Skip("a network of the published size: set HETERO_LARGE=1")
+				}
+				g.follow(t, openCPU(t), compute, g.Config.Steps)
+			})
+		}
 	}
 }

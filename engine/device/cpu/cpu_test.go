@@ -36,7 +36,7 @@ func opened(t conformance.TB, opts device.Options) device.Device {
 
 func TestConformance(t *testing.T) {
 	need(t)
-	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true, Lacks: devicetest.TransformerOps})
+	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
 
 // Bounds are those of any machine of this century: what is caught is a wrong unit or a loop that was optimised away.

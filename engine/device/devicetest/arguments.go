@@ -139,6 +139,9 @@ func runArguments(t conformance.T, open Opener, caps Caps) {
 	}
 	t.Run("program", func(t conformance.T) { badPrograms(t, dev, caps) })
 	t.Run("stream", func(t conformance.T) { badCalls(t, dev) })
+	if !caps.NoValues && !dev.Info().Behind { // an asynchronous device cannot return an error for values
+		t.Run("ids", func(t conformance.T) { badIDs(t, dev, caps) })
+	}
 }
 
 func badPrograms(t conformance.T, dev device.Device, caps Caps) {

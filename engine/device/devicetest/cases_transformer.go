@@ -2,7 +2,10 @@ package devicetest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -189,5 +192,67 @@ func transformerThreads() []valueCase {
 			saved := r.Do(op, in[0])
 			return append(saved, r.Do(device.AttentionDiff{Attention: op}, in[1], saved[0], saved[1], in[0])...)
 		}},
+	}
+}
+
+// badIDs runs ops with ids beyond their tables. The error names the operand, the element, the id and the limit.
+func badIDs(t conformance.T, dev device.Device, caps Caps) {
+	table, diff := Random(tensor.F32, tensor.Shape{5, 4}, 1, symmetric), Random(tensor.F32, tensor.Shape{1, 3, 4}, 2, symmetric)
+	ids := func(v ...float64) Tensor { return Of(tensor.I32, tensor.Shape{1, 3}, v...) }
+	labels, lse, one := Of(tensor.I32, tensor.Shape{3}, 4, 5, -1), Random(tensor.F32, tensor.Shape{3}, 3, symmetric), Of(tensor.F32, tensor.Shape{1}, 1)
+	rows := Random(tensor.F32, tensor.Shape{3, 4}, 4, symmetric)
+	embedding := device.Embedding{To: tensor.F32}
+	for _, c := range []struct {
+		name string
+		op   device.Op
+		in   []Tensor
+		says []string
+	}{
+		{"token beyond the vocabulary", embedding, []Tensor{ids(0, 4, 5), table}, []string{"tokens", "element 2", "got 5", "0 to 4"}},
+		{"negative token", embedding, []Tensor{ids(0, -1, 3), table}, []string{"tokens", "element 1", "got -1", "0 to 4"}},
+		{"segment beyond the table", embedding, []Tensor{ids(0, 1, 2), table, table, ids(0, 7, 1), table}, []string{"segments", "element 1", "got 7"}},
+		{"gradient of a token beyond the vocabulary", device.EmbeddingDiff{Rows: 5}, []Tensor{diff, ids(9, 0, 0)}, []string{"ids", "element 0", "got 9", "0 to 4"}},
+		{"label beyond the vocabulary", device.LinearCrossEntropy{}, []Tensor{rows, table, labels}, []string{"label 1", "got 5", "5 classes"}},
+		{"gradient of a label beyond the vocabulary", device.LinearCrossEntropyDiff{}, []Tensor{rows, table, labels, lse, one}, []string{"label 1", "got 5", "5 classes"}},
+	} {
+		t.Run(c.name, func(t conformance.T) {
+			if slices.Contains(caps.Lacks, c.op.Kind()) {
+				t.Skipf("%s has no %s", dev.Info().Name, c.op.Kind())
+			}
+			r := NewRunner(t, dev)
+			defer r.Close()
+			r.Policy = Pinned
+			l := device.Launch{Name: c.op.Kind()}
+			var in []device.TensorSpec
+			for _, x := range c.in {
+				o := r.Upload(x)
+				in, l.In = append(in, o.Spec), append(l.In, o.Region)
+			}
+			out, err := c.op.Infer(in)
+			must(t, err)
+			k := r.compile(c.op, in, out)
+			for _, s := range k.Out() {
+				l.Out = append(l.Out, r.Alloc(s.Size(), poison))
+			}
+			if n := k.Workspace(); n > 0 {
+				l.Workspace = r.Alloc(n, poison)
+			}
+			l.Kernel = k
+			p, err := dev.NewProgram([]device.Step{{Launch: &l}})
+			must(t, err)
+			r.programs = append(r.programs, p)
+			err = r.stream.Run(p)
+			if err == nil {
+				err = r.stream.Sync()
+			}
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			for _, word := range c.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		})
 	}
 }

@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 3
+#define HT_ABI_VERSION 4
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
 
@@ -128,6 +128,16 @@ typedef enum ht_op {
   HT_ADAMW,
   HT_BATCH_NORM_MERGE,
   HT_MOVING_AVERAGE,
+  HT_EMBEDDING,
+  HT_EMBEDDING_DIFF,
+  HT_LAYER_NORM,
+  HT_LAYER_NORM_DIFF,
+  HT_BIAS_GELU,
+  HT_BIAS_GELU_DIFF,
+  HT_ATTENTION,
+  HT_ATTENTION_DIFF,
+  HT_LINEAR_CROSS_ENTROPY,
+  HT_LINEAR_CROSS_ENTROPY_DIFF,
   HT_OP_END /* one past the last */
 } ht_op;
 
@@ -182,7 +192,7 @@ typedef enum ht_binary_func { HT_ADD = 0, HT_SUB, HT_MUL, HT_DIV, HT_MAX, HT_MIN
 /* HT_REDUCE */
 typedef enum ht_reduce_func { HT_SUM = 0, HT_MEAN, HT_MAXIMUM } ht_reduce_func;
 
-/* HT_UNARY, HT_UNARY_DIFF, HT_BINARY */
+/* HT_UNARY, HT_UNARY_DIFF, HT_BINARY, HT_BIAS_GELU, HT_BIAS_GELU_DIFF */
 typedef struct ht_elementwise_params {
   int32_t func;
 } ht_elementwise_params;
@@ -231,8 +241,28 @@ typedef struct ht_optim_params {
   int64_t num_segments;
 } ht_optim_params;
 
-/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF,
-   HT_MOVING_AVERAGE take none: params NULL. */
+/* HT_EMBEDDING_DIFF */
+typedef struct ht_embedding_params {
+  int64_t rows;       /* of the table */
+  int32_t positions;  /* row t is that of position t: no ids */
+  int32_t accumulate; /* the output has the memory of the last input, which is added */
+} ht_embedding_params;
+
+/* HT_LAYER_NORM: eps, add. HT_LAYER_NORM_DIFF: plus. */
+typedef struct ht_layer_norm_params {
+  double eps;
+  int32_t add, plus;
+} ht_layer_norm_params;
+
+/* HT_ATTENTION, _DIFF */
+typedef struct ht_attention_params {
+  double p; /* probability of dropout */
+  uint32_t stream;
+  int32_t heads, packed, causal, lengths;
+} ht_attention_params;
+
+/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF, HT_MOVING_AVERAGE, HT_EMBEDDING,
+   HT_LINEAR_CROSS_ENTROPY and HT_LINEAR_CROSS_ENTROPY_DIFF take none: params NULL. */
 
 /* --- objects ------------------------------------------------------------------------------------- */
 

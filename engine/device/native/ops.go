@@ -126,6 +126,28 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 			segments: copied(a, op.Segments, segment), num_segments: C.int64_t(len(op.Segments))})
 	case device.MovingAverage:
 		return without(C.HT_MOVING_AVERAGE)
+
+	case device.Embedding:
+		return without(C.HT_EMBEDDING)
+	case device.EmbeddingDiff:
+		return with(a, C.HT_EMBEDDING_DIFF, C.ht_embedding_params{
+			rows: C.int64_t(op.Rows), positions: flag(op.Positions), accumulate: flag(op.Accumulate)})
+	case device.LayerNorm:
+		return with(a, C.HT_LAYER_NORM, C.ht_layer_norm_params{eps: C.double(op.Eps), add: flag(op.Add)})
+	case device.LayerNormDiff:
+		return with(a, C.HT_LAYER_NORM_DIFF, C.ht_layer_norm_params{plus: flag(op.Plus)})
+	case device.BiasGELU:
+		return with(a, C.HT_BIAS_GELU, C.ht_elementwise_params{_func: unaryFuncs[op.Func]})
+	case device.BiasGELUDiff:
+		return with(a, C.HT_BIAS_GELU_DIFF, C.ht_elementwise_params{_func: unaryFuncs[op.Func]})
+	case device.Attention:
+		return with(a, C.HT_ATTENTION, attention(op))
+	case device.AttentionDiff:
+		return with(a, C.HT_ATTENTION_DIFF, attention(op.Attention))
+	case device.LinearCrossEntropy:
+		return without(C.HT_LINEAR_CROSS_ENTROPY)
+	case device.LinearCrossEntropyDiff:
+		return without(C.HT_LINEAR_CROSS_ENTROPY_DIFF)
 	}
 	return 0, nil, 0, fmt.Errorf("%w: op type %T", device.ErrUnsupported, op)
 }
@@ -158,6 +180,13 @@ func pool(w device.Window, kernel [2]int, train, countPadding bool) C.ht_pool2d_
 	return C.ht_pool2d_params{
 		stride: pair(w.Stride), padding: pair(w.Padding), dilation: pair(w.Dilation), kernel: pair(kernel),
 		train: flag(train), count_padding: flag(countPadding),
+	}
+}
+
+func attention(op device.Attention) C.ht_attention_params {
+	return C.ht_attention_params{
+		p: C.double(op.P), stream: C.uint32_t(op.Stream), heads: C.int32_t(op.Heads),
+		packed: flag(op.Packed), causal: flag(op.Causal), lengths: flag(op.Lengths),
 	}
 }
 

@@ -45,6 +45,16 @@ Factory factory_of(ht_op op) {
   case HT_SGD: return make_sgd;
   case HT_ADAMW: return make_adamw;
   case HT_MOVING_AVERAGE: return make_moving_average;
+  case HT_EMBEDDING: return make_embedding;
+  case HT_EMBEDDING_DIFF: return make_embedding_diff;
+  case HT_LAYER_NORM: return make_layer_norm;
+  case HT_LAYER_NORM_DIFF: return make_layer_norm_diff;
+  case HT_BIAS_GELU: return make_bias_gelu;
+  case HT_BIAS_GELU_DIFF: return make_bias_gelu_diff;
+  case HT_ATTENTION: return make_attention;
+  case HT_ATTENTION_DIFF: return make_attention_diff;
+  case HT_LINEAR_CROSS_ENTROPY: return make_linear_cross_entropy;
+  case HT_LINEAR_CROSS_ENTROPY_DIFF: return make_linear_cross_entropy_diff;
   case HT_OP_END: break;
   }
   throw Unsupported("no such op");

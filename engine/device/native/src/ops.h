@@ -62,5 +62,19 @@ std::unique_ptr<Kernel> make_grad_control(const Request &);
 std::unique_ptr<Kernel> make_sgd(const Request &);
 std::unique_ptr<Kernel> make_adamw(const Request &);
 std::unique_ptr<Kernel> make_moving_average(const Request &);
+// embedding
+std::unique_ptr<Kernel> make_embedding(const Request &);
+std::unique_ptr<Kernel> make_embedding_diff(const Request &);
+// layernorm
+std::unique_ptr<Kernel> make_layer_norm(const Request &);
+std::unique_ptr<Kernel> make_layer_norm_diff(const Request &);
+std::unique_ptr<Kernel> make_bias_gelu(const Request &);
+std::unique_ptr<Kernel> make_bias_gelu_diff(const Request &);
+// attention
+std::unique_ptr<Kernel> make_attention(const Request &);
+std::unique_ptr<Kernel> make_attention_diff(const Request &);
+// linear_loss
+std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &);
+std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &);
 
 } // namespace hetero

@@ -56,6 +56,16 @@ constexpr OpInfo kOps[] = {
     {HT_ADAMW, "adamw", sizeof(ht_optim_params), 6, 6, 3, 3},
     {HT_BATCH_NORM_MERGE, "batch_norm_merge", 0, 2, 2, 2, 2},
     {HT_MOVING_AVERAGE, "moving_average", 0, 4, 4, 1, 1},
+    {HT_EMBEDDING, "embedding", 0, 2, 5, 1, 1},
+    {HT_EMBEDDING_DIFF, "embedding_diff", sizeof(ht_embedding_params), 1, 3, 1, 1},
+    {HT_LAYER_NORM, "layer_norm", sizeof(ht_layer_norm_params), 3, 4, 3, 4},
+    {HT_LAYER_NORM_DIFF, "layer_norm_diff", sizeof(ht_layer_norm_params), 5, 6, 3, 3},
+    {HT_BIAS_GELU, "bias_gelu", sizeof(ht_elementwise_params), 2, 2, 1, 1},
+    {HT_BIAS_GELU_DIFF, "bias_gelu_diff", sizeof(ht_elementwise_params), 3, 3, 2, 2},
+    {HT_ATTENTION, "attention", sizeof(ht_attention_params), 1, 6, 2, 2},
+    {HT_ATTENTION_DIFF, "attention_diff", sizeof(ht_attention_params), 4, 9, 1, 3},
+    {HT_LINEAR_CROSS_ENTROPY, "linear_cross_entropy", 0, 3, 4, 3, 3},
+    {HT_LINEAR_CROSS_ENTROPY_DIFF, "linear_cross_entropy_diff", 0, 5, 6, 2, 3},
 };
 static_assert(sizeof(kOps) / sizeof(kOps[0]) == HT_OP_END - 1, "one line an op");
 

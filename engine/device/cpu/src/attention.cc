@@ -1,0 +1,264 @@
+// attention.cc: multi-head attention without a matrix of scores in memory, and its gradient.
+//
+// Legend: T positions, D channels of a head, Dp D rounded up to 32.
+//
+//   forward   a task is one head of one sample and up to kQueries queries. Keys are transposed in panels of 32 once
+//             per task. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
+//   backward  a task is one head of one sample. For each block of kKeys keys, blocks of 16 queries compute scores again;
+//             the gradients of the block's keys and values stay in the cache, those of queries are added up in f32.
+//
+// Each task belongs to one thread, so results do not depend on threads. Products are f32 for both types.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "images.h"
+#include "layout.h"
+#include "ops.h"
+#include "simd_table.h"
+#include "transformer_table.h"
+
+namespace hetero {
+namespace {
+
+constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer divide better
+constexpr int64_t kKeys = 256;    // keys of a backward block; a multiple of 64, in which the dropout mask is computed
+constexpr int64_t kRows = 16;     // queries of a backward block
+
+int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+struct AttentionKernel : Kernel {
+  ht_attention_params p;
+  bool bf16;
+  int64_t n, t, c, d, dp, heads, stride, size, sources, parts;
+  size_t first; // input of q
+  float scale, factor = 1;
+  uint64_t threshold = 0;
+
+  AttentionKernel(const Request &request, size_t before, int64_t threads)
+      : p(*static_cast<const ht_attention_params *>(request.params)), parts(threads), first(before) {
+    take_plain(*this, request);
+    const ht_spec &q = in.at(first);
+    bf16 = is_bf16(q);
+    n = q.dims[0];
+    t = q.dims[1];
+    stride = q.dims[2];
+    sources = p.packed ? 1 : 3;
+    c = p.packed ? stride / 3 : stride;
+    heads = p.heads;
+    d = c / heads;
+    dp = up(d, 32);
+    size = dtype_size(q.dtype);
+    scale = float(1 / std::sqrt(double(d)));
+    const size_t wanted = first + size_t(sources) + (p.lengths ? 1 : 0) + (p.p > 0 ? 2 : 0);
+    want_operands(request, wanted, request.out.size());
+    if (p.lengths && in[first + size_t(sources)].dtype != HT_I32)
+      throw Invalid("lengths: got " + describe(in[first + size_t(sources)]) + ", want i32");
+    if (p.p > 0) {
+      threshold = uint64_t(std::round(p.p * 4294967296.0));
+      factor = float(1 / (1 - p.p));
+      if (in[wanted - 2].dtype != HT_I64) throw Invalid("ids: got " + describe(in[wanted - 2]) + ", want i64");
+      if (in[wanted - 1].dtype != HT_U32) throw Invalid("key: got " + describe(in[wanted - 1]) + ", want u32");
+    }
+  }
+
+  // Row i of q (0), k (1) or v (2) of a head.
+  const char *source(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
+    const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
+    return static_cast<const char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
+  }
+
+  int64_t length(const Args &a, int64_t s) const {
+    if (!p.lengths) return t;
+    return std::clamp<int64_t>(static_cast<const int32_t *>(a.in[first + size_t(sources)])[s], 0, t);
+  }
+
+  int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
+
+  // The bytes that tell which of the keys from … to-1 query i of a head keeps; from is a multiple of 64.
+  void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
+    const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
+    const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);
+    const DropoutSample sample{uint64_t(ids[s]), {key[0], key[1]}, p.stream + uint32_t(h), threshold, factor};
+    simd().dropout.keep(sample, i * 65536 + from, count, to);
+  }
+
+  // Copies rows to f32 rows of dp elements, times f. Padding is zero.
+  void take(const char *rows, int64_t row_bytes, int64_t count, float f, float *to) const {
+    const auto widen = transformer().widen[bf16];
+    for (int64_t i = 0; i < count; i++, to += dp) {
+      widen(d, rows + i * row_bytes, f, to);
+      std::fill(to + d, to + dp, 0.0f);
+    }
+  }
+
+  // Transposes `count` rows of dp elements to panels (D, 32). Missing rows of the last panel are zero.
+  void transpose(const float *rows, int64_t count, float *to) const {
+    for (int64_t from = 0; from < count; from += 32) {
+      const int64_t lanes = std::min<int64_t>(32, count - from);
+      for (int64_t k = 0; k < d; k++) {
+        float *line = to + from * d + k * 32;
+        for (int64_t l = 0; l < lanes; l++) line[l] = rows[(from + l) * dp + k];
+        for (int64_t l = lanes; l < 32; l++) line[l] = 0;
+      }
+    }
+  }
+
+  // scores (rows, count) = q (rows, D) · panels, for keys up to a multiple of 32.
+  void score(int64_t rows, const float *q, const float *panels, int64_t count, float *scores, int64_t row) const {
+    const auto product = transformer().product;
+    for (int64_t r = 0; r < rows; r += 8)
+      for (int64_t j = 0; j < count; j += 32)
+        product({int(std::min<int64_t>(8, rows - r)), d, q + r * dp, dp, 1, panels + j * d, 32, scores + r * row + j,
+                 row, false});
+  }
+
+  // out (rows, Dp) = coefficients (rows, k) · x (k, Dp), or the sum of out and the product.
+  void multiply(int64_t rows, int64_t k, const float *coefficients, int64_t row, int64_t step, const float *x,
+                float *out, bool add) const {
+    const auto product = transformer().product;
+    for (int64_t r = 0; r < rows; r += 8)
+      for (int64_t j = 0; j < dp; j += 32)
+        product({int(std::min<int64_t>(8, rows - r)), k, coefficients + r * row, row, step, x + j, dp, out + r * dp + j,
+                 dp, add});
+  }
+
+  // Calls f(task, memory of the part) for all tasks.
+  template <class F> void each(const Args &a, int64_t tasks, int64_t floats, F f) const {
+#pragma omp parallel for schedule(static)
+    for (int64_t part = 0; part < parts; part++)
+      for (int64_t i = part; i < tasks; i += parts) f(i, static_cast<float *>(a.workspace) + part * floats);
+  }
+};
+
+struct Attention final : AttentionKernel {
+  int64_t tp, pieces, floats; // keys rounded up; tasks of a head; scratch of a part
+
+  explicit Attention(const Request &request) : AttentionKernel(request, 0, request.threads) {
+    tp = up(t, 64);
+    pieces = n * heads >= 2 * parts ? 1 : up(t, kQueries) / kQueries;
+    floats = tp * d + 2 * tp * dp + 8 * tp + 16 * dp + tp;
+    workspace = parts * floats * int64_t(sizeof(float));
+  }
+
+  void run(const Args &a) override {
+    each(a, n * heads * pieces, floats, [&](int64_t task, float *memory) {
+      const int64_t head = task / pieces, piece = task % pieces;
+      const int64_t from = up(t * piece / pieces, 8), to = piece + 1 == pieces ? t : up(t * (piece + 1) / pieces, 8);
+      queries(a, head / heads, head % heads, std::min(from, t), std::min(to, t), memory);
+    });
+  }
+
+  void queries(const Args &a, int64_t s, int64_t h, int64_t from, int64_t to, float *memory) const {
+    const TransformerTable &f = transformer();
+    const int64_t len = length(a, s), end = std::min(to, len), count = end > from ? keys(len, end - 1) : 0;
+    float *panels = memory, *k = panels + tp * d, *v = k + tp * dp, *scores = v + tp * dp, *q = scores + 8 * tp;
+    float *y = q + 8 * dp;
+    auto *mask = reinterpret_cast<uint8_t *>(y + 8 * dp);
+    take(count ? source(a, 1, s, h, 0) : nullptr, stride * size, count, 1, k);
+    transpose(k, count, panels);
+    take(count ? source(a, 2, s, h, 0) : nullptr, stride * size, count, 1, v);
+    auto *lse = static_cast<float *>(a.out[1]) + (s * heads + h) * t;
+    char *dst = static_cast<char *>(a.out[0]) + (s * t * c + h * d) * size;
+    for (int64_t i = from; i < end; i += 8) {
+      const int64_t rows = std::min<int64_t>(8, end - i), seen = keys(len, i + rows - 1);
+      take(source(a, 0, s, h, i), stride * size, rows, scale, q);
+      score(rows, q, panels, up(seen, 32), scores, tp);
+      float sums[8];
+      for (int64_t r = 0; r < rows; r++) {
+        float largest;
+        f.exponentials(keys(len, i + r), seen, scores + r * tp, &largest, &sums[r]);
+        lse[i + r] = largest + std::log(sums[r]);
+        if (p.p > 0) {
+          keep(a, s, h, i + r, 0, seen, mask);
+          f.drop(seen, mask, factor, scores + r * tp);
+        }
+      }
+      multiply(rows, seen, scores, tp, 1, v, y, false);
+      for (int64_t r = 0; r < rows; r++) f.narrow[bf16](d, y + r * dp, 1 / sums[r], dst + (i + r) * c * size);
+    }
+    for (int64_t i = std::max(from, end); i < to; i++) {
+      lse[i] = 0;
+      std::memset(dst + i * c * size, 0, size_t(d * size));
+    }
+  }
+};
+
+struct AttentionDiff final : AttentionKernel {
+  int64_t floats;
+
+  explicit AttentionDiff(const Request &request) : AttentionKernel(request, 3, request.threads) {
+    want_f32(in[2]);
+    floats = up(t, 64) * (3 * dp + 1) + kKeys * (2 * d + 4 * dp) + 2 * kRows * kKeys + kKeys;
+    workspace = parts * floats * int64_t(sizeof(float));
+  }
+
+  void run(const Args &a) override {
+    each(a, n * heads, floats, [&](int64_t task, float *memory) { head(a, task / heads, task % heads, memory); });
+  }
+
+  char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
+    void *base = p.packed ? a.out[0] : a.out[which];
+    return static_cast<char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
+  }
+
+  void give(const Args &a, int which, int64_t s, int64_t h, int64_t from, int64_t count, const float *rows,
+            float f) const {
+    for (int64_t i = 0; i < count; i++)
+      transformer().narrow[bf16](d, rows + i * dp, f, result(a, which, s, h, from + i));
+  }
+
+  void head(const Args &a, int64_t s, int64_t h, float *memory) const {
+    const TransformerTable &f = transformer();
+    const int64_t len = length(a, s), tp = up(t, 64);
+    float *q = memory, *dy = q + tp * dp, *dq = dy + tp * dp, *inner = dq + tp * dp;
+    float *k_panels = inner + tp, *v_panels = k_panels + kKeys * d, *k = v_panels + kKeys * d, *v = k + kKeys * dp;
+    float *dk = v + kKeys * dp, *dv = dk + kKeys * dp, *scores = dv + kKeys * dp, *diff = scores + kRows * kKeys;
+    auto *mask = reinterpret_cast<uint8_t *>(diff + kRows * kKeys);
+    const auto *lse = static_cast<const float *>(a.in[2]) + (s * heads + h) * t;
+    const int64_t at = (s * t * c + h * d) * size;
+    const char *diff_dst = static_cast<const char *>(a.in[0]) + at, *dst = static_cast<const char *>(a.in[1]) + at;
+    if (len > 0) take(source(a, 0, s, h, 0), stride * size, len, scale, q);
+    take(diff_dst, c * size, len, 1, dy);
+    for (int64_t i = 0; i < len; i++) {
+      f.widen[bf16](d, dst + i * c * size, 1, k);
+      inner[i] = f.chain[0](d, dy + i * dp, k);
+    }
+    std::fill(dq, dq + len * dp, 0.0f);
+    for (int64_t from = 0; from < len; from += kKeys) {
+      const int64_t count = std::min(kKeys, len - from);
+      take(source(a, 1, s, h, from), stride * size, count, 1, k);
+      take(source(a, 2, s, h, from), stride * size, count, 1, v);
+      transpose(k, count, k_panels);
+      transpose(v, count, v_panels);
+      std::fill(dk, dk + count * dp, 0.0f);
+      std::fill(dv, dv + count * dp, 0.0f);
+      for (int64_t i = p.causal ? from : 0; i < len; i += kRows) {
+        const int64_t rows = std::min(kRows, len - i), seen = std::min(count, keys(len, i + rows - 1) - from);
+        score(rows, q + i * dp, k_panels, up(seen, 32), scores, kKeys);
+        score(rows, dy + i * dp, v_panels, up(seen, 32), diff, kKeys);
+        for (int64_t r = 0; r < rows; r++) {
+          const int64_t own = std::clamp<int64_t>(keys(len, i + r) - from, 0, seen);
+          if (p.p > 0) keep(a, s, h, i + r, from, own, mask);
+          f.score_diff(own, seen, scores + r * kKeys, diff + r * kKeys, lse[i + r], inner[i + r],
+                       p.p > 0 ? mask : nullptr, factor);
+        }
+        multiply(rows, seen, diff, kKeys, 1, k, dq + i * dp, true);
+        multiply(seen, rows, scores, 1, kKeys, dy + i * dp, dv, true);
+        multiply(seen, rows, diff, 1, kKeys, q + i * dp, dk, true);
+      }
+      give(a, 1, s, h, from, count, dk, 1);
+      give(a, 2, s, h, from, count, dv, 1);
+    }
+    give(a, 0, s, h, 0, len, dq, scale);
+    for (int which = 0; which < 3; which++)
+      for (int64_t i = len; i < t; i++) std::memset(result(a, which, s, h, i), 0, size_t(d * size));
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Kernel> make_attention(const Request &request) { return std::make_unique<Attention>(request); }
+std::unique_ptr<Kernel> make_attention_diff(const Request &request) { return std::make_unique<AttentionDiff>(request); }
+
+} // namespace hetero

@@ -1,0 +1,75 @@
+// transformer_table.h: the vectorised loops of the ops of transformers, compiled once per instruction set.
+//
+// Each works in one thread. Index bf16 is 0 for f32 tensors, 1 for bf16; arithmetic is f32. product and chain use fused
+// multiply-adds where the instruction set has them, as oneDNN's products do; all other loops give the same bits on all.
+#pragma once
+
+#include <stdint.h>
+
+namespace hetero {
+
+// out (rows, 32) = coefficients (rows, k) · x (k, 32), or the sum of out and the product. 1 <= rows <= 8.
+struct SmallProduct {
+  int rows;
+  int64_t k;
+  const float *coefficients; // (r, i) is element r*row + i*step
+  int64_t row, step;
+  const float *x; // row i is at i*x_row
+  int64_t x_row;
+  float *out; // row r is at r*out_row
+  int64_t out_row;
+  bool add;
+};
+
+// Statistics of the logits of one row over some classes: the largest, the sum of exp(logit - largest), and the number
+// of classes before the label in the order of scores.
+struct LogitStats {
+  double sum;
+  float largest;
+  int32_t higher;
+};
+
+struct TransformerTable {
+  void (*product)(const SmallProduct &);
+  // The element of product for one row and one column: the sum of a[i]·b[i] in the same order and rounding.
+  float (*chain[2])(int64_t n, const void *a, const void *b);
+
+  // dst = a + b + c, in this order; b and c may be null.
+  void (*sum_rows[2])(int64_t n, const float *a, const float *b, const float *c, void *dst);
+  void (*add_row[2])(int64_t n, const void *src, float *sum);              // sum += src
+  void (*widen[2])(int64_t n, const void *src, float factor, float *dst);  // dst = src·factor
+  void (*narrow[2])(int64_t n, const float *src, float factor, void *dst); // dst = src·factor
+
+  // One row of LayerNorm; residual and sum are null unless the op has them.
+  void (*normalize[2])(int64_t c, const void *src, const void *residual, const float *gamma, const float *beta,
+                       float eps, void *dst, void *sum, float *mean, float *inverse);
+  // One row of LayerNormDiff; plus may be null. Adds to diff_gamma and diff_beta.
+  void (*normalize_diff[2])(int64_t c, const void *diff, const void *x, float mean, float inverse, const float *gamma,
+                            const void *plus, void *diff_x, float *diff_gamma, float *diff_beta);
+
+  // One row of BiasGELU and of its gradient, which adds to diff_bias. The second index is 1 for the tanh approximation.
+  void (*bias_gelu[2][2])(int64_t n, const void *src, const float *bias, void *dst);
+  void (*bias_gelu_diff[2][2])(int64_t n, const void *diff, const void *src, const float *bias, void *diff_src,
+                               float *diff_bias);
+
+  // Replaces n scores by exp(score - largest), and those from n to padded by 0. Returns the largest and the sum.
+  void (*exponentials)(int64_t n, int64_t padded, float *scores, float *largest, float *sum);
+  // Multiplies n probabilities by factor where keep is 1, and sets the others to 0.
+  void (*drop)(int64_t n, const uint8_t *keep, float factor, float *p);
+  // Gradient of a row of scores: with p = exp(score - lse) and m the factor of dropout (1 if keep is null), scores
+  // becomes m·p, and diff becomes p·(m·diff - inner). Elements from n to padded become 0.
+  void (*score_diff)(int64_t n, int64_t padded, float *scores, float *diff, float lse, float inner, const uint8_t *keep,
+                     float factor);
+
+  // Adds n <= 32 logits to the statistics of a row. own is the label's logit, label its position in this part, which
+  // may be negative, or n or more; bias may be null.
+  void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);
+  // Replaces n <= 32 logits by (exp(logit + bias - lse) - (1 at label))·scale, and those from n to 31 by 0.
+  void (*logit_diff)(int n, float *logits, const float *bias, float lse, float scale, int64_t label);
+};
+
+extern const TransformerTable transformer_generic, transformer_avx2, transformer_avx512;
+
+const TransformerTable &transformer();
+
+} // namespace hetero
