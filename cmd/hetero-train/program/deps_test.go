@@ -70,7 +70,7 @@ var layers = []layer{
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
 	{"engine/data", imports("engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
-	{"engine/data/...", imports("engine/regular", "engine/data", "engine/data/...")},
+	{"engine/data/...", imports("engine/regular", "engine/tensor", "engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/regular", "engine/tensor")},
 	{"engine/weights", imports("engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/regular", "engine/checkpoint")},

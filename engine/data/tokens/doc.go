@@ -1,4 +1,4 @@
-// Package tokens stores tokenised text.
+// Package tokens stores and samples tokenised text.
 //
 // # Files
 //
@@ -11,6 +11,18 @@
 //
 // A document ends with the end-of-text token, which is part of it. OpenCorpus joins shards to one sequence of tokens;
 // Find lists the shards of a folder.
+//
+// # Samples
+//
+// These types are data.Samples, for a data.Loader:
+//
+//	Windows         successive tokens for a language model, with an offset of its own in each epoch
+//	Masked          whole sentences of one document for BERT: masked tokens and, optionally, the next sentence
+//	Classification  texts, or pairs of texts, with a label
+//	Markov          a computed source whose entropy is known, so that the loss has a known floor
+//
+// Each sample is a function of (seed, epoch, sample index) only, and reading it allocates nothing. Masked and
+// Classification have samples of unequal lengths; Length returns the length of a sample without reading it.
 //
 // # Errors
 //

@@ -1,0 +1,334 @@
+package tokens
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// ClassificationOptions describe a file of labelled texts.
+type ClassificationOptions struct {
+	// Path is a file of JSON lines (.jsonl, .ndjson), or of tab-separated values whose first line names the columns.
+	// Values are not quoted.
+	Path      string
+	Tokenizer *tokenizer.WordPiece
+	Length    int // positions of a sample, with special tokens; longer texts are truncated
+	// Names of columns or fields. Empty: "text", no second text, "label".
+	Text, Second, Label string
+	// Classes are the names of classes, for example those of the training file. nil: the labels of the file, sorted.
+	Classes []string
+}
+
+// Classification holds labelled texts, or pairs of texts, in memory:
+//
+//	[CLS] text [SEP]             without a second text
+//	[CLS] text [SEP] second [SEP]
+//
+// Of a pair that is too long, the longer text loses its last tokens first.
+//
+//	field     shape
+//	tokens    (Length)
+//	labels    (): the class
+//	segments  (Length)
+//	lengths   ()
+type Classification struct {
+	o         ClassificationOptions
+	classes   []string
+	tokens    []int32 // of all samples, without special tokens
+	rows      []row
+	truncated int
+}
+
+// row is a sample.
+type row struct {
+	at            int64 // in tokens
+	first, second int32 // tokens of each text
+	label         int32
+}
+
+// OpenClassification reads and tokenises a file. Faults of the file are *data.Fault with the line.
+func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classification, error) {
+	if o.Text == "" {
+		o.Text = "text"
+	}
+	if o.Label == "" {
+		o.Label = "label"
+	}
+	if o.Tokenizer == nil {
+		return nil, errors.New("labelled texts: no tokenizer")
+	}
+	if err := checkLength("labelled texts", o.Length, 5); err != nil {
+		return nil, err
+	}
+	c := &Classification{o: o}
+	labels, err := c.read(ctx)
+	if err == nil {
+		err = c.setClasses(labels)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fault("read labelled texts", o.Path, "", err)
+	}
+	return c, nil
+}
+
+// read adds all samples, and returns their labels.
+func (c *Classification) read(ctx context.Context) (labels []string, err error) {
+	lines := strings.HasSuffix(c.o.Path, ".jsonl") || strings.HasSuffix(c.o.Path, ".ndjson")
+	e := c.o.Tokenizer.NewEncoder()
+	var columns []string
+	number := 0
+	err = regular.EachLine(c.o.Path, func(line []byte) error {
+		number++
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, second, label, err := c.values(line, lines, &columns)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		if text != nil {
+			labels = append(labels, label)
+			c.add(e, text, second)
+		}
+		return nil
+	})
+	if err == nil && len(labels) == 0 {
+		err = errors.New("no labelled texts")
+	}
+	return labels, err
+}
+
+// values returns the texts and the label of a line. text is nil for an empty line and the names of columns.
+func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string, err error) {
+	if line == nil {
+		return nil, nil, "", errors.New("more than 16 MiB, want a shorter line")
+	}
+	if at := firstInvalid(line); at >= 0 {
+		return nil, nil, "", fmt.Errorf("byte %d is not UTF-8: % x", at, line[at:min(len(line), at+8)])
+	}
+	line = bytes.TrimRight(line, "\r\n")
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil, nil, "", nil
+	}
+	var value func(name string) (string, error)
+	switch {
+	case isJSON:
+		var object map[string]any
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.UseNumber()
+		if err := d.Decode(&object); err != nil {
+			return nil, nil, "", fmt.Errorf("want a JSON object: %w", err)
+		}
+		value = func(name string) (string, error) { return jsonValue(object, name) }
+	case *columns == nil:
+		*columns = strings.Split(string(line), "\t")
+		for _, name := range []string{c.o.Text, c.o.Label, c.o.Second} {
+			if name != "" && !slices.Contains(*columns, name) {
+				return nil, nil, "", fmt.Errorf("no column %q, got %q", name, *columns)
+			}
+		}
+		return nil, nil, "", nil
+	default:
+		cells := strings.Split(string(line), "\t")
+		if len(cells) != len(*columns) {
+			return nil, nil, "", fmt.Errorf("%d columns, want %d: %q", len(cells), len(*columns), *columns)
+		}
+		value = func(name string) (string, error) { return cells[slices.Index(*columns, name)], nil }
+	}
+	get := func(name string) string {
+		v, bad := value(name)
+		err = errors.Join(err, bad)
+		return v
+	}
+	text, label = []byte(get(c.o.Text)), strings.TrimSpace(get(c.o.Label))
+	if c.o.Second != "" {
+		second = []byte(get(c.o.Second))
+	}
+	if err == nil && label == "" {
+		err = fmt.Errorf("%q is empty, want a label", c.o.Label)
+	}
+	if text == nil {
+		text = []byte{}
+	}
+	return text, second, label, err
+}
+
+func firstInvalid(line []byte) int {
+	if utf8.Valid(line) {
+		return -1
+	}
+	for i := 0; i < len(line); {
+		r, n := utf8.DecodeRune(line[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// jsonValue returns a string, number or truth value of an object as text.
+func jsonValue(object map[string]any, name string) (string, error) {
+	switch v := object[name].(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case nil:
+		return "", fmt.Errorf("no value of %q", name)
+	default:
+		return "", fmt.Errorf("%q is %T, want a string or a number", name, v)
+	}
+}
+
+// add appends a sample without its label.
+func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
+	r := row{at: int64(len(c.tokens))}
+	c.tokens = e.Append(c.tokens, text)
+	first := len(c.tokens) - int(r.at)
+	all := e.Append(c.tokens, second)
+	n, m := fit(first, len(all)-len(c.tokens), c.o.Length-c.specials())
+	if n+m < len(all)-int(r.at) {
+		c.truncated++
+	}
+	copy(all[int(r.at)+n:], all[len(c.tokens):len(c.tokens)+m])
+	c.tokens = all[:int(r.at)+n+m]
+	r.first, r.second = int32(n), int32(m)
+	c.rows = append(c.rows, r)
+}
+
+// fit shortens the longer of two texts until both fit.
+func fit(first, second, capacity int) (int, int) {
+	excess := max(first+second-capacity, 0)
+	if excess > 0 {
+		difference := min(max(first-second, second-first), excess)
+		if first > second {
+			first -= difference
+		} else {
+			second -= difference
+		}
+		excess -= difference
+		first -= excess / 2
+		second -= excess - excess/2
+	}
+	return first, second
+}
+
+func (c *Classification) specials() int {
+	if c.o.Second != "" {
+		return 3
+	}
+	return 2
+}
+
+// setClasses numbers the labels.
+func (c *Classification) setClasses(labels []string) error {
+	c.classes = c.o.Classes
+	if c.classes == nil {
+		c.classes = slices.Compact(slices.Sorted(slices.Values(labels)))
+		sortNumbers(c.classes)
+	}
+	number := map[string]int32{}
+	for i, name := range c.classes {
+		number[name] = int32(i)
+	}
+	for i, label := range labels {
+		class, known := number[label]
+		if !known {
+			return fmt.Errorf("sample %d has label %.40q, want one of %.200q", i, label, c.classes)
+		}
+		c.rows[i].label = class
+	}
+	if len(c.classes) < 2 {
+		return fmt.Errorf("all labels are %q, want at least two classes", c.classes)
+	}
+	return nil
+}
+
+// sortNumbers sorts labels by value if all of them are integers.
+func sortNumbers(labels []string) {
+	values := map[string]int{}
+	for _, l := range labels {
+		n, err := strconv.Atoi(l)
+		if err != nil {
+			return
+		}
+		values[l] = n
+	}
+	slices.SortStableFunc(labels, func(a, b string) int { return values[a] - values[b] })
+}
+
+// Len implements [data.Samples].
+func (c *Classification) Len() int { return len(c.rows) }
+
+// Classes returns the names of classes. The caller must not modify the slice.
+func (c *Classification) Classes() []string { return c.classes }
+
+// Label returns the class of sample i.
+func (c *Classification) Label(i int) int { return int(c.rows[i].label) }
+
+// Length returns the positions of sample i that are not padding.
+func (c *Classification) Length(i int) int {
+	return int(c.rows[i].first+c.rows[i].second) + c.specials()
+}
+
+// Truncated returns the number of samples whose texts were too long.
+func (c *Classification) Truncated() int { return c.truncated }
+
+// Layout implements [data.Samples].
+func (c *Classification) Layout(*data.Options) (data.Layout, error) {
+	return data.Layout{Fields: []data.Field{perPosition(Tokens, c.o.Length), perSample(Labels), perPosition(Segments, c.o.Length), perSample(Lengths)}}, nil
+}
+
+// NewSource implements [data.Samples].
+func (c *Classification) NewSource(*data.Options) (data.Source, error) {
+	return &classificationSource{c, make([]int32, 0, c.o.Length), make([]int32, 0, c.o.Length)}, nil
+}
+
+type classificationSource struct {
+	*Classification
+	tokens, segments []int32
+}
+
+// Close implements [data.Source].
+func (s *classificationSource) Close() error { return nil }
+
+// Read implements [data.Source].
+func (s *classificationSource) Read(span *data.Span, errs []error) {
+	k := s.o.Tokenizer.Specials
+	for j := span.Lo; j < span.Hi; j++ {
+		r := s.rows[span.Index[j]]
+		text := s.Classification.tokens[r.at:][:r.first+r.second]
+		s.tokens = append(append(append(s.tokens[:0], k.Class), text[:r.first]...), k.Separator)
+		s.segments = s.segments[:0]
+		for range s.tokens {
+			s.segments = append(s.segments, 0)
+		}
+		if s.o.Second != "" {
+			s.tokens = append(append(s.tokens, text[r.first:]...), k.Separator)
+			for len(s.segments) < len(s.tokens) {
+				s.segments = append(s.segments, 1)
+			}
+		}
+		put(span.Field(0, j), s.tokens, k.Pad)
+		putOne(span.Field(1, j), r.label)
+		put(span.Field(2, j), s.segments, 0)
+		putOne(span.Field(3, j), int32(len(s.tokens)))
+		errs[j-span.Lo] = nil
+	}
+}

@@ -1,0 +1,159 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// MarkovOptions describe a Markov source.
+type MarkovOptions struct {
+	Seed       uint64  // of the transitions and the samples
+	Vocabulary int     // 2 … 65,536
+	Entropy    float64 // of a token, given the previous one, in nats: above 0, at most ln(Vocabulary)
+	Length     int     // positions of a sample
+	Samples    int     // of this part
+	Part       int     // 0 training, 1 evaluation: disjoint random numbers, the same transitions
+}
+
+// Markov is a computed source of text: a chain whose next token depends on the previous one only.
+//
+// From state s, the chain goes to order[(s+j) mod Vocabulary] with probability p[j], where order is a random
+// permutation. All states thus have the same entropy, all tokens are equally frequent, and the entropy rate is exactly
+// that of p. No model can have a mean loss below it, and a table of the transitions reaches it.
+//
+// Samples are those of [Windows], each from a sequence of its own.
+type Markov struct {
+	o       MarkovOptions
+	order   []int32
+	limits  []uint64 // ascending; transition j is chosen by the numbers of 32 bits from limits[j-1] to limits[j]-1
+	entropy float64
+}
+
+// NewMarkov returns the source whose entropy is closest to the desired one.
+func NewMarkov(o MarkovOptions) (*Markov, error) {
+	var errs []error
+	if o.Vocabulary < 2 || o.Vocabulary > 1<<16 {
+		errs = append(errs, fmt.Errorf("Markov source: vocabulary of %d tokens, want 2 to %d", o.Vocabulary, 1<<16))
+	} else if most := math.Log(float64(o.Vocabulary)); !(o.Entropy > 0 && o.Entropy <= most) {
+		errs = append(errs, fmt.Errorf("Markov source: entropy of %v nats per token, want above 0, at most %.4f, the logarithm of the vocabulary size", o.Entropy, most))
+	}
+	if o.Samples < 1 || o.Samples > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("Markov source: %d samples, want 1 to %d", o.Samples, math.MaxInt32))
+	}
+	if o.Part < 0 || o.Part > 1 {
+		errs = append(errs, fmt.Errorf("Markov source: part %d, want 0 or 1", o.Part))
+	}
+	if err := errors.Join(append(errs, checkLength("Markov source", o.Length, 1))...); err != nil {
+		return nil, err
+	}
+	m := &Markov{o: o, order: make([]int32, o.Vocabulary)}
+	r := data.NewRandom(o.Seed, 0, 0, data.ForChain)
+	for i := range m.order {
+		j := r.Below(i + 1)
+		m.order[i] = m.order[j]
+		m.order[j] = int32(i)
+	}
+	m.choose()
+	return m, nil
+}
+
+// ratioSteps divides the range of ratios. A coarse grid makes the choice independent of the last bits of math.Log,
+// which differ between architectures.
+const ratioSteps = 1 << 20
+
+// choose finds the probabilities: p[j] is proportional to ratio^j, and the entropy grows with the ratio.
+func (m *Markov) choose() {
+	step := sort.Search(ratioSteps, func(step int) bool {
+		_, entropy := geometric(m.o.Vocabulary, float64(step)/ratioSteps)
+		return entropy >= m.o.Entropy
+	})
+	m.limits, m.entropy = geometric(m.o.Vocabulary, float64(step)/ratioSteps)
+	if step == 0 {
+		return
+	}
+	if limits, entropy := geometric(m.o.Vocabulary, float64(step-1)/ratioSteps); m.o.Entropy-entropy < m.entropy-m.o.Entropy {
+		m.limits, m.entropy = limits, entropy
+	}
+}
+
+// geometric returns the distribution of n transitions for a ratio of 0 … 1, in units of 2^-32, and its entropy in nats.
+func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
+	const whole = 1 << 32
+	sum, term := 0.0, 1.0
+	for range n {
+		sum += term
+		term = float64(term * ratio)
+	}
+	limits = make([]uint64, 0, n)
+	done, last := 0.0, uint64(0)
+	term = 1
+	for j := range n {
+		done += term
+		term = float64(term * ratio)
+		limit := min(uint64(float64(done/sum)*whole), whole)
+		if j == n-1 {
+			limit = whole
+		}
+		if limit > last { // otherwise the transition has no probability
+			p := float64(limit-last) / whole
+			entropy -= p * math.Log(p)
+			limits = append(limits, limit)
+			last = limit
+		}
+	}
+	return limits, entropy
+}
+
+// Entropy returns the entropy of a token, given the previous one, in nats: the lowest possible mean loss.
+func (m *Markov) Entropy() float64 { return m.entropy }
+
+// Len implements [data.Samples].
+func (m *Markov) Len() int { return m.o.Samples }
+
+// Layout implements [data.Samples].
+func (m *Markov) Layout(*data.Options) (data.Layout, error) {
+	return data.Layout{Fields: []data.Field{perPosition(Tokens, m.o.Length), perPosition(Labels, m.o.Length)}}, nil
+}
+
+// NewSource implements [data.Samples].
+func (m *Markov) NewSource(*data.Options) (data.Source, error) {
+	return &markovSource{m, make([]int32, m.o.Length+1)}, nil
+}
+
+type markovSource struct {
+	*Markov
+	buf []int32
+}
+
+// Close implements [data.Source].
+func (s *markovSource) Close() error { return nil }
+
+// Read implements [data.Source].
+func (s *markovSource) Read(span *data.Span, errs []error) {
+	for j := span.Lo; j < span.Hi; j++ {
+		s.fill(int(span.Index[j]))
+		put(span.Field(0, j), s.buf[:len(s.buf)-1], 0)
+		put(span.Field(1, j), s.buf[1:], NoLabel)
+		errs[j-span.Lo] = nil
+	}
+}
+
+// fill computes the tokens of a sample.
+func (s *markovSource) fill(index int) {
+	r := data.NewRandom(s.o.Seed, s.o.Part, index, data.ForMarkov)
+	state := r.Below(s.o.Vocabulary)
+	s.buf[0] = int32(state)
+	for i := range s.buf[1:] {
+		at := uint64(r.Uint32())
+		j := 0
+		for s.limits[j] <= at { // mostly a few steps: likely transitions come first
+			j++
+		}
+		state = int(s.order[(state+j)%s.o.Vocabulary])
+		s.buf[1+i] = int32(state)
+	}
+}

@@ -1,0 +1,304 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+)
+
+// MaskedOptions describe the samples of BERT.
+type MaskedOptions struct {
+	Corpus   *Corpus // of WordPiece: documents end with [SEP]
+	Length   int     // positions of a sample, with special tokens
+	Specials tokenizer.Specials
+	// SentenceEnds are the tokens after which a sentence ends, usually those of ".", "!" and "?".
+	SentenceEnds []int32
+	// NextSentence makes pairs of texts, of which half do not belong together.
+	NextSentence bool
+	MaskFraction float64 // of ordinary tokens that are to be predicted; 0 means 0.15
+}
+
+// Masked are the samples of BERT's pre-training. A sample holds whole sentences of one document, as many as fit:
+//
+//	[CLS] text [SEP]            without NextSentence
+//	[CLS] text [SEP] text [SEP] with NextSentence: the second text follows the first one, or is from another document
+//
+// Sentences longer than a sample are divided. Of the ordinary tokens, MaskFraction (rounded, at least one) are labels:
+// 80 % of them become [MASK], 10 % a random token, and 10 % stay. Masks and second texts depend on (seed, epoch,
+// sample).
+//
+//	field          shape
+//	tokens         (Length)
+//	labels         (Length)
+//	segments       (Length)
+//	lengths        ()
+//	next_sentence  (), only with NextSentence
+type Masked struct {
+	o     MaskedOptions
+	spans []textSpan
+	ends  map[int32]bool
+}
+
+// textSpan is the text of a sample in the corpus.
+type textSpan struct {
+	at       int64 // of its first token
+	length   int32 // tokens
+	document int32
+}
+
+// NewMasked reads the corpus once to find documents and sentences. It takes 16 bytes of memory per sample.
+func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
+	if o.MaskFraction == 0 {
+		o.MaskFraction = 0.15
+	}
+	m := &Masked{o: o, ends: map[int32]bool{}}
+	for _, t := range o.SentenceEnds {
+		m.ends[t] = true
+	}
+	if err := errors.Join(m.check(), checkLength("masked samples", o.Length, m.specials()+2)); err != nil {
+		return nil, err
+	}
+	if err := m.scan(ctx); err != nil {
+		return nil, err
+	}
+	if len(m.spans) == 0 {
+		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "", errors.New("no documents with enough text"))
+	}
+	if o.NextSentence && m.spans[0].document == m.spans[len(m.spans)-1].document {
+		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "tokenise with --separator, or train without the next sentence",
+			errors.New("next sentences need at least two documents"))
+	}
+	return m, nil
+}
+
+func (m *Masked) check() error {
+	o := &m.o
+	var errs []error
+	if o.Corpus == nil {
+		return errors.New("masked samples: no corpus")
+	}
+	if end := o.Corpus.EndOfText(); end != o.Specials.Separator {
+		errs = append(errs, fmt.Errorf("masked samples: documents end with token %d, want [SEP], token %d: tokenise with WordPiece", end, o.Specials.Separator))
+	}
+	if !(o.MaskFraction > 0 && o.MaskFraction <= 1) {
+		errs = append(errs, fmt.Errorf("masked samples: fraction of masks is %v, want above 0, at most 1", o.MaskFraction))
+	}
+	if v := o.Corpus.Shards[0].Vocabulary; v == 0 || int(max(o.Specials.Mask, o.Specials.Class, o.Specials.Pad)) >= v {
+		errs = append(errs, fmt.Errorf("masked samples: vocabulary of %d tokens without the special tokens %+v", v, o.Specials))
+	}
+	return errors.Join(errs...)
+}
+
+// specials returns the number of special tokens of a sample.
+func (m *Masked) specials() int {
+	if m.o.NextSentence {
+		return 3
+	}
+	return 2
+}
+
+// scan divides the corpus into spans.
+func (m *Masked) scan(ctx context.Context) error {
+	capacity := int64(m.o.Length - m.specials())
+	least := int64(1)
+	if m.o.NextSentence {
+		least = 2 // one token for each text
+	}
+	var begin, whole int64 // of the current span; the end of its last whole sentence
+	document := int32(0)
+	add := func(end int64) {
+		if end-begin >= least {
+			m.spans = append(m.spans, textSpan{begin, int32(end - begin), document})
+		}
+		begin, whole = end, end
+	}
+	block := make([]int32, 1<<16)
+	for at := int64(0); at < m.o.Corpus.Len(); at += int64(len(block)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		block = block[:min(int64(len(block)), m.o.Corpus.Len()-at)]
+		if err := m.o.Corpus.Read(at, block); err != nil {
+			return err
+		}
+		for i, t := range block {
+			here := at + int64(i) // position of t
+			if t == m.o.Specials.Separator {
+				add(here)
+				begin, whole = here+1, here+1
+				if document == math.MaxInt32 {
+					return fmt.Errorf("masked samples: more than %d documents", math.MaxInt32)
+				}
+				document++
+				continue
+			}
+			if here-begin == capacity { // t does not fit
+				if whole > begin {
+					add(whole)
+				} else {
+					add(here)
+				}
+			}
+			if m.ends[t] {
+				whole = here + 1
+			}
+		}
+	}
+	add(m.o.Corpus.Len())
+	return nil
+}
+
+// Len implements [data.Samples].
+func (m *Masked) Len() int { return len(m.spans) }
+
+// Length returns the positions of sample i that are not padding. With NextSentence it is an upper bound, because the
+// second text may be a shorter one.
+func (m *Masked) Length(i int) int {
+	if m.o.NextSentence {
+		return m.o.Length
+	}
+	return int(m.spans[i].length) + m.specials()
+}
+
+// Layout implements [data.Samples].
+func (m *Masked) Layout(*data.Options) (data.Layout, error) {
+	fields := []data.Field{perPosition(Tokens, m.o.Length), perPosition(Labels, m.o.Length), perPosition(Segments, m.o.Length), perSample(Lengths)}
+	if m.o.NextSentence {
+		fields = append(fields, perSample(Next))
+	}
+	return data.Layout{Fields: fields}, nil
+}
+
+// NewSource implements [data.Samples].
+func (m *Masked) NewSource(o *data.Options) (data.Source, error) {
+	n := m.o.Length
+	return &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n), segments: make([]int32, n),
+		text: make([]int32, n), places: make([]int32, n)}, nil
+}
+
+type maskedSource struct {
+	*Masked
+	seed     uint64
+	tokens   []int32 // (Length)
+	labels   []int32 // (Length)
+	segments []int32 // (Length)
+	n        int     // positions so far
+	text     []int32 // of a span
+	places   []int32 // positions of ordinary tokens
+}
+
+// Close implements [data.Source].
+func (s *maskedSource) Close() error { return nil }
+
+// Read implements [data.Source].
+func (s *maskedSource) Read(span *data.Span, errs []error) {
+	for j := span.Lo; j < span.Hi; j++ {
+		next, err := s.fill(span.Epoch, int(span.Index[j]))
+		errs[j-span.Lo] = err
+		if err != nil {
+			continue
+		}
+		put(span.Field(0, j), s.tokens[:s.n], s.o.Specials.Pad)
+		put(span.Field(1, j), s.labels[:s.n], NoLabel)
+		put(span.Field(2, j), s.segments[:s.n], 0)
+		putOne(span.Field(3, j), int32(s.n))
+		if s.o.NextSentence {
+			putOne(span.Field(4, j), next)
+		}
+	}
+}
+
+// fill computes a sample. next is the label of the next sentence.
+func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
+	r := data.NewRandom(s.seed, epoch, index, data.ForMasks)
+	here := s.spans[index]
+	text := s.text[:here.length]
+	if err := s.o.Corpus.Read(here.at, text); err != nil {
+		return 0, err
+	}
+	s.n = 0
+	s.special(s.o.Specials.Class, 0)
+	if !s.o.NextSentence {
+		s.add(text, 0)
+		s.special(s.o.Specials.Separator, 0)
+		s.mask(&r)
+		return 0, nil
+	}
+	middle := s.middle(text, &r)
+	s.add(text[:middle], 0)
+	s.special(s.o.Specials.Separator, 0)
+	second := text[middle:]
+	if r.Below(2) == 1 {
+		next = 1
+		if second, err = s.other(here.document, &r); err != nil {
+			return 0, err
+		}
+	}
+	s.add(second[:min(len(second), len(s.tokens)-s.n-1)], 1)
+	s.special(s.o.Specials.Separator, 1)
+	s.mask(&r)
+	return next, nil
+}
+
+// middle chooses the first token of the second text: after a sentence, if there are several.
+func (s *maskedSource) middle(text []int32, r *data.Random) int {
+	ends := s.places[:0]
+	for i, t := range text[:len(text)-1] {
+		if s.ends[t] {
+			ends = append(ends, int32(i+1))
+		}
+	}
+	if len(ends) == 0 {
+		return 1 + r.Below(len(text)-1)
+	}
+	return int(ends[r.Below(len(ends))])
+}
+
+// other returns the text of a random span of another document.
+func (s *maskedSource) other(document int32, r *data.Random) ([]int32, error) {
+	k := r.Below(len(s.spans))
+	if s.spans[k].document == document { // take the first span of the next document
+		k = sort.Search(len(s.spans), func(i int) bool { return s.spans[i].document > document }) % len(s.spans)
+	}
+	text := s.text[:s.spans[k].length]
+	return text, s.o.Corpus.Read(s.spans[k].at, text)
+}
+
+func (s *maskedSource) special(token, segment int32) {
+	s.tokens[s.n], s.labels[s.n], s.segments[s.n] = token, NoLabel, segment
+	s.n++
+}
+
+func (s *maskedSource) add(text []int32, segment int32) {
+	for _, t := range text {
+		s.special(t, segment)
+	}
+}
+
+// mask chooses the tokens to predict, and replaces most of them.
+func (s *maskedSource) mask(r *data.Random) {
+	places := s.places[:0]
+	for i, t := range s.tokens[:s.n] {
+		if t != s.o.Specials.Class && t != s.o.Specials.Separator {
+			places = append(places, int32(i))
+		}
+	}
+	count := min(max(int(float64(len(places))*s.o.MaskFraction+0.5), 1), len(places))
+	for i := range count { // the start of a Fisher-Yates shuffle
+		k := i + r.Below(len(places)-i)
+		places[i], places[k] = places[k], places[i]
+		at := places[i]
+		s.labels[at] = s.tokens[at]
+		switch u := r.Below(10); {
+		case u < 8:
+			s.tokens[at] = s.o.Specials.Mask
+		case u == 8:
+			s.tokens[at] = int32(r.Below(s.o.Corpus.Shards[0].Vocabulary))
+		}
+	}
+}
