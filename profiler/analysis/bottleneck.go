@@ -9,14 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// BottleneckSummary names the limit of a run, summed over package runtime's verdicts on windows of steps.
+// BottleneckSummary is the verdict on a whole run, without its warm-up.
 type BottleneckSummary struct {
-	// Bound is the bound with the largest loss over all windows, if that is a tenth of their time; else compute-bound.
-	Bound   string         `json:"bound"`
-	Verdict string         `json:"verdict"`               // text of the last window with that bound
-	Rank    *int           `json:"rank"`                  // rank named by that window; null: no single rank
+	Bound   string         `json:"bound"` // the cause with the largest loss, if that is a tenth of the time; else compute-bound
+	Verdict string         `json:"verdict"`
+	Rank    *int           `json:"rank"`                  // rank named by the verdict; null: no single rank
 	Windows map[string]int `json:"windows"`               // number of windows per verdict
-	Lost    LostTimes      `json:"lost_seconds_per_step"` // means over the steps of all windows
+	Lost    LostTimes      `json:"lost_seconds_per_step"` // means over all steps
 	Step    Number         `json:"step_seconds"`          // the same mean, for the slowest rank
 }
 
@@ -30,45 +29,21 @@ type LostTimes struct {
 
 // verdicts adds up windows.
 type verdicts struct {
-	lost  [runtime.MemoryBound + 1]float64 // s, sums over steps
-	step  float64                          // s, sum over steps
-	steps float64
-	last  map[runtime.Bound]runtime.Bottleneck
+	total runtime.BottleneckTotal
 	count map[string]int
-}
-
-func (v *verdicts) add(b runtime.Bottleneck) {
-	n := float64(b.Steps)
-	for cause := range v.lost {
-		v.lost[cause] += n * b.Lost[cause]
-	}
-	v.step, v.steps = v.step+n*b.Step, v.steps+n
-	v.last[b.Bound] = b
-	v.count[b.Bound.String()]++
 }
 
 // summary returns nil without windows.
 func (v *verdicts) summary() *BottleneckSummary {
-	if v.steps == 0 {
+	if v.total.Steps() == 0 {
 		return nil
 	}
-	bound := runtime.ComputeBound
-	for cause := runtime.DataBound; cause <= runtime.MemoryBound; cause++ {
-		if _, judged := v.last[cause]; judged && v.lost[cause] >= runtime.LostFraction*v.step && v.lost[cause] > v.lost[bound] {
-			bound = cause
-		}
-	}
-	lost := func(b runtime.Bound) Number { return Number(v.lost[b] / v.steps) }
-	out := &BottleneckSummary{Bound: bound.String(), Windows: v.count, Step: Number(v.step / v.steps),
+	whole := v.total.Verdict()
+	lost := func(b runtime.Bound) Number { return Number(whole.Lost[b]) }
+	out := &BottleneckSummary{Bound: whole.Bound.String(), Verdict: whole.String(), Windows: v.count, Step: Number(whole.Step),
 		Lost: LostTimes{Data: lost(runtime.DataBound), Communication: lost(runtime.CommunicationBound), Straggler: lost(runtime.StragglerBound), Memory: lost(runtime.MemoryBound)}}
-	window, judged := v.last[bound]
-	if !judged { // windows with different bounds, none of which matters over the whole run
-		out.Verdict = "no cause takes a tenth of the time of all windows"
-		return out
-	}
-	out.Verdict = window.String()
-	if window.Rank >= 0 {
-		out.Rank = &window.Rank
+	if whole.Rank >= 0 {
+		out.Rank = &whole.Rank
 	}
 	return out
 }
@@ -83,7 +58,7 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 
 // bottleneck judges the records of all ranks, step by step.
 func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
-	find, out := runtime.NewBottlenecks(ranks), &verdicts{last: map[runtime.Bound]runtime.Bottleneck{}, count: map[string]int{}}
+	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
 	next, failures := make([]func() (runtime.Record, bool), ranks), make([]error, ranks)
 	heads, more, times := make([]runtime.Record, ranks), make([]bool, ranks), make([]runtime.RankTimes, ranks)
 	for rank := range ranks {
@@ -105,11 +80,17 @@ func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 			}
 		}
 		if find.Add(times); find.Full() {
-			out.add(find.Verdict())
+			v := find.Verdict()
+			out.total.Add(v)
+			out.count[v.Bound.String()]++
 		}
 	}
-	if len(out.count) == 0 && find.Steps() > 0 { // the run is shorter than a window
-		out.add(find.Verdict())
+	if find.Steps() > 0 { // the steps after the last window count in the sums
+		v := find.Verdict()
+		out.total.Add(v)
+		if len(out.count) == 0 { // the run is shorter than a window
+			out.count[v.Bound.String()]++
+		}
 	}
 	return out.summary(), errors.Join(failures...)
 }

@@ -36,9 +36,11 @@ const maxLatencies = 1 << 16
 type rankTotal struct {
 	n, samples                                                       float64
 	data, forward, backward, communication, optimizer, hidden, own   float64 // s
+	exchanges                                                        float64 // s, part of forward and backward
 	bytes, utilization, utilizations, memory, power, powers, hottest float64
 	stepTimes, allReduces                                            thinned
 	shares                                                           map[int64]*shareTotal
+	warmUp                                                           []runtime.Record // the first steps, which the sums leave out
 }
 
 type shareTotal struct{ steps, own float64 }
@@ -97,6 +99,11 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 			next++
 		}
 	})
+	if t.n == 0 { // a run of the warm-up alone
+		for i := range t.warmUp {
+			t.sumUp(&t.warmUp[i])
+		}
+	}
 	if err == nil {
 		c.ranks = append(c.ranks, t)
 	}
@@ -120,24 +127,8 @@ func (s *stepTotal) add(samples int64, own float32) {
 	s.max = max(s.max, own)
 }
 
+// add adds a record to the distributions and, after the warm-up, to the sums.
 func (t *rankTotal) add(m *runtime.Record) {
-	own := ownSeconds(m)
-	t.n++
-	t.samples += float64(m.BatchSize)
-	t.data += m.DataLoading.Seconds()
-	t.forward += m.Forward.Seconds()
-	t.backward += m.Backward.Seconds()
-	t.communication += m.Communication.Seconds()
-	t.optimizer += m.Optimizer.Seconds()
-	t.hidden += m.CommunicationHidden.Seconds()
-	t.own += own
-	t.bytes += float64(m.Bytes)
-	if v := m.Telemetry[telemetry.Utilization]; !math.IsNaN(v) {
-		t.utilization, t.utilizations = t.utilization+v, t.utilizations+1
-	}
-	if v := m.Telemetry[telemetry.Power]; !math.IsNaN(v) {
-		t.power, t.powers = t.power+v, t.powers+1
-	}
 	t.memory, t.hottest = knownMax(t.memory, m.Telemetry[telemetry.Memory]), knownMax(t.hottest, m.Telemetry[telemetry.Temperature])
 	t.stepTimes.add(m.IterationTime().Seconds())
 	if m.Bytes > 0 {
@@ -149,7 +140,33 @@ func (t *rankTotal) add(m *runtime.Record) {
 		t.shares[m.BatchSize] = s
 	}
 	s.steps++
-	s.own += own
+	s.own += ownSeconds(m)
+	if len(t.warmUp) < runtime.WarmUpSteps {
+		t.warmUp = append(t.warmUp, *m)
+		return
+	}
+	t.sumUp(m)
+}
+
+// sumUp adds a record to the sums.
+func (t *rankTotal) sumUp(m *runtime.Record) {
+	t.n++
+	t.samples += float64(m.BatchSize)
+	t.data += m.DataLoading.Seconds()
+	t.forward += m.Forward.Seconds()
+	t.backward += m.Backward.Seconds()
+	t.communication += m.Communication.Seconds()
+	t.optimizer += m.Optimizer.Seconds()
+	t.hidden += m.CommunicationHidden.Seconds()
+	t.exchanges += m.Exchanges.Seconds()
+	t.own += ownSeconds(m)
+	t.bytes += float64(m.Bytes)
+	if v := m.Telemetry[telemetry.Utilization]; !math.IsNaN(v) {
+		t.utilization, t.utilizations = t.utilization+v, t.utilizations+1
+	}
+	if v := m.Telemetry[telemetry.Power]; !math.IsNaN(v) {
+		t.power, t.powers = t.power+v, t.powers+1
+	}
 }
 
 // knownMax returns the maximum, ignoring NaN.
@@ -181,10 +198,10 @@ func (c *collector) fill(s *Summary, batch int64) {
 	s.Pauses, s.FinalTrainLoss = c.pauses, Number(c.loss)
 	var times []float32
 	seconds, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0
-	for _, step := range steps {
+	for i, step := range steps {
 		times = append(times, step.seconds)
 		seconds, samples = seconds+float64(step.seconds), samples+float64(step.samples)
-		if step.ranks > 1 && step.max > 0 {
+		if step.ranks > 1 && step.max > 0 && (i >= runtime.WarmUpSteps || len(steps) <= runtime.WarmUpSteps) {
 			imbalance, balanced = imbalance+float64((step.max-step.min)/step.max), balanced+1
 		}
 	}
@@ -222,6 +239,7 @@ func (t *rankTotal) sum(o *rankTotal) {
 	t.communication += o.communication
 	t.optimizer += o.optimizer
 	t.hidden += o.hidden
+	t.exchanges += o.exchanges
 	t.bytes += o.bytes
 	t.utilization += o.utilization
 	t.utilizations += o.utilizations
@@ -230,7 +248,7 @@ func (t *rankTotal) sum(o *rankTotal) {
 
 func (t *rankTotal) parts() StepParts {
 	mean := func(sum float64) Number { return Number(sum / t.n) }
-	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer)}
+	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer), mean(t.exchanges)}
 }
 
 func (t *rankTotal) summary(rank int) RankSummary {

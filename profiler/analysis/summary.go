@@ -56,6 +56,8 @@ type Summary struct {
 	ShareOfOracle     Number `json:"share_of_oracle"`     // the balancer's last estimate,
 	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // and its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
+	// ShareOfOracleMean is the mean of the estimates, weighted by the number of steps of each.
+	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
 	TrainingTime      Number `json:"training_time"` // sum of all steps
 	Pauses            int    `json:"pauses"`        // steps after a pause
 
@@ -78,13 +80,14 @@ type Distribution struct {
 	Max  Number `json:"max"`
 }
 
-// StepParts are means over steps.
+// StepParts are means over steps without the warm-up.
 type StepParts struct {
 	Data          Number `json:"data"`
 	Forward       Number `json:"forward"`
 	Backward      Number `json:"backward"`
 	Communication Number `json:"communication"`
 	Optimizer     Number `json:"optimizer"`
+	Exchanges     Number `json:"exchanges"` // of batch normalisation, part of forward and backward
 }
 
 // RankSummary describes one rank.
@@ -126,7 +129,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if logs == "" {
 		logs = LogDir(dir)
 	}
-	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), BusBandwidth: Number(unknown)}
+	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), ShareOfOracleMean: Number(unknown), BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -164,12 +167,27 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
 		return nil, err
 	}
-	for _, d := range run.Decisions {
-		if !math.IsNaN(d.ShareOfOracle) && d.Step <= s.Steps {
-			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
-		}
-	}
+	s.addDecisions(run.Decisions)
 	return s, nil
+}
+
+// addDecisions adds the balancer's estimates. Each describes the steps since the decision before it.
+func (s *Summary) addDecisions(decisions []Decision) {
+	previous, steps, sum := int64(0), 0.0, 0.0
+	for _, d := range decisions {
+		if d.Step > s.Steps {
+			continue
+		}
+		if !math.IsNaN(d.ShareOfOracle) {
+			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
+			n := float64(max(0, d.Step-previous))
+			steps, sum = steps+n, sum+n*d.ShareOfOracle
+		}
+		previous = d.Step
+	}
+	if steps > 0 {
+		s.ShareOfOracleMean = Number(sum / steps)
+	}
 }
 
 // everyRank returns an error if a rank lacks records that others have, because a summary without it would be wrong.

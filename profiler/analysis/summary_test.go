@@ -253,3 +253,51 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 		t.Errorf("one step: got %+v, %v, want no verdict", s.Bottleneck, err)
 	}
 }
+
+// The verdict covers all steps: a straggler in the first of two windows costs half of its loss, and the steps after the
+// last window count too. The warm-up counts nowhere.
+func TestAVerdictCoversTheWholeRun(t *testing.T) {
+	records := func(own func(step int64) time.Duration) (records []runtime.Record) {
+		for i := int64(1); i <= 122; i++ { // two warm-up steps, two windows and 20 more steps
+			compute, wait := own(i), 100*time.Millisecond-own(i)
+			if i <= runtime.WarmUpSteps {
+				wait = time.Second
+			}
+			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*120_000_000), BatchSize: 16, Forward: compute, Backward: 10 * time.Millisecond, Exchanges: 10 * time.Millisecond,
+				Communication: wait, CommunicationHidden: 4 * time.Millisecond, Bytes: 1 << 20, Telemetry: telemetry.Sample{telemetry.Memory: 20}})
+		}
+		return records
+	}
+	dir := t.TempDir()
+	writeRecords(t, dir, records(func(int64) time.Duration { return 40 * time.Millisecond }), records(func(step int64) time.Duration {
+		if step <= 52 {
+			return 80 * time.Millisecond
+		}
+		return 40 * time.Millisecond
+	}))
+	balance := `{"step":2,"share_of_oracle":0.5}` + "\n" + `{"step":42,"share_of_oracle":0.8}` + "\n" + `{"step":122,"share_of_oracle":1}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "logs", balanceFile), []byte(balance), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Summarize(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first window: a step of 110 ms has 20 ms for gradients and 10 ms of exchanges on the slowest rank, which
+	// takes 80 ms; shares in proportion take 53.3 ms. The other 70 steps: 60 ms for gradients and 10 ms of exchanges.
+	const communication, straggler = (50*0.030 + 70*0.070) / 120, 50 * (0.080 - 0.16/3) / 120
+	b := s.Bottleneck
+	if b == nil || b.Bound != "communication-bound" || !near(b.Lost.Communication, communication) || !near(b.Lost.Straggler, straggler) || !near(b.Step, 0.110) {
+		t.Fatalf("got %+v, want communication-bound, losing %g s and %g s to the straggler", b, communication, straggler)
+	}
+	if want := "communication-bound: 53.3 of 110.0 ms a step (48 %) are lost waiting for gradients, 4.0 ms more are hidden; also lost: stragglers 11.1 ms"; b.Verdict != want {
+		t.Errorf("got verdict %q, want %q", b.Verdict, want)
+	}
+	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps: a mean of 20 ms over the ranks.
+	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Lost.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
+		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits, s.StepParts.Exchanges, 50*0.020/120)
+	}
+	if want := (2*0.5 + 40*0.8 + 80*1) / 122; !near(s.ShareOfOracleMean, want) || s.ShareOfOracle != 1 {
+		t.Errorf("got %v and %v of the oracle, want %v, and 1 at the end", s.ShareOfOracleMean, s.ShareOfOracle, want)
+	}
+}

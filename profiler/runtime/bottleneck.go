@@ -9,6 +9,9 @@ const BottleneckWindow = 50
 // compute-bound.
 const LostFraction = 0.10
 
+// WarmUpSteps are the first steps of a run. They include page faults, so no verdict and no mean time counts them.
+const WarmUpSteps = 2
+
 // Limits of the verdict, most of them fractions of the step's time.
 const (
 	keptFraction   = 0.07 // the previous verdict stays while its loss is larger
@@ -16,7 +19,6 @@ const (
 	fullPercent    = 90.0 // memory above which a rank can take no more samples
 	slowedFraction = 0.10 // slowdown of a rank with full memory that counts
 	shareTolerance = 0.10 // allowed change of its share since, as a fraction
-	warmUpSteps    = 2    // of a run: they include page faults
 	// steadyFraction is the fraction of a straggler's loss that a rank's mean time, not jitter, must cause to name the
 	// rank.
 	steadyFraction = 0.5
@@ -131,7 +133,7 @@ func NewBottlenecks(ranks int) *Bottlenecks {
 
 // Add adds a step, one entry per rank. It ignores the first steps of a run, and steps whose times are not numbers.
 func (b *Bottlenecks) Add(step []RankTimes) {
-	if b.warm < warmUpSteps {
+	if b.warm < WarmUpSteps {
 		b.warm++
 		return
 	}

@@ -27,7 +27,7 @@ func (v Bottleneck) String() string {
 	switch v.Bound {
 	case DataBound:
 		text += lost + "waiting for data"
-		if v.Ranks > 1 {
+		if v.Ranks > 1 && v.Rank >= 0 {
 			text += fmt.Sprintf(", most on rank %d", v.Rank)
 		}
 	case CommunicationBound:
@@ -43,7 +43,11 @@ func (v Bottleneck) String() string {
 			text += lost + "waiting for the slowest rank, which differs from step to step"
 		}
 	case MemoryBound:
-		text += lost + fmt.Sprintf("because memory is full (%.0f %% on rank %d)", v.Memory, v.Rank)
+		text += lost + fmt.Sprintf("because memory is full (%.0f %%", v.Memory)
+		if v.Rank >= 0 {
+			text += fmt.Sprintf(" on rank %d", v.Rank)
+		}
+		text += ")"
 	default:
 		text += fmt.Sprintf("%s of %s ms a step (%.0f %%) are forward and backward, %s ms the optimizer", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
 	}

@@ -146,12 +146,11 @@ func SummaryRows(s *analysis.Summary) []Row {
 		rows = append(rows, Row{"bottleneck", s.Bottleneck.Verdict})
 	}
 	if s.Ranks > 1 {
-		rows = append(rows, Row{"communication", fmt.Sprintf("%s a step waited for, %s hidden (overlap %s), bus %s GB/s", ms(s.CommunicationTime), ms(s.CommunicationHidden),
-			show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))})
+		rows = append(rows, Row{"communication", communication(s)})
 		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%.1f %% of the oracle (%s to %s; step time with the best shares / step time with the actual shares, without noise), %s", 100*float64(s.ShareOfOracle),
-				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), balance)
+			balance = fmt.Sprintf("%s of the oracle (step time with the best shares / step time with the actual shares, without noise), %.1f %% (%s to %s) at the end, %s",
+				show.Figure("%.1f %%", 100*s.ShareOfOracleMean), 100*float64(s.ShareOfOracle), show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), balance)
 		}
 		rows = append(rows, Row{"balance", balance})
 	}
@@ -161,13 +160,31 @@ func SummaryRows(s *analysis.Summary) []Row {
 	return rows
 }
 
+// communication returns the row of the ranks' waits. The waits without those for slower ranks are the communication that
+// the bottleneck counts as lost.
+func communication(s *analysis.Summary) string {
+	gradients, exchanges := s.StepParts.Communication, s.StepParts.Exchanges
+	text := ms(gradients) + " a step waited for gradients"
+	if exchanges > 0 {
+		text += fmt.Sprintf(", %s in exchanges of batch normalisation", ms(exchanges))
+	}
+	if s.Bottleneck != nil {
+		text += fmt.Sprintf(" (of this %s for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Lost.Communication)))
+	}
+	return fmt.Sprintf("%s; %s hidden (overlap %s), bus %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
+}
+
 // partsOf returns the fraction of a step that each part takes.
 func partsOf(p analysis.StepParts) string {
 	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
 	part := func(name string, v analysis.Number) string {
 		return name + " " + show.Figure("%.1f %%", 100*v/total)
 	}
-	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), part("backward", p.Backward), part("communication", p.Communication), part("optimizer", p.Optimizer)}, ", ")
+	backward := part("backward", p.Backward)
+	if p.Exchanges > 0 {
+		backward += " (of these two " + part("exchanges of batch normalisation", p.Exchanges) + ")"
+	}
+	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward, part("communication", p.Communication), part("optimizer", p.Optimizer)}, ", ")
 }
 
 func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }

@@ -1,0 +1,87 @@
+package runtime
+
+import "math"
+
+// BottleneckTotal combines the verdicts on the windows of a run to one verdict on all their steps.
+//
+//	total := runtime.BottleneckTotal{}
+//	total.Add(v)         // once per window
+//	v := total.Verdict() // after at least one window
+//
+// Times are means over the steps of all windows. The rank is the one that the verdicts with the total's cause name with
+// the largest loss. A straggler is named only if its windows hold half of the time lost to stragglers.
+type BottleneckTotal struct {
+	sum    Bottleneck // times and losses are sums over steps
+	blamed [bounds]map[int]*blame
+}
+
+// blame holds the sums of the windows whose verdict names a rank.
+type blame struct{ lost, steps, slowest, ratio float64 }
+
+// Steps returns the number of steps in all windows.
+func (t *BottleneckTotal) Steps() int { return t.sum.Steps }
+
+// Add adds the verdict on a window.
+func (t *BottleneckTotal) Add(v Bottleneck) {
+	n, s := float64(v.Steps), &t.sum
+	if s.Steps == 0 {
+		s.Memory = math.NaN()
+	}
+	for cause := range bounds {
+		s.Lost[cause] += n * v.Lost[cause]
+	}
+	s.Step += n * v.Step
+	s.Compute += n * v.Compute
+	s.Update += n * v.Update
+	s.Hidden += n * v.Hidden
+	s.Exchange += n * v.Exchange
+	if math.IsNaN(s.Memory) || v.Memory > s.Memory {
+		s.Memory = v.Memory
+	}
+	s.Ranks = max(s.Ranks, v.Ranks)
+	s.Steps += v.Steps
+	if v.Rank < 0 {
+		return
+	}
+	if t.blamed[v.Bound] == nil {
+		t.blamed[v.Bound] = map[int]*blame{}
+	}
+	b := t.blamed[v.Bound][v.Rank]
+	if b == nil {
+		b = &blame{}
+		t.blamed[v.Bound][v.Rank] = b
+	}
+	b.lost += n * v.Lost[v.Bound]
+	b.steps += n
+	b.slowest += n * v.Slowest
+	b.ratio += n * v.Ratio
+}
+
+// Verdict returns the verdict on all windows: the cause with the largest loss, if that is a tenth of the time.
+func (t *BottleneckTotal) Verdict() Bottleneck {
+	v, n := t.sum, float64(t.sum.Steps)
+	for cause := range bounds {
+		v.Lost[cause] /= n
+	}
+	v.Step, v.Compute, v.Update, v.Hidden, v.Exchange = v.Step/n, v.Compute/n, v.Update/n, v.Hidden/n, v.Exchange/n
+	v.Bound, v.Rank = ComputeBound, -1
+	for cause := range bounds {
+		if v.Lost[cause] >= LostFraction*v.Step && v.Lost[cause] > v.Lost[v.Bound] {
+			v.Bound = cause
+		}
+	}
+	for rank, b := range t.blamed[v.Bound] {
+		if first := t.blamed[v.Bound][v.Rank]; first == nil || b.lost > first.lost || b.lost == first.lost && rank < v.Rank {
+			v.Rank = rank
+		}
+	}
+	if v.Bound != StragglerBound || v.Rank < 0 {
+		return v
+	}
+	if b := t.blamed[v.Bound][v.Rank]; b.lost >= steadyFraction*t.sum.Lost[StragglerBound] {
+		v.Slowest, v.Ratio = b.slowest/b.steps, b.ratio/b.steps
+	} else {
+		v.Rank = -1
+	}
+	return v
+}
