@@ -104,7 +104,7 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	case errors.Is(err, text.ErrSettings):
 		return exit.Usagef("data tokenize -o %s: %w; choose another folder, or delete this one", f.o.Folder, err)
 	case errors.Is(err, text.ErrWrite):
-		return exit.With(exit.FolderCode(err), fmt.Errorf("%w%s", err, exit.Advice(err)))
+		return exit.With(exit.FolderCode(err), err)
 	case ctx.Err() != nil && err != nil:
 		log.Warn("tokenizing was interrupted; the same command continues", "folder", f.o.Folder)
 		return exit.Classify(ctx, err)
