@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -81,6 +82,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	code = exit.Code(err)
 	if err != nil {
 		switch text := hide.Text(report(err)); {
+		case exit.IsOwn(code) && supervisor.ReportCause(env.Environ, withoutPrefix(text)):
 		case wantsJSON(args) && text != "":
 			writeErrorRecord(a.Env.Stderr, text, code)
 		default:
@@ -121,8 +123,11 @@ func wantsJSON(args []string) bool {
 
 // writeErrorRecord writes the last message of a failed command as one JSON object.
 func writeErrorRecord(w io.Writer, text string, code int) {
-	text = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
-	slog.New(slog.NewJSONHandler(w, nil)).Error(text, "exit_code", code)
+	slog.New(slog.NewJSONHandler(w, nil)).Error(withoutPrefix(text), "exit_code", code)
+}
+
+func withoutPrefix(text string) string {
+	return strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
 }
 
 // report prints the error of a failed command: one line for each fault of a configuration, otherwise one line.

@@ -114,6 +114,29 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
 }
 
+// An error that all ranks find is printed once, as the last line, with the key to change.
+func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name, cause, key string
+		set              []string
+		code             int
+	}{
+		{"too few samples", "4 samples do not fill one batch of 8", "data.batch_size", []string{"data.num_samples=4"}, exit.Usage},
+		{"a path that does not exist", "no such file or directory", "data.path", []string{"data.dataset=images", "data.path=gone"}, exit.Data},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := finish(t, p.command(t.TempDir(), append(c.set, "parallel.ranks=3")...), 0)
+			e.check(t, c.code, c.cause)
+			lines := strings.Split(strings.TrimSpace(e.stderr), "\n")
+			last := lines[len(lines)-1]
+			if strings.Count(e.stderr, c.cause) != 1 || !strings.HasPrefix(last, "hetero-train: error: data ") || !strings.Contains(last, c.cause) || !strings.Contains(last, c.key) {
+				t.Errorf("got\n%s\nwant %q once, in the last line, with key %s", e.stderr, c.cause, c.key)
+			}
+		})
+	}
+}
+
 func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} {

@@ -45,6 +45,9 @@
 // lost another rank. Run then searches for the cause among the ranks that fail later or hang. An exit code in Orderly
 // means that the rank stopped as requested and saved its state.
 //
+// A rank may send the cause of its failure to the supervisor ([ReportCause]) instead of printing it. The error then
+// contains the cause. If all ranks of the machine end with the same exit code and cause, the error is the cause alone.
+//
 // # Orphans
 //
 // On Linux ranks die with the supervisor, even if it is killed (PR_SET_PDEATHSIG, set from an OS thread that lives as

@@ -19,10 +19,27 @@ type RankError struct {
 	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
 	Hung   bool           // it did not end with the others, or when requested. Code is then the exit code of the others, -1 if they succeeded
 
-	Tail string // the last lines of its standard error, unless that is a file
+	Cause  string // reported by the rank (ReportCause); "": none
+	Common bool   // all ranks of this machine, at least two, ended with this code and cause
+	Tail   string // the last lines of its standard error, unless that is a file
 }
 
+// Error names the rank, its end and the cause. The cause alone describes a failure of all ranks.
 func (e *RankError) Error() string {
+	if e.Common {
+		return e.Cause
+	}
+	if e.Cause != "" {
+		return e.end() + ": " + e.Cause
+	}
+	if e.Tail != "" {
+		return e.end() + "; it last wrote:\n\t" + strings.ReplaceAll(e.Tail, "\n", "\n\t")
+	}
+	return e.end()
+}
+
+// end describes how the rank ended, without the cause that it reported.
+func (e *RankError) end() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "rank %d (process %d) ", e.Rank, e.PID)
 	switch {
@@ -38,9 +55,6 @@ func (e *RankError) Error() string {
 	}
 	if e.Reason != "" {
 		text.WriteString(": " + e.Reason)
-	}
-	if e.Tail != "" {
-		text.WriteString("; it last wrote:\n\t" + strings.ReplaceAll(e.Tail, "\n", "\n\t"))
 	}
 	return text.String()
 }

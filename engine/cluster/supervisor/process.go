@@ -22,9 +22,12 @@ type process struct {
 	rank    int
 	command *exec.Cmd
 	end     *tail
+	cause   *os.File // reading end of the pipe of ReportCause
 
 	mu     sync.Mutex
 	reaped bool // its process id may have been reused
+
+	said string // the cause that it reported; set by wait
 
 	// The loop of Run owns the following fields.
 	ended  bool
@@ -37,22 +40,29 @@ type process struct {
 func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 	p := &process{rank: o.FirstRank + local, command: exec.Command(o.Command[0], o.Command[1:]...)}
 	p.command.Dir = o.Dir
+	words, cause, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: open the pipe for the cause of a failure: %w", p.rank, err)
+	}
+	defer cause.Close() // only the rank may keep it open
+	p.cause, files.cause = words, cause
 	p.command.Env = append(o.environment(local, port), files.environment()...)
 	p.command.Stdout, p.command.Stderr, p.end = o.streams(local)
 	p.command.SysProcAttr = attributes()
 	p.command.WaitDelay = drainTime
 	p.command.ExtraFiles = files.open()
 	if err := p.command.Start(); err != nil {
+		words.Close()
 		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
 	}
 	return p, nil
 }
 
 // rankFiles are the files that a rank inherits; nil: none.
-type rankFiles struct{ listener, lifeline *os.File }
+type rankFiles struct{ listener, lifeline, cause *os.File }
 
 func (f rankFiles) open() (files []*os.File) {
-	for _, file := range []*os.File{f.listener, f.lifeline} {
+	for _, file := range []*os.File{f.listener, f.lifeline, f.cause} {
 		if file != nil {
 			files = append(files, file)
 		}
@@ -66,7 +76,7 @@ func (f rankFiles) environment() (env []string) {
 	for _, one := range []struct {
 		file *os.File
 		name string
-	}{{f.listener, ListenerVariable}, {f.lifeline, LifelineVariable}} {
+	}{{f.listener, ListenerVariable}, {f.lifeline, LifelineVariable}, {f.cause, CauseVariable}} {
 		if one.file != nil {
 			env = append(env, one.name+"="+strconv.Itoa(number))
 			number++
@@ -77,7 +87,7 @@ func (f rankFiles) environment() (env []string) {
 
 func (o *Options) environment(local, port int) []string {
 	env := slices.DeleteFunc(slices.Clone(o.Env), func(entry string) bool {
-		return strings.HasPrefix(entry, ListenerVariable+"=") || strings.HasPrefix(entry, LifelineVariable+"=")
+		return strings.HasPrefix(entry, ListenerVariable+"=") || strings.HasPrefix(entry, LifelineVariable+"=") || strings.HasPrefix(entry, CauseVariable+"=")
 	})
 	set := func(name string, value int) { env = append(env, name+"="+strconv.Itoa(value)) }
 	set("RANK", o.FirstRank+local)
@@ -103,6 +113,7 @@ func (p *process) wait() {
 	p.signalGroup(syscall.SIGKILL) // processes that it left behind
 	p.mu.Unlock()
 	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
+	p.said = readCause(p.cause)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
@@ -133,7 +144,7 @@ func (p *process) failure() *RankError {
 	if !ok || status.Exited() && status.ExitStatus() == 0 {
 		return nil
 	}
-	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: p.command.ProcessState.ExitCode(), Tail: p.end.String()}
+	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: p.command.ProcessState.ExitCode(), Cause: p.said, Tail: p.end.String()}
 	if status.Signaled() {
 		e.Signal, e.Core = status.Signal(), status.CoreDump()
 	}

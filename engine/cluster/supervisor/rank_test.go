@@ -67,6 +67,10 @@ func do(step []string) {
 		os.Exit(code)
 	case "say":
 		fmt.Fprintln(os.Stderr, argument)
+	case "report":
+		if !ReportCause(os.Environ(), argument) {
+			os.Exit(97)
+		}
 	case "print": // an environment variable
 		fmt.Printf("%s %s=%s\n", os.Getenv("RANK"), argument, os.Getenv(argument))
 	case "pause":

@@ -26,6 +26,7 @@ func Run(ctx context.Context, options Options) error {
 	defer w.startThread.end()
 	w.loop(ctx)
 	err := w.verdict()
+	w.tellOthers(err)
 	if w.cancelled != nil {
 		err = errors.Join(fmt.Errorf("ranks were stopped: %w", w.cancelled), err)
 	}
@@ -48,7 +49,8 @@ type watch struct {
 	interrupts int           // number of forwarded SIGINTs
 	cancelled  error         // cause of the end of the context
 
-	first     *RankError // first failure that is not a consequence of another
+	failures  []*RankError // in the order of their ends, without ranks that stopped as requested
+	first     *RankError   // first failure that is not a consequence of another
 	orderly   *RankError
 	secondary *RankError
 }
@@ -190,7 +192,42 @@ func (w *watch) exited(p *process) {
 		}
 		w.first = firstOf(w.first, failure)
 	}
-	o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
+	// The result of Run has the cause, or told logs it.
+	switch {
+	case failure.Cause == "":
+		o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
+	case w.known(failure):
+		o.Log.Debug("rank failed for the same reason as another", "rank", p.rank, "reason", failure)
+	default:
+		o.Log.Error("rank failed", "rank", p.rank, "reason", failure.end())
+	}
+	w.failures = append(w.failures, failure)
+}
+
+// known reports whether another rank has failed with the same exit code and cause.
+func (w *watch) known(failure *RankError) bool {
+	return slices.ContainsFunc(w.failures, func(e *RankError) bool { return e.Code == failure.Code && e.Cause == failure.Cause })
+}
+
+// tellOthers logs each cause that differs from that of the result, once.
+func (w *watch) tellOthers(result error) {
+	told := map[string]bool{"": true}
+	var failed *RankError
+	if errors.As(result, &failed) {
+		told[failed.Cause] = true
+	}
+	for _, e := range w.failures {
+		if !told[e.Cause] {
+			told[e.Cause] = true
+			w.options.Log.Error("rank failed", "rank", e.Rank, "reason", e)
+		}
+	}
+}
+
+// isCommon reports whether all ranks, at least two, failed with the code and cause of e.
+func (w *watch) isCommon(e *RankError) bool {
+	other := func(f *RankError) bool { return f.Code != e.Code || f.Cause != e.Cause }
+	return e.Cause != "" && len(w.failures) > 1 && len(w.failures) == len(w.processes) && !slices.ContainsFunc(w.failures, other)
 }
 
 func firstOf(a, b *RankError) *RankError {
@@ -279,6 +316,7 @@ func (w *watch) take(now step) {
 func (w *watch) verdict() error {
 	switch {
 	case w.first != nil:
+		w.first.Common = w.isCommon(w.first)
 		return w.first
 	case w.orderly != nil:
 		return w.orderly

@@ -24,6 +24,9 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 	}{
 		{"all is well", "exit 0;pause 100ms,exit 0", "", 0},
 		{"an exit code", "wait;say broken,say pipe,exit 3;wait", "rank 1 (process PID) ended with exit code 3; it last wrote:\n\tbroken\n\tpipe", 3},
+		{"a cause", "wait;say broken,report full,exit 3;wait", "rank 1 (process PID) ended with exit code 3: full", 3},
+		{"a cause that all ranks have", "report full,exit 3;report full,exit 3", "full", 3},
+		{"causes that differ", "report full,exit 3;pause 50ms,report empty,exit 3", "rank 0 (process PID) ended with exit code 3: full", 3},
 		{"a signal", "wait;signal SEGV", "rank 1 (process PID) was killed by SIGSEGV", -1},
 		{"a kill, and what follows from it", "pause 100ms,exit 5;pause 50ms,exit 5;signal KILL", "rank 2 (process PID) was killed by SIGKILL", -1},
 		{"what follows is seen first", "exit 5;pause 100ms,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
@@ -285,6 +288,19 @@ func TestPartDividesEvenly(t *testing.T) {
 		if sum != test.sum {
 			t.Errorf("%d among %d: got %d in all, want %d", test.total, test.n, sum, test.sum)
 		}
+	}
+}
+
+// A cause is logged once, unless the result has it.
+func TestEachCauseIsLoggedOnce(t *testing.T) {
+	options, _ := planned(t, "report full,exit 3;pause 50ms,report empty,exit 3;pause 100ms,report empty,exit 3;pause 150ms,report full,exit 3")
+	log := &moments{}
+	options.Log = log.logger()
+	if err := Run(context.Background(), options); err == nil || strings.Count(err.Error(), "full") != 1 {
+		t.Errorf("got %v, want the cause of rank 0", err)
+	}
+	if text := log.String(); strings.Count(text, "empty") != 1 || strings.Contains(text, "full") || strings.Count(text, "rank=0") != 1 || strings.Contains(text, "rank=3") {
+		t.Errorf("got log\n%s\nwant cause \"empty\" once, and not that of the result", text)
 	}
 }
 

@@ -39,6 +39,16 @@ const (
 	Killed        = 143 // SIGTERM, save failed
 )
 
+// IsOwn reports whether a code states a fault of the rank itself, which other ranks may share. The other codes follow a
+// signal or the loss of another rank.
+func IsOwn(code int) bool {
+	switch code {
+	case Unexpected, Usage, Data, Diverged, Device:
+		return true
+	}
+	return false
+}
+
 // coded is an error with an exit code.
 type coded struct {
 	code int

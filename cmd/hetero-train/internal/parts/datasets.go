@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -65,6 +66,9 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	}
 	if errors.As(err, &fault) {
 		err = exit.With(exit.Data, err)
+	}
+	if errors.Is(err, fs.ErrNotExist) && out.Name == d.Dataset && d.Path != "" {
+		err = fmt.Errorf("%w: correct data.path", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", out.Name, err)
