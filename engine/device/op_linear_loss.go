@@ -16,8 +16,8 @@ import "github.com/hetero-train/hetero-train/engine/tensor"
 // logits = src·weightᵀ + bias, in f32. A label of V or more is an error of the run.
 type LinearCrossEntropy struct{}
 
-// LinearCrossEntropyDiff computes the gradients of sum(loss)·scale. It computes the logits again. Ignored rows have a
-// zero gradient.
+// LinearCrossEntropyDiff computes the gradients of sum(loss)·scale. It computes the logits again, and rounds their
+// gradient to src's type for the products. Ignored rows have a zero gradient.
 //
 //	in   src (R, C); weight (V, C); labels (R), i32; lse (R), f32; scale (1), f32; [bias (V), f32]
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]

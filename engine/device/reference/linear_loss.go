@@ -58,6 +58,7 @@ func linearCrossEntropyDiff[T real](op device.LinearCrossEntropyDiff, in, out []
 	}
 	diffSrc, diffWeight, diffBias := make([]T, len(src)), make([]T, len(weight)), make([]T, classes)
 	logits := make([]T, classes)
+	rounded := operand{spec: device.Spec(in[0].spec.DType, classes), mem: make([]byte, int64(classes)*in[0].spec.DType.Size())}
 	for r, l := range labels {
 		if l < 0 {
 			continue
@@ -65,11 +66,14 @@ func linearCrossEntropyDiff[T real](op device.LinearCrossEntropyDiff, in, out []
 		row := src[r*channels : (r+1)*channels]
 		logitsOf(row, weight, bias, logits)
 		for k, x := range logits {
-			diff := exp(x - lse[r])
+			logits[k] = exp(x - lse[r])
 			if k == int(l) {
-				diff--
+				logits[k]--
 			}
-			diff *= scale
+			logits[k] *= scale
+		}
+		store(rounded, logits)
+		for k, diff := range load[T](rounded) {
 			diffBias[k] += diff
 			for c := range channels {
 				diffSrc[r*channels+c] += T(diff * weight[k*channels+c])

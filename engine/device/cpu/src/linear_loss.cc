@@ -1,13 +1,15 @@
 // linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy, and its gradient, without all logits.
 //
-// Legend: R rows with a label that is not ignored, C channels, Cp C rounded up to 32, V classes.
+// Legend: R rows with a label that is not ignored, B rows of a block, C channels, V classes, K classes of a chunk.
 //
-//   forward   threads take ranges of classes. A panel of 32 classes is transposed once; all rows multiply it, and each
-//             row keeps the statistics of its logits. The ranges are merged in order; their number is fixed.
-//   backward  for each chunk of classes: the gradients of its logits (R, chunk), of its weights, then that of src, which
-//             is added up in f32 over the chunks.
+// Both passes go through chunks of classes, and for each chunk through blocks of rows. Products are those of Linear and
+// its gradients, made for one block and one chunk:
 //
-// Ignored rows are left out before anything is computed. Products are f32 for both types.
+//   logits (B, K) = x (B, C) · weight (K, C)            forward: adds to the statistics of each row
+//   backward, with d (B, K) the gradient of logits, rounded to src's type:
+//   diff_weight (K, C) = d · x, added over the blocks   diff_src (B, C) = d · weight, added over the chunks in f32
+//
+// Ignored rows are left out before anything is computed. The last block has rows of zeros.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,42 +22,91 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kRanges = 64;  // of classes in the forward pass
-constexpr int64_t kChunk = 2048; // classes of a chunk: more memory for gradients of logits, fewer passes over src
-constexpr int64_t kRowTask = 64; // rows of a task of the gradient of src
+constexpr int64_t kClasses = 2048; // of a chunk: more need a larger block of logits, fewer repeat more passes over src
+constexpr int64_t kBlock = 256;    // rows: more need a larger block of logits and waste more of the last one
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+// Regions of a workspace, each aligned to 64 bytes.
+struct Regions {
+  int64_t end = 0;
+  int64_t add(int64_t bytes) {
+    const int64_t at = end;
+    end += up(bytes, 64);
+    return at;
+  }
+};
+
+// A product with a weight in the layout that its kernel wants.
+struct Product {
+  std::unique_ptr<Kernel> kernel, reorder; // no reorder: the weight is plain
+  int64_t packed = 0, scratch = 0;         // regions
+
+  Product(const Request &request, const ht_spec &src, ht_spec weight, const ht_spec &dst) {
+    const ht_linear_params none{};
+    const ht_spec plain = weight;
+    weight.layout = HT_LAYOUT_ANY;
+    weight.bytes = 0;
+    kernel = make_linear({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
+    if (kernel->in[0].layout != HT_LAYOUT_PLAIN) throw Unsupported("a product of " + describe(kernel->in[0]));
+    if (kernel->in[1].layout != HT_LAYOUT_PLAIN)
+      reorder = make_reorder({HT_REORDER, nullptr, {plain}, {kernel->in[1]}, request.threads});
+  }
+
+  void reserve(Regions &regions) {
+    if (reorder) packed = regions.add(kernel->in[1].bytes);
+    scratch = regions.add(std::max(kernel->workspace, reorder ? reorder->workspace : 0));
+  }
+
+  // Returns the weight as run wants it.
+  void *pack(char *memory, void *weight) const {
+    if (!reorder) return weight;
+    void *in[] = {weight}, *out[] = {memory + packed};
+    reorder->run({in, out, memory + scratch, nullptr});
+    return memory + packed;
+  }
+
+  void run(char *memory, void *src, void *weight, void *dst) const {
+    void *in[] = {src, weight}, *out[] = {dst};
+    kernel->run({in, out, memory + scratch, nullptr});
+  }
+};
+
 struct LinearLoss : Kernel {
   bool bf16, biased;
-  int64_t rows, channels, padded, classes, size, parts;
-  size_t bias_at = 0;
+  int64_t rows, block, channels, classes, size;
+  size_t bias_at;
+  Regions regions;
+  int64_t used_at, x_at, logits_at;
 
   LinearLoss(const Request &request, size_t inputs)
-      : bf16(is_bf16(request.in[0])), biased(request.in.size() > inputs), parts(request.threads) {
+      : bf16(is_bf16(request.in[0])), biased(request.in.size() > inputs), bias_at(inputs) {
     take_plain(*this, request);
     if (in[1].dtype != in[0].dtype) throw Invalid("weight: got " + describe(in[1]) + ", want src's type");
     if (in[2].dtype != HT_I32) throw Invalid("labels: got " + describe(in[2]) + ", want i32");
-    bias_at = inputs;
     if (biased) want_f32(in[bias_at]);
     rows = in[0].dims[0];
+    block = std::min(kBlock, up(rows, 8));
     channels = in[0].dims[1];
-    padded = up(channels, 32);
     classes = in[1].dims[0];
     size = dtype_size(in[0].dtype);
     if (rows > INT32_MAX) throw Unsupported("more than 2^31 rows");
+    used_at = regions.add(rows * int64_t(sizeof(int32_t)));
+    x_at = regions.add(up(rows, block) * channels * size);
+    logits_at = regions.add(block * std::min(kClasses, classes) * int64_t(sizeof(float)));
   }
+
+  ht_spec typed(std::initializer_list<int64_t> dims) const { return make_spec(in[0].dtype, dims); }
 
   const float *bias(const Args &a, int64_t k) const {
     return biased ? static_cast<const float *>(a.in[bias_at]) + k : nullptr;
   }
-  const char *weight(const Args &a, int64_t k) const {
-    return static_cast<const char *>(a.in[1]) + k * channels * size;
-  }
+  char *weight(const Args &a, int64_t k) const { return static_cast<char *>(a.in[1]) + k * channels * size; }
 
-  // Lists the rows that are not ignored, and returns their number.
-  int64_t list(const Args &a, int32_t *used) const {
+  // Lists the rows that are not ignored, copies them to x, and returns their number. The rest of the last block is zero.
+  int64_t gather(const Args &a, char *memory) const {
     const auto *labels = static_cast<const int32_t *>(a.in[2]);
+    auto *used = reinterpret_cast<int32_t *>(memory + used_at);
     int64_t count = 0;
     for (int64_t r = 0; r < rows; r++) {
       if (labels[r] >= classes)
@@ -63,204 +114,198 @@ struct LinearLoss : Kernel {
                                  ", want below the " + std::to_string(classes) + " classes");
       if (labels[r] >= 0) used[count++] = int32_t(r);
     }
+    const int64_t row = channels * size;
+    for (int64_t i = 0; i < count; i++)
+      std::memcpy(memory + x_at + i * row, static_cast<const char *>(a.in[0]) + used[i] * row, size_t(row));
+    std::memset(memory + x_at + count * row, 0, size_t((up(count, block) - count) * row));
     return count;
-  }
-
-  // Copies the listed rows of src to x (count, Cp).
-  void gather(const Args &a, const int32_t *used, int64_t count, float *x) const {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++) {
-      transformer().widen[bf16](channels, static_cast<const char *>(a.in[0]) + used[i] * channels * size, 1,
-                                x + i * padded);
-      std::fill(x + i * padded + channels, x + (i + 1) * padded, 0.0f);
-    }
-  }
-
-  // Transposes the weights of n <= 32 classes to panel (C, 32). Missing classes are zero.
-  void transpose(const Args &a, int64_t first, int64_t n, float *panel) const {
-    float block[32 * 16];
-    for (int64_t c = 0; c < channels; c += 16) {
-      const int64_t count = std::min<int64_t>(16, channels - c);
-      for (int64_t k = 0; k < n; k++)
-        transformer().widen[bf16](count, weight(a, first + k) + c * size, 1, block + k * 16);
-      for (int64_t i = 0; i < count; i++) {
-        float *line = panel + (c + i) * 32;
-        for (int64_t k = 0; k < n; k++) line[k] = block[k * 16 + i];
-        for (int64_t k = n; k < 32; k++) line[k] = 0;
-      }
-    }
   }
 };
 
 struct Forward final : LinearLoss {
-  int64_t x_at, stats_at, own_at, scratch_at, scratch;
+  std::vector<Product> products; // of a full chunk, and of the last one
+  int64_t stats_at, own_at;
 
   explicit Forward(const Request &request) : LinearLoss(request, 3) {
     want_operands(request, biased ? 4 : 3, 3);
-    x_at = up(rows * int64_t(sizeof(int32_t)), 64);
-    stats_at = x_at + rows * padded * int64_t(sizeof(float));
-    own_at = up(stats_at + kRanges * rows * int64_t(sizeof(LogitStats)), 64);
-    scratch_at = up(own_at + rows * int64_t(sizeof(float)), 64);
-    scratch = (channels * 32 + 8 * 32) * int64_t(sizeof(float));
-    workspace = scratch_at + parts * scratch;
+    stats_at = regions.add(rows * int64_t(sizeof(LogitStats)));
+    own_at = regions.add(rows * int64_t(sizeof(float)));
+    for (int64_t n : {std::min(kClasses, classes), classes % kClasses}) {
+      if (n == 0) continue;
+      products.emplace_back(request, typed({block, channels}), typed({n, channels}), make_spec(HT_F32, {block, n}));
+      products.back().reserve(regions);
+    }
+    workspace = regions.end;
   }
 
   void run(const Args &a) override {
+    const TransformerTable &f = transformer();
     char *memory = static_cast<char *>(a.workspace);
-    auto *used = reinterpret_cast<int32_t *>(memory);
-    auto *x = reinterpret_cast<float *>(memory + x_at), *own = reinterpret_cast<float *>(memory + own_at);
-    auto *stats = reinterpret_cast<LogitStats *>(memory + stats_at);
+    const auto *used = reinterpret_cast<int32_t *>(memory + used_at);
     const auto *labels = static_cast<const int32_t *>(a.in[2]);
+    auto *own = reinterpret_cast<float *>(memory + own_at);
+    auto *stats = reinterpret_cast<LogitStats *>(memory + stats_at);
+    auto *logits = reinterpret_cast<float *>(memory + logits_at);
     auto *loss = static_cast<float *>(a.out[0]), *lse = static_cast<float *>(a.out[2]);
     auto *rank = static_cast<int32_t *>(a.out[1]);
-    const int64_t count = list(a, used);
     for (int64_t r = 0; r < rows; r++) loss[r] = lse[r] = 0, rank[r] = -1;
-    if (count == 0) return;
-    gather(a, used, count, x);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++) { // with the rounding of the products below, so that ranks are exact
-      const int64_t label = labels[used[i]];
-      own[i] = transformer().chain[bf16](channels, static_cast<const char *>(a.in[0]) + used[i] * channels * size,
-                                         weight(a, label));
-      if (biased) own[i] += *bias(a, label);
-    }
-    const int64_t panels = up(classes, 32) / 32;
-#pragma omp parallel for schedule(static)
-    for (int64_t part = 0; part < parts; part++)
-      for (int64_t i = part; i < kRanges; i += parts)
-        range(a, panels * i / kRanges, panels * (i + 1) / kRanges, used, count, x, own, stats + i * rows,
-              reinterpret_cast<float *>(memory + scratch_at + part * scratch));
+    const int64_t count = gather(a, memory), row = channels * size;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
-      float largest = -INFINITY;
-      for (int64_t k = 0; k < kRanges; k++) largest = std::max(largest, stats[k * rows + i].largest);
-      double sum = 0;
-      int64_t higher = 0;
-      for (int64_t k = 0; k < kRanges; k++) {
-        const LogitStats &s = stats[k * rows + i];
-        if (s.sum != 0) sum += s.sum * std::exp(double(s.largest) - largest); // NaN stays
-        higher += s.higher;
-      }
-      const int64_t r = used[i];
-      lse[r] = float(largest + std::log(sum));
-      loss[r] = float(std::log(sum) - (double(own[i]) - largest));
-      rank[r] = int32_t(higher);
+      const int64_t label = labels[used[i]];
+      own[i] = f.chain[bf16](channels, memory + x_at + i * row, weight(a, label));
+      if (biased) own[i] += *bias(a, label);
+      stats[i] = {0, -INFINITY, 0};
     }
-  }
-
-  void range(const Args &a, int64_t from, int64_t to, const int32_t *used, int64_t count, const float *x,
-             const float *own, LogitStats *stats, float *panel) const {
-    const TransformerTable &f = transformer();
-    const auto *labels = static_cast<const int32_t *>(a.in[2]);
-    float *logits = panel + channels * 32;
-    for (int64_t i = 0; i < count; i++) stats[i] = {0, -INFINITY, 0};
-    for (int64_t block = from; block < to; block++) {
-      const int64_t first = block * 32, n = std::min<int64_t>(32, classes - first);
-      transpose(a, first, n, panel);
-      for (int64_t i = 0; i < count; i += 8) {
-        const int group = int(std::min<int64_t>(8, count - i));
-        f.product({group, channels, x + i * padded, padded, 1, panel, 32, logits, 32, false});
-        for (int r = 0; r < group; r++)
-          f.logit_stats(int(n), logits + r * 32, bias(a, first), own[i + r], labels[used[i + r]] - first,
-                        &stats[i + r]);
+    for (int64_t from = 0; from < classes && count > 0; from += kClasses) {
+      const int64_t n = std::min(kClasses, classes - from);
+      const Product &product = n == kClasses || from == 0 ? products.front() : products.back();
+      void *w = product.pack(memory, weight(a, from));
+      for (int64_t first = 0; first < count; first += block) {
+        product.run(memory, memory + x_at + first * row, w, logits);
+#pragma omp parallel for schedule(static)
+        for (int64_t i = first; i < std::min(count, first + block); i++)
+          for (int64_t k = 0; k < n; k += 32)
+            f.logit_stats(int(std::min<int64_t>(32, n - k)), logits + (i - first) * n + k, bias(a, from + k), own[i],
+                          labels[used[i]] - from - k, &stats[i]);
       }
+    }
+    for (int64_t i = 0; i < count; i++) {
+      const double log_sum = std::log(stats[i].sum);
+      const int64_t r = used[i];
+      lse[r] = float(stats[i].largest + log_sum);
+      loss[r] = float(log_sum - (double(own[i]) - stats[i].largest));
+      rank[r] = stats[i].higher;
     }
   }
 };
 
 struct Backward final : LinearLoss {
-  int64_t chunk, x_at, diff_at, logits_at, weights_at, scratch_at, scratch;
-  bool copies; // weights of a chunk are copied: to f32, or to rows of Cp
+  // The kernels of a chunk of n classes.
+  struct Chunk {
+    Product logits, diff_src;
+    std::unique_ptr<Kernel> diff_weights;
+    int64_t scratch = 0;
+
+    Chunk(const Request &request, const Backward &b, int64_t n)
+        : logits(request, b.typed({b.block, b.channels}), b.typed({n, b.channels}), make_spec(HT_F32, {b.block, n})),
+          diff_src(request, b.typed({b.block, n}), b.typed({b.channels, n}), make_spec(HT_F32, {b.block, b.channels})) {
+      const ht_linear_params p{b.biased};
+      Specs out = {make_spec(HT_F32, {n, b.channels})};
+      if (b.biased) out.push_back(make_spec(HT_F32, {n}));
+      diff_weights = make_linear_diff_weights(
+          {HT_LINEAR_DIFF_WEIGHTS, &p, {b.typed({b.block, b.channels}), b.typed({b.block, n})}, out, request.threads});
+      for (const ht_spec &s : diff_weights->in)
+        if (s.layout != HT_LAYOUT_PLAIN) throw Unsupported("a product of " + describe(s));
+    }
+    void reserve(Regions &regions) {
+      logits.reserve(regions);
+      diff_src.reserve(regions);
+      scratch = regions.add(diff_weights->workspace);
+    }
+  };
+  std::vector<Chunk> chunks; // a full one, and the last one
+  int64_t diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
 
   explicit Backward(const Request &request) : LinearLoss(request, 5) {
     want_operands(request, biased ? 6 : 5, biased ? 3 : 2);
     want_f32(in[3]);
     want_f32(in[4]);
-    chunk = std::min(kChunk, up(classes, 32));
-    copies = bf16 || padded != channels;
-    x_at = up(rows * int64_t(sizeof(int32_t)), 64);
-    diff_at = x_at + rows * padded * int64_t(sizeof(float));
-    logits_at = diff_at + rows * padded * int64_t(sizeof(float));
-    weights_at = logits_at + rows * chunk * int64_t(sizeof(float));
-    scratch_at = weights_at + (copies ? chunk * padded * int64_t(sizeof(float)) : 0);
-    scratch = (channels * 32 + 8 * 32) * int64_t(sizeof(float));
-    workspace = scratch_at + parts * scratch;
+    const int64_t most = std::min(kClasses, classes), word = sizeof(float);
+    diff_at = regions.add(up(rows, block) * channels * word);
+    part_at = regions.add(block * channels * word);
+    rounded_at = regions.add(block * most * size);
+    transposed_at = regions.add(channels * most * size);
+    weights_at = regions.add(most * channels * word);
+    biases_at = regions.add(most * word);
+    for (int64_t n : {most, classes % kClasses}) {
+      if (n == 0) continue;
+      chunks.emplace_back(request, *this, n);
+      chunks.back().reserve(regions);
+    }
+    workspace = regions.end;
   }
 
   void run(const Args &a) override {
     const TransformerTable &f = transformer();
-    char *memory = static_cast<char *>(a.workspace);
-    auto *used = reinterpret_cast<int32_t *>(memory);
-    auto *x = reinterpret_cast<float *>(memory + x_at), *diff = reinterpret_cast<float *>(memory + diff_at);
-    auto *logits = reinterpret_cast<float *>(memory + logits_at),
-         *weights = reinterpret_cast<float *>(memory + weights_at);
-    const int64_t count = list(a, used);
-    gather(a, used, count, x);
-    for (int64_t from = 0; from < classes; from += chunk) {
-      const int64_t n = std::min(chunk, classes - from), blocks = up(n, 32) / 32;
-#pragma omp parallel for schedule(static)
-      for (int64_t part = 0; part < parts; part++)
-        for (int64_t i = part; i < blocks; i += parts)
-          block(a, from, i * 32, used, count, x, logits, weights,
-                reinterpret_cast<float *>(memory + scratch_at + part * scratch));
-      const float *w = copies ? weights : reinterpret_cast<const float *>(weight(a, from));
-      const int64_t tasks = up(count, kRowTask) / kRowTask, columns = padded / 32;
-#pragma omp parallel for schedule(static)
-      for (int64_t task = 0; task < tasks * columns; task++) {
-        const int64_t column = task / tasks * 32, first = task % tasks * kRowTask;
-        for (int64_t i = first; i < std::min(count, first + kRowTask); i += 8)
-          f.product({int(std::min<int64_t>(8, count - i)), n, logits + i * chunk, chunk, 1, w + column, padded,
-                     diff + i * padded + column, padded, from > 0});
-      }
+    char *memory = static_cast<char *>(a.workspace), *diff_src = static_cast<char *>(a.out[0]);
+    const auto *used = reinterpret_cast<int32_t *>(memory + used_at);
+    auto *diff = reinterpret_cast<float *>(memory + diff_at);
+    const int64_t count = gather(a, memory), row = channels * size;
+    if (count == 0) {
+      for (size_t i = 0; i < out.size(); i++) std::memset(a.out[i], 0, size_t(out[i].bytes));
+      return;
     }
-    char *diff_src = static_cast<char *>(a.out[0]);
+    for (int64_t from = 0; from < classes; from += kClasses) {
+      const int64_t n = std::min(kClasses, classes - from);
+      const Chunk &c = n == kClasses || from == 0 ? chunks.front() : chunks.back();
+      void *w = c.logits.pack(memory, weight(a, from));
+      if (bf16)
+        transpose<uint16_t>(weight(a, from), n, memory + transposed_at);
+      else
+        transpose<uint32_t>(weight(a, from), n, memory + transposed_at);
+      void *wt = c.diff_src.pack(memory, memory + transposed_at);
+      for (int64_t first = 0; first < count; first += block) one(a, c, w, wt, from, n, first, count);
+    }
     const auto *labels = static_cast<const int32_t *>(a.in[2]);
     for (int64_t r = 0; r < rows; r++)
-      if (labels[r] < 0) std::memset(diff_src + r * channels * size, 0, size_t(channels * size));
+      if (labels[r] < 0) std::memset(diff_src + r * row, 0, size_t(row));
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++)
-      f.narrow[bf16](channels, diff + i * padded, 1, diff_src + used[i] * channels * size);
+    for (int64_t i = 0; i < count; i++) f.narrow[bf16](channels, diff + i * channels, 1, diff_src + used[i] * row);
   }
 
-  // The gradients of 32 classes' logits and parameters. Class k of the chunk is class from + k.
-  void block(const Args &a, int64_t from, int64_t k, const int32_t *used, int64_t count, const float *x, float *logits,
-             float *weights, float *panel) const {
+  // Transposes the weights of n classes to (C, n).
+  template <class T> void transpose(const char *from_, int64_t n, char *to_) const {
+    const T *from = reinterpret_cast<const T *>(from_);
+    T *to = reinterpret_cast<T *>(to_);
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < channels; c += 16)
+      for (int64_t k = 0; k < n; k += 16)
+        for (int64_t i = c; i < std::min(channels, c + 16); i++)
+          for (int64_t j = k; j < std::min(n, k + 16); j++) to[i * n + j] = from[j * channels + i];
+  }
+
+  // One block of rows, from row `first` on, and the n classes from `from` on.
+  void one(const Args &a, const Chunk &c, void *w, void *wt, int64_t from, int64_t n, int64_t first,
+           int64_t count) const {
     const TransformerTable &f = transformer();
+    char *memory = static_cast<char *>(a.workspace), *x = memory + x_at + first * channels * size;
+    char *rounded = bf16 ? memory + rounded_at : memory + logits_at;
+    const auto *used = reinterpret_cast<int32_t *>(memory + used_at);
     const auto *labels = static_cast<const int32_t *>(a.in[2]);
     const auto *lse = static_cast<const float *>(a.in[3]);
     const float scale = *static_cast<const float *>(a.in[4]);
-    const int64_t first = from + k, n = std::min<int64_t>(32, classes - first);
-    transpose(a, first, n, panel);
-    for (int64_t i = 0; i < count; i += 8) {
-      const int group = int(std::min<int64_t>(8, count - i));
-      f.product({group, channels, x + i * padded, padded, 1, panel, 32, logits + i * chunk + k, chunk, false});
-      for (int r = 0; r < group; r++)
-        f.logit_diff(int(n), logits + (i + r) * chunk + k, bias(a, first), lse[used[i + r]], scale,
-                     labels[used[i + r]] - first);
-    }
-    auto *diff_weight = static_cast<float *>(a.out[1]) + first * channels;
-    float *part = panel + channels * 32; // (8, 32)
-    for (int64_t column = 0; column < padded; column += 32) {
-      const int64_t width = std::min<int64_t>(32, channels - column);
-      for (int64_t j = 0; j < n; j += 8) {
-        const int group = int(std::min<int64_t>(8, n - j));
-        float *to = width == 32 ? diff_weight + j * channels + column : part;
-        f.product({group, count, logits + k + j, 1, chunk, x + column, padded, to, width == 32 ? channels : 32, false});
-        if (width < 32)
-          for (int r = 0; r < group; r++)
-            std::memcpy(diff_weight + (j + r) * channels + column, part + r * 32, size_t(width) * sizeof(float));
+    auto *logits = reinterpret_cast<float *>(memory + logits_at), *part = reinterpret_cast<float *>(memory + part_at);
+    c.logits.run(memory, x, w, logits);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < block; i++) {
+      float *line = logits + i * n;
+      if (first + i >= count) {
+        std::memset(rounded + i * n * size, 0, size_t(n * size));
+        continue;
       }
+      const int64_t r = used[first + i];
+      for (int64_t k = 0; k < n; k += 32)
+        f.logit_diff(int(std::min<int64_t>(32, n - k)), line + k, bias(a, from + k), lse[r], scale,
+                     labels[r] - from - k);
+      if (bf16) f.narrow[1](n, line, 1, rounded + i * n * size);
     }
-    if (biased) {
-      float sums[32] = {};
-      for (int64_t i = 0; i < count; i++) f.add_row[0](32, logits + i * chunk + k, sums);
-      std::memcpy(static_cast<float *>(a.out[2]) + first, sums, size_t(n) * sizeof(float));
+    auto *diff_weight = static_cast<float *>(a.out[1]) + from * channels;
+    auto *diff_bias = biased ? static_cast<float *>(a.out[2]) + from : nullptr;
+    auto *weights = reinterpret_cast<float *>(memory + weights_at),
+         *biases = reinterpret_cast<float *>(memory + biases_at);
+    void *in[] = {x, rounded};
+    void *out[] = {first == 0 ? diff_weight : weights, first == 0 ? diff_bias : biases};
+    c.diff_weights->run({in, out, memory + c.scratch, nullptr});
+    c.diff_src.run(memory, rounded, wt, part);
+    float *diff = reinterpret_cast<float *>(memory + diff_at) + first * channels;
+    if (from == 0) std::memcpy(diff, part, size_t(block * channels) * sizeof(float));
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < std::max(block, n); i++) {
+      if (from > 0 && i < block) f.add_row[0](channels, part + i * channels, diff + i * channels);
+      if (first > 0 && i < n) f.add_row[0](channels, weights + i * channels, diff_weight + i * channels);
     }
-    if (!copies) return;
-    for (int64_t j = 0; j < n; j++) {
-      f.widen[bf16](channels, weight(a, first + j), 1, weights + (k + j) * padded);
-      std::fill(weights + (k + j) * padded + channels, weights + (k + j + 1) * padded, 0.0f);
-    }
+    if (first > 0 && biased) f.add_row[0](n, biases, diff_bias);
   }
 };
 

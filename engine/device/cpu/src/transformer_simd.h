@@ -236,7 +236,7 @@ void logit_stats(int n, const float *logits, const float *bias, float own, int64
   for (int v = 0; v < 2; v++) {
     const int lanes = n - v * kLanes < 0 ? 0 : n - v * kLanes > kLanes ? kLanes : n - v * kLanes;
     const Mask valid = first_lanes(lanes);
-    x[v] = load(logits + v * kLanes);
+    x[v] = load_first(logits + v * kLanes, lanes);
     if (bias) x[v] = x[v] + load_first(bias + v * kLanes, lanes);
     x[v] = select(valid, x[v], all(-INFINITY));
     most = max(x[v], most);
@@ -265,12 +265,12 @@ void logit_diff(int n, float *logits, const float *bias, float lse, float scale,
   const F32 l = all(lse), f = all(scale), one = all(1.0f);
   for (int v = 0; v < 2; v++) {
     const int lanes = n - v * kLanes < 0 ? 0 : n - v * kLanes > kLanes ? kLanes : n - v * kLanes;
-    F32 x = load(logits + v * kLanes);
+    F32 x = load_first(logits + v * kLanes, lanes);
     if (bias) x = x + load_first(bias + v * kLanes, lanes);
     F32 g = exp(x - l);
     const int64_t at = label - v * kLanes;
     if (at >= 0 && at < kLanes) g = select(mask_of(uint16_t(1u << at)), g - one, g);
-    store(logits + v * kLanes, select(first_lanes(lanes), g * f, zero()));
+    store_first(logits + v * kLanes, g * f, lanes);
   }
 }
 

@@ -64,7 +64,7 @@ struct TransformerTable {
   // Adds n <= 32 logits to the statistics of a row. own is the label's logit, label its position in this part, which
   // may be negative, or n or more; bias may be null.
   void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);
-  // Replaces n <= 32 logits by (exp(logit + bias - lse) - (1 at label))·scale, and those from n to 31 by 0.
+  // Replaces n <= 32 logits by (exp(logit + bias - lse) - (1 at label))·scale.
   void (*logit_diff)(int n, float *logits, const float *bias, float lse, float scale, int64_t label);
 };
 
