@@ -101,6 +101,8 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 		h, err = parseLLMC(head)
 	case size < HeaderBytes && bytes.HasPrefix([]byte(magic), head):
 		return Header{}, fmt.Errorf("%d bytes of a header, want %d: the file is truncated", size, HeaderBytes)
+	case hasDamagedMagic(head):
+		return Header{}, fmt.Errorf("starts with %q, want %q: the header is damaged", head[:len(magic)], magic)
 	case headerless:
 		h = Header{Format: FormatNanoGPT, TokenBytes: 2, Count: size / 2, EndOfText: NoToken}
 	default:
@@ -117,6 +119,16 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 		return Header{}, fmt.Errorf("header states %d tokens of %d bytes, but %d bytes follow it", h.Count, h.TokenBytes, stored)
 	}
 	return h, nil
+}
+
+// hasDamagedMagic reports whether only the first bytes of a header are wrong. Without this check, such a file would be
+// read as tokens without header.
+func hasDamagedMagic(head []byte) bool {
+	if len(head) < HeaderBytes {
+		return false
+	}
+	sum := crc32.Update(crc32.Checksum([]byte(magic), castagnoli), castagnoli, head[len(magic):252])
+	return sum == binary.LittleEndian.Uint32(head[252:])
 }
 
 func isLLMC(magic uint32) bool { return magic == llmcGPT2 || magic == llmcLlama3 }

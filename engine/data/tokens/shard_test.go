@@ -396,3 +396,22 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestEveryChangedByteIsNoticed: checksums cover each byte of a shard.
+func TestEveryChangedByteIsNoticed(t *testing.T) {
+	good, err := os.ReadFile(writeShard(t, testHeader(), count(20, 10)...))
+	must(t, err)
+	for at := range good {
+		file := bytes.Clone(good)
+		file[at] ^= 1 << (at % 8)
+		s, err := Open(writeFile(t, "train.bin", file), 0)
+		if err == nil {
+			_, err = s.Verify(t.Context())
+			must(t, s.Close())
+		}
+		var f *data.Fault
+		if !errors.As(err, &f) {
+			t.Errorf("byte %d: got %v", at, err)
+		}
+	}
+}
