@@ -24,6 +24,24 @@ type Kind struct {
 	// Options returns the struct of the keys that only this kind has; nil if it has none.
 	Options func() Options
 	Data    DataTraits // for a data set
+	// Samples is what a model reads and what a data set has; a model trains on data sets with equal Samples only.
+	Samples Samples
+}
+
+// Samples is a kind of training samples.
+type Samples string
+
+// The kinds of training samples.
+const (
+	Images Samples = "" // labelled images
+	Tokens Samples = "tokens"
+)
+
+func (s Samples) String() string {
+	if s == Images {
+		return "images"
+	}
+	return string(s)
 }
 
 // DataTraits are the properties of a data set that affect a configuration. The zero value is a data set that may have a
@@ -137,7 +155,7 @@ func (cat Catalog) tables(c *Config) []table {
 			case choosers[t.name]:
 				key.enum = names(cat.kinds(t.name))
 			case "data.fallback":
-				key.enum = append([]string{""}, names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.Computed }))...)
+				key.enum = append([]string{""}, names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.Computed || k.Samples != Images }))...)
 			case "data.image_size":
 				key.varies = cat.varies(32, "", func(d DataTraits) any { return cmp.Or(d.ImageSize, 32) })
 			case "data.crop_padding":

@@ -33,6 +33,8 @@ type Data struct {
 	// fallback.
 	FallbackOptions Options
 
+	Samples Samples // of the data set; not a key
+
 	traits DataTraits // of the data set
 }
 
@@ -42,7 +44,7 @@ func (d *Data) Keys() []Key {
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().
 			Doc("The data set, see the list of data sets below."),
 		String(&d.Path, "path", "").Operational().
-			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. Folders `train/` and `val/` or `test/` inside are the two parts; otherwise `val_fraction` divides the samples. `webdataset` (required): shards, written as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `synthetic_image`: empty."),
+			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. Folders `train/` and `val/` or `test/` inside are the two parts; otherwise `val_fraction` divides the samples. `webdataset` (required): shards, written as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `text` (required): a token file, a pattern such as `shards/train-*.bin`, or a folder with files named `*train*.bin` and `*val*.bin`. `synthetic_image`, `synthetic_text`: empty."),
 		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
 			Doc("Synthetic data set to use if the download of `dataset` fails. The run then warns at its start and in every summary. Empty: a failed download is an error (exit 3). A missing path and damaged data are always errors."),
 		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).OverriddenBy("train.steps").

@@ -4,10 +4,6 @@ package config
 // part is implemented; no other change is needed here.
 var later = []laterRow{
 	{key: "model.name", value: "bert_base", missing: "the BERT model"},
-	{key: "model.name", value: "gpt2", missing: "the GPT-2 model"},
-	{key: "data.dataset", value: "text", missing: "the text data set"},
-	{key: "data.dataset", value: "synthetic_text", missing: "the synthetic text data set"},
-	{key: "data.fallback", value: "synthetic_text", missing: "the synthetic text data set"},
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16 (use \"auto\" or \"bf16\")"},
 }
 

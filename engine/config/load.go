@@ -82,6 +82,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	}
 	l.config.fillDependentDefaults(func(key string) bool { return l.places[key] != place{} })
 	l.checkRules()
+	l.checkSamples()
 	l.checkLater()
 	if len(l.faults) > 0 {
 		return nil, l.error()
@@ -156,8 +157,11 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	for table, chooser := range choosers {
 		if kind, found := find(l.catalog.kinds(table), chosen[chooser]); found {
 			*l.config.ownOptions(table) = kind.options()
-			if table == "data" {
-				l.config.Data.traits = kind.Data
+			switch table {
+			case "data":
+				l.config.Data.traits, l.config.Data.Samples = kind.Data, kind.Samples
+			case "model":
+				l.config.Model.Samples = kind.Samples
 			}
 		}
 	}

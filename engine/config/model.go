@@ -12,6 +12,8 @@ type Model struct {
 	FreezeLayers int
 	// Options contains the keys that only this model has, in the type that its package documents; nil if it has none.
 	Options Options
+
+	Samples Samples // that the model reads; not a key
 }
 
 // Keys lists the keys that every model has.

@@ -195,6 +195,20 @@ func milestones(c *Config) *Fault {
 	return nil
 }
 
+// checkSamples reports a model that cannot read the samples of the data set.
+func (l *loader) checkSamples() {
+	m, d := &l.config.Model, &l.config.Data
+	if l.bad["model.name"] || l.bad["data.dataset"] || m.Samples == d.Samples {
+		return
+	}
+	named := func(kinds []Kind, s Samples) string {
+		return strings.Join(names(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.Samples != s })), ", ")
+	}
+	l.faultAt("data.dataset", Fault{Message: fmt.Sprintf("model %s reads %v, but data set %s has %v", quote(m.Name), m.Samples, quote(d.Dataset), d.Samples),
+		Got:  quote(d.Dataset),
+		Want: fmt.Sprintf("a data set of %v (%s), or with model.name a model of %v (%s)", m.Samples, named(l.catalog.DataSets, m.Samples), d.Samples, named(l.catalog.Models, d.Samples))})
+}
+
 // checkRules checks every rule whose keys have no fault.
 func (l *loader) checkRules() {
 	for _, r := range rules {

@@ -19,7 +19,7 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 	if j.Data, err = parts.OpenData(ctx, j.Cfg, 0, j.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
 	}
-	j.Later(j.Data.Splits.Close)
+	j.Later(j.Data.Close)
 	j.Epochs = j.Cfg.Train.Epochs
 	if most := j.Cfg.Data.FallbackEpochs; j.Data.Note != "" && most > 0 && j.Cfg.Train.Steps == 0 {
 		j.Epochs = min(j.Epochs, most)
@@ -28,12 +28,10 @@ func (j *Run) OpenData(ctx context.Context) (err error) {
 		j.Opts.LogOf(logs.ComponentData).Warn(j.Data.Note, "epochs", j.Epochs, "configured_epochs", j.Cfg.Train.Epochs)
 	}
 	j.warnOfUnused()
-	if classes := j.Data.Train.Classes(); len(classes) == 1 {
+	if classes := j.Data.Classes(); len(classes) == 1 {
 		j.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
-	view, _ := parts.Transforms(j.Cfg.Data)
-	view.Augment = parts.Augmentation(j.Cfg.Augment, parts.Normalization(j.Cfg.Data, j.Data.Normalization))
-	j.Loading = data.Options{Samples: data.Images{Dataset: j.Data.Train, Transform: view, Mix: parts.Mixing(j.Cfg.Augment)}, Seed: j.Cfg.Experiment.Seed,
+	j.Loading = data.Options{Samples: j.trainSamples(), Seed: j.Cfg.Experiment.Seed,
 		BatchSize: j.Cfg.Data.BatchSize, Accumulation: j.Cfg.Train.GradAccumulation, Workers: j.Cfg.Data.Workers}
 	batches, err := j.Loading.BatchesPerEpoch()
 	if err != nil {
@@ -64,10 +62,35 @@ func (j *Run) CheckModel(context.Context) error {
 	case errors.As(err, &frozen):
 		return exit.Usagef("model.freeze and model.freeze_layers: %w", frozen.Err)
 	}
+	if err != nil && j.Data.Tokens != nil {
+		return fmt.Errorf("model %s on %d tokens: %w", j.Cfg.Model.Name, j.Data.Tokens.Length, err)
+	}
 	if err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.Cfg.Model.Name, j.Cfg.Data.ImageSize, err)
 	}
 	return nil
+}
+
+// trainSamples returns the samples of training, with augmentation.
+func (j *Run) trainSamples() data.Samples {
+	if t := j.Data.Tokens; t != nil {
+		return t.Train
+	}
+	view, _ := parts.Transforms(j.Cfg.Data)
+	view.Augment = parts.Augmentation(j.Cfg.Augment, parts.Normalization(j.Cfg.Data, j.Data.Normalization))
+	return data.Images{Dataset: j.Data.Train, Transform: view, Mix: parts.Mixing(j.Cfg.Augment)}
+}
+
+// Evaluating returns the options of the loader of all samples of evaluation.
+func (j *Run) Evaluating() data.Options {
+	o := data.Options{Seed: j.Cfg.Experiment.Seed, BatchSize: j.Cfg.Data.BatchSize / j.Cfg.Train.GradAccumulation, Evaluate: true, Workers: j.Cfg.Data.Workers}
+	if t := j.Data.Tokens; t != nil {
+		o.Samples = t.Eval
+		return o
+	}
+	_, view := parts.Transforms(j.Cfg.Data)
+	o.Samples = data.Images{Dataset: j.Data.Eval, Transform: view}
+	return o
 }
 
 // NewLoader opens the loader for this rank's share.

@@ -113,8 +113,13 @@ type Trained struct {
 }
 
 func (j *Run) trainedOn() map[string]json.RawMessage {
-	norm := parts.Normalization(j.Cfg.Data, j.Data.Normalization)
-	text, err := json.Marshal(Trained{Name: j.Data.Name, Note: j.Data.Note, Samples: j.Data.Train.Len(), Classes: j.Data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
+	samples, _ := j.Data.Counts()
+	about := Trained{Name: j.Data.Name, Note: j.Data.Note, Samples: samples, Classes: j.Data.Classes()}
+	if j.Data.Tokens == nil {
+		norm := parts.Normalization(j.Cfg.Data, j.Data.Normalization)
+		about.Mean, about.Std = norm.Mean, norm.Std
+	}
+	text, err := json.Marshal(about)
 	if err != nil {
 		panic(err) // strings and finite numbers can always be encoded
 	}

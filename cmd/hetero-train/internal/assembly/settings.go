@@ -10,13 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
+	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // classes returns the number of classes of the model.
 func (j *Run) classes() (int, error) {
-	have, want := len(j.Data.Train.Classes()), j.Cfg.Model.NumClasses
+	have, want := len(j.Data.Classes()), j.Cfg.Model.NumClasses
 	if want == 0 {
 		return have, nil
 	}
@@ -27,18 +28,28 @@ func (j *Run) classes() (int, error) {
 }
 
 // Report returns how the results of the task are shown.
-func (j *Run) Report() task.Report { return images.Classify{}.Report() }
+func (j *Run) Report() task.Report {
+	if t := j.Data.Tokens; t != nil {
+		return language.Predict{Length: t.Length}.Report()
+	}
+	return images.Classify{}.Report()
+}
 
 // Task returns what the configured model learns from the data set.
 func (j *Run) Task() (task.Task, error) {
 	c := j.Cfg
+	if t := j.Data.Tokens; t != nil {
+		model, err := parts.BuildLanguage(&c.Model, t.Vocabulary, t.Length)
+		return language.Predict{Model: model, Length: t.Length}, err
+	}
 	classes, err := j.classes()
 	if err != nil {
 		return nil, err
 	}
+	model, err := parts.BuildClassifier(&c.Model)
 	norm := parts.Normalization(c.Data, j.Data.Normalization)
-	return images.Classify{Model: parts.BuildModel(&c.Model), Classes: classes, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
-		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, nil
+	return images.Classify{Model: model, Classes: classes, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, err
 }
 
 // ReplicaOptions returns the network and the training options for the configuration and the data set.

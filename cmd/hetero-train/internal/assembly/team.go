@@ -36,16 +36,21 @@ func (j *Run) facts() []rendezvous.Fact {
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
 		}
 	}
-	evaluated := 0
-	if j.Data.Eval != nil {
-		evaluated = j.Data.Eval.Len()
-	}
+	samples, evaluated := j.Data.Counts()
 	p := j.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
 		{Name: "program", Value: version.Text()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.Data.Name, j.Data.Train.Len(), evaluated, j.Data.Train.Classes(), j.Data.Fingerprint)},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.Data.Name, samples, evaluated, j.Data.Classes(), j.fingerprint())},
 		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.Cfg.Profile.TraceSteps, j.Cfg.Profile.TraceStep)},
 		{Name: "weather", Value: j.Opts.Lab.Fact()},
 	}...)
+}
+
+// fingerprint returns what identifies the content of the data set, "" if the numbers of samples do.
+func (j *Run) fingerprint() string {
+	if t := j.Data.Tokens; t != nil {
+		return t.Identity
+	}
+	return j.Data.Fingerprint
 }

@@ -45,6 +45,9 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 	if comparison {
 		all = slices.DeleteFunc(all, func(u config.Unused) bool { return strings.HasPrefix(u.Key, "balance.") })
 	}
+	if set.Tokens != nil {
+		all = append(all, unusedOfText(cfg)...)
+	}
 	if cfg.Origin("data.val_fraction") != "" && set.OwnEval {
 		all = append(all, cfg.NoEffect("data.val_fraction", set.Name+" has its own evaluation samples"))
 	}
@@ -79,4 +82,14 @@ func largestSide(set data.Dataset) (largest int) {
 		}
 	}
 	return largest
+}
+
+// unusedOfText returns the settings of images that were given for text.
+func unusedOfText(cfg *config.Config) (all []config.Unused) {
+	for _, s := range cfg.Settings() {
+		if (strings.HasPrefix(s.Key, "augment.") || s.Key == "train.label_smoothing") && cfg.Origin(s.Key) != "" {
+			all = append(all, cfg.NoEffect(s.Key, "data.dataset = \""+cfg.Data.Dataset+"\" has text, and only images use it"))
+		}
+	}
+	return all
 }

@@ -27,9 +27,11 @@ func (j *Run) InitFrom() error {
 		infos[i] = t.Info()
 	}
 	// Only its classifier is used; the number of classes does not matter.
-	own, err := parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize)
-	if err != nil {
-		return err
+	var own parts.Network
+	if j.Data.Tokens == nil { // a language model has no classifier
+		if own, err = parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize); err != nil {
+			return err
+		}
 	}
 	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead})
 	if err != nil {

@@ -155,7 +155,7 @@ func (c *Console) timeLeft(step, total int64) time.Duration {
 		return 0
 	}
 	evaluations := int64(0)
-	if c.run.Data.Eval != nil {
+	if c.run.Data.HasEval() {
 		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Cfg.Train.EvalInterval))
 	}
 	return c.eta.left(total-step, evaluations)

@@ -102,15 +102,23 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 
 func (c *Console) sayData() {
 	j, cfg := c.run, c.run.Cfg
-	evaluated := 0
-	line := fmt.Sprintf("data %s: %d training", j.Data.Name, j.Data.Train.Len())
-	if j.Data.Eval != nil {
-		evaluated = j.Data.Eval.Len()
+	samples, evaluated := j.Data.Counts()
+	line := fmt.Sprintf("data %s: %d training", j.Data.Name, samples)
+	if j.Data.HasEval() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
-	classes, size, transforms := len(j.Data.Train.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
+	if t := j.Data.Tokens; t != nil {
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps an epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, j.StepsPer)
+		c.Say(line, "data", "dataset", j.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
+			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
+		if t.Note != "" {
+			c.Say("data "+j.Data.Name+": "+t.Note, "data note", "note", t.Note)
+		}
+		return
+	}
+	classes, size, transforms := len(j.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
 	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, j.StepsPer)
-	c.Say(line, "data", "dataset", j.Data.Name, "training_samples", j.Data.Train.Len(), "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+	c.Say(line, "data", "dataset", j.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
 }
 

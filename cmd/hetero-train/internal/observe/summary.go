@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -62,7 +63,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	if r.Steps == 0 || r.Samples == 0 {
 		return
 	}
-	rows := append(screen.results(r), SummaryRows(s)...)
+	rows := append(screen.results(r), SummaryRows(s, screen.run.Report())...)
 	rows = append(rows, Row{"files", filesOf(j, s)})
 	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", j.Folder.Dir, "logs", j.Folder.LogDir(), "table", filepath.Join(j.Folder.Dir, "results", "results.md"))
 	warn(j.Folder.WriteTable(markdown(j.Folder.Name, rows, s)))
@@ -134,12 +135,12 @@ func (c *Console) results(r train.Result) []Row {
 }
 
 // SummaryRows returns the rows from the records of the whole run.
-func SummaryRows(s *analysis.Summary) []Row {
+func SummaryRows(s *analysis.Summary, report task.Report) []Row {
 	if s == nil {
 		return nil
 	}
 	rows := []Row{
-		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"whole run", fmt.Sprintf("%s %s/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput*analysis.Number(report.Units)), report.Unit, ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		{"a step is", partsOf(s.StepParts)},
 	}
 	if s.Bottleneck != nil {

@@ -20,6 +20,10 @@ var Builtin = append([]Part{
 	resnetModel("resnet50", "25.6 million parameters"),
 	resnetModel("resnet101", "44.5 million parameters"),
 	resnetModel("resnet152", "60.2 million parameters"),
+	gpt2Model("gpt2", "gpt2", "124 million parameters"),
+	gpt2Model("gpt2_medium", "gpt2-medium", "355 million parameters"),
+	gpt2Model("gpt2_large", "gpt2-large", "774 million parameters"),
+	gpt2Model("gpt2_xl", "gpt2-xl", "1,558 million parameters"),
 
 	DataSet{"synthetic_image", "synthetic images, computed from the seed, whose classes a model can learn", func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},
@@ -27,6 +31,9 @@ var Builtin = append([]Part{
 	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
 	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed", func() DataSetOptions { return imageFiles{} }, photos},
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`", func() DataSetOptions { return shards{} }, photos},
+	TokenData{"synthetic_text", "a Markov source of known entropy, which is the lowest possible loss, computed from the seed", func() TokenDataOptions { return new(syntheticText) },
+		config.DataTraits{Computed: true}},
+	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
 }, policies()...)
 
 // BuiltinCatalog lists the models, data sets and policies of this program.

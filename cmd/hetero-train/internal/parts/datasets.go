@@ -21,6 +21,8 @@ import (
 // Opened is an open data set, with the properties that are needed to interpret results.
 type Opened struct {
 	data.Splits
+	Tokens *TokenSplits // of text; nil for images, which are in Splits
+
 	Name string // data set of the training; after a fallback, the replacement
 	Note string // "" unless the run trains on a replacement
 
@@ -32,6 +34,9 @@ type Opened struct {
 // samples that this process replaces, 0 for any number. Training counts unreadable samples over all ranks, for steps
 // that are done.
 func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
+	if cfg.Data.Samples == config.Tokens {
+		return openTokens(ctx, cfg, log)
+	}
 	out, err := OpenStored(ctx, cfg, log)
 	if err != nil {
 		return nil, err

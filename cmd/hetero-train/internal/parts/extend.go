@@ -106,7 +106,7 @@ func (p Policy) addTo(c *config.Catalog) error {
 	return nil
 }
 
-// CatalogOf lists parts. These functions make all options, so BuildModel and similar functions can rely on their types.
+// CatalogOf lists parts. These functions make all options, so BuildLanguage and similar functions can rely on their types.
 func CatalogOf(parts []Part) (config.Catalog, error) {
 	var c config.Catalog
 	var errs []error
@@ -116,12 +116,13 @@ func CatalogOf(parts []Part) (config.Catalog, error) {
 	return c, errors.Join(append(errs, c.Check())...)
 }
 
-// BuildModel returns the network that a configuration selects.
-func BuildModel(m *config.Model) models.Classifier { return m.Options.(ModelOptions).Build() }
-
 // OpenSplits opens the data set that a configuration selects.
 func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
-	return cfg.Data.Options.(DataSetOptions).Open(ctx, cfg, log)
+	o, ok := cfg.Data.Options.(DataSetOptions)
+	if !ok {
+		return data.Splits{}, exit.Usagef("data set %s has %v: this command supports data sets of images only", cfg.Data.Dataset, cfg.Data.Samples)
+	}
+	return o.Open(ctx, cfg, log)
 }
 
 // PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the keys

@@ -78,6 +78,9 @@ func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 		for _, set := range [][]config.Override{nil, {{Origin: "--set train.steps", Key: "train.steps", Value: "20"}}, {{Origin: "--set data.path", Key: "data.path", Value: "x"}},
 			{{Origin: "--set data.dataset", Key: "data.dataset", Value: "synthetic_image"}}} {
 			cfg, err := config.Parse(file, text, BuiltinCatalog, set...)
+			if err != nil && strings.Contains(string(text), `dataset = "synthetic_text"`) && strings.HasPrefix(set[0].Key, "data.") {
+				continue // has no path, and images are an error
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

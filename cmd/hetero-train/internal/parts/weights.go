@@ -24,7 +24,10 @@ type Network struct {
 
 // DescribeNetwork builds the model's graph for one image.
 func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err error) {
-	build := BuildModel(m)
+	build, err := BuildClassifier(m)
+	if err != nil {
+		return n, err
+	}
 	var net *nn.Net
 	g, err := graph.Build(func(g *graph.Graph) {
 		net = &nn.Net{Graph: g, Compute: tensor.F32}

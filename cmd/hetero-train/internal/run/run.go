@@ -14,7 +14,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -24,7 +23,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -278,11 +276,9 @@ func (j *training) sharedOptions() (o train.Options, err error) {
 	if c.Data.Corrupt == "skip" {
 		o.MaxReplaced = c.Data.CorruptLimit
 	}
-	if o.Train, err = j.NewLoader(j.Loading); err != nil || j.Data.Eval == nil {
+	if o.Train, err = j.NewLoader(j.Loading); err != nil || !j.Data.HasEval() {
 		return o, err
 	}
-	_, view := parts.Transforms(c.Data)
-	o.Eval, err = j.NewLoader(data.Options{Samples: data.Images{Dataset: j.Data.Eval, Transform: view}, Seed: c.Experiment.Seed,
-		BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
+	o.Eval, err = j.NewLoader(j.Evaluating())
 	return o, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
@@ -51,7 +52,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		if !math.IsNaN(float64(s.BestEval)) {
 			rows = append(rows, observe.Row{Name: "best", Value: fmt.Sprintf("top-1 %.2f %% at step %d", 100*float64(s.BestEval), s.BestEvalStep)})
 		}
-		rows = append(rows, observe.SummaryRows(s)...)
+		rows = append(rows, observe.SummaryRows(s, task.Report{Unit: "samples", Units: 1})...)
 		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
 	}
 	return nil

@@ -207,7 +207,11 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	options := train.ReplicaOptions{Task: images.Classify{Model: parts.BuildModel(&cfg.Model), Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, Compute: tensor.F32,
+	network, err := parts.BuildClassifier(&cfg.Model)
+	if err != nil {
+		return err
+	}
+	options := train.ReplicaOptions{Task: images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	replica, err := train.NewReplica(dev, options)
 	if err != nil {

@@ -246,8 +246,12 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
 	norm := parts.Normalization(m.Cfg.Data, own)
+	model, err := parts.BuildClassifier(&m.Cfg.Model)
+	if err != nil {
+		return err
+	}
 	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{
-		Task:    images.Classify{Model: parts.BuildModel(&m.Cfg.Model), Classes: m.classes, Size: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
+		Task:    images.Classify{Model: model, Classes: m.classes, Size: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std},
 		Compute: m.Precision, BatchSize: n})
 	if errors.As(err, new(*train.MemoryError)) {
 		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))

@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -70,6 +71,7 @@ type Report struct {
 	Parameters    int64             `json:"parameters"`
 	Classes       int               `json:"classes"`
 	ImageSize     int               `json:"image_size"`
+	Tokens        int               `json:"sequence_length,omitempty"` // of a sample of text; ImageSize and Classes then mean nothing
 	Precision     string            `json:"precision"`
 	Device        string            `json:"device"`
 	DeviceModel   string            `json:"device_model"`
@@ -162,6 +164,14 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 		p.memory = p.MemoryBytes()
 	}
 	p.dry = dry.New(p.Device, math.MaxInt64) // plans that do not fit are reported too
+	if p.Cfg.Data.Samples == config.Tokens {
+		var err error
+		if p.Data, err = parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log); err != nil {
+			return err
+		}
+		p.Later(p.Data.Close)
+		return nil
+	}
 	classes := p.Cfg.Model.NumClasses
 	if classes == 0 {
 		var err error
@@ -228,9 +238,12 @@ const gradsyncBucket = 25 << 20
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.Cfg, p.Device.Info()
 	micro := c.Data.BatchSize / c.Train.GradAccumulation
-	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
+	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		MicroBatch: micro, Table: []train.Footprint{}}
+	if t := p.Data.Tokens; t != nil {
+		r.Tokens, r.ImageSize = t.Length, 0
+	}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank of the table
 	replica, err := p.replica(first)
 	if err != nil {
@@ -305,7 +318,11 @@ func (p *planning) usualSamples(share, largest int) []int {
 }
 
 func (r Report) write(w io.Writer) error {
-	fmt.Fprintf(w, "model %s: %.2f million parameters, %d classes, images of %dx%d, %s, %s\n", r.Model, float64(r.Parameters)/1e6, r.Classes, r.ImageSize, r.ImageSize, r.Precision, r.Optimizer)
+	samples := fmt.Sprintf("%d classes, images of %dx%d", r.Classes, r.ImageSize, r.ImageSize)
+	if r.Tokens > 0 {
+		samples = fmt.Sprintf("samples of %d tokens", r.Tokens)
+	}
+	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples, r.Precision, r.Optimizer)
 	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d; ranks: %d), %s: forward %s, backward %s; %s a sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {

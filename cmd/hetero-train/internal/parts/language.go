@@ -1,0 +1,62 @@
+package parts
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+)
+
+func gpt2Model(name, published, size string) LanguageModel {
+	return LanguageModel{name, "GPT-2 as OpenAI published it, " + size + " with its 50,257 tokens and 1,024 positions",
+		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} }}
+}
+
+// gpt2Options are the keys of the GPT-2 family. A size of 0 is that of the published model.
+type gpt2Options struct {
+	size gpt2.Size
+
+	Layers, Heads, Channels int
+	Vocabulary, Positions   int
+	Dropout                 float64
+}
+
+// Ignores implements [config.Ignorer].
+func (*gpt2Options) Ignores() []string {
+	return []string{"batch_norm", "ghost_group", "init_head", "num_classes"}
+}
+
+// Keys lists them.
+func (o *gpt2Options) Keys() []config.Key {
+	return []config.Key{
+		config.Int(&o.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
+			Doc("Number of transformer blocks. 0: that of the published model."),
+		config.Int(&o.Heads, "heads", 0).Learnt().Shapes().Unit("heads").AtMost(1000).
+			Doc("Number of attention heads, a divisor of `embedding_size`. 0: that of the published model."),
+		config.Int(&o.Channels, "embedding_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 16).
+			Doc("Channels of a token. 0: those of the published model."),
+		config.Int(&o.Vocabulary, "vocabulary_size", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
+			Doc("Number of different tokens. 0: that of the data set."),
+		config.Int(&o.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
+			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
+		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
+			Doc("Fraction of the embeddings, of the attention weights and of the results of each branch that training sets to zero."),
+	}
+}
+
+// BuildLanguage implements [LanguageOptions].
+func (o *gpt2Options) BuildLanguage(vocabulary, length int) (models.Language, error) {
+	s := gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels)}
+	switch {
+	case s.Channels%s.Heads != 0:
+		return nil, fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", s.Channels, s.Heads)
+	case s.Vocabulary < vocabulary:
+		return nil, fmt.Errorf("model.vocabulary_size: got %d, want at least the %d tokens of the data set", s.Vocabulary, vocabulary)
+	case s.Positions < length:
+		return nil, fmt.Errorf("model.positions: got %d, want at least the %d positions of a sample (data.sequence_length)", s.Positions, length)
+	}
+	return gpt2.Build(s, gpt2.Options{EmbeddingDropout: o.Dropout, AttentionDropout: o.Dropout, ResidualDropout: o.Dropout}), nil
+}

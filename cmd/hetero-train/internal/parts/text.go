@@ -1,0 +1,173 @@
+package parts
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// imageKeys are the keys of [data] that only data sets of images use.
+var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip", "mean", "std", "class_names", "shard_cache_mb",
+	"exif_orientation", "max_classes", "samples_per_class", "corrupt", "corrupt_limit"}
+
+// sequenceLength is the key of the positions of a sample.
+func sequenceLength(field *int) config.Key {
+	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
+		Doc("Tokens of a sample, each with the token that follows as its label.")
+}
+
+// syntheticText is a Markov source.
+type syntheticText struct {
+	Length, Vocabulary int
+	Entropy            float64
+}
+
+// Ignores implements [config.Ignorer].
+func (*syntheticText) Ignores() []string {
+	return append([]string{"cache_dir", "val_fraction"}, imageKeys...)
+}
+
+// Keys lists them.
+func (s *syntheticText) Keys() []config.Key {
+	return []config.Key{
+		sequenceLength(&s.Length),
+		config.Int(&s.Vocabulary, "vocabulary", 64).Learnt().Shapes().Unit("tokens").AtLeast(2).AtMost(1 << 16).
+			Doc("Number of different tokens."),
+		config.Float(&s.Entropy, "entropy", 1).Learnt().Above(0).
+			Doc("Entropy of a token, given the previous one, in nats: the lowest possible loss. At most the natural logarithm of `vocabulary`."),
+	}
+}
+
+// Numbers of samples of synthetic text.
+const (
+	textTrainSamples = 10_000
+	textEvalSamples  = 1_000
+)
+
+// OpenTokens implements [TokenDataOptions].
+func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger) (TokenSplits, error) {
+	train := cmp.Or(cfg.Data.NumSamples, textTrainSamples)
+	o := tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: s.Vocabulary, Entropy: s.Entropy, Length: s.Length, Samples: train}
+	source, err := tokens.NewMarkov(o)
+	if err != nil {
+		return TokenSplits{}, exit.With(exit.Usage, err)
+	}
+	o.Samples, o.Part = min(train, textEvalSamples), 1
+	held, err := tokens.NewMarkov(o)
+	if err != nil {
+		return TokenSplits{}, exit.With(exit.Usage, err)
+	}
+	return TokenSplits{Train: source, Eval: held, Vocabulary: s.Vocabulary, Length: s.Length,
+		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss", source.Entropy(), math.Exp(source.Entropy()))}, nil
+}
+
+// textFiles are the files of tokens that data.path names.
+type textFiles struct {
+	Length, Vocabulary int
+}
+
+// Ignores implements [config.Ignorer].
+func (*textFiles) Ignores() []string {
+	return append([]string{"cache_dir", "val_fraction", "num_samples"}, imageKeys...)
+}
+
+// Keys lists them.
+func (s *textFiles) Keys() []config.Key {
+	return []config.Key{
+		sequenceLength(&s.Length),
+		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
+			Doc("Number of different tokens. 0: that of the header of the files; a file without one needs this key."),
+	}
+}
+
+// OpenTokens implements [TokenDataOptions].
+func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
+	found, err := tokens.Find(cfg.Data.Path)
+	if err != nil {
+		return out, err
+	}
+	files := &corpora{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, files.Close())
+		}
+	}()
+	train, err := files.open(found.Train, s.Vocabulary)
+	if err != nil {
+		return out, err
+	}
+	vocabulary := cmp.Or(s.Vocabulary, train.Shards[0].Vocabulary)
+	if vocabulary == 0 {
+		return out, exit.Usagef("data.vocabulary: %s has no header that states the number of different tokens; set data.vocabulary", train.Shards[0].Path)
+	}
+	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length, Closer: files}
+	out.Note = fmt.Sprintf("%d training tokens", train.Len())
+	if len(found.Eval) > 0 {
+		held, err := files.open(found.Eval, vocabulary)
+		if err != nil {
+			return out, err
+		}
+		out.Eval = tokens.Windows{Corpus: held, Length: s.Length, Rest: true}
+		out.Note += fmt.Sprintf(", %d evaluation tokens", held.Len())
+	} else {
+		log.Warn("no files named *val*.bin: the run has no evaluation", "path", cfg.Data.Path)
+	}
+	if name := train.Shards[0].Tokenizer; name != "" {
+		out.Note += ", tokenizer " + show.Foreign(name)
+	}
+	out.Identity, err = files.identity()
+	return out, err
+}
+
+// corpora are the open files of both parts.
+type corpora struct{ list []*tokens.Corpus }
+
+func (c *corpora) open(paths []string, vocabulary int) (*tokens.Corpus, error) {
+	if len(paths) == 0 {
+		return nil, &data.Fault{Op: "find token shards", Index: -1, Err: errors.New("there are no files named *train*.bin")}
+	}
+	corpus, err := tokens.OpenCorpus(paths, vocabulary)
+	if err == nil {
+		c.list = append(c.list, corpus)
+	}
+	return corpus, err
+}
+
+// Close implements [io.Closer].
+func (c *corpora) Close() error {
+	var errs []error
+	for _, corpus := range c.list {
+		errs = append(errs, corpus.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// identity returns a digest of the numbers of tokens, of the checksums in the headers, and of some tokens, because not
+// all formats have checksums.
+func (c *corpora) identity() (string, error) {
+	h := sha256.New()
+	some := make([]int32, 1024)
+	for _, corpus := range c.list {
+		for _, shard := range corpus.Shards {
+			fmt.Fprintf(h, "%d %d %q %x\n", shard.Count, shard.Vocabulary, shard.Tokenizer, shard.Sum)
+			n := min(int64(len(some)), shard.Count)
+			for _, at := range []int64{0, (shard.Count - n) / 2, shard.Count - n} {
+				if err := shard.Read(at, some[:n]); err != nil {
+					return "", err
+				}
+				fmt.Fprintln(h, some[:n])
+			}
+		}
+	}
+	return digest(h.Sum(nil)), nil
+}

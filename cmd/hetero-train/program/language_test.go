@@ -1,0 +1,134 @@
+package program
+
+import (
+	"bytes"
+	"math"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// smallText is GPT-2 on text with an entropy of 1 nat; 32 steps per epoch, of some milliseconds each.
+const smallText = `
+[experiment]
+name = "run"
+[device]
+kind = "reference"
+[model]
+name = "gpt2"
+layers = 1
+heads = 2
+embedding_size = 16
+dropout = 0.1
+[data]
+dataset = "synthetic_text"
+vocabulary = 16
+sequence_length = 12
+num_samples = 256
+batch_size = 8
+[train]
+epochs = 3
+log_interval = 32
+[optimizer]
+name = "adamw"
+lr = 0.01
+[checkpoint]
+interval_steps = 10
+interval_seconds = 0.0
+keep = 3
+`
+
+func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = writeFile(t, smallText)
+	out := finish(t, p.command(dir, "model.dropout=0.0"), 0)
+	out.check(t, exit.Done, "")
+	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 16", "entropy 1.0000 nats", "| perplexity ", "| accuracy ", "tok/s"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, out.stdout)
+		}
+	}
+	got := resultOf(t, filepath.Join(dir, "run"))
+	// The samples are few, so a step's loss may be below the entropy by chance, and the model may learn their noise.
+	if loss := got.loss(t); got.Steps != 96 || !(loss > 0.7 && loss < 1.35) {
+		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
+	}
+}
+
+func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	p.config = writeFile(t, smallText)
+	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=1"), 0).check(t, exit.Done, "")
+	want := resultOf(t, filepath.Join(dir, "one", "run"))
+	for _, set := range [][]string{{"balance.fixed_shares=[5, 3]"}, {"balance.fixed_shares=[3, 1]", "train.grad_accumulation=2"}} {
+		if strings.Contains(set[len(set)-1], "accumulation") {
+			set[0] = "balance.fixed_shares=[6, 2]"
+		}
+		output := filepath.Join(dir, strings.Join(set, ""))
+		finish(t, p.command(output, append(set, "parallel.ranks=2", "train.epochs=1")...), 0).check(t, exit.Done, "")
+		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) { // other order of f32 sums
+			t.Errorf("%v: final loss %.7g, one rank has %.7g", set, got.loss(t), want.loss(t))
+		}
+	}
+}
+
+func TestTextRunsResumeBitEqual(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = writeFile(t, smallText)
+	weights := func(output string) []byte {
+		return readFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
+	}
+	whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
+	finish(t, p.command(whole), 0).check(t, exit.Done, "")
+	if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done { // a run that ends before the signal resumes at its end
+		stopped.check(t, exit.Terminated, "")
+	}
+	finish(t, p.command(pieces), 0).check(t, exit.Done, "")
+	if !bytes.Equal(weights(whole), weights(pieces)) {
+		t.Error("the resumed run has other weights than the one that never stopped")
+	}
+}
+
+func TestTextAndImagesDoNotMix(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"train", "--set", "model.name=gpt2"}, `model "gpt2" reads tokens, but data set "synthetic_image" has images`},
+		{[]string{"train", "--set", "data.dataset=text", "--set", "data.path=x"}, `model "simple_cnn" reads images, but data set "text" has tokens`},
+		{[]string{"data", "verify", "--set", "model.name=gpt2", "--set", "data.dataset=synthetic_text"}, "this command supports data sets of images only"},
+	} {
+		if o := execute(c.args); o.code != exit.Usage || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%v: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.want)
+		}
+	}
+}
+
+func TestPlanOfTextNamesItsSamples(t *testing.T) {
+	o := execute([]string{"plan", "--set", "device.kind=reference", "--set", "model.name=gpt2", "--set", "data.dataset=synthetic_text", "--set", "model.layers=1",
+		"--set", "model.heads=2", "--set", "model.embedding_size=16", "--set", "data.batch_size=8"})
+	if o.code != 0 || !strings.Contains(o.stdout, "samples of 64 tokens") {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+}
+
+func TestGPT2TrainsOnTokenFiles(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	shards := filepath.Join(dir, "shards")
+	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n", 60))
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	p.config = writeFile(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	out := finish(t, p.command(dir, "train.epochs=2"), 0)
+	out.check(t, exit.Done, "")
+	if got := resultOf(t, filepath.Join(dir, "run")); got.loss(t) > 4 || !strings.Contains(out.stdout, "tokenizer bytes") || !strings.Contains(out.stdout, "| perplexity ") {
+		t.Errorf("final loss %v, want less than the 5.5 of a model that knows nothing\n%s", got.loss(t), out.stdout)
+	}
+	damage(t, filepath.Join(shards, "train-000000.bin"))
+	finish(t, p.command(dir, "train.epochs=3", "data.path="+filepath.Join(dir, "none")), 0).check(t, exit.Data, "none")
+}
