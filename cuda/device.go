@@ -71,7 +71,8 @@ func (Driver) Count() (int, error) {
 	return n, readEnvironment().check(n)
 }
 
-// explained returns the error of a driver without GPUs, or that of the list of GPUs in the environment if there is one.
+// If the driver finds no GPU and the environment's list of GPUs is wrong, explained returns the list's error. Otherwise
+// it returns err.
 func explained(err error) error {
 	if errors.Is(err, errNoGPU) {
 		if wrong := readEnvironment().check(0); wrong != nil {
@@ -123,9 +124,9 @@ func find() (string, error) {
 // queuesVariable sets the number of hardware queues for a process's streams; the default is 8.
 const queuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS"
 
-// widen requests the maximum number of queues. Streams wait for words that later work writes (src/event.h), and CUDA
-// does not know this dependency: in the same queue they would block that work for ever. A value set by the user is
-// kept.
+// widen requests the maximum number of queues. A stream can wait for a memory word that later work writes
+// (src/event.h). CUDA does not know this dependency: if both were in the same queue, the wait would block that work for
+// ever. If the user has set a value, widen keeps it.
 func widen() error {
 	if _, set := os.LookupEnv(queuesVariable); set {
 		return nil
@@ -140,7 +141,7 @@ var driverFiles = []string{"/proc/driver/nvidia/version", "/dev/dxg"}
 func notBuilt(missing error, driverFiles []string) error {
 	for _, file := range driverFiles {
 		if _, err := os.Stat(file); err == nil {
-			return fmt.Errorf("%w: cuda: this machine has an NVIDIA driver, but this build no CUDA device: build with: make cuda-toolchain && make CUDA=on (%v)", device.ErrUnavailable, missing)
+			return fmt.Errorf("%w: cuda: this machine has an NVIDIA driver, but this build contains no CUDA device; to build it, run: make cuda-toolchain && make CUDA=on (%v)", device.ErrUnavailable, missing)
 		}
 	}
 	return fmt.Errorf("%w (%v)", ErrNotBuilt, missing)

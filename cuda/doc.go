@@ -4,22 +4,22 @@
 //	n, err := driver.Count()          // GPUs that this process sees; the error gives the reason if there is none
 //	dev, err := driver.Open(0, device.Options{})
 //
-// The device is a native library behind the C ABI of package native. src/ contains its kernels, one family of ops per
-// file with forward and backward together, and its streams, events and programs. shim/ replaces CUDA's headers for
-// tests, which compile the same sources for the host: every kernel passes package devicetest there, with fibers as
-// threads. CONTRIBUTING.md lists the constructs that kernels may use.
+// The device is a native library behind the C ABI of package native. src/ contains its kernels, streams, events and
+// programs. Each kernel file holds one family of ops, forward and backward. shim/ replaces CUDA's headers in tests,
+// which compile the same sources for the host. On the host, fibers stand in for GPU threads, and every kernel must pass
+// package devicetest. CONTRIBUTING.md lists the constructs that kernels may use.
 //
 // # Selection of GPUs
 //
 // GPUs are numbered from 0 as CUDA shows them to the process: CUDA_VISIBLE_DEVICES selects and orders them.
-// [ReadVisible] parses it, because CUDA silently hides entries that it does not understand. A process sees at most one
-// MIG slice, so a program that starts several ranks gives each its own slice with [Visible.Of]. The caller assigns GPUs
-// to ranks.
+// [ReadVisible] parses this variable, because CUDA silently hides entries that it does not understand. A process sees
+// at most one MIG slice, so a program that starts several ranks gives each its own slice with [Visible.Of]. The caller
+// assigns GPUs to ranks.
 //
 // # Errors
 //
 //   - device.ErrUnavailable: no GPU can be used. If it is a device.AbsentError, nothing is wrong: there is no driver,
-//     no GPU, or all are hidden. Other texts state a fault to repair: a driver older than the toolkit, a GPU below the
-//     lowest architecture, a list of GPUs that do not exist.
+//     no GPU, or all GPUs are hidden. Any other message describes a fault to repair: a driver older than the toolkit, a
+//     GPU below the lowest architecture, or a list of GPUs that do not exist.
 //   - device.ErrDevice: a GPU exists, but opening it failed.
 package cuda

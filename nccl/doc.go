@@ -1,61 +1,62 @@
 // Package nccl connects ranks on NVIDIA GPUs, through NCCL.
 //
-//	control := …                                       // a communicator of the host: packages shm, gloo, hosts, behind staged
+//	control := …                                       // for host memory: shm, gloo or hosts, in staged
 //	comm, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: gpu, Timeout: limit, MaxCTAs: 16})
 //
 // # Two data paths
 //
-// GPU memory is transferred by NCCL, on a stream of the communicator. Host memory is transferred by Control. Control
-// also performs the operations for which NCCL does not satisfy the contract of package collective: Max and Min of real
-// numbers, where NCCL loses NaN. If all parts have the same size, all-gather and reduce-scatter use NCCL's own
-// operations. Otherwise they use a group of broadcasts or reductions.
+// NCCL transfers GPU memory, on a stream of the communicator. Control transfers host memory. Control also performs Max
+// and Min of floating-point numbers, because NCCL loses NaN, which the contract of package collective forbids. If all
+// parts have the same size, all-gather and reduce-scatter use NCCL's own operations. Otherwise they use a group of
+// broadcasts or reductions.
 //
 // Control also exchanges information that NCCL does not provide:
 //
 //   - As soon as an operation is enqueued, the ranks exchange its description. A mismatch is therefore found before
-//     NCCL starts; NCCL would hang or corrupt memory.
+//     NCCL starts. NCCL itself would hang or corrupt memory.
 //   - Control reports which rank died, aborted or closed, and the cause.
 //   - When ranks join, Control exchanges NCCL's unique id, versions and GPUs.
 //
 // # Course of an operation
 //
 // The communicator's own OS thread waits for After, calls NCCL, polls CUDA and NCCL for the state of the operation, and
-// completes Done. Programs on the GPU wait for Done without the host: events of package native are words in page-locked
-// memory. No call blocks, because the NCCL communicator is created with blocking = 0.
+// completes Done. Programs on the GPU wait for Done without the host, because events of package native are words in
+// page-locked memory. No call to NCCL blocks, because the NCCL communicator is created with blocking = 0.
 //
-// A program remains one graph launch; NCCL's kernels are launched separately and are not captured in the graph. A
-// captured collective could not be stopped when a rank dies, would tie every plan to one communicator, and would make a
-// change of shares require new graphs on all ranks. The stream does not wait for After on the GPU for a similar reason:
-// a collective behind a word that is never written could not be aborted. The cost is the time until the thread sees the
-// word and launches, some microseconds per operation. It is hidden by the transfer of the other buckets, except for the
-// last bucket.
+// A program remains one graph launch. NCCL's kernels are launched separately and are not captured in the graph, for
+// three reasons. A captured collective could not be stopped when a rank dies. It would tie every plan to one
+// communicator. A change of shares would require new graphs on all ranks. The stream also does not wait for After on
+// the GPU, because a collective that waits for a word that is never written could not be aborted. Instead, the
+// communicator's thread polls the word and then launches the collective. This costs some microseconds per operation.
+// Transfers of other buckets hide this cost, except for the last bucket.
 //
-// MaxCTAs limits the multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest priority, so
-// that its blocks start at once.
+// MaxCTAs limits the number of multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest
+// priority, so that NCCL's blocks start at once.
 //
 // # Same bits everywhere
 //
-// NCCL reduces in an order of its own (rings, trees, switches). The order is the same in every run with the same ranks,
-// GPUs, version and settings, and all ranks receive the same bits. They differ from those of the host communicators.
-// NCCL may round sums of bf16 at every hop; use f32 for a single rounding.
+// NCCL chooses the order of reduction (rings, trees, switches). The order is the same in every run with the same ranks,
+// GPUs, version and settings, and all ranks receive the same bits. These bits differ from those of the host
+// communicators. NCCL may round sums of bf16 at every hop; use f32 for a single rounding.
 //
 // # Failure
 //
-// Failures follow package collective. If an operation ends early, ncclCommAbort removes it from the GPU before Done is
-// completed. A time-out before the call of NCCL names the ranks that did not enqueue; a time-out within NCCL cannot
-// name the late rank. Without a time-out, an operation that hangs within NCCL while all ranks live ends only when a
-// rank aborts. NCCL has ten seconds to abort; after that its threads and memory are leaked, and Close reports it.
+// Failures follow the contract of package collective. If an operation fails, ncclCommAbort removes it from the GPU
+// before Done completes. A time-out before the call of NCCL names the ranks that did not enqueue the operation. A
+// time-out within NCCL cannot name the late rank. If no time-out is set, an operation may hang within NCCL while all
+// ranks live; it then ends only when a rank aborts. NCCL has ten seconds to abort. After that, NCCL's threads and
+// memory are leaked, and Close returns an error that reports the leak.
 //
 // # Settings
 //
-// NCCL reads NCCL_* from the environment when it is opened. [Settings] contains only permitted variables: none that
-// loads code or writes files.
+// NCCL reads NCCL_* from the environment when it is opened. [Settings] contains only permitted variables. Variables
+// that make NCCL load code or write files are not permitted.
 //
 // # The library
 //
-// libhetero_nccl.so is built if a CUDA toolkit and nccl.h are found. Package nativelib describes the search for it. It
-// opens libnccl.so.2, which it searches like CUDA's other libraries (HETERO_CUDA_LIBS, toolkits, Python packages).
-// [Available] returns the reason if this fails. shim/ contains a fake NCCL for tests.
+// libhetero_nccl.so is built if a CUDA toolkit and nccl.h are found. Package nativelib describes the search for this
+// library. The library opens libnccl.so.2, and searches for it like for CUDA's other libraries (HETERO_CUDA_LIBS,
+// toolkits, Python packages). If this fails, [Available] returns the reason. shim/ contains a fake NCCL for tests.
 //
 // # Trust
 //

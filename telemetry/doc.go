@@ -1,21 +1,23 @@
-// Package telemetry declares the sensors of a rank's device, process and machine: name, unit, column of the metric
-// records, summary of several samples, and the change that explains a slow rank.
+// Package telemetry declares the sensors of a rank's device, process and machine. The declaration of a sensor contains
+// its name, its unit, its column in the metric records, how several samples are summarized, and which change of its
+// value explains a slow rank.
 //
-//	sample := telemetry.Unknown()                       // a probe sets the sensors that it can read
+//	sample := telemetry.Unknown()                       // a probe sets the values that it can read
 //	sample[telemetry.Temperature] = 71
 //
-//	var window telemetry.Window                         // per rank
+//	var window telemetry.Window                         // one per rank
 //	window.Add(&sample)                                 // once per step
 //	now := window.Summary()                             // at the end of the window
 //	telemetry.Declared[telemetry.Memory].Sign(&now, &healthy) // "memory 99 % full, was 60 %", or ""
 //
-// Package profiler/hardware fills the samples, package engine/train sends them to all ranks, package profiler/runtime
-// records those with a column, and package balancer looks for signs. None of them lists the sensors.
+// Package profiler/hardware fills the samples, and package engine/train sends them to all ranks. Package
+// profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain slow ranks. None of
+// these packages lists the sensors.
 //
 // # Adding a sensor
 //
-// Add a constant and its row in sensors.go, and set its value where it is measured: in profiler/hardware/nvml.go for a
-// GPU, in profiler/system for the CPU and the process.
+// Add a constant and a row to sensors.go. Then set the sensor's value where it is measured: in
+// profiler/hardware/nvml.go for a GPU, in profiler/system for the CPU and the process.
 //
 // The package reads no clock, file or network.
 package telemetry

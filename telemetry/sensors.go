@@ -5,23 +5,25 @@ import (
 	"math"
 )
 
-// Sensor is the index of a figure in a Sample.
+// Sensor is the index of a sensor's value in a Sample.
 type Sensor int
 
-// Sensors with a sign come first, in the order of a verdict's evidence: reasons that the driver gives, then what it
-// measures, then symptoms.
+// Sensors that can explain a slowdown (those with a Sign function) come first, in the order in which a verdict lists
+// evidence. Reasons that the driver reports precede measurements, and measurements precede symptoms.
 const (
-	HardwareSlowdown  Sensor = iota // 1: the hardware slows the GPU down, for a known or an unknown reason; else 0
-	ThermalThrottling               // 1: too hot
-	PowerLimit                      // 1: at its power limit, or limited by the power supply
-	CPUQuota                        // 1: the container used up its CPU quota
-	PCIe                            // generation times width of the link, of their maxima; also low when idle
-	ECCErrors                       // uncorrected, since the driver was loaded
-	OtherProcesses                  // other processes that compute on the GPU
-	StolenCPU                       // CPU time that others used while this process wanted to run, of the time it ran or wanted to
-	Memory                          // used, of the device's memory or of this process's limit
-	Clock                           // of the SMs or the CPU, of its maximum; idle clocks are low
-	Utilization                     // GPU: time with a kernel running; CPU: part of the CPU quota in use
+	HardwareSlowdown  Sensor = iota // 1: the hardware slows the GPU down, for whatever reason; else 0
+	ThermalThrottling               // 1: the device is slowed down because it is too hot; else 0
+	PowerLimit                      // 1: the device is at its power limit, or limited by the power supply; else 0
+	CPUQuota                        // 1: the container used up its CPU quota; else 0
+	PCIe                            // link generation times width, as a percentage of the maximum; also low when idle
+	ECCErrors                       // uncorrected memory errors since the driver was loaded
+	OtherProcesses                  // number of other processes that compute on the GPU
+	// CPU time that others used while this process wanted to run, as a percentage of the time that it ran or wanted to
+	// run.
+	StolenCPU
+	Memory      // memory in use, as a percentage of the device's memory or of this process's limit
+	Clock       // clock of the SMs or the CPU, as a percentage of the maximum; low when idle
+	Utilization // GPU: percentage of time with a kernel running; CPU: percentage of the CPU quota in use
 	Temperature
 	Power
 
@@ -35,11 +37,11 @@ type Declaration struct {
 	Column string // key in metric records; "": not recorded
 	Window Rule   // the summary of a window's samples
 
-	// Cause names the verdict that the sensor's sign explains, "" without a Sign.
+	// Cause names the cause of a slowdown that Sign detects; "" without a Sign.
 	Cause string
-	// Sign returns the evidence for Cause if the summary differs enough from the rank's healthy mean, else "". A mean
-	// is NaN if the rank was never seen healthy. Only ranks that are slower than their own curve are searched for signs,
-	// so the thresholds are small.
+	// Sign returns the evidence for Cause if the summary differs enough from the rank's healthy mean, else "". A healthy
+	// mean is NaN if no sample of the rank was healthy. Sign is called only for ranks that are slower than their own
+	// curve, so the thresholds are small.
 	Sign func(now *Summary, healthy *Sample) string
 }
 
@@ -64,11 +66,11 @@ var Declared = [Count]Declaration{
 		}},
 	PCIe: {Name: "PCIe bandwidth", Unit: percent, Window: Lowest, Cause: "PCIe link",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return drop("PCIe link at %.0f %% of its full bandwidth, was %.0f %%", now.Value[PCIe], or(healthy[PCIe], 100))
+			return drop("PCIe link at %.0f %% of its full bandwidth, was %.0f %%", now.Value[PCIe], orElse(healthy[PCIe], 100))
 		}},
 	ECCErrors: {Name: "ECC errors", Window: Increase, Cause: "ECC errors",
 		Sign: func(now *Summary, healthy *Sample) string {
-			v, was := now.Value[ECCErrors], or(healthy[ECCErrors], 0)
+			v, was := now.Value[ECCErrors], orElse(healthy[ECCErrors], 0)
 			return when(v >= math.Max(1, 2*was), "%.0f ECC errors in the window, was %.2g", v, was)
 		}},
 	OtherProcesses: {Name: "other processes", Window: Highest, Cause: "another process on the device",
@@ -100,14 +102,14 @@ const (
 	fraction = "fraction of samples"
 )
 
-// Smallest changes that are signs.
+// Smallest changes from the healthy mean that are evidence.
 const (
-	signThrottled = 0.2  // more of the samples throttled, as a fraction
-	signDrop      = 0.9  // of the healthy mean: clock, power, PCIe link
-	signStolen    = 5.0  // percentage points of CPU time
-	signMemory    = 5.0  // percentage points, above fullMemory
+	signThrottled = 0.2  // increase of the fraction of samples that are throttled
+	signDrop      = 0.9  // fraction of the healthy mean of clock, power or PCIe link; lower values are evidence
+	signStolen    = 5.0  // increase in percentage points of CPU time
+	signMemory    = 5.0  // increase in percentage points, if memory is at least fullMemory
 	fullMemory    = 90.0 // percent
-	signProcess   = 0.5  // other processes
+	signProcess   = 0.5  // increase of the mean number of other processes
 )
 
 // when returns the formatted text if the condition is true.
@@ -118,27 +120,29 @@ func when(is bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// drop returns the text if the figure is below its healthy mean.
-func drop(format string, v, was float64) string { return when(v < signDrop*was, format, v, was) }
+// drop returns the text if v is below signDrop times mean, its healthy mean.
+func drop(format string, v, mean float64) string { return when(v < signDrop*mean, format, v, mean) }
 
-// rise returns the text if the figure is at least by above its healthy mean.
-func rise(format string, v, was, by float64) string { return when(v-was >= by, format, v, was) }
+// rise returns the text if v exceeds mean, its healthy mean, by at least margin.
+func rise(format string, v, mean, margin float64) string {
+	return when(v-mean >= margin, format, v, mean)
+}
 
-// or returns v, or other if v is unknown.
-func or(v, other float64) float64 {
+// orElse returns v, or fallback if v is unknown.
+func orElse(v, fallback float64) float64 {
 	if math.IsNaN(v) {
-		return other
+		return fallback
 	}
 	return v
 }
 
 // throttling returns the evidence if more samples are throttled than usual: "hardware slowdown for 12 of 20 samples".
 func throttling(name string, s Sensor, now *Summary, healthy *Sample) string {
-	was := or(healthy[s], 0)
+	was := orElse(healthy[s], 0)
 	return when(now.Value[s]-was >= signThrottled, "%s%s", name, samples(s, now, was))
 }
 
-// samples returns how many samples of a window are throttled.
+// samples returns text about the number of throttled samples in the window: " for 12 of 20 samples, was 5 %".
 func samples(s Sensor, now *Summary, was float64) string {
 	of := now.Samples[s]
 	text := fmt.Sprintf(" for %.0f of %d samples", now.Value[s]*float64(of), of)
@@ -148,8 +152,8 @@ func samples(s Sensor, now *Summary, was float64) string {
 	return text
 }
 
-// powerLimit is the Sign of PowerLimit. A healthy GPU with full load is often at its power limit; then the limit itself
-// must be lower than before.
+// powerLimit is the Sign of PowerLimit. A healthy GPU with full load is often at its power limit. For such a GPU,
+// reaching the limit is evidence only if power and clock are also lower than their healthy means.
 func powerLimit(now *Summary, healthy *Sample) string {
 	v, was, watts := now.Value[PowerLimit], healthy[PowerLimit], healthy[Power]
 	more := v-was >= signThrottled

@@ -5,9 +5,9 @@
 //	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 3})  // one writer at a time: hold the run's lock
 //	saved, err := store.Save(ctx, checkpoint.Snapshot{State: state, Model: weights, Optimizer: moments})
 //
-//	c, skipped, err := checkpoint.Latest(dir)                        // newest valid one
+//	c, skipped, err := checkpoint.Latest(dir)                        // newest valid checkpoint; skipped: damaged newer ones
 //	defer c.Close()
-//	err = c.Model.Check(want)                                        // refuses another model with a diff
+//	err = c.Model.Check(want)                                        // for a different model, returns an error that contains a diff
 //	err = c.Model.ReadInto("fc.weight", dst)
 //
 // OpenFile reads any safetensors file, for example weights from another program.
@@ -18,10 +18,10 @@
 //	  step-00001234/           a checkpoint after 1,234 optimizer steps
 //	    model.safetensors      parameters and buffers, under the model's public names
 //	    optimizer.safetensors  optimizer state, one tensor per moment and parameter ("fc.weight.momentum"); averages of
-//	                           weights, if any ("fc.weight.ema", "bn1.running_mean.ema"): AverageName
-//	    state.json             everything else: see State
+//	                           weights, if any ("fc.weight.ema", "bn1.running_mean.ema"), named by AverageName
+//	    state.json             everything else, as described at State
 //	    MANIFEST               size and SHA-256 of each file, CRC-32C of each tensor
-//	  latest                   the name of the newest checkpoint: a hint for people and scripts
+//	  latest                   the name of the newest checkpoint, for people and scripts; Latest does not rely on it
 //	  best                     the name of the best checkpoint, which retention keeps in addition to the last k
 //
 // MANIFEST is text. Fields are separated by one space:
@@ -31,14 +31,14 @@
 //	tensor 1b2c3d4e model.safetensors "fc.weight"
 //	manifest 60303ae22...b
 //
-// The last line contains the SHA-256 of all bytes before it, so that a damaged manifest is detected too.
+// The last line contains the SHA-256 of all bytes before that line, so damage to the manifest is detected too.
 //
 // # Guarantees
 //
 // Save writes a checkpoint to a temporary folder, flushes each file and then the folder to the disk, and only then
 // renames the folder to its final name. It removes older checkpoints afterwards, never before. After a crash or a power
-// failure at any point, Latest finds the newest checkpoint whose Save returned, or the one that was being saved. A
-// failed Save (disk full) removes its own files and does not touch other checkpoints.
+// failure at any point, Latest finds the newest checkpoint whose Save returned, or the one that was being saved. If
+// Save fails, for example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
 //
 // Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link cannot
 // lead outside the folder. Nothing in a checkpoint is ever executed.

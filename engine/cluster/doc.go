@@ -1,9 +1,8 @@
-// Package cluster turns processes into the ranks of one run. It has three independent subpackages, which a program
-// combines:
+// Package cluster turns processes into the ranks of one run. A program combines its three independent subpackages:
 //
 //	discovery   determines rank, world size and the address of rank 0 from options, environment, MPI, Slurm, Kubernetes, …
-//	supervisor  starts this machine's ranks, forwards signals, reports the rank that failed, leaves no orphans
-//	rendezvous  connects all ranks to rank 0: membership, equal settings, small exchanges, lost ranks and the cause
+//	supervisor  starts this machine's ranks, forwards signals, reports the rank that failed, leaves no orphan processes
+//	rendezvous  connects all ranks to rank 0: membership, comparison of settings, small exchanges, reports of lost ranks
 //
 // In outline:
 //
@@ -12,7 +11,7 @@
 //		return supervisor.Run(ctx, supervisor.Options{Command: os.Args, Ranks: place.LocalWorldSize, FirstRank: place.Rank,
 //			WorldSize: place.WorldSize, MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, …})
 //	}
-//	listener, err := supervisor.Listener(os.Environ()) // of rank 0, if the supervisor chose the port
+//	listener, err := supervisor.Listener(os.Environ()) // the listener of rank 0, if the supervisor chose the port
 //	group, err := rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
 //		Address: place.Master(), Listener: listener, Facts: facts, Token: token})
 //

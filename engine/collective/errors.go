@@ -12,7 +12,7 @@ import (
 var (
 	// ErrAborted means that this rank called Abort. The returned error also wraps the cause.
 	ErrAborted = errors.New("communication aborted")
-	// ErrClosed means that this communicator was closed. Inside a PeerError, the other rank closed its communicator.
+	// ErrClosed means that this communicator was closed. As the cause of a PeerError, it means that the other rank closed its communicator.
 	ErrClosed = errors.New("communicator closed")
 	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
@@ -21,7 +21,7 @@ var (
 // PeerError reports that another rank ended the communicator.
 type PeerError struct {
 	Rank  int
-	Cause error // ErrDied, ErrClosed, or the cause that this rank gave for its failure
+	Cause error // ErrDied, ErrClosed, or the cause that the other rank (Rank) gave for its failure
 }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Cause) }
@@ -47,12 +47,12 @@ func (e *TimeoutError) Error() string {
 	case len(e.Behind) > 0:
 		fmt.Fprintf(&b, "%s entered it but stopped in the middle", ranks(e.Behind))
 	default:
-		b.WriteString("all ranks have entered it, one does not go on")
+		b.WriteString("all ranks have entered it, but at least one has stopped")
 	}
 	for _, p := range e.Ranks {
 		fmt.Fprintf(&b, "; rank %d: ", p.Rank)
 		if p.Entered == 0 {
-			b.WriteString("none yet")
+			b.WriteString("has entered no operation yet")
 			continue
 		}
 		state := "in"
@@ -70,8 +70,8 @@ func (e *TimeoutError) Error() string {
 // Timeout returns true, as net.Error requires of a timeout.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// MismatchError reports that ranks enqueued different operations. Got is another rank's operation; Want is that of the
-// rank that reports the error.
+// MismatchError reports that ranks enqueued different operations. Got is the operation of the other rank (Rank); Want
+// is the operation of the rank that reports the error.
 type MismatchError struct {
 	Rank      int
 	Number    uint64 // position of the operation in the communicator's sequence, from 1

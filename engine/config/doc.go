@@ -1,8 +1,9 @@
 // Package config reads the TOML file that describes a run.
 //
 // [Config] contains every setting as a typed field, with one struct per table of the file. The Keys method of each
-// struct lists its keys once: field, default, unit, bounds and meaning. Strict loading, --set, the JSON Schema,
-// configs/README.md and the settings that a run stores with its results are all derived from these lists.
+// struct lists its keys once: field, default, unit, bounds and meaning. All users of the settings derive from these
+// lists: strict loading, --set, the JSON Schema, configs/README.md, and the settings that a run stores with its
+// results.
 //
 // # Loading
 //
@@ -14,14 +15,15 @@
 //
 // # Models, data sets and policies
 //
-// This package knows no model, data set or policy. The program passes a [Catalog] that lists them. A kind with its own
-// keys provides a struct with a Keys method ([Options]). Its keys are part of the [model], [data] or [balance] table,
-// and Load treats them like common keys. Their values are in [Model.Options], [Data.Options] or [Balance.Options]:
+// This package knows no model, data set or policy. The program passes a [Catalog] that lists them. A model, data set or
+// policy that has its own keys provides a struct with a Keys method ([Options]). These keys belong to the [model],
+// [data] or [balance] table, and Load treats them like common keys. Their values are in [Model.Options], [Data.Options]
+// or [Balance.Options]:
 //
 //	options := cfg.Model.Options.(*resnet.Options)
 //
 // # Rules
 //
-// A bound on a single key is part of the key. A rule over several keys is a row in rules.go. A value that a later
-// version will implement is a row in later.go; delete the row to accept the value.
+// A bound on a single key is part of the key. A rule over several keys is a row in rules.go. Values that a later
+// version will implement are rows in later.go; delete a row to accept its value.
 package config

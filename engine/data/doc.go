@@ -6,14 +6,14 @@
 //	Transform makes a fixed-size image of a stored one: padded crop, resized crop, centre crop, flip; then Augment
 //	Mix       combines two images into one with two labels
 //	Images    a Dataset with its Transform and Mix as Samples of a Loader
-//	Samples   a fixed number of samples with the same fields, such as pixels and label; each worker has a Source of them
+//	Samples   a fixed number of samples with the same fields, such as pixels and label; each worker reads them from its own Source
 //	Loader    chooses the samples of each step's batch, and reads them ahead with workers into reused buffers
 //
-// Only Images and what is above it know images. A Loader copies no field and interprets none: other kinds of samples
-// implement Samples.
+// Only Images and the types listed above it deal with images. A Loader neither copies nor interprets fields, so it can
+// load any kind of sample that implements Samples.
 //
 // Synthetic is part of this package; engine/data/cifar, engine/data/images and engine/data/webdataset contain the other
-// data sets. Limited takes a class-balanced part of a data set, Cached keeps small decoded images in memory; both wrap
+// data sets. Limited takes a class-balanced part of a data set. Cached keeps small decoded images in memory. Both wrap
 // any Dataset:
 //
 //	ds := data.Cached(data.Limited(folder, 10_000), 1<<30)
@@ -32,15 +32,15 @@
 // # Reproducibility
 //
 // The samples of a batch and their augmentation are functions of (seed, epoch, sample index) only. They do not depend
-// on the number of workers, on this rank's share, on where training was resumed, or on caches. Random numbers come from
-// a counter-based generator (Philox 4x32 with 10 rounds, Salmon et al. 2011) whose counter contains epoch, index and
-// purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
+// on the number of workers, on this rank's share, on the step at which training was resumed, or on caches. Random
+// numbers come from a counter-based generator (Philox 4x32 with 10 rounds, Salmon et al. 2011) whose counter contains
+// epoch, index and purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
 //
-// Two machines that decode the same JPEG with different libraries (libturbojpeg and image/jpeg) may get pixels that
-// differ by a few of 255 steps. Package jpeg reports which library is in use.
+// Two machines that decode the same JPEG with different libraries (libturbojpeg and image/jpeg) may get pixel values
+// that differ by a few units on the 0-255 scale. Package jpeg reports which library is in use.
 //
-// Images are bytes in this package. The device applies mean and standard deviation; Normalization contains the usual
-// values.
+// In this package pixels are bytes. The device subtracts the mean and divides by the standard deviation; Normalization
+// holds the usual values of both.
 //
 // # Errors
 //

@@ -6,26 +6,26 @@ import (
 	"math"
 )
 
-// MixMode determines which samples have one random choice in common.
+// MixMode determines which samples use the same random choice.
 type MixMode uint8
 
 // timm's modes.
 const (
 	MixBatch   MixMode = iota // all samples of an optimizer step
-	MixPair                   // two partners
-	MixElement                // each sample has its own choice
+	MixPair                   // the two samples of a pair of partners
+	MixElement                // no others: each sample has its own choice
 )
 
 // Mix combines training samples with a partner, both images and labels. Mixup (H. Zhang et al., 2017) takes a weighted
 // mean; cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. Choices are distributed as in timm.
 //
-// Partners are neighbours in the shuffled order of the epoch, positions 2k and 2k+1 of a batch, so that few pairs
-// belong to two ranks. (timm pairs the first with the last sample; in a shuffled order any fixed pairing is
+// Partners are neighbours in the shuffled order of the epoch, positions 2k and 2k+1 of a batch, so that few pairs are
+// split between two ranks. (timm pairs the first with the last sample; in a shuffled order any fixed pairing is
 // equivalent.) Images are mixed after all other augmentation, in bytes.
 type Mix struct {
 	MixupAlpha  float64 // of Beta(a, a), the distribution of mixup's lambda; 0 means no mixup
 	CutmixAlpha float64 // as MixupAlpha, for cutmix
-	Probability float64 // that a choice mixes at all
+	Probability float64 // probability that a choice mixes at all
 	Switch      float64 // probability of cutmix if both are enabled
 	Mode        MixMode
 	OffEpoch    int // first epoch without mixing; 0 means never
@@ -58,12 +58,12 @@ func (m Mix) check() error {
 // unmixedWeight is the weight of an unmixed image.
 const unmixedWeight = 1 << 16
 
-// mixing is one choice: the weight of the sample's own pixels and of its own label.
+// mixing is one random choice. It determines the weights of the sample's own pixels and of its own label.
 type mixing struct {
 	cut    bool
-	box    rect // rectangle of the partner, if cut is set
-	own    int  // weight in 1/unmixedWeight, if cut is not set
-	lambda float32
+	box    rect    // rectangle that the partner's pixels replace, if cut is set
+	own    int     // weight of the sample's own pixels in units of 1/unmixedWeight, if cut is not set
+	lambda float32 // weight of the sample's own label
 }
 
 var unmixed = mixing{own: unmixedWeight, lambda: 1}
@@ -94,8 +94,8 @@ func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	return mixing{own: own, lambda: float32(own) / unmixedWeight}
 }
 
-// cutmix draws a rectangle with the fraction 1-lambda of the area around a uniform centre. If the border cuts off a
-// part, the label's weight increases accordingly.
+// cutmix draws a rectangle that covers the fraction 1-lambda of the image; its centre is uniformly distributed. If the
+// image's border cuts off a part of the rectangle, the weight of the sample's own label increases accordingly.
 func cutmix(lambda float64, d *draws, size int) mixing {
 	side := int(float64(size) * math.Sqrt(1-lambda))
 	span := func() (lo, hi int) {

@@ -10,14 +10,15 @@ import (
 type Crop uint8
 
 const (
-	// CentreCrop resizes the shorter side to Transform.Resize and takes the centre: evaluation.
+	// CentreCrop, for evaluation, resizes the shorter side to Transform.Resize and takes the centre.
 	CentreCrop Crop = iota
-	// PadCrop surrounds the image with Transform.Pad black pixels and takes a random square: training on small images.
-	// An image of another size than Size x Size is first resized as by CentreCrop.
+	// PadCrop, for training on small images, surrounds the image with Transform.Pad black pixels and takes a random
+	// square. If the image is not Size x Size, PadCrop first resizes it like CentreCrop.
 	PadCrop
-	// ResizedCrop takes a random rectangle and resizes it: training on photographs. The area is MinArea to 1 of the
-	// image's, the aspect ratio 3/4 to 4/3. Distribution, number of tries (10) and fallback (the largest centred
-	// rectangle within the ratios) are those of torchvision's RandomResizedCrop.
+	// ResizedCrop, for training on photographs, takes a random rectangle and resizes it. The rectangle's area is between
+	// MinArea and 1 times the image's area; its aspect ratio is between 3/4 and 4/3. The distribution, the number of
+	// tries (10) and the fallback (the largest centred rectangle within the ratios) are those of torchvision's
+	// RandomResizedCrop.
 	ResizedCrop
 )
 
@@ -42,7 +43,7 @@ type Transform struct {
 	Resize  int     // CentreCrop: shorter side before the crop, pixels; 0 means Size (no border is cut off)
 	MinArea float64 // ResizedCrop: minimum fraction of the area; 0 means 0.08
 	Flip    bool    // mirror left to right with probability 1/2; not with CentreCrop
-	Augment Augment // after crop and flip
+	Augment Augment // changes that follow crop and flip
 }
 
 // maxSize limits sizes in pixels so that products of them cannot overflow.
@@ -70,10 +71,10 @@ func (t Transform) normalized() (Transform, error) {
 		errs = append(errs, fmt.Errorf("transform: padding is %d pixels, want 0 to %d", t.Pad, maxSize))
 	}
 	if !(t.MinArea > 0 && t.MinArea <= 1) {
-		errs = append(errs, fmt.Errorf("transform: least area is %g of the image, want above 0 and at most 1", t.MinArea))
+		errs = append(errs, fmt.Errorf("transform: minimum area is %g of the image, want above 0 and at most 1", t.MinArea))
 	}
 	if t.Flip && t.Crop == CentreCrop {
-		errs = append(errs, errors.New("transform: a centre crop is not flipped"))
+		errs = append(errs, errors.New("transform: flip is set with a centre crop, want a padded or resized crop, or no flip"))
 	}
 	var err error
 	if t.Augment, err = t.Augment.normalized(); err != nil {
@@ -85,7 +86,7 @@ func (t Transform) normalized() (Transform, error) {
 // rect is a rectangle of an image in pixels.
 type rect struct{ x, y, w, h int }
 
-// transformer applies a Transform; each worker has one. It is the Sizer of the sample that was passed to begin.
+// transformer applies a Transform; each worker has one. It implements Sizer for the sample that was passed to begin.
 type transformer struct {
 	t     Transform
 	seed  uint64
@@ -106,10 +107,10 @@ func (t Transform) prepared(seed uint64) transformer {
 	return p
 }
 
-// begin sets the sample for MinSize and apply.
+// begin selects the sample that MinSize and apply use.
 func (p *transformer) begin(epoch, index int) { p.epoch, p.index = epoch, index }
 
-// MinSize returns the size at which the visible part of the image has at least as many pixels as the output.
+// MinSize returns the smallest size at which the cropped part of the image has at least as many pixels as the output.
 func (p *transformer) MinSize(width, height int) (int, int) {
 	var scaleX, scaleY float64 // output pixels per pixel of the image
 	if p.t.Crop == ResizedCrop {
@@ -189,9 +190,9 @@ func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 		cropAxis(r.x, r.w, img.Width, img.FullWidth, p.t.Size), cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
 }
 
-// cropAxis maps length pixels from start of a stored side onto size pixels. The side has full pixels, of which a
-// reduced decode has have. Only pixels within the crop are read, including decoded pixels that the border of the crop
-// cuts.
+// cropAxis maps the pixels [start, start+length) of a stored side onto size pixels. full is the number of pixels of the
+// stored side; have is the number after a reduced-size decode. Only decoded pixels that overlap the crop are read,
+// including those that the crop's border cuts.
 func cropAxis(start, length, have, full, size int) axis {
 	return axis{
 		from: float64(start) * float64(have) / float64(full),

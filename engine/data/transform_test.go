@@ -248,8 +248,8 @@ func TestWrongTransformsAreRefused(t *testing.T) {
 		{"no size", Transform{}, "image size is 0 pixels, want 1"},
 		{"resize below size", Transform{Size: 224, Resize: 200}, "shorter side is 200 pixels, want 224"},
 		{"negative padding", Transform{Crop: PadCrop, Size: 32, Pad: -1}, "padding is -1"},
-		{"area above one", Transform{Crop: ResizedCrop, Size: 32, MinArea: 1.5}, "least area is 1.5"},
-		{"area not a number", Transform{Crop: ResizedCrop, Size: 32, MinArea: math.NaN()}, "least area is NaN"},
+		{"area above one", Transform{Crop: ResizedCrop, Size: 32, MinArea: 1.5}, "minimum area is 1.5"},
+		{"area not a number", Transform{Crop: ResizedCrop, Size: 32, MinArea: math.NaN()}, "minimum area is NaN"},
 		{"flipped centre", Transform{Size: 32, Flip: true}, "not flipped"},
 		{"unknown crop", Transform{Crop: 9, Size: 32}, "unknown crop 9"},
 	} {

@@ -15,25 +15,25 @@
 // # Layouts
 //
 // A tensor in memory is row-major ([Plain]) or in a private layout of the device. Compile accepts [Any] where the
-// device may choose, and returns its choice in Kernel.In and Kernel.Out. Operands of a launch must have exactly those
-// layouts; [Reorder] converts between layouts. Layout numbers of different devices are not comparable. Padding of a
-// private layout is always zero.
+// device may choose a layout, and returns the choice in Kernel.In and Kernel.Out. Operands of a launch must have
+// exactly the chosen layouts; [Reorder] converts between layouts. Layout numbers of different devices are not
+// comparable. Padding of a private layout is always zero.
 //
 // # Values that change from step to step
 //
 // The learning rate, 1/count, dropout keys and sample ids are operands in device memory. A compiled program (or a
-// captured graph) therefore never changes. Fields of an op are fixed when it is compiled.
+// captured graph) therefore never changes. The fields of an op are fixed when the op is compiled.
 //
 // # Duties of the caller
 //
-// One goroutine at a time uses a Stream, and one at a time calls Compile of a Device. Other calls may come from any
-// goroutine. The caller closes memory, kernels, programs, streams and events explicitly; no finalizer does. It closes
-// programs before kernels, and kernels and buffers before the device.
+// Only one goroutine at a time may use a Stream, and only one at a time may call Compile of a Device. Any goroutine may
+// make other calls. The caller must close memory, kernels, programs, streams and events explicitly; no finalizer closes
+// them. The caller closes programs before kernels, and closes kernels and buffers before the device.
 //
 // # Errors
 //
 //   - [ErrUnsupported] from Compile: the device has no such kernel. The planner tries the op's decomposition.
 //   - [ErrOutOfMemory] from an allocation.
 //   - [ErrDevice]: the device failed (exit code 6).
-//   - Other errors report a wrong argument: the operand, got and want.
+//   - Other errors report a wrong argument, and name the operand, what was got and what was wanted.
 package device

@@ -4,7 +4,7 @@
 //	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Named: true, Resume: "auto", Steps: 300, Compare: compare})
 //	defer run.Close()
 //	if run.Finished != nil { … report it and exit … }
-//	… check whether training is possible; nothing has changed on disk so far …
+//	… check whether training is possible; so far Open has not changed the disk …
 //	err = run.Begin()
 //	if run.Checkpoint != nil { … resume from it … }
 //	err = run.StoreConfig(resolved, version)
@@ -14,7 +14,7 @@
 // # Folder
 //
 //	<output_dir>/<name>/
-//	  .lock                  locked with flock(2) while a process uses the folder; its text identifies the process
+//	  .lock                  locked with flock(2) while a process uses the folder; the text names the process
 //	  configs/resolved.toml  the current settings; earlier ones that differ remain as resolved.1.toml, resolved.2.toml, …
 //	  configs/version.txt    the program version that wrote them
 //	  logs/train.log         appended to by every process of the run
@@ -27,21 +27,22 @@
 //	auto     empty, or no checkpoint                  a new run starts in this folder
 //	auto     a result with exit 0 and all the steps   sets Run.Finished, changes nothing
 //	auto     checkpoints                              resumes from the newest valid one; Run.Skipped lists damaged newer ones
-//	auto     checkpoints, none of them valid          *checkpoint.CorruptError: never starts again silently
-//	auto     a run of other settings, or of more      Named: *ChangedError, changes nothing
-//	         steps than Options.Steps                 else Begin moves it to <name>-1 (-2, …), a new one starts
-//	none     anything                                 Begin moves the old run to <name>-1 (-2, …), a new one starts
+//	auto     checkpoints, none of them valid          returns *checkpoint.CorruptError; never starts a new run silently
+//	auto     a run of other settings, or of more      if Named: returns *ChangedError, changes nothing;
+//	         steps than Options.Steps                 else Begin moves it to <name>-1 (-2, …), a new run starts
+//	none     anything                                 Begin moves the old run to <name>-1 (-2, …), a new run starts
 //	PATH     a checkpoint of this run                 resumes from it in place
 //	PATH     a checkpoint of another run              Begin moves the old run, if any, as with none; resumes in a new folder
-//	PATH     a checkpoint of other settings           *ChangedError, changes nothing
+//	PATH     a checkpoint of other settings           returns *ChangedError, changes nothing
 //
-// PATH is one checkpoint, or a run's folder or folder of checkpoints, whose newest valid one is used. Options.Compare
-// returns the settings that differ. A checkpoint of step 0 was trained with no settings. A caller that resumes must
-// call checkpoint.Store.SetAside with the checkpoint's step, and drop later metric records.
+// PATH is one checkpoint, a run's folder, or a folder of checkpoints. From a folder, the newest valid checkpoint is
+// used. Options.Compare returns the settings that differ. A checkpoint of step 0 contains no trained steps, so it fits
+// any settings. A caller that resumes must call checkpoint.Store.SetAside with the checkpoint's step, and must drop
+// later metric records.
 //
-// A move is one rename, to a name that does not exist, under the run's lock. If the process is killed, the old run
-// remains complete, under its old or its new name. Hardware profiles in the folder configs are copied to the new run.
-// Logs in Options.LogDir first move to <log_dir>/<new name>.
+// Begin moves a run with a single rename, to a name that does not exist, while it holds the run's lock. If the process
+// is killed, the old run remains complete, under its old or its new name. Before the rename, logs in Options.LogDir
+// move to <log_dir>/<new name>. Hardware profiles in the folder configs are copied to the new run.
 //
 // # Errors
 //

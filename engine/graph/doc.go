@@ -1,7 +1,8 @@
 // Package graph describes a computation: values, the nodes that compute them, parameters, and gradients.
 //
 // A [Graph] is built once for a model and a batch size. The forward pass comes first; then [Graph.Differentiate]
-// appends the backward pass. A graph holds no memory and knows no device. Package plan compiles it to launches.
+// appends the backward pass. A graph holds no memory and does not depend on a device. Package plan compiles a graph to
+// launches.
 //
 //	g, err := graph.Build(func(g *graph.Graph) {
 //		x := g.Input("x", tensor.F32, 8, 3, 32, 32)
@@ -14,24 +15,24 @@
 //
 // # Errors
 //
-// If shapes do not match, the method panics with a [BuildError], which names the node, and [Build] returns it as an
-// error. A model therefore needs no error checks, and a bad setting (an image too small for the network) still gives an
-// error message.
+// If shapes do not match, the method of Graph panics with a [BuildError], which names the node. [Build] recovers from
+// this panic and returns the BuildError as an error. A model therefore needs no error checks, and a bad setting (such
+// as an image too small for the network) still gives an error message.
 //
 // # Gradients
 //
 // Differentiate uses reverse mode. It visits nodes from last to first, and each op's rule (gradients.go) appends the
-// nodes that compute the gradients of its inputs. A value that several nodes read has several contributions. Rules of
-// fused ops accept two contributions; other rules get their sum. Only values that depend on a parameter get a gradient.
+// nodes that compute the gradients of its inputs. If several nodes read a value, its gradient has one contribution from
+// each node. Rules of fused ops accept two contributions; other rules get the sum of the contributions. Only values
+// that depend on a parameter get a gradient.
 //
-// Gradients of parameters are f32 (f64 in f64 graphs) for any type of activations. A gradient has the layout of its
-// value ([Value.Follows]).
+// Gradients of parameters are f32 (f64 in f64 graphs), whatever the type of the activations. A gradient has the layout
+// of its value ([Value.Follows]).
 //
 // # Several ranks
 //
-// Ranks run the same graph on different numbers of samples. Exchanges within a pass are nodes, [AllGather] and
-// [AllReduce]. Layers that compute statistics over all ranks' samples append them ([BatchNorm].Sync). Their order is
-// that of the graph, so every rank runs the same exchanges in the same order, regardless of its share. Gradients of
-// parameters are sums over the rank's own samples; an all-reduce sums them over ranks after the backward pass has
-// written them.
+// Ranks run the same graph on different numbers of samples. Exchanges within a pass are nodes of the kinds [AllGather]
+// and [AllReduce]. A layer that computes statistics over all ranks' samples appends such nodes ([BatchNorm].Sync).
+// Every rank runs the exchanges in the order of the graph, regardless of its share. Gradients of parameters are sums
+// over the rank's own samples; an all-reduce sums them over ranks after the backward pass has written them.
 package graph

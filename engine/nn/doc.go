@@ -1,7 +1,7 @@
 // Package nn provides the layers of models.
 //
 // A [Net] holds the properties that all layers of one graph use: the graph, training or evaluation, the compute type,
-// and the mode of batch normalisation. Layers are its methods. They declare their parameters under the names that
+// and the mode of batch normalisation. Layers are methods of Net. They declare their parameters under the names that
 // checkpoints use (torchvision's: "layer1.0.conv1.weight") and append their nodes.
 //
 //	net := nn.Net{Graph: g, Training: true, Compute: tensor.BF16}
@@ -10,14 +10,14 @@
 //
 // With several ranks, BatchNorm computes its statistics over one of
 //
-//   - the rank's own samples (the default): the result depends on the shares
-//   - groups of fixed size (GhostGroup): the result does not depend on shares that are multiples of the group
-//   - the samples of all ranks (Sync): the result does not depend on the shares; ranks exchange two vectors per layer
+//   - the rank's own samples (the default): training depends on the shares
+//   - groups of fixed size (GhostGroup): training does not depend on the shares if these are multiples of the group
+//     size
+//   - the samples of all ranks (Sync): training does not depend on the shares, but ranks exchange two vectors per layer
 //     in each pass
 //
-// [Freeze] selects parameters that are not trained, by name or by layer, for graph.Graph.Freeze. Net.NextLayer counts
-// the layers.
+// [Freeze] selects parameters that are not trained, by name or by layer, for graph.Graph.Freeze. Each call of
+// Net.NextLayer starts the next layer.
 //
-// Errors are those of package graph: a shape that does not match ends the building of the graph with a
-// graph.BuildError.
+// Errors are those of package graph: if shapes do not match, the building of the graph ends with a graph.BuildError.
 package nn

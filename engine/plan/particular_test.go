@@ -275,7 +275,7 @@ func (k *particularKernel) check(l *device.Launch) error {
 	for i, r := range append(slices.Clone(l.In), l.Out...) {
 		want := append(slices.Clone(k.in), k.out...)[i]
 		if err := r.Check(); err != nil || r.Bytes != want.Size() || r.Offset%alignBytes != 0 {
-			return fmt.Errorf("operand %d: got %d bytes at %d, want the %d of %v, aligned (%w)", i, r.Bytes, r.Offset, want.Size(), want, err)
+			return fmt.Errorf("operand %d: got %d bytes at %d, want %d bytes, the size of %v, aligned (%w)", i, r.Bytes, r.Offset, want.Size(), want, err)
 		}
 		if overlap(r, l.Workspace) {
 			return fmt.Errorf("operand %d lies in the workspace", i)
@@ -299,7 +299,7 @@ func (k *particularKernel) check(l *device.Launch) error {
 	}
 	for _, a := range device.Aliases(k.op) {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("output %d: got other memory than that of input %d, which it updates", a.Out, a.In)
+			return fmt.Errorf("output %d updates input %d in place: got a different region, want the same region", a.Out, a.In)
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ type Usage struct {
 	Inputs      int64  `json:"inputs"`      // including outputs that the host reads
 	Activations int64  `json:"activations"` // including their gradients
 	Workspace   int64  `json:"workspace"`   // scratch of the kernel that runs
-	Gaps        int64  `json:"gaps"`        // between tensors that are not alive at the same time
+	Gaps        int64  `json:"gaps"`        // arena bytes that hold no live tensor at this launch
 }
 
 // Usage returns the contents of the arena at its largest use.

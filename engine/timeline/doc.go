@@ -1,7 +1,7 @@
 // Package timeline records the work of one rank during training: each launch, copy, wait and exchange with its time.
 //
 //	rec := timeline.New(step)
-//	replica.Trace(rec)          // from the next step on; costs nothing while nothing is recorded
+//	replica.Trace(rec)          // records from the next step on; no cost without a Recorder
 //	…                           // steps
 //	replica.Trace(nil)
 //	for _, s := range rec.Spans() { … }
@@ -10,17 +10,18 @@
 // # Method
 //
 // A Recorder wraps the device's stream and runs programs by Stream.RunTimed. RunTimed measures every step of a program
-// within one call: with a clock reading per launch on a CPU, with an event per launch on a GPU. Launches of a program
-// follow each other without a gap: the time between two launches belongs to the later one. Names, kernels, FLOPs and
-// bytes come from device.DescribedProgram.
+// within one call. On a CPU it reads the clock once per launch; on a GPU it records one event per launch. The spans of
+// a program's launches leave no gaps: the time between two launches is part of the later launch's span. Names, kernels,
+// FLOPs and bytes come from device.DescribedProgram.
 //
-// RunTimed would split a program that runs as one graph. If the device records its own activity (device.ActivityNoter),
-// use a Recorder from NewNoted: it runs programs unchanged, and AddActivities adds the device's records after the
-// steps. UseOf then returns how busy the device was, its idle times, and where the host waited for it.
+// RunTimed would split a program that otherwise runs as one graph. If the device records its own activity
+// (device.ActivityNoter), use a Recorder from NewNoted. This Recorder runs programs unchanged, and AddActivities adds
+// the device's records after the steps. UseOf then returns how busy the device was, when it was idle, and where the
+// host waited for it.
 //
-// Times are nanoseconds since 1970, from the monotonic clock since the Recorder was created. Spans of ranks of one
-// machine are therefore on one clock.
+// Times are nanoseconds since 1970. They are the time at which the Recorder was created plus the monotonic time since
+// then. The times of all ranks on one machine are therefore comparable.
 //
-// One goroutine, the one that trains, uses a Recorder. It keeps all spans until it is dropped, so record few steps.
-// Errors of the device come from the stream's methods.
+// Only the goroutine that trains may use a Recorder. A Recorder keeps all spans in memory, so record few steps. Errors
+// of the device come from the stream's methods.
 package timeline

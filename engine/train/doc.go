@@ -1,25 +1,26 @@
 // Package train contains the training loop: it reads batches, computes gradients, updates parameters, evaluates, and
-// saves checkpoints. A [task.Task] defines what is learnt: the loop knows neither images nor text.
+// saves checkpoints. A [task.Task] defines what is learnt; the loop does not depend on images or text.
 //
-//   - A [Replica] is one model on one device: plans, parameters, optimizer. Replica.Step is one optimizer step
-//     (step.go), Replica.Evaluate one batch of an evaluation.
+//   - A [Replica] is one model on one device, with its plans, parameters and optimizer. Replica.Step runs one optimizer
+//     step (step.go). Replica.Evaluate runs one batch of an evaluation.
 //   - [Run] trains a replica on data until the run ends, saves and restores it, and reports events to an [Observer].
 //
 // All random values (initial values, order of samples, augmentation, dropout) are functions of the seed alone. A run
-// that is interrupted and resumed is bit-equal to one that is not.
+// that is interrupted and resumed gives the same bits as an uninterrupted run.
 //
 // # Several ranks
 //
 // [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an all-reduce
-// sums the gradients. The ranks' reports about a step ([RankStep]) follow the gradients, so ranks synchronize once per
-// step. NewReplica finds the largest share that fits into each rank's memory (Replica.Limits); then Peers.Divide
-// chooses the shares. A [Splitter] changes the shares during training: each rank plans for its new share in the
-// background, and all ranks switch at the same step. A cache keeps the plans of recently used shares.
+// sums the gradients. The ranks exchange their reports about a step ([RankStep]) directly after the gradients, so ranks
+// synchronize only once per step. NewReplica finds the largest share that fits into each rank's memory
+// (Replica.Limits); then Peers.Divide chooses the shares. A [Splitter] changes the shares during training: each rank
+// plans for its new share in the background, and all ranks switch at the same step. A cache keeps the plans of recently
+// used shares.
 //
 // # Duties of the caller
 //
 // One goroutine uses a replica at a time. The caller closes the replica before its device. Observers and callbacks run
-// on the training goroutine, so their time is part of the run.
+// on the training goroutine, so they lengthen the run.
 //
 // # Errors
 //
@@ -30,5 +31,5 @@
 //   - a *checkpoint.IOError if the final save failed
 //   - device.ErrDevice if the device failed
 //
-// A cancelled context is no error: Run finishes and saves the step, and sets Result.Interrupted.
+// A cancelled context is not an error. Run finishes the current step, saves a checkpoint, and sets Result.Interrupted.
 package train

@@ -1,14 +1,15 @@
-// Package weights imports the weights of other programs: it matches the tensors of a file with those of a model, and
-// converts element types.
+// Package weights imports weights from the files of other programs. It matches the tensors of a file with those of a
+// model, and converts element types.
 //
 //	fit, err := weights.Match(file, model, weights.Options{Head: "fc"})  // compares names and shapes, reads no data
-//	fmt.Println(fit.Notes())                                            // remarks for the user
+//	fmt.Println(fit.Notes())                                            // Notes returns remarks for the user
 //	found, err := fit.ReadInto(info, dst)                               // one tensor, in the model's element type
 //
-// The names in the file must equal the model's names, except for common prefixes (such as module. of a distributed
-// wrapper) and the user's renaming rules. Batch counters of batch normalisation are ignored, because no computation
-// here uses them. The head is the layer whose outputs are the classes. If the file has another number of classes, the
-// head may keep its initial values. Every other difference is an error, which lists all differences.
+// The names in the file must equal the model's names. Two differences are allowed: common prefixes (such as module. of
+// a distributed wrapper), and the user's renaming rules. Batch counters of batch normalisation are ignored, because no
+// computation of this program uses them. The head is the layer whose outputs are the classes. If the number of classes
+// in the file differs, the head may keep its initial values. Every other difference is an error, and the error lists
+// all differences.
 //
 // # Errors
 //

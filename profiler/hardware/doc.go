@@ -1,27 +1,30 @@
 // Package hardware finds the GPUs of this machine, describes them, and reads the telemetry of a device during work.
 //
-//	gpus := hardware.Open()          // never fails: without a driver Reason returns the cause
+//	gpus := hardware.Open()          // never fails; without a driver, gpus.Reason returns the cause
 //	defer gpus.Close()
 //	for _, g := range gpus.All() {}  // name, architecture, cores, memory, links, clocks
 //	probe := gpus.Probe(0)           // or hardware.ProbeCPU() for a rank that computes on the CPU
 //	defer probe.Close()
-//	sample, err := probe.Sample()    // at most every step
+//	sample, err := probe.Sample()    // call it at most once per step
 //
-// Open loads NVML, the library of NVIDIA's driver. A machine without it, a program built without cgo, and a driver that
-// does not respond give a result with a reason, not an error, so the same program starts everywhere.
+// Open loads NVML, the library of NVIDIA's driver. Open does not fail on a machine without NVML, in a program built
+// without cgo, or if the driver does not respond. The result then contains the reason, so the same program starts
+// everywhere.
 //
 // # Telemetry
 //
-// A [telemetry.Sample] contains the figures that distinguish a slow type of device from a sick one. A figure that the
-// device or the machine does not provide is NaN. If a GPU falls off the bus, Sample returns a [LostError] from then on.
+// A [telemetry.Sample] contains values that help to tell a slow type of device from a faulty device. A value that the
+// device or the machine does not provide is NaN. After a GPU has fallen off the bus, Sample always returns a
+// [LostError].
 //
 // Sample measures at most twice a second and otherwise returns the last measurement, so it may be called at every step.
-// On the CPU a measurement takes about 0.1 ms: two files per process and one per thread, with an allocation only for
-// the list of threads. A call in between costs a clock reading. On a GPU a measurement is nine queries to the driver;
-// the list of processes is read once in five seconds.
+// On the CPU a measurement takes about 0.1 ms. It reads two files per process and one file per thread, and allocates
+// only the list of threads. A call between two measurements only reads the clock. On a GPU a measurement makes nine
+// queries to the driver, and reads the list of processes once in five seconds.
 //
 // # Identity
 //
-// [Identify] describes the hardware of one rank. Its fingerprint changes when a profile measured on the hardware is no
-// longer valid. Its short key names the TYPE of device, for data that applies to all equal devices.
+// [Identify] describes the hardware of one rank. The description has a fingerprint and a short key. If the fingerprint
+// changes, profiles that were measured on the hardware are no longer valid. The key names the TYPE of device; use it
+// for data that applies to all equal devices.
 package hardware

@@ -1,16 +1,17 @@
 // Package measure contains micro-benchmarks of the hardware: matrix products, memory, copies, disks, the links between
 // ranks, and all-reduces.
 //
-// [Speed] measures the figures of a compute score in slices, so that ranks of one machine can take turns. Figures that
-// were not measured are null in JSON.
+// [Speed] measures the values from which a compute score is computed. It works in short slices, so that ranks of one
+// machine can take turns. Values that were not measured are null in JSON.
 //
-// Every function takes a context and a budget, the time that it may use. The work starts small, and grows while the next
-// larger piece is expected to fit, so the function ends close to its budget on any hardware. Results are the best of
-// several passes if other work may have interfered (arithmetic, memory), and the median if interference is part of the
-// result (all-reduces).
+// Every function takes a context and a budget, which is the time that the function may use. The function starts with a
+// small amount of work, and increases the amount while the next step is expected to fit into the budget. It therefore
+// ends close to its budget on any hardware. For arithmetic and memory, the result is the best of several passes,
+// because other work may have interfered. For all-reduces, the result is the median, because interference is part of
+// the result.
 //
-// All ranks call Links and AllReduce at the same time, and agree on the next measurement through a [Group].
+// All ranks must call Links and AllReduce at the same time. They agree on the next measurement through a [Group].
 //
-// Units are in the names of fields. GB and TFLOP are decimal. Errors are those of the device, the communicator, the
-// network or the file, and context errors.
+// The names of fields contain the units. GB and TFLOP are decimal. The functions return the errors of the device, the
+// communicator, the network, the file or the context.
 package measure

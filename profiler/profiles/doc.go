@@ -1,5 +1,5 @@
-// Package profiles defines the files of hetero-train profile: gpu_profiles.json with one entry per rank, and
-// system_profile.json with one entry per machine and the links between ranks.
+// Package profiles defines the two files that "hetero-train profile" writes. gpu_profiles.json has one entry per rank.
+// system_profile.json has one entry per machine, and the links between ranks.
 //
 // # The compute score
 //
@@ -7,18 +7,19 @@
 //
 //	(TFLOP/s of the training's element type)^a * (memory bandwidth / 10 GB/s)^b,  a + b = 1
 //
-// where b is the fraction of a training step that is bound by memory, see [Score]. The size of the memory is not part
-// of the score: it limits a share, but never speeds it up. Scores are absolute, so that files of different days can be
-// compared, and relative to the slowest rank, which has 1.0.
+// where b is the fraction of a training step that is bound by memory bandwidth (see [Score]). The size of the memory is
+// not part of the score: it limits a share, but does not make a rank faster. The file contains absolute scores, so that
+// files of different days can be compared. It also contains scores relative to the slowest rank, whose relative score
+// is 1.0.
 //
-// Ranks of the same device type and element type have one score, from the medians of their figures, because differences
-// between them are noise. [Predict] measures how well scores predict step times.
+// Ranks with the same device type and element type get the same score, computed from the medians of their measurements,
+// because differences between such ranks are noise. [Predict] measures how well scores predict step times.
 //
 // # Reading
 //
-//	p, err := profiles.Load(path)                    // *FormatError for a corrupt file or one of a newer program
+//	p, err := profiles.Load(path)                    // *FormatError: the file is corrupt, or a newer program wrote it
 //	ranks, mismatch := p.Match(fingerprints)         // entries for the ranks of this run
-//	if mismatch != "" { log.Warn(...) }              // measured on other hardware: ranks is nil
+//	if mismatch != "" { log.Warn(...) }              // the profile was measured on other hardware, so ranks is nil
 //
-// fingerprints are those of hardware.Identify, one per rank.
+// fingerprints holds one fingerprint per rank, from hardware.Identify.
 package profiles

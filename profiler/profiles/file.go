@@ -51,7 +51,7 @@ func decode(text []byte, into any, origin *Origin) error {
 	}
 	switch v := version.SchemaVersion; {
 	case v == nil:
-		return errors.New("it has no schema_version: it is not from hetero-train profile")
+		return errors.New("it has no schema_version, so it was not written by \"hetero-train profile\"")
 	case *v > SchemaVersion:
 		return fmt.Errorf("schema_version: got %d, want at most %d: it is from a newer hetero-train; run hetero-train profile again", *v, SchemaVersion)
 	case *v < 1:

@@ -2,38 +2,46 @@ package runtime
 
 import "math"
 
-// BottleneckWindow is the number of steps of a verdict.
+// BottleneckWindow is the number of steps after which a verdict is given.
 const BottleneckWindow = 50
 
-// LostFraction is the fraction of a step's time above which a cause becomes the verdict. Below it the run is
-// compute-bound.
+// A cause of lost time can become the verdict if it costs at least LostFraction of a step's time. If no cause does, the
+// run is compute-bound.
 const LostFraction = 0.10
 
-// WarmUpSteps are the first steps of a run. They include page faults, so no verdict and no mean time counts them.
+// WarmUpSteps are the first steps of a run. Page faults slow these steps down, so verdicts and mean times leave them
+// out.
 const WarmUpSteps = 2
 
-// Limits of the verdict, most of them fractions of the step's time.
+// Limits of the verdict. Fractions are fractions of the step's time, unless the comment names another base.
 const (
-	keptFraction   = 0.07 // the previous verdict stays while its loss is larger
-	changeFraction = 0.03 // and while no other cause exceeds it by more
-	fullPercent    = 90.0 // memory above which a rank can take no more samples
-	slowedFraction = 0.10 // slowdown of a rank with full memory that counts
-	shareTolerance = 0.10 // allowed change of its share since, as a fraction
-	// steadyFraction is the fraction of a straggler's loss that a rank's mean time, not jitter, must cause to name the
-	// rank.
+	// The previous verdict stays while its loss is at least keptFraction, and no other loss exceeds it by more than
+	// changeFraction.
+	keptFraction   = 0.07
+	changeFraction = 0.03
+	// A rank whose memory use is at least fullPercent, in percent, can take no more samples.
+	fullPercent = 90.0
+	// A rank with full memory is treated as slowed down if its time per sample has grown by at least slowedFraction of
+	// its usual time per sample.
+	slowedFraction = 0.10
+	// A rank's usual time per sample is compared only while its share is within shareTolerance of its usual share.
+	shareTolerance = 0.10
+	// A rank is named as the straggler only if its mean time, rather than jitter, causes at least steadyFraction of the
+	// straggler loss.
 	steadyFraction = 0.5
-	optimizerBig   = 0.15 // fraction of the step above which the optimizer is mentioned
+	// The advice mentions the optimizer if it takes more than optimizerBig of the step.
+	optimizerBig = 0.15
 )
 
-// Bound is the limit of a run's speed.
+// Bound is the cause that limits a run's speed.
 type Bound int
 
 const (
-	ComputeBound       Bound = iota // no other cause takes 10 % of a step
+	ComputeBound       Bound = iota // no cause costs LostFraction of a step
 	DataBound                       // the step waits for data
-	CommunicationBound              // waiting for other ranks' gradients and statistics after the slowest rank is done
-	StragglerBound                  // waiting for ranks with too many samples for their speed
-	MemoryBound                     // work that ranks with full memory cannot take, or that full memory slows down
+	CommunicationBound              // the slowest rank waits for gradients and statistics
+	StragglerBound                  // ranks wait for ranks that have too many samples for their speed
+	MemoryBound                     // full memory keeps ranks from taking more samples, or slows them down
 
 	bounds
 )
@@ -49,14 +57,14 @@ type RankTimes struct {
 	Data          float64
 	Forward       float64
 	Backward      float64
-	Exchanges     float64 // of batch normalisation, within forward and backward
-	Communication float64 // exposed
-	Hidden        float64
+	Exchanges     float64 // wait for exchanges of batch normalisation; part of Forward and Backward
+	Communication float64 // the rank's wait for gradients
+	Hidden        float64 // communication that overlaps computing
 	Optimizer     float64
-	MemoryPercent float64 // NaN unknown
+	MemoryPercent float64 // memory in use; NaN: unknown
 }
 
-// own returns the rank's compute time without data and without waiting for others.
+// own returns the rank's compute time: the passes without their waits for other ranks. It excludes the wait for data.
 func (r *RankTimes) own() float64 { return max(0, r.Forward+r.Backward-r.Exchanges) }
 
 func (r *RankTimes) total() float64 {
@@ -66,21 +74,21 @@ func (r *RankTimes) total() float64 {
 // Bottleneck is the verdict on a window. Times are seconds per step, means over the window.
 type Bottleneck struct {
 	Bound    Bound
-	Lost     [bounds]float64 // to each cause; 0 for compute
-	Rank     int             // rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single one
-	Slowest  float64         // fraction of steps in which Rank, a straggler, was the slowest
-	Ratio    float64         // Rank's compute time relative to that with shares in proportion to speed
-	Step     float64         // the whole step
-	Compute  float64         // forward and backward without losses
-	Update   float64         // the optimizer
+	Lost     [bounds]float64 // time lost to each cause; 0 for compute
+	Rank     int             // by Bound: rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single rank
+	Slowest  float64         // if Rank is a straggler: fraction of steps in which Rank was the slowest
+	Ratio    float64         // if Rank is a straggler: Rank's compute time divided by the compute time with balanced shares
+	Step     float64         // time of the whole step
+	Compute  float64         // time of forward and backward pass without losses
+	Update   float64         // time of the optimizer
 	Hidden   float64         // communication during the backward pass
 	Exchange float64         // exchanges of batch normalisation, part of the lost communication
-	Memory   float64         // percent, of the fullest rank; NaN: unknown
+	Memory   float64         // memory use in percent of the rank with the fullest memory; NaN: unknown
 	Ranks    int             // ranks with samples
 	Steps    int
 }
 
-// Bottlenecks finds the limit of a run's speed, in windows of steps.
+// Bottlenecks finds what limits a run's speed. It gives one verdict per window of steps.
 //
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(times)         // once per step: no allocation
@@ -92,33 +100,35 @@ type Bottleneck struct {
 //
 // Every step is divided into parts that sum to it:
 //
-//	data           the slowest rank's time including its wait for data, minus the slowest rank's time without it. Waiting on
-//	               ranks that would have waited for others anyway costs nothing. If balanced shares would gain more without
-//	               the wait for data, it is that gain
-//	communication  the least exposed communication plus the least exchanges of any rank: the wait of the rank for which
-//	               all others wait
-//	straggler      the slowest rank's compute time, minus the time of all ranks with samples in proportion to their speed.
-//	               Ranks with full memory count with at most the samples that they have
-//	memory         the cost of the samples that ranks with full memory cannot take, plus their slowdown since then
-//	optimizer and compute, which are not lost, are the rest
+//	data           the longest time of any rank with its wait for data, minus the longest time of any rank without this
+//	               wait. A rank that would wait for other ranks anyway loses nothing by waiting for data. With balanced
+//	               shares, a step without the wait for data could save more; the loss is then that saving
+//	communication  the minimum over ranks of exposed communication, plus the minimum over ranks of exchange time. This is
+//	               the wait of the slowest rank, for which all others wait
+//	straggler      the slowest rank's compute time, minus the compute time with samples in proportion to the ranks'
+//	               speeds. The proportion gives a rank with full memory at most its present samples
+//	memory         the cost of the samples that ranks with full memory cannot take, plus the slowdown of these ranks since
+//	               their memory became full
+//	the rest       the time of the optimizer and of computing, which is not lost
 //
-// The proportion uses a rank's time per sample as it is, so a straggler's loss is slightly too high for small shares.
-// The verdict is the cause with the largest loss, if that is a tenth of the step; otherwise the run is compute-bound.
-// To suppress noise, the previous verdict stays while it loses 7 % and no other cause loses 3 % of the step more.
+// The proportion assumes that a rank's time per sample does not depend on its share. The loss to a straggler is
+// therefore slightly too high for small shares. The verdict is the cause with the largest loss, if this loss is at
+// least a tenth of the step. Otherwise the run is compute-bound. To suppress noise, the previous verdict stays while
+// its loss is at least 7 % of the step and no other loss exceeds it by more than 3 % of the step.
 type Bottlenecks struct {
 	warm, steps int
 	ranks       []rankWindow
-	lost        [bounds]float64 // sums over the window: data at the present shares, communication
-	slowest     float64         // sums of the slowest ranks' times with data, and of
-	step        float64
+	lost        [bounds]float64 // sums over the window; only the losses to data (at the present shares) and to communication
+	slowest     float64         // sum of the slowest ranks' times with their waits for data
+	step        float64         // step, update, exchange and hidden: sums of the times of Bottleneck's fields
 	update      float64
 	exchange    float64
 	hidden      float64
 	last        Bound
-	speed       []float64 // scratch of Verdict
+	speed       []float64 // samples per second of each rank; scratch of Verdict
 }
 
-// rankWindow holds one rank's sums over the window, and its state before its memory was full.
+// rankWindow holds one rank's sums over the window, and its usual speed while its memory was not full.
 type rankWindow struct {
 	samples, own, data, memory float64
 	slowest, steps             int
@@ -131,7 +141,7 @@ func NewBottlenecks(ranks int) *Bottlenecks {
 	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks)}
 }
 
-// Add adds a step, one entry per rank. It ignores the first steps of a run, and steps whose times are not numbers.
+// Add adds a step, with one entry per rank. It ignores the first steps of a run, and ranks whose times are not finite.
 func (b *Bottlenecks) Add(step []RankTimes) {
 	if b.warm < WarmUpSteps {
 		b.warm++
@@ -191,7 +201,8 @@ func (b *Bottlenecks) Reset() {
 	b.steps, b.slowest, b.step, b.update, b.exchange, b.hidden = 0, 0, 0, 0, 0, 0
 }
 
-// Verdict judges the steps since the last verdict, at least one, and starts the next window.
+// Verdict returns the verdict on the steps since the last verdict, and starts the next window. There must be at least
+// one such step.
 func (b *Bottlenecks) Verdict() Bottleneck {
 	n := float64(b.steps)
 	v := Bottleneck{Rank: -1, Steps: b.steps, Step: b.step / n, Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, Memory: math.NaN()}
@@ -204,7 +215,7 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	usual, free, bounded, withData := b.balanced()
 	v.Compute = usual
 	all := max(0, b.slowest/n-usual) // all losses except communication
-	shares := b.slowest/n - withData // gain by balancing in the present state
+	shares := b.slowest/n - withData // time that balanced shares would save at the present speeds
 	v.Lost[DataBound] = min(all, max(v.Lost[DataBound], withData-free-shares))
 	v.Lost[MemoryBound] = min(all-v.Lost[DataBound], max(0, bounded-usual))
 	v.Lost[StragglerBound] = all - v.Lost[DataBound] - v.Lost[MemoryBound]
@@ -235,7 +246,7 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 
 // balanced returns the compute times of a step with samples in proportion to the ranks' speeds:
 //
-//	usual     with the speeds of the ranks before their memory was full
+//	usual     with the speeds that the ranks had before their memory was full
 //	free      with the present speeds
 //	bounded   with the present speeds, and without additional samples on ranks with full memory
 //	withData  with the present speeds, including the wait for data
@@ -259,8 +270,9 @@ func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds), batch / speedsWithData
 }
 
-// bounded removes ranks with full memory from the division, one round at a time. The samples that they cannot take make
-// the step longer, so other ranks with full memory would get more samples in the next round.
+// bounded returns the compute time of a step in which ranks with full memory keep their present samples and the other
+// ranks take the rest. Each round fixes the ranks that would get too many samples. This makes the step longer, so the
+// next round may find further such ranks.
 func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 	const rounding = 1 + 1e-9
 	least, again := 0.0, true
@@ -290,7 +302,8 @@ func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 
 func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 
-// usualSpeed returns the speed of a rank before its memory was full; 0 if it is unchanged, or if the share has changed.
+// usualSpeed returns the speed that a rank had before its memory was full. It returns 0 if the speed or the memory is
+// as before, or if the share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
 	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare || time < (1+slowedFraction)*w.usualTime {
@@ -299,7 +312,7 @@ func (w *rankWindow) usualSpeed() float64 {
 	return 1 / w.usualTime
 }
 
-// rememberUsual keeps the best time per sample of ranks whose memory is not full, with their share.
+// rememberUsual stores the share and the best time per sample of each rank whose memory is not full.
 func (b *Bottlenecks) rememberUsual() {
 	for i := range b.ranks {
 		w := &b.ranks[i]
@@ -313,7 +326,7 @@ func (b *Bottlenecks) rememberUsual() {
 	}
 }
 
-// point sets the rank of the verdict, if there is a single one.
+// point sets the rank that the verdict names, if a single rank is the cause.
 func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
 	data, slowest, fullest := 0, 0, 0
 	for i := range b.ranks {

@@ -2,7 +2,7 @@
 //
 //	w, repair, err := runtime.Open(filepath.Join(logDir, runtime.FileName(rank)), runtime.Options{Fresh: !resumed, OnFault: warn})
 //	err = w.Truncate(step)  // on resume: drops records after the checkpoint
-//	w.Append(&record)       // once per step, from the training goroutine: no allocation, no system call
+//	w.Append(&record)       // once per step, from the training goroutine; no allocation, no system call
 //	err = w.Close()
 //
 //	records, damaged, err := runtime.ReadMetrics(path)
@@ -18,51 +18,52 @@
 //
 //	key                        unit, meaning
 //	epoch                      from 0
-//	iteration                  optimizer steps done, including this one
-//	loss                       global mean of the step
+//	iteration                  number of optimizer steps done, including this step
+//	loss                       mean over the global batch of the step
 //	throughput                 samples/s of this rank: batch_size / iteration_time
-//	iteration_time             s; exactly the sum of the five parts
-//	data_loading_time          s; waiting for data
+//	iteration_time             s; exactly the sum of the next five times
+//	data_loading_time          s; the rank's wait for data
 //	forward_time               s
 //	backward_time              s
 //	communication_time         s; exposed: the rank's wait for gradients
 //	optimizer_time             s
-//	communication_hidden_time  s; overlapped with computing, not part of iteration_time
-//	exchange_time              s; passes blocked on exchanges of batch normalisation with other ranks; part of forward and backward
-//	communication_bytes        of gradients that were summed over ranks, in the type on the wire
+//	communication_hidden_time  s; communication that overlaps computing; not part of iteration_time
+//	exchange_time              s; time that the forward and backward passes wait for batch-normalisation exchanges with
+//	                           other ranks; included in forward_time and backward_time
+//	communication_bytes        bytes of gradients that were summed over ranks, in the type on the wire
 //	communication_buckets      number of all-reduces of these gradients
-//	gpu_utilization            percent; on a CPU rank the part of its CPU quota in use
-//	gpu_memory_percent         percent; on a CPU rank the part of its memory limit in use
+//	gpu_utilization            percent of the time in which a kernel ran; on a CPU rank, percentage of its CPU quota in use
+//	gpu_memory_percent         percent; on a CPU rank, the percentage of its memory limit in use
 //	batch_size                 samples of this rank in this step
 //	timestamp                  s since 1970-01-01 UTC, at the end of the step
 //	rank
 //	accuracy                   top-1 on the training batch, fraction 0…1
 //	learning_rate
 //	grad_norm                  global norm before clipping
-//	loss_scale                 of mixed precision
+//	loss_scale                 factor of the loss in mixed precision
 //	skipped                    true if the update was skipped because the gradient was not finite
 //	temperature                degrees Celsius
 //	power                      W
 //
-// Ranks report a step to rank 0 together with its gradients, before the step is complete. In the files of ranks other
-// than 0, communication_time, communication_hidden_time and optimizer_time are therefore those of the previous step (0
-// in the first record of a process); iteration_time and throughput follow from them.
+// Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
+// values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
+// are 0 in the first record of a process. iteration_time and throughput are computed from them.
 //
 // Every record has every key. A value that is unknown, NaN or infinite is null.
 //
 // # Guarantees for readers
 //
 // The file is a valid array at any time. Each append is one write that starts at the closing bracket and contains whole
-// records and the next closing bracket. It is at most a page of memory long, unless one record is longer. Records are
-// written more than once a second, so that kill -9 loses less than the last second. Open repairs the file after a
-// crash. Sync, to be called with each checkpoint, flushes records to the disk. If the disk is full, the array stays
-// valid. Records then wait in memory (up to 8 MiB; later ones are dropped and counted) and are written when there is
-// space again.
+// records and the next closing bracket. A write is at most a page of memory long, unless one record is longer. Writes
+// occur more than once a second, so kill -9 loses less than the last second. Open repairs the file after a crash. Call
+// Sync with each checkpoint: it flushes records to the disk. If the disk is full, the array stays valid. Up to 8 MiB of
+// records then wait in memory until the disk has space; later records are dropped and counted.
 //
 // # Bottlenecks
 //
-// [Bottlenecks] uses the same times of all ranks during the run. Every 50 steps it reports the limit of the run's speed
-// and its cost: waiting for data, computing, communication, a straggler, or full memory.
+// During the run, [Bottlenecks] analyses the times above, from all ranks. Every 50 steps it reports what limits the
+// run's speed and how much time that costs. The limit is waiting for data, computing, communication, a straggler, or
+// full memory.
 //
 // # Partial writes
 //

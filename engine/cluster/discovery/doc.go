@@ -3,10 +3,10 @@
 //	place, err := discovery.Find(discovery.Options{
 //		RanksPerNode: discovery.Value{Text: flags.ranks, From: "--nproc-per-node"},
 //	}, os.Environ())
-//	if err != nil { … all faults, each with variable, got and want: exit code 2 … }
-//	log.Info(place.String()) // rank 1 of 4, decided by Slurm, rank 0 at node-a:29500 (first host of SLURM_STEP_NODELIST)
+//	if err != nil { … err lists all faults, each with variable, got and want; exit with code 2 … }
+//	log.Info(place.String()) // "rank 1 of 4, decided by Slurm, rank 0 at node-a:29500 (first host of SLURM_STEP_NODELIST)"
 //	if place.Launch {
-//		… start place.LocalWorldSize ranks, the first of them place.Rank: package supervisor …
+//		… package supervisor starts place.LocalWorldSize ranks, beginning with rank place.Rank …
 //	}
 //
 // # Sources, in order
@@ -21,29 +21,30 @@
 //	one process         no other source applies
 //
 // The first source that identifies this process decides alone. Place.Passed gives the reason why each earlier source
-// did not decide. The body of a batch script also has SLURM_PROCID, but it is the only process, so only a real step
-// counts. Kubeflow sets RANK to the number of the pod. PET_* therefore decide if PET_NPROC_PER_NODE requests several
-// processes per pod and LOCAL_RANK is not set.
+// did not decide. Slurm also sets SLURM_PROCID in the body of a batch script, which is a single process. Slurm's
+// variables therefore decide only inside a step that srun started. Kubeflow sets RANK to the number of the pod.
+// Therefore the PET_* variables decide if PET_NPROC_PER_NODE requests several processes per pod and LOCAL_RANK is not
+// set.
 //
 // # Ranks and nodes
 //
 // RANK or LOCAL_RANK, MPI and Slurm identify a single rank. PET_*, SageMaker and NodeRank identify a node: the process
-// starts the ranks of its node (Place.Launch), unless there is only one. RanksPerNode also turns a single Slurm task,
-// MPI process or pod into a node. Without RanksPerNode a node has Options.Devices ranks. Several nodes may start
-// different numbers of ranks, so Place.Uncounted is set. The nodes then count their ranks with rendezvous.CountRanks
-// before any rank starts.
+// starts the ranks of its node (Place.Launch), unless the node has only one rank. RanksPerNode also turns a single
+// Slurm task, MPI process or pod into a node. Without RanksPerNode a node has Options.Devices ranks. Several nodes may
+// then have different numbers of ranks, and Find sets Place.Uncounted. In this case the nodes count their ranks with
+// rendezvous.CountRanks before any rank starts.
 //
 // # Address of rank 0
 //
-// The options have precedence, then MASTER_ADDR and MASTER_PORT (PET_MASTER_ADDR, PET_MASTER_PORT), then the first host
-// of Slurm's node list or of SM_HOSTS. If all ranks are on this machine, the address is 127.0.0.1. Without MASTER_PORT
-// the port is 29500. In a Slurm job, which may share a machine with others, it is 20000 plus the last four digits of
-// the job id.
+// The address comes from the first of these sources: the options; MASTER_ADDR and MASTER_PORT (PET_MASTER_ADDR,
+// PET_MASTER_PORT); the first host of Slurm's node list or of SM_HOSTS. If all ranks are on this machine, the address
+// is 127.0.0.1. Without MASTER_PORT the port is 29500. A Slurm job may share a machine with other jobs, so its port is
+// 20000 plus the last four digits of the job id.
 //
-// torchrun has a store of its own on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Its ranks therefore derive eight other
-// ports from this port and the run's id. The ports are the same on all ranks, and rank 0 listens on the first free one
-// (Place.Ports). Place.Start distinguishes the ranks of this start from those of another start on the same port. Ranks
-// of Open MPI derive their ports from the name of the job (PMIX_NAMESPACE), so that two jobs on one machine use
+// torchrun runs its own store on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Ranks under torchrun therefore derive
+// eight other ports from MASTER_PORT and the run's id. All ranks derive the same ports, and rank 0 listens on the first
+// free one (Place.Ports). Place.Start distinguishes the ranks of this start from those of another start on the same
+// port. Ranks of Open MPI derive their ports from the name of the job (PMIX_NAMESPACE), so two jobs on one machine use
 // different ports.
 //
 // # Errors

@@ -14,45 +14,46 @@
 //	for _, member := range group.Members() { … member.Host, member.Endpoint … }
 //	err = group.Agree(ctx, []rendezvous.Fact{{Name: "plan", Value: plan.Describe()}})
 //	sizes, err := group.Gather(ctx, "sizes", mySize) // one value per rank, by rank
-//	doing, err := group.Survey(ctx)                  // the activity of each rank, when a step does not end
+//	doing, err := group.Survey(ctx)                  // what each rank is doing; call it when a step hangs
 //	…
 //	select {
 //	case <-group.Broken(): // group.Err() is a *LostError: the lost rank and the cause
 //	…
 //
-// Nodes that do not know the other nodes' numbers of ranks first call [CountRanks].
+// A node that does not know how many ranks the other nodes have calls [CountRanks] first.
 //
 // # Joining
 //
 // Every rank registers with its identity and with the values that must be equal on all ranks: world size, generation
-// and Facts. A rank that differs from rank 0, or whose number is taken, ends the start of ALL ranks with an error that
-// shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect later. A rank
-// whose connection breaks before the group is complete may reconnect. A process of another generation (an earlier start
-// of the same run) is refused without any effect on this start. Join fails after Options.Timeout and names the missing
-// ranks, on every waiting rank.
+// and Facts. If a rank's values differ from rank 0's, or its number is already taken, startup fails on ALL ranks, with
+// an error that shows both sides. Rank 0 keeps listening for up to 5 seconds, to report the error to ranks that connect
+// later. A rank whose connection breaks before the group is complete may reconnect. A process of another generation (an
+// earlier start of the same run) is refused; this start continues. After Options.Timeout, Join fails on every waiting
+// rank, with an error that names the missing ranks.
 //
 // # Lost ranks
 //
 // A rank is lost when its connection closes or it is silent for longer than HeartbeatTimeout. The groups of all other
-// ranks then break with the same *LostError. Abort does the same, with the text of a cause. Close leaves in order: it
-// breaks no group, but calls that need the rank that left fail. No call waits forever: it ends when the group breaks,
-// its context ends, or a rank that it needs has left.
+// ranks then break with the same *LostError. Abort also breaks the groups of all ranks, with the text of a cause. Close
+// leaves the group cleanly. The group does not break, but later calls fail if they need the departed rank. No call
+// waits forever: it ends when the group breaks, its context ends, or a rank that it needs has left.
 //
 // # Security
 //
 // If the server listens beyond loopback, a [Token] is required, unless Insecure is set. Both sides prove that they know
-// the token: HMAC-SHA256 over fresh random numbers of both, so a recorded handshake is useless. Every later frame
-// contains a truncated HMAC, with keys of this connection and the frame's number. Contents are not encrypted. No
-// message contains a file name or a command.
+// the token with an HMAC-SHA256 over fresh random numbers from both sides. A recorded handshake is therefore useless.
+// Every later frame contains a truncated HMAC. The HMAC uses a key of this connection and also covers the frame's
+// number. Contents are not encrypted. No message contains a file name or a command.
 //
-// Unknown clients use few resources. A handshake has 5 seconds, and at most four connections per rank may be in it at
-// once. Beyond this limit the server drops the oldest connection of the address that has most, preferring connections
-// that have not sent a greeting. Frames have at most 1 MiB, and memory is allocated only as bytes arrive. The port
-// stays open while the group exists, and reports to late ranks why they cannot join.
+// Unknown clients use few resources. A handshake may take at most 5 seconds, and at most four connections per rank may
+// be in the handshake at once. Above this limit the server picks the address with the most connections and drops its
+// oldest one. It chooses first among connections that have sent no greeting. Frames have at most 1 MiB, and memory is
+// allocated only as bytes arrive. The port stays open while the group exists, and the server tells late ranks why they
+// cannot join.
 //
 // # Frames
 //
-//	length  4 bytes, big-endian: of kind and payload, at most 1 MiB
+//	length  4 bytes, big-endian: number of bytes of kind and payload, at most 1 MiB
 //	kind    1 byte
 //	payload length - 1 bytes: integers big-endian, texts preceded by a 4-byte length
 //	tag     16 bytes: HMAC-SHA256(key of this direction, number of the frame, kind, payload)
@@ -64,6 +65,6 @@
 //	ErrToken          rank 0 has another token, or none
 //	*DisagreeError    a rank and rank 0 differ: every difference with both values
 //	*DuplicateError   two processes with the same rank
-//	*MissingError     the ranks that did not arrive in time, at the group or at an exchange
+//	*MissingError     the ranks that did not join the group, or did not reach an exchange, in time
 //	*LostError        the lost rank and the cause
 package rendezvous

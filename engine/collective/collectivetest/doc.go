@@ -3,12 +3,12 @@
 //
 //	func TestConformance(t *testing.T) { collectivetest.Run(conformance.Go(t), open) }
 //
-// open creates a group whose ranks are all in the process of the test. The suite drives every rank by a goroutine of
-// its own. It compares values bit for bit with a simple oracle: one loop over elements and ranks, in the order that the
-// group declares.
+// open creates a group whose ranks are all in the process of the test. The suite runs one goroutine per rank. It
+// compares values bit for bit with a simple oracle: one loop over elements and ranks, in the order that the group
+// declares.
 //
 // Package processes drives ranks that are separate processes, through communicators that represent them in the test.
-// [Options].Apart leaves out checks that cannot observe other processes. A group with an unspecified order of addition
-// ([Group].Unordered) must give exact bits only where every order gives the same bits. Elsewhere the suite checks the
-// bound of the rounding errors.
+// [Options].Apart skips the checks that need to look inside the ranks, which is impossible when the ranks are separate
+// processes. A group may leave the order of addition unspecified ([Group].Unordered). It must then give exact bits only
+// where every order gives the same bits. Elsewhere the suite checks that the rounding error is within its bound.
 package collectivetest

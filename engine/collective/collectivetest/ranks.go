@@ -33,9 +33,10 @@ type rank struct {
 	said strings.Builder
 }
 
-// StartRanks starts size ranks. The environment variable named variable contains, as JSON, the value of role for the
-// rank and the address where the ranks meet. Rank 0 inherits a listener on this address ([MeetingListener]), because
-// another test could take a port that is only known to be free. The ranks are killed when the test ends.
+// StartRanks starts size ranks. It calls role with each rank's number and the meeting address, and passes the result,
+// as JSON, in the environment variable whose name is in variable. Rank 0 inherits a listener on the meeting address
+// ([MeetingListener]), because another test could take the port if the port were merely found free and not held open.
+// The ranks are killed when the test ends.
 func StartRanks(t conformance.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,13 +1,13 @@
-// Package local connects ranks that are goroutines of one process: for tests, and for any number of ranks on the null
-// device. It is plain Go.
+// Package local connects ranks that are goroutines of one process. It serves tests, and runs with any number of ranks
+// on the null device. It is written in plain Go.
 //
-// The rank that enters an operation last performs it, while the others sleep. Buffers with host memory are reduced. If
-// no rank's buffer has host memory (null device), only time passes.
+// The rank that enters an operation last performs it, while the others sleep. The package reduces buffers with host
+// memory. If no rank's buffer has host memory (null device), it only advances the modelled time.
 //
 // # Time
 //
-// On devices that model time, an operation starts when the After events of all ranks are complete on the modelled clock
-// and the previous operation has ended. It takes the time that [Model] computes, and completes Done at that time. The
-// overlap of communication and computation is therefore correct for any number of ranks, without a clock of the
-// machine.
+// On devices that model time, an operation starts when two conditions hold on the modelled clock: the After events of
+// all ranks are complete, and the previous operation has ended. The operation takes the time that [Model] computes;
+// then its Done event completes. The overlap of communication and computation is therefore correct for any number of
+// ranks, without the machine's clock.
 package local

@@ -1,3 +1,3 @@
-// Package native opens the native libraries of communicators. Each library exports one function, which takes a version
-// and returns a table of functions, or NULL for an unknown version.
+// Package native opens the native libraries of communicators. Each library exports one function. The function takes the
+// number of an ABI version and returns a table of functions, or NULL if it does not know the version.
 package native

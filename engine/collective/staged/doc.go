@@ -1,23 +1,24 @@
-// Package staged lets communicators of the host transfer device memory that the host cannot access. It copies the data
-// to page-locked memory, runs the operation there, and copies the result back. Ranks on GPUs and ranks on CPUs can thus
-// form one group, over package gloo, shm or hosts. All ranks get the same bits: those of the inner communicator.
+// Package staged lets communicators that transfer host memory also transfer device memory that the host cannot access.
+// It copies the data to page-locked memory, runs the operation on this copy, and copies the result back. Ranks on GPUs
+// and ranks on CPUs can thus form one group, over package gloo, shm or hosts. All ranks get the bits that the inner
+// communicator computes.
 //
 // # Stages of an operation
 //
 //	fetch   own thread and stream: waits for After, then copies to the host the data that other ranks need
-//	inner   the operation itself, on the page-locked copy
+//	inner   the inner communicator runs the operation on the page-locked copy
 //	bring   another thread and stream: copies back the data that the operation changed, then completes Done
 //
-// Events join the three stages, which overlap: while one bucket is reduced, the next is fetched and the previous one is
-// copied back. If an operation uses memory of an earlier operation, it is fetched after the earlier one has been copied
-// back. Operations on host memory, and barriers, go to the inner communicator unchanged.
+// Events connect the three stages. The stages overlap: while one bucket is reduced, the next is fetched and the
+// previous one is copied back. If an operation uses memory of an earlier operation, it is fetched after the earlier one
+// has been copied back. Operations on host memory, and barriers, go to the inner communicator unchanged.
 //
-// Page-locked memory is allocated for the first use of an operation, and kept for its next use. Its size is that of the
-// buffers of all operations of a step.
+// The first use of an operation allocates its page-locked memory, and later uses reuse it. In total this memory is as
+// large as the buffers of all operations of a step.
 //
 // # Failure
 //
-// The first failure of the inner communicator is also the failure of this one. A failed copy aborts the inner
+// The first failure of the inner communicator is also the failure of the outer one. A failed copy aborts the inner
 // communicator.
 //
 // # Duties of the caller

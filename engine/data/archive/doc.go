@@ -3,8 +3,8 @@
 //   - Scan reads a plain or zstd-compressed tar once, lists its regular files, and returns a Layout for reading any
 //     part.
 //   - Index lists the regular files of a plain tar with the offsets of their contents, for ReadAt.
-//   - Plain expands a compressed tar into a plain one in a cache folder, once.
-//   - Walk passes over a stream.
+//   - Plain expands a compressed tar into a plain tar in a cache folder, once.
+//   - Walk reads an archive as a stream, once.
 //
 // The package refuses, with an error that names the member: absolute names; names with a ".." part, a backslash or a
 // NUL; symbolic and hard links, devices, pipes and sparse files; members and archives over the Limits. It never writes

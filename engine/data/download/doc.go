@@ -1,13 +1,13 @@
-// Package download downloads a file of known SHA-256 into a folder.
+// Package download downloads a file, whose SHA-256 is known, into a folder.
 //
-// An interrupted download leaves NAME.part, which the next download continues (HTTP Range). The file gets its own name
-// only when it is complete, has the right hash and is on disk. Processes that need the same file wait for the one that
-// downloads it.
+// An interrupted download leaves the file NAME.part, and the next download continues it (HTTP Range). The file gets its
+// final name only when it is complete, has the right hash and is flushed to the disk. If several processes need the
+// same file, one downloads it and the others wait.
 //
 // Errors:
 //
-//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server), so
-//     that a caller may fall back
+//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server); the
+//     caller may use another source instead
 //   - ErrMismatch: the server sends a different file
-//   - other errors are local (disk)
+//   - other errors come from the local disk
 package download

@@ -1,13 +1,14 @@
 // Package jpeg decodes JPEG images to RGB bytes.
 //
 // It uses libturbojpeg through libhetero_jpeg.so (src/, built by CMake, opened at run time). Without this library it
-// uses image/jpeg of the standard library, which is several times slower, cannot decode at reduced size, and gives
-// pixels that may differ by a few of 255 steps. Images with four inks (CMYK) or unusual subsampling are always decoded
-// by image/jpeg. InUse reports the library in use and the reason.
+// uses image/jpeg of the standard library, which is several times slower, cannot decode at reduced size, and may give
+// pixel values that differ by a few units on the 0-255 scale. Images with four inks (CMYK) or unusual subsampling are
+// always decoded by image/jpeg. InUse reports the library in use and the reason.
 //
-// libhetero_jpeg.so is searched in $HETERO_LIB_DIR, and in build/lib, lib and ../lib/hetero-train relative to the
-// folder of the executable.
+// If $HETERO_LIB_DIR is set, the package searches this folder for libhetero_jpeg.so. Otherwise it searches build/lib,
+// lib and ../lib/hetero-train, relative to the folder of the executable.
 //
-// Only one goroutine at a time may use a Decoder. The caller must first read the Header and refuse images that are too
-// large, because Decode allocates the size in the header. Errors mean corrupt images.
+// Only one goroutine at a time may use a Decoder. Decode allocates as much memory as the header demands. The caller
+// must therefore first read the Header and refuse images that are too large. Every error means that the image is
+// corrupt.
 package jpeg

@@ -1,5 +1,5 @@
-// Package cpu is the device that consists of all cores of the machine. oneDNN computes convolutions and linear layers;
-// vector kernels in src/ compute convolutions of small images and all other ops.
+// Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes convolutions and linear layers.
+// Vector kernels in src/ compute convolutions of small images and all other ops.
 //
 // # The library
 //
@@ -11,30 +11,32 @@
 // # Threads
 //
 // A launch runs on the calling OS thread and a team of worker threads, one for each core that affinity and control
-// groups allow. OMP_NUM_THREADS lowers that number; device.Options.Threads overrides both. The team belongs to the OS
-// thread: lock a goroutine that runs a stream to its thread, or each run may start another team.
+// groups allow. OMP_NUM_THREADS lowers the number of threads; device.Options.Threads overrides it. The team belongs to
+// the OS thread. Lock a goroutine that runs a stream to its OS thread; otherwise each run may start another team.
 //
-// The worker pool is part of the library (src/team.h). It runs the library's kernels and oneDNN's parallel regions,
-// which call the functions of GCC's OpenMP library. The division of work depends only on the size of the team, and so
-// do results. If other processes use a CPU, running threads take over the parts of threads that wait for a CPU. A team
-// that gets less than half of a CPU per thread tries half as many threads.
+// The worker pool is part of the library (src/team.h). It runs the library's kernels. It also runs oneDNN's parallel
+// regions, because it provides the functions of GCC's OpenMP library that oneDNN calls. The division of work, and
+// therefore the results, depend only on the size of the team. If other processes use a CPU, running threads take over
+// the work of threads that wait for a CPU. A team that gets less than half a CPU per thread tries half as many threads.
 //
-// Idle threads spin, then sleep. The duration is a trade-off: a spinning core is not available to data loading, and a
-// sleeping core takes microseconds to wake. A thread spins about as long as waking a thread takes, unless
-// OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and OMP_PLACES have no
+// Idle threads spin, then sleep. The time of spinning is a trade-off: a spinning thread occupies a core that data
+// loading could use, and a sleeping thread takes microseconds to wake. A thread spins about as long as waking takes,
+// unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and OMP_PLACES have no
 // effect.
 //
-// If the library was built with a compiler other than GCC, or oneDNN for another OpenMP library, the OpenMP libraries
-// provide the threads. Results are the same, but on busy CPUs the threads wait for each other.
+// If the library was built with a compiler other than GCC, or if oneDNN was built for another OpenMP library, the
+// OpenMP libraries provide the threads. Results are the same, but on busy CPUs the threads wait for each other.
 //
 // # Slowdown
 //
-// [device.Slowable] makes the device up to 1,000 times slower. Idle time follows each launch, so events are late, too,
-// and communication overlaps the backward pass as on a slow device. Copies are not slowed down. Sleeps last at least a
-// millisecond; shorter idle times accumulate. While the factor is 1, a run reads it once and has no other cost.
+// [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch, so events
+// are also late, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A sleep
+// lasts at least a millisecond; shorter idle times accumulate. While the factor is 1, the only cost is one read of the
+// factor per run.
 //
 // # Layouts
 //
-// Images are plain (NCHW), nhwc, nChw8c or nChw16c. Weights have the layout that oneDNN's implementation reads fastest.
-// The layout of a weight gradient, which a parameter's state uses, does not depend on the batch size.
+// The layout of images is plain (NCHW), nhwc, nChw8c or nChw16c. Weights have the layout that oneDNN's implementation
+// reads fastest. A parameter's state has the layout of the weight gradient. This layout does not depend on the batch
+// size.
 package cpu

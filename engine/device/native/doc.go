@@ -1,4 +1,4 @@
-// Package native runs devices that are written in C++: it opens a shared library at run time and calls the C ABI of
+// Package native runs devices that are written in C++. It opens a shared library at run time and calls the C ABI of
 // hetero_device.h. It is the only package of the engine that uses cgo for compute.
 //
 // # Use
@@ -11,8 +11,8 @@
 //
 // # Duties of the caller
 //
-// The duties of package device apply. Violations are errors, never crashes, because objects count their users. The
-// package refuses, with a reason,
+// The duties of package device apply. A violation causes an error, never a crash, because each object counts its users.
+// The following actions return an error with the reason:
 //
 //   - closing a kernel or freeing a buffer that a program is bound to
 //   - closing a device with open objects
@@ -21,11 +21,11 @@
 //
 // # Memory
 //
-// Buffers are C memory, and C keeps no pointer to Go memory. Stream.Run, Copy, Record, Wait, Sync, Event.Done and
+// Buffers are C memory, and C code keeps no pointer to Go memory. Stream.Run, Copy, Record, Wait, Sync, Event.Done and
 // Event.WaitHost allocate nothing on Go's heap.
 //
 // # Errors
 //
-// The sentinels of package device, and os.ErrDeadlineExceeded from Event.WaitHost. Load and Open return
-// [device.ErrUnavailable] if the library cannot be loaded or finds no device.
+// Errors wrap the sentinels of package device. Event.WaitHost may also return os.ErrDeadlineExceeded. Load and Open
+// return [device.ErrUnavailable] if the library cannot be loaded or finds no device.
 package native

@@ -132,7 +132,7 @@ func (p *program) bindRegions(a *arena, k *kernel, side string, regions []device
 	for i, r := range regions {
 		ptr, err := p.bindRegion(r)
 		if err == nil && r.Bytes != specs[i].Size() {
-			err = fmt.Errorf("got a region of %d bytes, want the %d of %v", r.Bytes, specs[i].Size(), specs[i])
+			err = fmt.Errorf("got a region of %d bytes, want %d bytes, the size of %v", r.Bytes, specs[i].Size(), specs[i])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %d: %w", k.name, side, i, err)
@@ -178,7 +178,7 @@ func (p *program) bindWorkspace(c *C.ht_step, k *kernel, l *device.Launch) error
 func checkSharing(k *kernel, l *device.Launch) error {
 	for _, a := range k.aliases {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("%s: output %d: got other memory than that of input %d, which it updates", k.name, a.Out, a.In)
+			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region", k.name, a.Out, a.In)
 		}
 	}
 	for o, out := range l.Out {

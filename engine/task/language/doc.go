@@ -1,5 +1,5 @@
-// Package language is the training of language models: the prediction of tokens.
+// Package language is the task of training language models to predict tokens.
 //
-// The metrics are the perplexity, which is exp(loss), and the accuracy, the fraction of targets whose token has the
+// There are two metrics. The perplexity is exp(loss). The accuracy is the fraction of targets whose token has the
 // highest score.
 package language

@@ -2,8 +2,8 @@
 //
 //	card := hardwaretest.RTX3060()
 //	gpus := hardware.OpenNVML(hardwaretest.Machine(hardwaretest.GTX1650(), card))
-//	card.Set(func(c *hardwaretest.Card) { c.Lost = true }) // it falls off the bus
+//	card.Set(func(c *hardwaretest.Card) { c.Lost = true }) // the GPU falls off the bus
 //
-// The machines use the mocks of go-nvml: a function that no machine here implements panics with its name. Like NVML
-// they exist only in programs with cgo on Linux.
+// The machines use the mocks of go-nvml. A call to a function that no machine of this package implements panics with
+// the name of the function. Like NVML, the machines exist only in programs with cgo on Linux.
 package hardwaretest

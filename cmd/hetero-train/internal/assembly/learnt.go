@@ -166,7 +166,7 @@ func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
-			key, was, now = lengthKey(j.Cfg), was+" steps of schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name), now+" steps"
+			key, was, now = lengthKey(j.Cfg), was+" steps (schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name)+")", now+" steps"
 		}
 		add(key, orNone(was), orNone(now))
 	}

@@ -1,4 +1,6 @@
-// Package compute is a rank with its device: the choice of the device, its precision, and the measurements of the rank.
+// Package compute connects a rank with its device. It chooses the device and its precision, and takes the measurements
+// of the rank.
 //
-// [Rank] embeds the session. A nil Team means one rank. [OnRanks] runs a function on every rank of a command line.
+// A [Rank] embeds a session.Session. If its Team is nil, the run has one rank. [OnRanks] runs a function on every rank
+// that a command line starts.
 package compute

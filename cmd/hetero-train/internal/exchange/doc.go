@@ -1,4 +1,4 @@
 // Package exchange chooses and opens the communicators between ranks: shared memory, Gloo, NCCL.
 //
-// All ranks call [Agree] and reach the same choice. NCCL needs a GPU on every rank; see [WantNCCL].
+// All ranks call [Agree] and reach the same choice. NCCL needs a GPU on every rank; [WantNCCL] checks this condition.
 package exchange

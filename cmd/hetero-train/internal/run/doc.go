@@ -1,4 +1,4 @@
-// Package run runs a training process from its configuration to its result.
+// Package run executes a training process, from the configuration to the result.
 //
-// [Train] runs a single rank, one of several ranks, or their supervisor.
+// [Train] runs this process as a single rank, as one of several ranks, or as the supervisor of the ranks.
 package run

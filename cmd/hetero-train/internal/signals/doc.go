@@ -1,2 +1,2 @@
-// Package signals converts signals into canceled contexts and requests to save.
+// Package signals turns the signals of the system into requests: to cancel a context, or to save a checkpoint.
 package signals

@@ -1,7 +1,8 @@
 // Package bookkeeping is the common part of devices written in Go. A [Device] counts memory, checks requests to
-// compile, binds programs, owns events and runs streams. A device embeds it and adds Info and the work of its streams
-// ([Work]).
+// compile, binds programs, owns events and runs streams. A concrete device embeds a Device and adds Info and the work
+// of its streams ([Work]).
 //
-// The package is strict. In addition to the contract's wrong arguments it refuses: operands that overlap without
-// permission, kernels bound to host memory, and closing a device while memory is allocated. Every layout is Plain.
+// The package is strict. It refuses all arguments that the contract calls wrong. It also refuses operands that overlap
+// without permission, kernels bound to host memory, and closing a device while memory is allocated. Every layout is
+// Plain.
 package bookkeeping

@@ -99,7 +99,7 @@ func (d *Device) checkRegions(k *Kernel, side string, regions []device.Region, s
 		case b.host:
 			return fmt.Errorf("%s: %s %d: got host memory, want device memory", k.Op.Kind(), side, i)
 		case r.Bytes != specs[i].Size():
-			return fmt.Errorf("%s: %s %d: got a region of %d bytes, want the %d of %v", k.Op.Kind(), side, i, r.Bytes, specs[i].Size(), specs[i])
+			return fmt.Errorf("%s: %s %d: got a region of %d bytes, want %d bytes, the size of %v", k.Op.Kind(), side, i, r.Bytes, specs[i].Size(), specs[i])
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func checkSharing(k *Kernel, l *device.Launch) error {
 	may := append(device.Aliases(k.Op), k.shared...)
 	for _, a := range device.Aliases(k.Op) {
 		if l.Out[a.Out] != l.In[a.In] {
-			return fmt.Errorf("%s: output %d: got other memory than that of input %d, which it updates", k.Op.Kind(), a.Out, a.In)
+			return fmt.Errorf("%s: output %d updates input %d in place: got a different region, want the same region", k.Op.Kind(), a.Out, a.In)
 		}
 	}
 	for o, out := range l.Out {

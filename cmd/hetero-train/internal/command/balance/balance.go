@@ -70,7 +70,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	return cli.WithoutConfig(cmd, "a simulation has its own flags")
 }
 
-// check validates the flags. Its error names the wrong flag.
+// check validates the flags. The error names the invalid flag.
 func (f *simulateFlags) check(catalog config.Catalog) error {
 	switch {
 	case f.curves == "":

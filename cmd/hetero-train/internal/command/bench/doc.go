@@ -1,2 +1,2 @@
-// Package bench measures the hardware and the program on it.
+// Package bench measures the speed of the hardware, and the speed of the program on this hardware.
 package bench

@@ -58,16 +58,16 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 type savedModel struct {
 	*assembly.Run
 	checkpoint *checkpoint.Checkpoint
-	trained    assembly.Trained // data of the training; its classes may be unknown
-	classes    int              // of the model
-	averaged   bool             // --ema: use the averages of the weights
-	imported   bool             // from checkpoint import: the training data is unknown
-	noData     bool             // no flag or file selects data: the default is the data of the settings
+	trained    assembly.Trained // describes the training data; the classes may be unknown
+	classes    int              // number of classes of the model
+	averaged   bool             // --ema is set: use the averages of the weights
+	imported   bool             // the checkpoint comes from "checkpoint import", so the training data is unknown
+	noData     bool             // neither a flag nor a file selects a data set, so the settings contain only the default one
 	predictor  *train.Predictor
 }
 
 // openSaved finds the checkpoint and reads its settings. An empty path means the checkpoint of the run that -c
-// describes. The caller closes the job.
+// describes. The caller must call CloseAll on the returned model.
 func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
@@ -119,7 +119,8 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	return m, err
 }
 
-// findCheckpoint opens the checkpoint that path names; with best, the best checkpoint of a run.
+// findCheckpoint opens the checkpoint that path names. If best is set, path names a run, and findCheckpoint opens the
+// run's best checkpoint.
 func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
 	if !best {
 		return parts.OpenCheckpoint(path, warn)
@@ -174,14 +175,13 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
 
-// readable reports whether the settings are valid without the overrides of the command line.
+// readable reports whether the settings are valid without the command line's overrides.
 func readable(a *cli.App, settings string) bool {
 	_, err := config.Parse("", []byte(settings), a.Env.Catalog)
 	return err == nil
 }
 
-// typedWrong returns the error of overrides that make valid settings invalid. If the faults are in flags, it names the
-// flags.
+// typedWrong returns the error for command-line overrides that make valid settings invalid. The error names the flags.
 func typedWrong(a *cli.App, err error) error {
 	if !a.Overrode(err) {
 		var typed []string
@@ -218,7 +218,7 @@ func (m *savedModel) class(label int) string {
 	return "class " + strconv.Itoa(label)
 }
 
-// samplesAtOnce returns the batch size of f, otherwise the size of a micro-batch of the training.
+// samplesAtOnce returns --batch-size if it is set, otherwise the micro-batch size of the training.
 func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	if f.batch > 0 {
 		return f.batch
@@ -226,8 +226,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.GradAccumulation, 1)
 }
 
-// open opens the device and loads the weights, for batches of n samples. If the checkpoint has no normalization, own is
-// used: the normalization of the data set.
+// open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set, for
+// checkpoints that contain none.
 func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
 	if err := m.OpenDevice(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// checkClasses refuses a data set whose labels have another meaning than those of the training.
+// checkClasses returns an error if the labels of the data set have other meanings than those of the training.
 func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {

@@ -1,2 +1,2 @@
-// Package nccl checks and tunes NCCL on these machines.
+// Package nccl checks and tunes NCCL on the machines of a run.
 package nccl

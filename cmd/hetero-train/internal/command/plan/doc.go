@@ -1,2 +1,2 @@
-// Package plan estimates the compute and memory of a training without training.
+// Package plan estimates the compute and the memory that a run needs, without training.
 package plan

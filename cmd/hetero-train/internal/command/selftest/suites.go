@@ -95,7 +95,8 @@ func openShared(t conformance.TB, size int, limit time.Duration) collectivetest.
 	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 }
 
-// openGloo opens a group that is connected over this machine's loopback network, as several machines are over theirs.
+// openGloo opens a group whose ranks connect over the loopback network, just as ranks on several machines connect over
+// a real network.
 func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	board := collectivetest.NewBoard()

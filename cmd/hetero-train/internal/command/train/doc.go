@@ -1,2 +1,2 @@
-// Package train is the command that trains: its flags, and its messages before the run starts.
+// Package train contains the command that trains a model: its flags, and the messages before the run starts.
 package train

@@ -110,7 +110,7 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		warnOfAddressLimit(opts.Log)
 		logConfig(opts.Log, a, cfg, place)
 	}
-	// Standard output is for results of commands; a training only has records.
+	// Standard output is for the results of commands. Training has none, so its output is only log records.
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
