@@ -13,7 +13,7 @@ import (
 type posterior struct {
 	opts   Options
 	start  []int
-	most   []int // samples of each rank: as far as its curve is drawn
+	most   []int // samples of each rank: the end of its curve
 	window *window
 	ranks  []*speed
 	alike  together
@@ -118,7 +118,7 @@ func (h *posterior) early() bool {
 	return h.window.seconds.or(0) > h.steady*(1+probeCost+math.Sqrt(noise/float64(n)))
 }
 
-// learn takes the window into the ranks' speeds. What all ranks did alike is no rank's own: their curves follow it
+// learn takes the window into the ranks' speeds. A change that all ranks share is no rank's own: their curves follow it
 // slowly, or at once where it lasts.
 func (h *posterior) learn() {
 	if h.decisions == 0 {
@@ -200,7 +200,7 @@ func (h *posterior) fit(d *Decision) (missing int) {
 	return -1
 }
 
-// times is a curve whose times are so many times as long.
+// times is the curve with its times multiplied by a factor.
 func (c Curve) times(factor float64) Curve {
 	out := slices.Clone(c)
 	for i := range out {
@@ -209,7 +209,7 @@ func (c Curve) times(factor float64) Curve {
 	return out
 }
 
-// pool takes what the ranks' curves say of bends instead of what they said before.
+// pool replaces the common belief in bends by the mean of the ranks' beliefs and the prior.
 func (h *posterior) pool() {
 	b, ranks := beforehand, float64(beliefRanks)
 	for i := range b {
@@ -294,7 +294,7 @@ func (h *posterior) account(d *Decision, best []int) {
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }
 
-// ofOracle is how near the shares in use are to the best ones, as far as the posterior tells.
+// ofOracle estimates from the posterior how near the shares in use are to the best ones.
 func (h *posterior) ofOracle(d *Decision, best []int, then float64) Fraction {
 	ranks := make([]prospect, len(h.ranks))
 	for r, s := range h.ranks {

@@ -20,13 +20,14 @@ type shape struct {
 	times    []float64 // of the cells, as fractions of the scale
 	residual []float64 // of these beside m
 	straight []float64 // covariance of the cells without bends, n x n
-	bent     []float64 // what a bend of 1 adds
+	bent     []float64 // covariance that a bend of 1 adds
 	parts    []part    // the likeliest hypotheses, chances sum to 1
 	chances  tileBelief
+	expected []float64 // bend, by tile
 	bends    belief
 }
 
-// grid is what a curve has of the shares alone. It lasts as long as the measured shares and the share in use do.
+// grid is the part of a curve that depends on the shares alone. It lasts as long as the measured shares and the share in use do.
 type grid struct {
 	b0, b1   float64
 	cells    []place
@@ -104,8 +105,7 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 		}
 		f.straight[i*n+i] += 1e-9
 	}
-	expected := f.weigh(before, chances)
-	if expected == nil {
+	if f.expected = f.weigh(before, chances); f.expected == nil {
 		return nil
 	}
 	order := make([]int, len(tiles))
@@ -118,8 +118,9 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 		if i > 0 && f.chances[h] < leastChance {
 			break
 		}
-		if p := f.regress(h, expected[h]); p != nil {
+		if p := f.regress(h, f.expected[h], 0); p != nil {
 			p.valley = p.valleyOf(cells, cov)
+			p.chance *= exp(-min(f.misfit(p, cov), 600))
 			f.parts = append(f.parts, *p)
 			kept += p.chance
 		}
@@ -207,8 +208,9 @@ func gainOf(t *tile, half, base []float64) float64 {
 	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - before
 }
 
-// regress is the regression under one hypothesis and its expected bend, nil where floats hold none.
-func (f *shape) regress(h int, bend float64) *part {
+// regress is the regression under one hypothesis and a bend, nil where floats hold none. The tile's weight is a
+// number of standard deviations above the expected one.
+func (f *shape) regress(h int, bend, sigmas float64) *part {
 	l, _, ok := f.factor(bend)
 	if !ok {
 		return nil
@@ -221,13 +223,37 @@ func (f *shape) regress(h int, bend float64) *part {
 	if tiles[h].period > 0 {
 		mean, sigma, most := tiles[h].weight()
 		p.spread = 1 / (1/square(sigma) + dot(p.solved, p.solved))
-		p.weight = min(p.spread*(mean/square(sigma)+dot(p.solved, base)), most)
+		p.weight = min(p.spread*(mean/square(sigma)+dot(p.solved, base))+sigmas*math.Sqrt(p.spread), most)
 		for i := range base {
 			base[i] -= p.weight * p.solved[i]
 		}
 	}
 	p.weights = backward(l, base)
 	return p
+}
+
+// misfit is the log by which the measured times reduce the chance of a curve that rises on both sides of its valley: half
+// the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise and fall lose their chance.
+func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
+	n := len(f.cells)
+	order, k := make([]int, n), make([]float64, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.cells[a].samples, f.cells[b].samples) })
+	bases, lowest := make(Curve, n), 0
+	for j, i := range order {
+		bases[j] = Point{f.cells[i].samples, f.base(p, f.cells[i], k)}
+		if f.cells[i].samples == p.valley {
+			lowest = j
+		}
+	}
+	bases.settle(lowest)
+	for j, i := range order {
+		off := math.Log(bases[j].Seconds / p.plain(f.cells[i].samples) / f.times[i])
+		log += off * off / (2 * cov[i][i])
+	}
+	return log
 }
 
 // valleyOf is the share with which the rank is fastest, tiles aside, if it took longer for a smaller one beyond doubt,
@@ -360,7 +386,21 @@ func (f *grid) knotsTo(limit int) []place {
 	return f.knots
 }
 
-// curves are the mean, and the mean plus so many standard deviations, up to limit samples, or to b0 where that is more.
+// under is the expected curve up to limit samples if one tile shows, with a weight that is a number of standard deviations
+// above the expected one; nil where floats hold no curve.
+func (f *shape) under(tile int, sigmas float64, limit int, cells []cell, cov [][]float64) Curve {
+	p := f.regress(tile, f.expected[tile], sigmas)
+	if p == nil {
+		return nil
+	}
+	p.chance, p.valley = 1, p.valleyOf(cells, cov)
+	one := *f
+	one.parts = []part{*p}
+	mean, _ := one.curves(limit, 0)
+	return mean
+}
+
+// curves are the mean, and the mean plus a number of standard deviations, up to limit samples, or to b0 where that is more.
 // With 0 standard deviations they are one.
 func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 	knots := f.knotsTo(limit)

@@ -9,7 +9,7 @@ import (
 // measured share, as of now. The level of a rank moves all cells alike. Two observations tell the level from the shape
 // of the curve:
 //
-//   - Within a window the share is constant, so what moves there is the level (reading.shift).
+//   - Within a window the share is constant, so only the level moves there (reading.shift).
 //   - A surprise at a share without a cell is taken for the shape. The boundary is remembered: if an older share shows the same
 //     surprise when it is measured again, the level had moved, and the cells from before the boundary follow.
 //
@@ -95,7 +95,7 @@ func (e *speed) expect(samples float64) (value, variance float64) {
 	return value, variance + e.wander*e.wander
 }
 
-// update takes in a window. offset is what all ranks did alike, which its log is free of.
+// update takes in a window. offset is the change that all ranks share; the reading's log contains it.
 func (e *speed) update(m *reading, offset, variance float64) {
 	start, total := m.log-offset-m.shift, m.variance+variance
 	e.loosen(e.wander * e.wander)
@@ -156,7 +156,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
 	jump := math.Abs(innovation) > max(shiftSigmas*sigma, shiftLeast)
 	if before := c.age > e.since; e.surprise != 0 && before {
-		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // what was taken for the shape was the level
+		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // the level had moved, not the shape
 			for i := range e.cells {
 				if e.cells[i].age > e.since {
 					e.cells[i].log += innovation
@@ -266,7 +266,7 @@ func (e *speed) read(samples int, seconds []float64) reading {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += square(unknownShape * nearest)
-			if square(m.surprise) > square(fallSigmas)*m.doubt { // of the shape, not of what ranks do alike
+			if square(m.surprise) > square(fallSigmas)*m.doubt || e.shape.tests(m.samples) { // a surprise of the shape says nothing of a change that all ranks share
 				m.surprise = math.NaN()
 			}
 		}
@@ -274,7 +274,7 @@ func (e *speed) read(samples int, seconds []float64) reading {
 	return m
 }
 
-// level is logs without the line through them, so that what the level does is no noise.
+// level is logs without the line through them, so that a moving level is not counted as noise.
 func level(logs []float64) []float64 {
 	n := float64(len(logs))
 	slope, out := 0.0, make([]float64, len(logs))

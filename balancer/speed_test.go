@@ -117,6 +117,74 @@ func TestTilesAreFound(t *testing.T) {
 	}
 }
 
+// Ranks that all come to their first tile are no host that has become faster.
+func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
+	for _, test := range []struct {
+		shares []int
+		next   int
+		first  bool
+	}{
+		{[]int{71, 67}, 64, true}, {[]int{71, 67}, 72, true}, {[]int{71, 67}, 69, false},
+		{[]int{64}, 71, true}, {[]int{64, 71, 96}, 128, false}, {[]int{64, 71}, 128, false},
+	} {
+		k := &source{r: rand.New(rand.NewPCG(5, 1)), curve: sloped, level: steady, noise: 0.01}
+		e := newSpeed(nil, 256)
+		play(e, k, test.shares...)
+		if m := e.read(test.next, k.window(test.next, 10)); math.IsNaN(m.surprise) != test.first {
+			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise, test.first)
+		}
+	}
+}
+
+// The probability of a tile counts in two parts, with a small and a large weight. Times of measured shares stay.
+func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
+	k := &source{r: rand.New(rand.NewPCG(6, 2)), curve: sloped, level: steady, noise: 0.01}
+	e := newSpeed(nil, 256)
+	play(e, k, 71, 60, 60, 71)
+	tile := slices.IndexFunc(tiles, func(t tile) bool { return t.period == 32 && !t.rounds })
+	small, large := e.shape.under(tile, 1, 256, e.cells, e.cov), e.shape.under(tile, -1, 256, e.cells, e.cov)
+	for _, n := range []float64{60, 71} {
+		for name, c := range map[string]Curve{"small": small, "large": large} {
+			if got := c.At(n); math.Abs(math.Log(got/sloped(int(n)))) > 0.02 {
+				t.Errorf("%s weight, %v samples: got %.4f s, want %.4f", name, n, got, sloped(int(n)))
+			}
+		}
+	}
+	if a, b, plain := small.At(64), large.At(64), sloped(64); !(b < 0.75*plain && b < 0.8*a && a < plain) {
+		t.Errorf("64 samples: got %.4f s with a small weight and %.4f with a large one, want less than %.4f, and %.4f at most", a, b, plain, 0.75*plain)
+	}
+}
+
+// A tile without which the times would rise and fall again explains nothing: a curve turns once.
+func TestNoTileMovesAMeasuredTime(t *testing.T) {
+	falls := func(n int) float64 {
+		switch {
+		case n <= 16:
+			return 0.21
+		case n < 32:
+			return 0.21 - 0.07*float64(n-16)/16
+		}
+		return 0.14
+	}
+	k := &source{r: rand.New(rand.NewPCG(7, 2)), curve: falls, level: steady, noise: 0.03}
+	e := newSpeed(nil, 128)
+	play(e, k, 32, 8, 16, 32, 2, 6, 48, 32, 35, 35)
+	chances := make(tileBelief, len(tiles))
+	for i, t := range tiles {
+		chances[i] = t.prior
+		if t.rounds && t.period == 5 { // as other ranks make it likely
+			chances[i] = 0.5
+		}
+	}
+	e.shape = newShape(e.cells, e.cov, &beforehand, chances, 35, nil)
+	mean, _ := e.shape.curves(128, 0)
+	for _, n := range []float64{16, 32, 35, 48} {
+		if got, want := mean.At(n), falls(int(n)); math.Abs(math.Log(got/want)) > 0.04 {
+			t.Errorf("%v samples: got %.4f s, want %.4f", n, got, want)
+		}
+	}
+}
+
 func TestNoTilesAreSeenInALine(t *testing.T) {
 	for seed := range uint64(20) {
 		k := &source{r: rand.New(rand.NewPCG(seed, 5)), curve: sloped, level: steady, noise: 0.05}

@@ -1,7 +1,6 @@
 package balancer
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -22,15 +21,16 @@ type tile struct {
 const (
 	smoothPrior   = 0.86 // chance that no tile shows
 	tilePrior     = 0.03 // of aligned tiles of 8, 16 and 32 samples
-	rareTile      = 0.01 // of aligned tiles of 4 and 64
+	rareTile      = 0.02 // of aligned tiles of 4 and 64
 	roundsPrior   = 0.003
-	alignedWeight = -0.3 // mean of the weight of an aligned tile beforehand,
-	alignedSigma  = 0.2  // and its standard deviation: steps of 10 to 60 % were seen
+	alignedWeight = -0.35 // mean of the weight of an aligned tile beforehand,
+	alignedSigma  = 0.2   // and its standard deviation: steps of 10 to 60 % were seen
 	roundsWeight  = 0.7
 	roundsSigma   = 0.3
-	voters        = 2.0  // ranks that the priors count as beside what the other ranks show
-	leastChance   = 0.05 // of a hypothesis that predictions heed: a rare one would bend every smooth curve
-	mostParts     = 4    // hypotheses that predictions heed
+	voters        = 8.0   // ranks that the priors count as, next to the other ranks. Fewer find a tile of all ranks sooner, more find ranks with tiles of their own
+	leastAdopt    = 0.004 // chance of a tile from which a lead assumes it of a rank. A larger one never finds tiles that other ranks lack
+	leastChance   = 0.05  // of a hypothesis that predictions heed: a rare one would bend every smooth curve
+	mostParts     = 4     // hypotheses that predictions heed
 )
 
 var tiles = []tile{
@@ -85,7 +85,7 @@ var logBelowBound = func() (logs [2]float64) {
 // tileBelief is the chance of each of the tiles.
 type tileBelief []float64
 
-// votes is what all ranks show of tiles: kernels that work in tiles do so on every rank.
+// votes is the sum of the ranks' beliefs in tiles: kernels that work in tiles do so on every rank.
 type votes struct {
 	sum   tileBelief
 	ranks float64
@@ -112,10 +112,10 @@ func (h *posterior) votes() votes {
 	return v
 }
 
-// votes reports whether a curve tells of tiles: fewer than three shares tell little.
+// votes reports whether a curve has the three measured shares that distinguish tiles.
 func (f *shape) votes() bool { return f != nil && len(f.cells) >= 3 }
 
-// without is what is believed of a rank's tiles before its own data.
+// without is the belief in a rank's tiles before its own data.
 func (v votes) without(own *shape) tileBelief {
 	b := slices.Clone(v.sum)
 	ranks := v.ranks
@@ -131,39 +131,22 @@ func (v votes) without(own *shape) tileBelief {
 	return b
 }
 
-// candidate is a share that may fill tiles, with the chance of the hypotheses that it would test.
-type candidate struct {
-	share  int
-	chance float64
-}
-
 // misses reports whether no share was measured that fills an aligned tile.
 func (f *shape) misses(t *tile) bool {
 	return f != nil && t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 })
 }
 
-// untested are shares near another one that would test hypotheses of aligned tiles, the best ones first, then the
-// nearest.
-func (f *shape) untested(near, limit, unit int) (best []candidate) {
-	var open []int
+// tests reports whether a share is the first one that fills an aligned tile, or the first one that does not.
+func (f *shape) tests(samples float64) bool {
+	if f == nil {
+		return false
+	}
 	for h := range tiles {
-		if f.misses(&tiles[h]) {
-			open = append(open, h)
+		t := &tiles[h]
+		alike := func(c place) bool { return t.feature(c.samples) == t.feature(samples) }
+		if t.period > 0 && !t.rounds && f.chances[h] >= leastAdopt && !slices.ContainsFunc(f.cells, alike) {
+			return true
 		}
 	}
-	most := min(int(mostRatio*float64(near)), limit)
-	for b := (int(leastRatio*float64(near))/unit + 1) * unit; b <= most && len(open) > 0; b += unit {
-		c := candidate{share: b}
-		for _, h := range open {
-			c.chance += f.chances[h] * tiles[h].feature(float64(b))
-		}
-		if c.chance > 0 {
-			best = append(best, c)
-		}
-	}
-	away := func(c candidate) float64 { return math.Abs(float64(c.share - near)) }
-	slices.SortFunc(best, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.chance, a.chance), cmp.Compare(away(a), away(b)), cmp.Compare(a.share, b.share))
-	})
-	return best[:min(len(best), tileTries)]
+	return false
 }

@@ -64,7 +64,7 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 				case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
 					near, covered = 75, 50
 				case noise > 0.1:
-					near, covered = 85, 85
+					near, covered = 84, 84
 				}
 				check(family.name, noise, near, covered, func(seed uint64) simulate.Options {
 					r := rand.New(rand.NewPCG(seed, uint64(f)))
