@@ -85,6 +85,12 @@ func (cat Catalog) DataSetOptions(name string) Options { return defaultsOf(cat.D
 // PolicyOptions returns the options of the policy called name, with default values; nil if it has none or is unknown.
 func (cat Catalog) PolicyOptions(name string) Options { return defaultsOf(cat.Policies, name) }
 
+// SamplesOf returns what a model reads; Images for an unknown model.
+func (cat Catalog) SamplesOf(model string) Samples {
+	kind, _ := find(cat.Models, model)
+	return kind.Samples
+}
+
 func defaultsOf(kinds []Kind, name string) Options {
 	kind, _ := find(kinds, name)
 	return kind.withDefaults()

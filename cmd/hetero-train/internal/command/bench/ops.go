@@ -83,7 +83,8 @@ about 10 us then shows its launch time instead of its compute time.`,
 		}
 		if f.json {
 			out := deviceFacts(b.device.Info())
-			out["model"], out["image_size"], out["precision"], out["batch_size"] = f.model, f.image, b.precision.String(), f.batch
+			out["model"], out["precision"], out["batch_size"] = f.model, b.precision.String(), f.batch
+			f.describeSamples(out)
 			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[devices.PeakOf(b.device, b.precision)].PerSecond/1e9, limits[device.PeakCopy].PerSecond/1e9, ops
 			return show.JSON(a.Env.Stdout, out)
 		}

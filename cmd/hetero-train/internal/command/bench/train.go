@@ -33,6 +33,9 @@ type modelFlags struct {
 	model      string
 	image      int
 	classes    int
+	length     int // positions of a sample of text
+	vocabulary int
+	changed    func(flag string) bool // reports whether a flag was given; nil: none
 	batch      int
 	precision  string
 	steps      int
@@ -47,6 +50,9 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
+	cmd.Flags().IntVar(&f.length, "seq-len", 1024, "tokens per sample, for models of text")
+	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 50257, "number of different tokens, for models of text")
+	f.changed = cmd.Flags().Changed
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
 	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
 	cmd.Flags().IntVar(&f.steps, "steps", 10, "number of steps to time")
@@ -97,23 +103,19 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 		return nil, err
 	}
 	b.close = append(b.close, b.device.Close)
-	var settings []config.Override
-	for _, s := range []struct{ flag, key, value string }{
-		{"--model", "model.name", f.model}, {"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
-		{"--image-size", "data.image_size", strconv.Itoa(f.image)}, {"--precision", "train.precision", f.precision}, {"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)},
-	} {
-		settings = append(settings, config.Override{Origin: s.flag, Key: s.key, Value: s.value})
-	}
-	cfg, err := config.Load("", f.env.Catalog, settings...)
+	cfg, err := f.settings()
 	if err != nil {
 		return nil, err
 	}
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
 	j := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
-	j.Device, j.Data = b.device, &parts.Opened{Splits: set.Cached(0)}
+	j.Device = b.device
+	if j.Data, err = f.samples(ctx, cfg); err != nil {
+		return nil, err
+	}
+	var samples data.Samples = data.Images{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}}
+	if j.Data.Tokens != nil {
+		samples = j.Data.Tokens.Train
+	}
 	if j.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 		return nil, err
 	}
 	b.close = append(b.close, b.replica.Close)
-	loader, err := data.NewLoader(data.Options{Samples: data.Images{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}},
+	loader, err := data.NewLoader(data.Options{Samples: samples,
 		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
@@ -137,6 +139,61 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	b.loader, b.close = loader, append(b.close, loader.Close)
 	b.setup = time.Since(started)
 	return b, nil
+}
+
+// settings returns the configuration of the flags.
+func (f *modelFlags) settings() (*config.Config, error) {
+	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)}, {"--precision", "train.precision", f.precision},
+		{"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)}}
+	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--image-size", "data.image_size", strconv.Itoa(f.image)}}
+	others := []string{"seq-len", "vocabulary"}
+	if f.text() {
+		all = append(all, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
+		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}}
+		others = []string{"classes", "image-size"}
+	}
+	for _, flag := range others {
+		if f.changed != nil && f.changed(flag) {
+			return nil, exit.Usagef("--%s: model %s does not use it", flag, f.model)
+		}
+	}
+	var settings []config.Override
+	for _, s := range append(all, of...) {
+		settings = append(settings, config.Override{Origin: s[0], Key: s[1], Value: s[2]})
+	}
+	return config.Load("", f.env.Catalog, settings...)
+}
+
+// text reports whether the model reads tokens.
+func (f *modelFlags) text() bool { return f.env.Catalog.SamplesOf(f.model) == config.Tokens }
+
+// samples returns a small data set in memory.
+func (f *modelFlags) samples(ctx context.Context, cfg *config.Config) (*parts.Opened, error) {
+	if f.text() {
+		return parts.OpenData(ctx, cfg, 0, slog.New(slog.DiscardHandler))
+	}
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	return &parts.Opened{Splits: set.Cached(0)}, nil
+}
+
+// shape describes a sample: "224x224", or "1024 tokens".
+func (f *modelFlags) shape() string {
+	if f.text() {
+		return fmt.Sprintf("%d tokens", f.length)
+	}
+	return fmt.Sprintf("%dx%d", f.image, f.image)
+}
+
+// describeSamples adds the size of a sample to machine-readable results.
+func (f *modelFlags) describeSamples(out map[string]any) {
+	if f.text() {
+		out["sequence_length"], out["vocabulary"] = f.length, f.vocabulary
+		return
+	}
+	out["image_size"] = f.image
 }
 
 // run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start of
@@ -168,6 +225,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 	f := new(modelFlags)
 	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
 		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
+  hetero-train bench train --model gpt2 --seq-len 256 --batch-size 4 --precision f32
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
 	f.add(cmd, a.Env)
 	cmd.Flags().StringVar(&f.trace, "trace", "", "write a timeline of further steps to `file`, with every op (on a GPU every kernel), for ui.perfetto.dev")
@@ -253,7 +311,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
 	out := deviceFacts(b.device.Info())
 	for key, v := range map[string]any{
-		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
+		"model": b.flags.model, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
 		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
 		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
 		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
@@ -263,6 +321,12 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		"final_loss":      steps[len(steps)-1].Score().Loss,
 	} {
 		out[key] = v
+	}
+	b.flags.describeSamples(out)
+	rate := ""
+	if b.flags.text() {
+		perSecond := float64(b.flags.batch*b.flags.length) / median.Seconds()
+		out["tokens_per_second"], rate = perSecond, fmt.Sprintf(" | %.0f tokens/s", perSecond)
 	}
 	fraction, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
 	out["share_of_peak"] = nil // unknown
@@ -283,8 +347,8 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		return show.JSON(a.Env.Stdout, out)
 	}
 	var lines strings.Builder
-	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
-	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
+	fmt.Fprintf(&lines, "%s, %s, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.shape(), b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s%s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], rate, out["achieved_gflops"])
 	switch {
 	case known:
 		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*fraction)

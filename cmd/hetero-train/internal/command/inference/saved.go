@@ -106,6 +106,9 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if j.Cfg, err = savedSettings(a, m.checkpoint, j.Opts.Log); err != nil {
 		return nil, err
 	}
+	if _, err := parts.BuildClassifier(&j.Cfg.Model); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.checkpoint.Path, err)
+	}
 	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
 		if err := json.Unmarshal(raw, &m.trained); err != nil {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: its training data: %w", m.checkpoint.Path, err))
