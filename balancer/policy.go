@@ -111,7 +111,7 @@ func Makers() []Maker {
 		{"none", "equal shares", newNone},
 		{"proportional", "shares by the static compute score of each rank", newProportional},
 		{"dynamic", "shares by compute score and measured speed, utilization and memory", newDynamic},
-		{"hybrid", "starts proportional, then solves for the shares with the shortest step on curves fitted during training", newHybrid},
+		{"hybrid", "starts like proportional, then fits step-time curves during training and computes from them the shares with the shortest step", newHybrid},
 	}
 }
 

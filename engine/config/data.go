@@ -42,9 +42,9 @@ type Data struct {
 func (d *Data) Keys() []Key {
 	return append([]Key{
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().
-			Doc("The data set, see the list of data sets below."),
+			Doc("The data set. See the list of data sets below."),
 		String(&d.Path, "path", "").Operational().
-			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. Folders `train/` and `val/` or `test/` inside are the two parts; otherwise `val_fraction` divides the samples. `webdataset` (required): shards, written as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `text` (required): a token file, a pattern such as `shards/train-*.bin`, or a folder with files named `*train*.bin` and `*val*.bin`. `synthetic_image`, `synthetic_text`: empty."),
+			Doc("Location of the data. `images` (required): a folder with one folder per class, or a `.tar`, `.tar.gz` or `.tar.zst` of such a folder; or the official archives of ImageNet. If the folder or archive contains `train/` and either `val/` or `test/`, these are the training and evaluation parts; otherwise `val_fraction` splits the samples. `webdataset` (required): shards, given as `train-{000000..000146}.tar`, as a folder, as a `.txt` list, or as several of these joined by `::`. `cifar10`, `cifar100`: the official binary archive or its unpacked folder; empty: `cache_dir`, with a download if needed. `text` (required): a token file, a pattern such as `shards/train-*.bin`, or a folder with files named `*train*.bin` and `*val*.bin`. `synthetic_image`, `synthetic_text`: empty."),
 		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
 			Doc("Synthetic data set to use if the download of `dataset` fails. The run then warns at its start and in every summary. Empty: a failed download is an error (exit 3). A missing path and damaged data are always errors."),
 		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).OverriddenBy("train.steps").
@@ -60,13 +60,13 @@ func (d *Data) Keys() []Key {
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the network's input images."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().
-			Doc("Number of training samples to use, balanced over the classes. Evaluation uses at most the same number. 0: all; for synthetic data the default number."),
+			Doc("Number of training samples to use, balanced over the classes. Evaluation uses at most the same number. 0: all; for synthetic data, 50,000."),
 		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).Learnt().
-			Doc("Number of classes of synthetic data. 0: 10; as `fallback`, the number of classes of the data set that failed to download."),
+			Doc("Number of classes of synthetic data. 0 means 10, or, if the synthetic data are the fallback, the number of classes of the data set that they replace."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).Learnt().
 			Doc("Maximum number of pixels of an image. Larger images are refused before they are decoded, as a protection against decompression bombs."),
 		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).Operational().
-			Doc("Number of goroutines that decode and augment the next batches. 0: chosen by the CPU quota."),
+			Doc("Number of goroutines that decode and augment the next batches. 0: the program chooses the number from the CPU quota."),
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).Learnt().
 			Doc("Random crop of training images: the image is padded with this many black pixels on each side, and a random window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).Learnt().

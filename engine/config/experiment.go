@@ -18,13 +18,13 @@ type Experiment struct {
 func (e *Experiment) Keys() []Key {
 	return []Key{
 		String(&e.Name, "name", "distributed_training").Operational().
-			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run under the default name starts with other settings, the folder of the old run is renamed `distributed_training-1`, `-2`, … A run under another name is refused instead (docs/training.md)."),
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run with the default name already exists and a new one has different settings, the old run's folder is renamed `distributed_training-1`, `-2`, … With any other name, the new run is refused in this case (docs/training.md)."),
 		String(&e.OutputDir, "output_dir", "experiments").Operational().
 			Doc("Folder that contains all runs."),
 		String(&e.LogDir, "log_dir", "").Operational().
 			Doc("Folder of logs and metrics. Empty: `<output_dir>/<name>/logs`."),
 		Seed(&e.Seed, "seed", 42).Learnt().
-			Doc("Seed of all random choices: weights, order of samples, augmentation, dropout. With one rank, the same seed, machine and binary give bit-equal losses. With several ranks, this is true if shares do not depend on measured times (`balance.policy = \"none\"` or `balance.fixed_shares`)."),
+			Doc("Seed of all random choices: weights, order of samples, augmentation, dropout. With one rank, the same seed, machine and binary give bit-equal losses. With several ranks, losses are bit-equal if shares do not depend on measured times (`balance.policy = \"none\"` or `balance.fixed_shares`)."),
 	}
 }
 
@@ -42,7 +42,7 @@ func (d *Device) Keys() []Key {
 		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").Meant(meantDevice).
 			Doc("`auto`: GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow. `null`: no memory and no arithmetic, for tests of the other parts of the program."),
 		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).Only(Is("device.kind", "auto", "cuda")).
-			Doc("Number of the GPU of this process, from 0, among the visible GPUs (`CUDA_VISIBLE_DEVICES`). -1: the GPU with the number of the rank on its machine, or the only visible GPU."),
+			Doc("Number of the GPU of this process, from 0, among the visible GPUs (`CUDA_VISIBLE_DEVICES`). -1: the GPU whose number equals the local rank, or the only visible GPU."),
 		Bool(&d.ShareGPU, "share_gpu", false).Only(Is("device.kind", "auto", "cuda")).
 			Doc("Allows several ranks on one GPU, for tests; the ranks divide its memory. Without this key such a run is refused, because it is slower than one rank."),
 		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).Only(Any(Is("device.kind", "auto", "cpu"), IsNot("parallel.cpu_ranks", 0))).

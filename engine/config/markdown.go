@@ -13,7 +13,7 @@ A TOML file contains the settings of a run: ` + "`hetero-train -c FILE`" + `.
 This page lists every key; ` + "`hetero-train config docs`" + ` prints it.
 
 - A missing key has its default value.
-- The program refuses unknown keys, values of the wrong type or out of range, NaN, and keys that differ only in case.
+- The program refuses unknown keys, values of the wrong type or out of range, NaN, and two keys of one table that differ only in case.
   It reports all errors at once, with file and line, and starts nothing (exit code 2).
 - ` + "`--set table.key=value`" + ` (repeatable) overrides the file, and the file overrides the defaults.
   Values have TOML syntax, but strings need no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
@@ -23,7 +23,7 @@ This page lists every key; ` + "`hetero-train config docs`" + ` prints it.
 - Column "A change" shows whether a run resumes after the key was changed.
   "resumes": the run resumes with the changed value.
   "another run": the key affects training results, so the run resumes only with ` + "`--allow table.key`" + `.
-  The program compares data and initial weights by content, not by path (docs/training.md).
+  On resume, the program checks that data and initial weights have the same content; their paths may change (docs/training.md).
 - "Only if" in column "Meaning" states when a key has an effect.
 - The TOML files in this folder are examples of complete runs.
 `
@@ -76,7 +76,7 @@ func writeLater(b *strings.Builder) {
 	if len(later) == 0 {
 		return
 	}
-	b.WriteString("\n## Not in this version\n\nThe program refuses these values with exit code 2, because a part of it does not exist yet:\n\n| Key | Value | Missing |\n|---|---|---|\n")
+	b.WriteString("\n## Not in this version\n\nThe program refuses these values (exit code 2), because the parts that they need do not exist yet:\n\n| Key | Value | Missing |\n|---|---|---|\n")
 	for _, row := range later {
 		value := "`" + quote(row.value) + "`"
 		if row.when != nil {

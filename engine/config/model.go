@@ -20,19 +20,19 @@ type Model struct {
 func (m *Model) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		String(&m.Name, "name", "simple_cnn").Shapes().
-			Doc("The network, see the list of models below."),
+			Doc("The network. See the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
 			Doc("Samples over which BatchNorm computes its statistics. `sync`: the micro-batch of all ranks, so the result does not depend on the number of ranks or on shares. `local`: the samples of each rank. `ghost`: groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
-			Doc("Size of a group for `batch_norm = \"ghost\"`, at most the size of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If the size of the micro-batch is not a multiple, the last group is smaller. For other values of `batch_norm`: 0."),
+			Doc("Size of a group for `batch_norm = \"ghost\"`, at most the size of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If the size of the micro-batch is not a multiple of `ghost_group`, the last group is smaller. Must be 0 for other values of `batch_norm`."),
 		String(&m.InitFrom, "init_from", "").Operational().
-			Doc("Initial weights: a `.safetensors` file with the usual names of the model (`docs/weights.md`), the folder of a checkpoint or of a run, or `checkpoints/best` of a run. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
+			Doc("Initial weights: a `.safetensors` file with the model's usual tensor names (`docs/weights.md`), a checkpoint folder, a run folder, or a run's `checkpoints/best`. Only rank 0 reads the file. A run that resumes from its own checkpoint ignores this key. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
-			Doc("Classifier of the model with `init_from`. `auto`: the classifier of the file; if the file has none or has another number of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number of classes is an error. `new`: a random classifier."),
+			Doc("Which classifier to use when `init_from` gives the weights. `auto`: the classifier of the file; if the file has none or has another number of classes, a random classifier, with a warning. `keep`: the classifier of the file; another number of classes is an error. `new`: a random classifier."),
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that training does not change, by name or by the name of their module: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm with frozen weight and bias uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
-			Doc("Number of layers to freeze, from the input on. Layers are those of `optimizer.layer_decay`: 1 freezes the stem of a ResNet, 2 also its first block. 0: none."),
+			Doc("Number of layers to freeze, from the input on. `optimizer.layer_decay` defines the layers: 1 freezes the stem of a ResNet, 2 also its first block. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: the number of classes of the data set."),
 	})

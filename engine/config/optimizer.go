@@ -31,7 +31,7 @@ func (o *Optimizer) Keys() []Key {
 		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).Only(IsNot("optimizer.weight_decay", 0.0)).
 			Doc("Applies weight decay to biases and to the weights of normalisation layers too, as PyTorch's optimizers do by default."),
 		Float(&o.LayerDecay, "layer_decay", 1).Above(0).AtMost(1).
-			Doc("Ratio between the learning rates of a layer and of the next layer, as timm's `layer_decay`. The last layer, the classifier, has the full `lr`. The layers of a ResNet are its stem, each block, and the classifier. Those of `simple_cnn` are its blocks and the classifier. 1: equal learning rates."),
+			Doc("Ratio between the learning rates of a layer and of the next layer, as with timm's `layer_decay`. The last layer, the classifier, has the full `lr`. The layers of a ResNet are its stem, each block, and the classifier. The layers of `simple_cnn` are its blocks and the classifier. 1: equal learning rates."),
 		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).Only(Is("optimizer.name", "adamw")).
 			Doc("Decay rates of the running means of the gradient and of its square."),
 		Float(&o.Eps, "eps", 1e-8).Above(0).Only(Is("optimizer.name", "adamw")).
@@ -58,7 +58,7 @@ func (s *Schedule) Keys() []Key {
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
 			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. The first step is part of the warm-up. 0: `warmup_epochs` gives the length."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
-			Doc("Epochs of the warm-up; fractions are allowed. An error if `warmup_steps` is also given. 0: no warm-up."),
+			Doc("Epochs of the warm-up; fractions are allowed. It is an error to set `warmup_steps` too. 0: no warm-up."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).Only(Is("schedule.name", "step")).
 			Doc("Epochs between two reductions of the learning rate."),
 		Ints(&s.Milestones, "milestones").Unit("epochs").AtLeast(1).Only(Is("schedule.name", "multistep")).
@@ -82,9 +82,9 @@ type EMA struct {
 func (e *EMA) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Float(&e.Decay, "decay", 0).Below(1).
-			Doc("Fraction of the averages that an update keeps; the rest comes from the weights. Usual: 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
+			Doc("Fraction of the averages that an update keeps. The rest of the new averages comes from the weights. Usual: 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
 		Bool(&e.Warmup, "warmup", false).Only(IsNot("ema.decay", 0.0)).
-			Doc("Limits the fraction that update n keeps to `1 - n^(-2/3)`, as timm's `--model-ema-warmup`. The averages then follow the weights closely early in training."),
+			Doc("In update n, the fraction kept is at most `1 - n^(-2/3)`, as with timm's `--model-ema-warmup`. The averages then follow the weights closely early in training."),
 		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
 			Doc("Steps between two updates of the averages. Each update applies `decay`, so a longer interval needs a smaller `decay`."),
 		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).

@@ -28,15 +28,15 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").Operational().
 			Doc("Transport of gradients. `nccl`: GPUs only. `gloo`: CPUs, or CPUs and GPUs. `auto`: `nccl` if every rank has its own GPU, else `gloo`."),
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
-			Doc("Number of ranks to start on this machine; they divide its cores. 0: one rank per local device. Refused in a process that a launcher started as a rank."),
+			Doc("Number of ranks to start on this machine; they divide its cores. 0: one rank per local device. A process that a launcher started as one rank refuses this key."),
 		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("Number of ranks of this machine that compute on the CPU although the machine has GPUs. They have the highest rank numbers. With `ranks = 0` they start in addition to one rank per GPU. Gradients then travel through host memory (`gloo`)."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).Operational().
-			Doc("Maximum size of a gradient bucket. The first and the last bucket are smaller. Ranks send buckets during the backward pass. 0: the program times some passes and all-reduces at the start, and chooses the sizes with which the last bucket arrives first. Results are bit-equal for all values."),
+			Doc("Maximum size of a gradient bucket. The first and the last bucket are smaller. Ranks send buckets during the backward pass. 0: at the start, the program times some backward passes and some all-reduces, and chooses the sizes for which the last bucket finishes earliest. Results are bit-equal for all values."),
 		Bool(&p.Overlap, "overlap", true).Operational().
 			Doc("true: ranks send each bucket during the backward pass. false: they send all buckets after the pass."),
 		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").Learnt().
-			Doc("Number format of gradients between ranks. `auto`: f32; several ranks then give the result of one rank. `bf16`: half the bytes; sums are computed in f32 and rounded once, and all ranks get the same bits."),
+			Doc("Number format of gradients between ranks. `auto`: f32, so a run with several ranks gives the same result as a run with one rank, up to rounding. `bf16`: ranks send half the bytes; sums are computed in f32 and rounded once, and all ranks get the same bits."),
 		String(&p.MasterAddr, "master_addr", "127.0.0.1").Operational().
 			Doc("Host name or address of rank 0, for rank discovery."),
 		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).Operational().
@@ -75,7 +75,7 @@ type Balance struct {
 func (b *Balance) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&b.Policy, "policy", "hybrid").
-			Doc("The policy that divides the global batch, see the list of policies below."),
+			Doc("The policy that divides the global batch. See the list of policies below."),
 		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).OverriddenBy("balance.fixed_shares").
 			Doc("Steps between two decisions."),
 		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").OverriddenBy("balance.fixed_shares").
@@ -89,7 +89,7 @@ func (b *Balance) Keys() []Key {
 		Floats(&b.Prices, "prices").Unit("an hour").Only(Is("balance.objective", "cost")).
 			Doc("Price of each rank per hour, in any currency. The price is the same for computing and waiting, so only excluding ranks (`bench_worthless`) saves cost."),
 		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy("balance.fixed_shares").
-			Doc("Excludes a rank, which then gets no samples, if the step is faster without it. The policy tests the rank again from time to time."),
+			Doc("Excludes a rank if the step is faster without it. An excluded rank gets no samples. The policy tests the rank again from time to time."),
 		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy("balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the step-time curves of earlier runs of this model on the same type of device, and stores its own. They are in `hetero-train/curves` in the user's cache folder. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
@@ -174,7 +174,7 @@ func (n *NCCL) Keys() []Key {
 		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance between GPUs of one machine for direct copies."),
 		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance at which a network adapter reads the GPU's memory directly."),
 		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("`1`: the adapter also reads GPU memory directly when it sends."),
-		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc("Global id of RoCE adapters. -1: not passed on."),
+		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc("Index of the global id (GID) of RoCE adapters. -1: NCCL's choice."),
 		Int(&n.IBTC, "ib_tc", 0).AtMost(255).Doc("InfiniBand traffic class."),
 		Int(&n.IBSL, "ib_sl", 0).AtMost(15).Doc("InfiniBand service level."),
 		Int(&n.IBQPS, "ib_qps_per_connection", 0).AtMost(128).Doc("Queue pairs per connection."),

@@ -28,17 +28,17 @@ func (t *Train) Keys() []Key {
 		Int(&t.Steps, "steps", 0).Unit("steps").Operational().
 			Doc("Length of the run in optimizer steps. 0: `epochs` gives the length."),
 		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").Operational().
-			Doc("Maximum time of the run, which then saves and ends. 0: no limit."),
+			Doc("Maximum time of the run. After this time, the run saves and ends. 0: no limit."),
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").Learnt().
-			Doc("Number format of activations and of the working copies of the weights. Master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device, so the formats of ranks can differ. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32; with AVX512_BF16 or AMX, the first start times bf16 and f32 and uses the faster one (docs/training.md). Other values apply to all ranks. `fp16` needs a GPU."),
+			Doc("Number format of activations and of the working copies of the weights. Master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device, so the formats of ranks can differ. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32. On a CPU with AVX512_BF16 or AMX, the program measures bf16 and f32 at its first start and uses the faster one (docs/training.md). Other values apply to all ranks. `fp16` needs a GPU."),
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).Learnt().
-			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient is that of the whole batch, except for BatchNorm: it computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`."),
+			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").Operational().
 			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run. 0: only the last step."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).Operational().
 			Doc("Steps between two progress lines."),
 		Int(&t.NormsInterval, "norms_interval", 0).Unit("steps").Operational().
-			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: of its gradient before clipping, of its value, and of its update. Rank 0 needs memory for a copy of the trained parameters, and time in these steps only. 0: none."),
+			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: of its gradient before clipping, of its value, and of its update. This costs rank 0 memory for a copy of the trained parameters, and extra time only in these steps. 0: none."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).Learnt().
 			Doc("Fraction of the target's probability to spread evenly over all classes."),
 		Float(&t.ClipNorm, "clip_norm", 0).Learnt().
@@ -46,7 +46,7 @@ func (t *Train) Keys() []Key {
 		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").AtLeast(1).Operational().
 			Doc("Number of consecutive steps with NaN or Inf in the gradient after which the run returns to its last checkpoint. Each such step is skipped and counted."),
 		Int(&t.NaNRollbacks, "nan_rollbacks", 2).Operational().
-			Doc("Maximum number of returns to a checkpoint. The run then ends (exit 4, diverged)."),
+			Doc("Maximum number of returns to a checkpoint. If one more would be needed, the run ends (exit 4, diverged)."),
 		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").Operational().
 			Doc("Number of consecutive evaluations without improvement after which the run saves and ends. 0: no early stopping."),
 		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").Operational().Only(IsNot("train.early_stop_patience", 0)).

@@ -25,7 +25,7 @@ var Builtin = append([]Part{
 	gpt2Model("gpt2_large", "gpt2-large", "774 million parameters"),
 	gpt2Model("gpt2_xl", "gpt2-xl", "1,558 million parameters"),
 
-	DataSet{"synthetic_image", "synthetic images, computed from the seed, whose classes a model can learn", func() DataSetOptions { return syntheticImages{} },
+	DataSet{"synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart", func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},
 	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
 	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
@@ -120,11 +120,11 @@ type resnetOptions struct {
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Learnt().Shapes().
-			Doc("First layers. `imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision. The residual stages get images of a quarter of the height and width. `cifar`: 3x3 convolution of stride 1, no pooling. The stages get images of full size: more accurate on small images, about 16 times the compute."),
+			Doc("First layers. `imagenet`: 7x7 convolution of stride 2 and max pooling, as in torchvision. The residual stages get images of a quarter of the height and width. `cifar`: 3x3 convolution of stride 1, no pooling. The residual stages get images of full size. This is more accurate on small images, and needs about 16 times the compute."),
 		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).Learnt().
 			Doc("Initialises the last BatchNorm weight of each residual branch to zero, so each block starts as the identity."),
 		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Learnt().Below(1).
-			Doc("Stochastic depth: probability of dropping the residual branch of the last block for a sample. For the blocks before, the probability falls linearly to 0 at the first block, as timm's `--drop-path`. A branch that is kept is scaled by 1/(1 - p). Usual: 0.05 to 0.2, to reduce overfitting of long runs. 0: off."),
+			Doc("Stochastic depth: probability of dropping the residual branch of the last block for a sample. It decreases linearly over the earlier blocks, down to 0 at the first, as in timm's `--drop-path`. A branch that is kept is scaled by 1/(1 - p). Usual: 0.05 to 0.2, to reduce overfitting of long runs. 0: off."),
 	}
 }
 

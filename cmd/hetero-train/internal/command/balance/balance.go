@@ -24,10 +24,11 @@ const simulateLong = `Simulate a balancing policy on known step-time curves, wit
 Each line of the CSV file is a point of a curve: rank,batch,seconds. Between two points the curve is linear, and before the first
 point it is flat. The last point of a curve is the largest batch that fits into the memory of the rank.
 
-The policy starts with equal shares, or with shares in proportion to --scores. It sees only measured times: the times of the curves
-with lognormal noise. The simulation has no communication time. All reported times are without noise.
+The policy starts with equal shares, or with shares in proportion to --scores. It sees only measured times, which are the times of
+the curves with lognormal noise. The simulation has no communication time. The output shows times without noise.
 
-The oracle is the best division of the batch. "of the oracle" is its step time divided by the step time of the shares in use.`
+The oracle is the best division of the batch. The column "of the oracle" is the oracle's step time divided by the step time of the
+current shares.`
 
 const simulateExample = `  hetero-train balance simulate --curves curves.csv --global-batch 256 --policy hybrid
   hetero-train balance simulate --curves curves.csv --global-batch 256 --policy proportional --scores 4,2,1
@@ -59,7 +60,8 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` with lines rank,batch,seconds; - reads standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
 	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
-	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; default: equal scores")
+	flags.Float64SliceVar(&f.scores, "scores", nil, "compute `scores` of the ranks, separated by commas; default: equal scores")
+	flags.Lookup("scores").DefValue = "" // the help text states the default
 	flags.Float64Var(&f.Noise, "noise", 0.05, "noise of measured times: standard deviation of their logarithm")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps to simulate")
 	flags.IntVar(&f.Interval, "interval", 10, "steps between two balancing decisions")

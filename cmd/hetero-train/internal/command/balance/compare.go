@@ -28,7 +28,8 @@ In addition to the values of balance.policy, --policies accepts:
   oracle  the best fixed shares, computed from the step times of several divisions at the start
   off     equal shares, without profiling and balancing
 
-Policy proportional uses the compute scores of a profile. Without a profile it uses the samples/s of each rank with equal shares.
+Policy proportional uses the compute scores of a profile. Without a profile, it uses the speed of each rank with equal shares, in
+samples/s.
 
 The comparison is a separate experiment, NAME-balance_compare. It never moves or replaces a training run.
 
@@ -36,7 +37,7 @@ Columns of the result:
 
   of the oracle  step time of the oracle divided by the step time of the policy, over the last two thirds of the rounds,
                  with a 95 % interval (bootstrap over rounds)
-  to steady      rebalances until the step time of the shares stays within 1 % of the best one; -1: never`
+  to steady      number of share changes before the step time stays within 1 % of the policy's best; -1: never`
 
 const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
 

@@ -48,14 +48,14 @@ The limit of an op is the longer of two times, both from rates measured in the s
   arithmetic  operations of the op at the peak rate
   memory      bytes of all operands, each read or written once, at the bandwidth of a copy
 
-An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock gives the times. An op shorter than
-about 10 us then shows its launch time instead of its compute time.`,
+An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock measures the times. For an op shorter
+than about 10 us, the command then shows the launch time instead of the compute time.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: cli.NoArguments,
 	}
 	f.add(cmd, a.Env)
-	cmd.Flags().BoolVar(&all, "all", false, "print every launch instead of one sum per kind of op")
+	cmd.Flags().BoolVar(&all, "all", false, "print every launch instead of one total time per kind of op")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		b, err := f.open(c.Context())
 		if err != nil {

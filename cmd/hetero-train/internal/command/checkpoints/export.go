@@ -24,8 +24,8 @@ import (
 
 const exportLong = `Write the weights of a checkpoint as one .safetensors file.
 
-For ResNets the file has torchvision's names, and PyTorch loads it with load_state_dict(strict=True). It includes PyTorch's batch
-counters of batch normalization (num_batches_tracked).
+For ResNets the tensors have torchvision's names, so PyTorch can load the file with load_state_dict(strict=True). The file includes
+PyTorch's batch counters of batch normalization (num_batches_tracked).
 
 If a value is NaN, infinite or too large for the element type, the command reports an error and writes no file.`
 

@@ -28,11 +28,12 @@ import (
 
 const importLong = `Convert the weights of another program to a model of this program.
 
-FILE is a .safetensors file. Its names must be those of the model that -c, --model or --set selects; for ResNets these are
-torchvision's names. The command removes the prefixes of wrappers (module., _orig_mod., model., state_dict.) and skips batch
-counters. Change other names with --rename. Weights are converted to f32.
+FILE is a .safetensors file. Its tensor names must match the model that -c, --model or --set selects. ResNets use torchvision's
+names. The command removes the prefixes that wrappers add to names (module., _orig_mod., model., state_dict.) and skips batch
+counters. Use --rename to change other names. The command converts weights to f32.
 
-If names or shapes still differ, the command lists the differences (exit code 2). It refuses NaN and infinite values (exit code 3).
+If tensor names or shapes still differ, the command lists the differences (exit code 2). It refuses NaN and infinite values (exit
+code 3).
 
 If --output ends in .safetensors, the command writes a file for model.init_from. Otherwise it writes a folder with a checkpoint of
 step 0, which --resume and all commands for checkpoints accept.`
@@ -54,9 +55,9 @@ func newCheckpointImport(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or the folder of a checkpoint")
 	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the model (model.name), instead of -c FILE")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in FILE")
-	flags.StringVar(&f.head, "head", weights.HeadAuto, "treatment of the classifier: `auto|keep|new` (model.init_head)")
-	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in the weights file")
+	flags.StringVar(&f.head, "head", weights.HeadAuto, "classifier to use, that of the file or a new one: `auto|keep|new` (model.init_head)")
+	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in tensor names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))

@@ -21,8 +21,8 @@ import (
 
 const inspectLong = `Show the contents of a checkpoint or a .safetensors file.
 
-The output has the program that wrote the file, the progress of the run, the model, the optimizer, and type, shape and bytes of every
-tensor. For a checkpoint, the command also compares every byte with its hash.`
+The output shows which program wrote the file, the progress of the run, the model, the optimizer, and the type, shape and size of
+every tensor. For a checkpoint, the command also verifies all data against the stored hashes.`
 
 const inspectExample = `  hetero-train checkpoint inspect experiments/run
   hetero-train checkpoint inspect experiments/run/checkpoints/best --json

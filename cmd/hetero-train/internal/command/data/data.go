@@ -27,8 +27,8 @@ import (
 
 const dataLong = `Inspect, verify, download or repack data before training.
 
-inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the command
-chooses the data set by the files at PATH: webdataset for shards, images for class folders.`
+inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the files at
+PATH determine the data set: webdataset for shards, images for class folders.`
 
 // New returns the command that downloads, inspects, verifies and repacks data sets.
 func New(a *cli.App) *cobra.Command {

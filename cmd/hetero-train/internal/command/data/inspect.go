@@ -61,8 +61,8 @@ func newDataInspect(a *cli.App) *cobra.Command {
 		Short: "Show format, samples, classes and sizes of a data set",
 		Long: `Show the contents of a data set: its parts, samples and classes, and the number of samples per class.
 
-The command also reads the headers of --look samples of each part, and shows their sizes, formats, colours and EXIF orientations.
-It chooses these samples at random, and the same samples every time. To read all samples in full, use data verify.`,
+From each part, the command also reads the headers of some samples (--look gives the number) and shows image sizes, formats, colours
+and EXIF orientations. The samples are a random choice that is the same every time. To read all samples in full, use data verify.`,
 		Example: `  hetero-train data inspect /data/flowers
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
   hetero-train data inspect --dataset cifar10
@@ -78,7 +78,7 @@ It chooses these samples at random, and the same samples every time. To read all
 		},
 	}
 	addDataFlags(cmd, a, f)
-	cmd.Flags().IntVar(&look, "look", 1000, "number of `samples` of each part whose headers to read")
+	cmd.Flags().IntVar(&look, "look", 1000, "number of `samples` in each part whose headers the command reads")
 	return cmd
 }
 

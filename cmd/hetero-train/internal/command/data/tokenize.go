@@ -39,9 +39,9 @@ func newDataTokenize(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokenize IN... -o DIR",
 		Short: "Convert text to token shards for training",
-		Long: `Convert text files to token shards in DIR: train-000000.bin and so on, val-000000.bin and so on, and dataset.json. IN is a file or a
-folder of files: plain text (.txt) or JSON lines (.jsonl, .ndjson), plain or compressed (.gz, .zst). The end-of-text token follows
-each document. The same command continues an interrupted conversion. See docs/text.md.`,
+		Long: `Convert text files to token shards in DIR. The command writes train-000000.bin, val-000000.bin and so on, and dataset.json. IN is a
+file or a folder of files: plain text (.txt) or JSON lines (.jsonl, .ndjson), uncompressed or compressed (.gz, .zst). An end-of-text
+token follows each document. To continue an interrupted conversion, repeat the command. See docs/text.md.`,
 		Example: `  hetero-train data tokenize tinyshakespeare.txt -o shakespeare --val-fraction 0.1
   hetero-train data tokenize 'corpus/' -o shards --tokenizer wordpiece --vocab vocab.txt --separator ''
   hetero-train data tokenize web.jsonl.zst -o web --field content --val-fraction 0.001`,
@@ -63,12 +63,12 @@ each document. The same command continues an interrupted conversion. See docs/te
 	flags.StringVarP(&f.o.Folder, "output", "o", "", "`DIR` to write")
 	flags.StringVar(&f.tokenizer, "tokenizer", "gpt2", "tokenizer: "+strings.Join(tokenizer.Names, ", "))
 	flags.StringVar(&f.o.VocabularyFile, "vocab", "", "`FILE` with the vocabulary of wordpiece: one token per line")
-	flags.Int64Var(&f.o.ShardTokens, "shard-tokens", 100_000_000, "`tokens` of a shard")
-	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` for evaluation: documents chosen at random, or the end of each plain text")
-	flags.StringVar(&f.format, "format", "auto", "auto (by the name of the file), text or jsonl")
+	flags.Int64Var(&f.o.ShardTokens, "shard-tokens", 100_000_000, "number of `tokens` per shard")
+	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation: random documents (JSON lines or --separator), else the end of each plain-text file")
+	flags.StringVar(&f.format, "format", "auto", "format of the files: auto, text or jsonl; auto: the file name gives the format")
 	flags.StringVar(&f.o.Field, "field", "text", "`name` of the field with the text in JSON lines")
-	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '' is an empty line (default: a file is a document)")
-	flags.IntVar(&f.o.Workers, "workers", 0, "goroutines that encode; 0: one for each CPU")
+	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
+	flags.IntVar(&f.o.Workers, "workers", 0, "number of goroutines that encode; 0: one per CPU")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	return cli.WithoutConfig(cmd, "its flags describe the conversion")
 }

@@ -40,7 +40,8 @@ func newDataVerify(a *cli.App) *cobra.Command {
 		Short: "Read and decode every sample, and list unreadable ones",
 		Long: `Read and decode every sample of the training and evaluation parts at full size, and list each unreadable sample with its location.
 
-Training ends with an error at such a sample, or replaces it if data.corrupt is "skip". The exit code is 3 if there are any.`,
+The exit code is 3 if any sample is unreadable. Training ends with an error at such a sample, or replaces it if data.corrupt is
+"skip".`,
 		Example: `  hetero-train data verify /data/imagenet
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,9 +20,9 @@ import (
 
 const devicesLong = `Show the hardware for training.
 
-The output lists the CPUs and the memory of this machine within the limits of this process, its GPUs, and the devices that the
-program can use, with their precisions. "auto" shows the device and the precision that device.kind = "auto" and
-train.precision = "auto" select here. The command does not open GPUs, so it does not disturb running jobs.`
+The output lists the CPUs and memory that this process may use, the GPUs of this machine, and the devices that the program can use,
+each with its precisions. The line "auto" shows what device.kind = "auto" and train.precision = "auto" select on this machine. The
+command does not open GPUs, so it does not disturb running jobs.`
 
 // Report is the output of the command.
 type Report struct {

@@ -21,14 +21,14 @@ import (
 
 const evalLong = `Evaluate a trained model: loss, top-1 and top-5 accuracy, and images per second, on the samples held out of training.
 
-CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run, and selects its newest valid checkpoint. Without an argument,
--c FILE selects the run of that file.
+CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run; the command then evaluates the newest valid checkpoint of
+this run. Without an argument, -c FILE selects the run of that file.
 
-The checkpoint contains the settings of the model and the data. --set and flags change single settings, for example data.path if the
-data were moved. With both an argument and -c FILE, the settings of the file replace those in the checkpoint.
+The checkpoint contains the settings of the model and the data. Use --set and flags to change single settings, for example data.path
+if the data were moved. If you give both an argument and -c FILE, the settings of FILE replace the settings in the checkpoint.
 
-With the device, precision and batch size of the training, the results are bit-equal to its evaluation. If the training evaluated
-averaged weights (ema.decay, ema.evaluate), add --ema.`
+If you use the device, precision and batch size of the training run, the results are bit-equal to those of its own evaluations. If
+the training run evaluated averaged weights (ema.decay, ema.evaluate), add --ema to get the same results.`
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json

@@ -26,12 +26,13 @@ import (
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
 
-IMAGE is a JPEG or PNG file, a folder, or - for one image on standard input. A folder stands for all images in it and in its
-subfolders. The command crops and normalises images as evaluation does. It reports unreadable images on standard error and skips
-them; the exit code is then 3.
+IMAGE is a JPEG or PNG file, a folder, or - for one image on standard input. For a folder, the command reads all images in it and in
+its subfolders. It crops and normalises images as evaluation does. It reports unreadable images on standard error and skips them;
+the exit code is then 3.
 
-CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. For a checkpoint of an
-older version without names, the command prints class numbers, or the names in the file of --class-names.`
+CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. Checkpoints written by
+older versions of the program have no class names. For these the command prints class numbers, or the names in the file that
+--class-names gives.`
 
 const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
   hetero-train predict experiments/resnet50 photos/ --top 1

@@ -26,10 +26,10 @@ import (
 const ncclCheckLong = `Connect all ranks with NCCL, show their versions and GPUs, and measure:
 
   all ranks      bandwidth of all-reduce by size
-  pairs of ranks latency of an all-reduce of one number, and bandwidth of an all-reduce of 32 MiB
+  rank pairs     latency of a one-number all-reduce and bandwidth of a 32 MiB all-reduce
 
-With up to 16 ranks the command measures every pair, with more ranks only neighbours. It reports a rank as slow if its best link has
-less than 70 % of the bandwidth of the median rank's best link.`
+With up to 16 ranks, the command measures every pair of ranks. With more ranks, it measures only pairs of neighbours. It reports a
+rank as slow if its best link has less than 70 % of the bandwidth of the median rank's best link.`
 
 // rankNCCL is the report of one rank for nccl check.
 type rankNCCL struct {

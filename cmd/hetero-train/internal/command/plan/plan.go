@@ -27,14 +27,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const planLong = `Compute the cost of a training without training: parameters, operations per step, and device memory by purpose and micro-batch size.
+const planLong = `Compute what a run costs, without running it: parameters, operations per step, and device memory by purpose and micro-batch size.
 The command also finds the largest micro-batch that fits into memory.
 
 The memory figures are exact, because the command chooses kernels and places tensors as training does. It reads data only to count
-the classes of data set images, and only if model.num_classes is 0.
+classes, if data.dataset is "images" or "webdataset" and model.num_classes is 0.
 
-With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each different micro-batch size of a rank.
-The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB, 512MiB.`
+With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each distinct micro-batch size among the
+ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
+512MiB.`
 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
@@ -51,7 +52,7 @@ type planFlags struct {
 // New returns the command that estimates the memory and the compute of a training.
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
-	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory that a run needs, without running it", Long: planLong, Example: planExample, Args: cli.NoArguments}
 	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: the memory of this machine's device")
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "micro-batch sizes to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")

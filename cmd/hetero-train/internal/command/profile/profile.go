@@ -12,19 +12,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const profileLong = `Measure the hardware of every rank: matrix products, memory, copies between host and device, and disk.
-With several ranks, also measure the network between them and all-reduce.
+const profileLong = `Measure the hardware of every rank: matrix products, memory, copies between host and device, and disk. With several ranks, also
+measure all-reduce and the network between the ranks.
 
-After all ranks have joined, the command takes less than 60 s, with --quick less than 10 s. Start the ranks as for training: with
---nproc-per-node, or with a launcher on every machine. Rank 0 writes gpu_profiles.json and system_profile.json into --output-dir.
+After all ranks have joined, the command takes less than 60 s. With --quick, it takes less than 10 s. Start the ranks as for
+training: with --nproc-per-node, or with a launcher on every machine. Rank 0 writes gpu_profiles.json and system_profile.json into
+--output-dir.
 
 The compute score of a rank is
 
   (TFLOP/s)^a * (memory GB/s / 10)^b   with a + b = 1
 
-TFLOP/s are those of the training's precision. b is the memory-bound fraction of a training step: that of the model of -c FILE,
-or 0.7 without a file or with --quick. The ranks of one machine are measured in turns, and ranks with the same type of device get
-the same score.
+TFLOP/s is measured in the precision that training uses. b is the memory-bound fraction of a training step. With -c FILE, b is
+computed for the model of the file; without a file, or with --quick, it is 0.7. The ranks of one machine are measured in turns, and
+ranks with the same type of device get the same score.
 
 With -c FILE, the command also times training steps of the model, and prints how well the scores predict these times.`
 

@@ -29,18 +29,20 @@ The command runs the conformance suites of the program's own tests. The suites o
 layout, with plain Go code, and test streams, events, memory and wrong arguments. The suites of a communicator test values, order and
 lost ranks.
 
-The output names the versions of hardware and libraries. One line per suite follows, with all failures in full.
+The output starts with the versions of hardware and libraries. One line per suite follows, with all failures in full.
 
 Without --device, the command tests the devices that device.kind = "auto" can select, and all communicators. It skips missing parts
-and prints the reason. List parts in HETERO_REQUIRE, for example cuda,nccl, to make a missing part or a skipped check a failure.
+and prints the reason. If a part listed in HETERO_REQUIRE (for example cuda,nccl) is missing, or one of its checks is skipped, the
+test fails.
 
-The ranks of suite nccl are processes. With four or more GPUs, each rank uses its own GPU; with fewer, ranks share GPUs.
-NCCL 2.30.3 and later support shared GPUs; with earlier versions, the ranks act as ranks of several machines.
+In the nccl suite, each rank is a process. With four or more GPUs, each rank uses its own GPU; with fewer, ranks share GPUs. NCCL
+2.30.3 and later support shared GPUs. For earlier versions, the program makes NCCL treat the ranks as if each ran on its own
+machine.
 
 Exit codes:
   0  all checks passed
   5  a communicator failed
-  6  a device failed, with or without a communicator`
+  6  a device failed, whether or not a communicator failed too`
 
 const selftestExample = `  hetero-train selftest
   hetero-train selftest --short                      skip slow checks
@@ -77,7 +79,7 @@ func New(a *cli.App) *cobra.Command {
 		names = append(names, p.name)
 	}
 	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "parts to test, from "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`, with one expression per level: cpu/values/conv2d")
+	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`; each slash-separated part of a name has its own expression: cpu/values/conv2d")
 	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; -: write them to standard output, and all other output to standard error")
 	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take several seconds")
 	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of each check")
