@@ -54,11 +54,11 @@ func (a *Augment) Keys() []Key {
 		Float(&a.Hue, "hue", 0).Unit("turns").AtMost(0.5).
 			Doc("Color jitter: maximum rotation of the hue, in either direction. 0: off."),
 		Float(&a.EraseProb, "erase_prob", 0).AtMost(1).
-			Doc("Random erasing: probability of hiding rectangles with 2 to 33 % of the area of a training image. 0: off. Usual: 0.25."),
+			Doc("Random erasing: probability of erasing rectangles that cover 2 to 33 % of a training image. 0: off. Usual: 0.25."),
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").Only(IsNot("augment.erase_prob", 0.0)).
 			Doc("Content of the erased rectangles. `const`: the mean colour of the data. `rand`: one random colour. `pixel`: random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(IsNot("augment.erase_prob", 0.0)).
-			Doc("Maximum number of rectangles per image. The rectangles of an image together have the erased area."),
+			Doc("Maximum number of rectangles per image. Together, the rectangles of an image cover the erased area."),
 	})
 }
 

@@ -51,7 +51,7 @@ func (c *Config) tables() []table {
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.", keys: c.Checkpoint.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
+		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some of them load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

@@ -88,6 +88,6 @@ func (e *EMA) Keys() []Key {
 		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
 			Doc("Steps between two updates of the averages. Each update applies `decay`, so a longer interval needs a smaller `decay`."),
 		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).
-			Doc("Evaluates the averaged weights, and uses the result for `best` and early stopping. false: the trained weights."),
+			Doc("Evaluates the averaged weights, and uses the result for `best` and early stopping. false: evaluates the trained weights."),
 	})
 }

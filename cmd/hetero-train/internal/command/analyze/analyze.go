@@ -20,10 +20,10 @@ import (
 
 const analyzeLong = `Summarize single runs, or compare balancing policies across many runs.
 
-With arguments, the command analyzes each RUN, the folder of a finished or killed run. It reads the records on disk, writes
-logs/summary.json and logs/latency_histogram.png, and prints the results. Every run also does this at its end.
+RUN is the folder of a finished or killed run. For each RUN, the command reads the records on disk, writes logs/summary.json and
+logs/latency_histogram.png, and prints the results. A run itself also does this at its end.
 
-Without arguments, the command reads all runs below --input-dir, whether scripts/run_benchmark.sh or another command made them. It
+Without a RUN, the command reads all runs below --input-dir, whether scripts/run_benchmark.sh or another command made them. It
 compares runs that differ only in policy and seed, prints a table, and writes these files into --output-dir:
 
   report.md                  setup, tables, figures and method, ready for a paper

@@ -57,7 +57,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	f := new(simulateFlags)
 	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` with lines rank,batch,seconds; - reads standard input")
+	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` with lines rank,batch,seconds; -: standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
 	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil, "compute `scores` of the ranks, separated by commas; default: equal scores")

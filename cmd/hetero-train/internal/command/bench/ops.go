@@ -45,8 +45,8 @@ func newBenchOps(a *cli.App) *cobra.Command {
 
 The limit of an op is the longer of two times, both from rates measured in the same run:
 
-  arithmetic  operations of the op at the peak rate
-  memory      bytes of all operands, each read or written once, at the bandwidth of a copy
+  arithmetic  time for the operations of the op, at the peak rate
+  memory      time to read or write each operand once, at the bandwidth of a copy
 
 An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock measures the times. For an op shorter
 than about 10 us, the command then shows the launch time instead of the compute time.`,

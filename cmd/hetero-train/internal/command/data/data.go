@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-const dataLong = `Inspect, verify, download or repack data before training.
+const dataLong = `Inspect, verify, download, repack or tokenize data before training.
 
 inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the files at
 PATH determine the data set: webdataset for shards, images for class folders.`

@@ -40,7 +40,7 @@ type savedFlags struct {
 // add adds the flags. Flags that set keys override the settings of the checkpoint.
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
-	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights, which the checkpoint has if the run set ema.decay")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights; the checkpoint contains them if the run set ema.decay")
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training run")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to compute on")

@@ -25,9 +25,9 @@ import (
 
 const selftestLong = `Test the devices of this machine and the communication between ranks.
 
-The command runs the conformance suites of the program's own tests. The suites of a device compare every operation, in every memory
-layout, with plain Go code, and test streams, events, memory and wrong arguments. The suites of a communicator test values, order and
-lost ranks.
+The command runs the same conformance suites as the program's own tests. The suites of a device compare every operation, in every
+memory layout, with plain Go code, and test streams, events, memory and wrong arguments. The suites of a communicator test values,
+order and lost ranks.
 
 The output starts with the versions of hardware and libraries. One line per suite follows, with all failures in full.
 

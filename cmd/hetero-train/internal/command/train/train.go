@@ -29,7 +29,7 @@ const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train
 Most flags set one key of the configuration, named in parentheses. Three flags differ from their keys:
 
   --batch-size   counts the samples of each rank; the key data.batch_size counts the samples of all ranks
-  --backend      nccl without a GPU becomes gloo, with a warning
+  --backend      without a GPU, the value nccl becomes gloo, with a warning
   --enable-load-balancing
                  without this flag and without -c FILE, the balancing policy is "none"`
 
