@@ -73,11 +73,6 @@ const (
 	MaxCTAs      Version = 21700 // ncclConfig_t.maxCTAs
 	Profiler     Version = 22300 // profiler plugins
 	StrictChoice Version = 22400 // NCCL_ALGO and NCCL_PROTO by collective, strictly
-	Symmetric    Version = 22700 // windows of symmetric memory
-	Shrink       Version = 22700 // ncclCommShrink
-	CopyEngine   Version = 22800 // all-gathers by copy engines: no multiprocessors at all
-	Revoke       Version = 22807 // ncclCommRevoke
-	Grow         Version = 22900 // ncclCommGrow
 	MultiRankGPU Version = 23003 // NCCL_MULTI_RANK_GPU_ENABLE
 )
 

@@ -46,7 +46,7 @@ func onTwoHosts(t *testing.T, action string, steps int, tokens [2]rendezvous.Tok
 const untilTheyMet = "for i in $(seq 30); do ip netns exec a ss -Htn state established | grep -q :29511 && break; sleep 0.1; done; sleep 0.5; "
 
 func TestRanksOnTwoHosts(t *testing.T) {
-	token, other := rendezvous.NewToken(), rendezvous.NewToken()
+	token, other := rendezvous.Token(strings.Repeat("a", 64)), rendezvous.Token(strings.Repeat("b", 64))
 	tests := []struct {
 		name   string
 		action string

@@ -5,10 +5,9 @@ import "fmt"
 // Vendor is the manufacturer of a device.
 type Vendor string
 
-// Vendors. The profile format includes GPUs of AMD, but this package does not find them yet.
+// Vendors.
 const (
 	Nvidia Vendor = "Nvidia"
-	AMD    Vendor = "AMD"
 	CPU    Vendor = "CPU"
 )
 
@@ -44,17 +43,6 @@ type Link struct {
 	Width         int `json:"width"` // lanes
 	GenerationMax int `json:"generation_max"`
 	WidthMax      int `json:"width_max"`
-}
-
-// lanesPerSecond is the bandwidth of one lane by generation, in GB/s, after line coding.
-var lanesPerSecond = []float64{0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
-
-// GBytesPerSecond returns the maximum bandwidth of the link in one direction, 0 if unknown.
-func (l Link) GBytesPerSecond() float64 {
-	if l.GenerationMax < 1 || l.GenerationMax >= len(lanesPerSecond) {
-		return 0
-	}
-	return lanesPerSecond[l.GenerationMax] * float64(l.WidthMax)
 }
 
 // Percent returns generation times width, in percent of their maxima; 0 if unknown. Each generation doubles the

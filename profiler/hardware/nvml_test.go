@@ -59,11 +59,10 @@ func TestCardsOfMixedMachinesAreDescribed(t *testing.T) {
 		architecture, capability string
 		sms, cores, links        int
 		bus                      string
-		bandwidth                float64
 	}{
-		{"Turing", "7.5", 14, 896, 0, "00000000:01:00.0", 15.76},
-		{"Ampere", "8.6", 28, 3584, 0, "00000000:02:00.0", 31.5},
-		{"Hopper", "9.0", 132, 16896, 18, "00000000:03:00.0", 63.0},
+		{"Turing", "7.5", 14, 896, 0, "00000000:01:00.0"},
+		{"Ampere", "8.6", 28, 3584, 0, "00000000:02:00.0"},
+		{"Hopper", "9.0", 132, 16896, 18, "00000000:03:00.0"},
 	}
 	list := gpus.All()
 	if len(list) != 3 || gpus.Reason() != "" {
@@ -78,9 +77,6 @@ func TestCardsOfMixedMachinesAreDescribed(t *testing.T) {
 		if g.MemoryBytes != int64(c.MemoryBytes) || g.PowerLimitWatts != float64(c.LimitWatts) || g.SMClockMaxMHz != int(c.ClockMHz) ||
 			g.SMClockMHz != int(c.NowMHz) || g.TemperatureC != int(c.Temperature) || g.Driver != "580.95.05" || g.CUDA != "13.0" {
 			t.Errorf("GPU %d: got %+v, want %+v", i, g, c)
-		}
-		if got := g.PCIe.GBytesPerSecond(); math.Abs(got-w.bandwidth) > 0.05 {
-			t.Errorf("GPU %d: link: got %.2f GB/s, want %.2f", i, got, w.bandwidth)
 		}
 	}
 }

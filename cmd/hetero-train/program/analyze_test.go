@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -97,14 +98,14 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	}
 	o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", output})
 	for _, name := range former {
-		if got := string(readFile(t, filepath.Join(root, name))); got != "former" {
+		if got := string(clitest.ReadFile(t, filepath.Join(root, name))); got != "former" {
 			t.Errorf("the former %s: got %q", name, got)
 		}
 	}
 	if o.code != exit.Done || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
-	report := string(readFile(t, filepath.Join(output, "report.md")))
+	report := string(clitest.ReadFile(t, filepath.Join(output, "report.md")))
 	for line := range strings.Lines(report) { // the report must contain every figure
 		_, rest, ok := strings.Cut(line, "](")
 		name, _, _ := strings.Cut(rest, ")")
@@ -121,7 +122,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		}
 		file.Close()
 	}
-	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(readFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
+	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(clitest.ReadFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
 		t.Errorf("report:\n%s", report)
 	}
 	blocked := filepath.Join(output, "report.md", "analysis") // below a file

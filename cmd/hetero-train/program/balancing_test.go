@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -39,7 +40,7 @@ func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string
 
 func decisions(t *testing.T, output string) (all []rebalance.DecisionLine) {
 	t.Helper()
-	for line := range bytes.Lines(readFile(t, filepath.Join(output, "run", "logs", rebalance.DecisionsFile))) {
+	for line := range bytes.Lines(clitest.ReadFile(t, filepath.Join(output, "run", "logs", rebalance.DecisionsFile))) {
 		var d rebalance.DecisionLine
 		if err := json.Unmarshal(line, &d); err != nil {
 			t.Fatalf("decision %s: %v", line, err)
@@ -65,7 +66,7 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	if last.Next[1] >= 24 || last.Next[0]+last.Next[1] != 64 || last.Next[1]%2 != 0 {
 		t.Errorf("got the shares %v in the end, want far less than half for a rank that is 8 times slower, in groups of 2", last.Next)
 	}
-	curves, _, err := simulate.ReadCurves(bytes.NewReader(readFile(t, filepath.Join(output, "run", "logs", rebalance.CurvesFile))))
+	curves, _, err := simulate.ReadCurves(bytes.NewReader(clitest.ReadFile(t, filepath.Join(output, "run", "logs", rebalance.CurvesFile))))
 	if err != nil || len(curves) != 2 || curves[1].At(16) < 2*curves[0].At(16) {
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
@@ -126,7 +127,7 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 	var kept struct {
 		Results []rebalance.ComparisonResult `json:"results"`
 	}
-	if err := json.Unmarshal(readFile(t, filepath.Join(output, "run-balance_compare", "logs", "balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run-balance_compare", "logs", "balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
 		t.Fatalf("got %+v, %v, want the results of four", kept, err)
 	}
 	for _, r := range kept.Results {

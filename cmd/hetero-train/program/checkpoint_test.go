@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -24,7 +25,7 @@ import (
 // trainIn runs the program in this process, on the reference device.
 func trainIn(t *testing.T, dir string, set ...string) outcome {
 	t.Helper()
-	args := []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + dir, "--set", "train.steps=5", "--set", "data.workers=1"}
+	args := []string{"-c", clitest.WriteConfig(t, smallRun), "--set", "experiment.output_dir=" + dir, "--set", "train.steps=5", "--set", "data.workers=1"}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
@@ -108,7 +109,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 	file := filepath.Join(run, "checkpoints", "step-00000011", "model.safetensors")
-	text := readFile(t, file)
+	text := clitest.ReadFile(t, file)
 	text[len(text)-1] ^= 1
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func TestVerify(t *testing.T) {
 }
 
 func TestCheckpointCommandsRefuseWhatTheyCannotUse(t *testing.T) {
-	empty, file := t.TempDir(), writeFile(t, "")
+	empty, file := t.TempDir(), clitest.WriteConfig(t, "")
 	hostile := filepath.Join(empty, "hostile.safetensors")
 	if err := os.WriteFile(hostile, append(binary.LittleEndian.AppendUint64(nil, math.MaxUint64), '{', '}'), 0o644); err != nil {
 		t.Fatal(err)

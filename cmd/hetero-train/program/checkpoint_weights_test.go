@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -108,7 +109,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 	if n := all["bn.num_batches_tracked"]; n.DType != tensor.I64 || len(n.Shape) != 0 || binary.LittleEndian.Uint64(n.Data) != 11 {
 		t.Errorf("counter of batches: got %v %v %v, want the scalar 11", n.DType, n.Shape, n.Data)
 	}
-	before := readFile(t, out)
+	before := clitest.ReadFile(t, out)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -125,7 +126,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%v: got exit code %d and %s, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
 		}
 	}
-	if string(readFile(t, out)) != string(before) {
+	if string(clitest.ReadFile(t, out)) != string(before) {
 		t.Error("an export that failed changed the file")
 	}
 	if o := export("--force"); o.code != exit.Done || contents(t, out)["fc.weight"].DType != tensor.F32 {

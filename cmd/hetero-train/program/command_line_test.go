@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
@@ -44,15 +45,6 @@ func execute(args []string, environ ...string) outcome {
 	})
 	o.stdout, o.stderr = out.String(), messages.String()
 	return o
-}
-
-func writeFile(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "run.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 func checkGolden(t *testing.T, file, got string) {
@@ -90,7 +82,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
-	file := writeFile(t, "[train]\nepochs = -1\n")
+	file := clitest.WriteConfig(t, "[train]\nepochs = -1\n")
 	for _, c := range []struct {
 		args []string
 		says string
@@ -129,7 +121,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 }
 
 func TestAllFaultsOfFileAndCommandLineAreListedTogether(t *testing.T) {
-	file := writeFile(t, "[train]\nepochs = -1\nepoch = 3\n")
+	file := clitest.WriteConfig(t, "[train]\nepochs = -1\nepoch = 3\n")
 	o := execute([]string{"-c", file, "--set", "optimizer.lr=fast", "--resume", ""})
 	want := "hetero-train: error: 4 faults in the configuration\n" +
 		"  " + file + ": line 2: train.epochs: too small (got -1, want an integer of at least 0)\n" +

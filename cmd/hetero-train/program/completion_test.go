@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
@@ -36,7 +37,7 @@ func TestCompletionOffersValues(t *testing.T) {
 	if err := os.MkdirAll(newest, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file := writeFile(t, "[experiment]\noutput_dir = \""+runs+"\"\n")
+	file := clitest.WriteConfig(t, "[experiment]\noutput_dir = \""+runs+"\"\n")
 	for _, c := range []struct {
 		args []string
 		want []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
@@ -38,7 +39,7 @@ func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
 			t.Errorf("%s: %s", file, o.stderr)
 			continue
 		}
-		again := execute([]string{"config", "show", "-c", writeFile(t, o.stdout)})
+		again := execute([]string{"config", "show", "-c", clitest.WriteConfig(t, o.stdout)})
 		if again.code != exit.Done || again.stdout != o.stdout {
 			t.Errorf("%s: the resolved configuration resolves to\n%s%s", file, again.stdout, again.stderr)
 		}

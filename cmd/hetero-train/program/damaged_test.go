@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -67,7 +68,7 @@ func TestDamagedShards(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	config, dir := writeFile(t, smallRun), t.TempDir()
+	config, dir := clitest.WriteConfig(t, smallRun), t.TempDir()
 	codes := map[int]int{}
 	for trial := range trials {
 		name, text := "a.tar", slices.Clone(plain)
@@ -105,7 +106,7 @@ func TestDamagedShards(t *testing.T) {
 		if late != nil || !slices.Contains([]int{exit.Done, exit.Usage, exit.Data}, code) || strings.Contains(messages.String(), "panic") {
 			t.Errorf("trial %d, %q: exit code %d, %v\n%s", trial, args, code, late, messages.String())
 		}
-		sound(t, fmt.Sprintf("trial %d", trial), out.String(), messages.String())
+		clitest.Harmless(t, fmt.Sprintf("trial %d", trial), out.String(), messages.String())
 		if err := os.RemoveAll(own); err != nil {
 			t.Fatal(err)
 		}

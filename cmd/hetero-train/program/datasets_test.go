@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -23,7 +24,7 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 			t.Errorf("got no %q in\n%s", want, e.stdout)
 		}
 	}
-	if got := string(readFile(t, filepath.Join(dir, "run", "results", "result.json"))); !strings.Contains(got, `"dataset": "synthetic_image"`) || !strings.Contains(got, "instead of cifar10") {
+	if got := string(clitest.ReadFile(t, filepath.Join(dir, "run", "results", "result.json"))); !strings.Contains(got, `"dataset": "synthetic_image"`) || !strings.Contains(got, "instead of cifar10") {
 		t.Errorf("the result does not say what was trained on:\n%s", got)
 	}
 	again := finish(t, p.command(dir, set...), 0)

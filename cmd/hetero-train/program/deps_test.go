@@ -105,6 +105,7 @@ var layers = []layer{
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/regular", "engine/train", "engine/weights",
 		"nccl")},
 	{"cmd/hetero-train/internal/show", nil},
+	{"cmd/hetero-train/internal/clitest", nil}, // in no row: only tests import it
 	{"cmd/hetero-train/internal/logs", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/parts", imports("engine/data/tokens", "engine/models/gpt2", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
 		"engine/data/cifar", "engine/data/download", "engine/data/images", "engine/data/webdataset", "engine/experiment",
@@ -193,6 +194,9 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/devices", imports("engine/device", "profiler/hardware", "profiler/system",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/devices", "cmd/hetero-train/internal/show",
 		"cmd/hetero-train/internal/version")},
+	{"cmd/hetero-train/internal/command/version", imports("cuda", "engine/collective/gloo", "engine/collective/shm",
+		"engine/data/jpeg", "engine/device/cpu", "engine/nativelib", "nccl", "profiler/hardware",
+		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/inference", imports("engine/task/images", "engine/checkpoint", "engine/cluster/discovery",
 		"engine/config", "engine/data", "engine/data/images", "engine/experiment", "engine/lab", "engine/regular",
 		"engine/train", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",

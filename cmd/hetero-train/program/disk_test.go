@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -170,7 +171,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	w.await(t, "step 20/")
 	free := fill(t, dir)
 	w.end(t, exit.IO, "the final save failed")
-	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the run continues from step 2", "free space on that disk"} {
+	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "it continues from step 2", "free space on that disk"} {
 		w.await(t, says)
 	}
 	newestStep(t, dir)
@@ -178,7 +179,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(dir, steps), 0).check(t, exit.Done, "")
 	checkRecords(t, dir)
 	at := filepath.Join("run", "checkpoints", "step-00000400", "model.safetensors")
-	if !bytes.Equal(readFile(t, filepath.Join(dir, at)), readFile(t, filepath.Join(whole, at))) {
+	if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, at)), clitest.ReadFile(t, filepath.Join(whole, at))) {
 		t.Error("the parameters differ from those of a run that was not disturbed")
 	}
 
@@ -208,7 +209,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			}
 			time.AfterFunc(patience/4, func() { fault.Process.Signal(os.Interrupt) })
 			attached := func() bool {
-				status := string(readFile(t, filepath.Join("/proc", strconv.Itoa(w.cmd.Process.Pid), "status")))
+				status := string(clitest.ReadFile(t, filepath.Join("/proc", strconv.Itoa(w.cmd.Process.Pid), "status")))
 				return !strings.Contains(status, "TracerPid:\t0\n")
 			}
 			for begun := time.Now(); !attached(); time.Sleep(time.Millisecond) {
@@ -308,7 +309,7 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	defer os.RemoveAll(dir)
 	built := filepath.Join(dir, "hetero-train")
 	theirs := filepath.Join(dir, "theirs")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, p.path), 0o755), os.Mkdir(theirs, 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755), os.Mkdir(theirs, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set", "data.dataset=synthetic_image", "--set", "data.image_size=8",

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
@@ -24,7 +25,7 @@ import (
 func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 	t.Helper()
 	output := t.TempDir()
-	args := []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + output, "--set", "train.steps=20"}
+	args := []string{"-c", clitest.WriteConfig(t, smallRun), "--set", "experiment.output_dir=" + output, "--set", "train.steps=20"}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
@@ -214,7 +215,7 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 	if o := execute([]string{"predict", dir, red, "--top", "1"}); o.code != exit.Done || !strings.HasPrefix(o.stdout, red+": red ") || strings.Contains(o.stdout, "blue") {
 		t.Errorf("--top 1: got exit code %d and %q", o.code, o.stdout)
 	}
-	names := writeFile(t, "null\neins\n")
+	names := clitest.WriteConfig(t, "null\neins\n")
 	if o := execute([]string{"predict", dir, red, "--class-names", names}); o.code != exit.Done || !strings.Contains(o.stdout, "eins") {
 		t.Errorf("--class-names: got exit code %d and %q", o.code, o.stdout)
 	}
@@ -231,7 +232,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, t.TempDir()}, "has no .jpg"},
 		{[]string{dir, "-", "-"}, "got - twice"},
 		{[]string{dir, dir, "--top", "0"}, "--top: got 0"},
-		{[]string{dir, dir, "--class-names", writeFile(t, "one\n")}, "has 1 lines, want one for each of the model's 10 classes"},
+		{[]string{dir, dir, "--class-names", clitest.WriteConfig(t, "one\n")}, "has 1 lines, want one for each of the model's 10 classes"},
 	} {
 		if o := execute(append([]string{"predict"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d, %q and %q; want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
@@ -18,14 +19,14 @@ import (
 // forge changes a number of a checkpoint's state and corrects the checksums of the manifest.
 func forge(t *testing.T, folder, key, value string) {
 	t.Helper()
-	state := readFile(t, filepath.Join(folder, "state.json"))
+	state := clitest.ReadFile(t, filepath.Join(folder, "state.json"))
 	number := regexp.MustCompile(`(?m)^  "` + key + `": [0-9]+`) // of the outermost object
 	if len(number.FindAll(state, -1)) != 1 {
 		t.Fatalf("no number %q in %s", key, state)
 	}
 	forged := number.ReplaceAll(state, fmt.Appendf(nil, `  "%s": %s`, key, value))
 	sum := func(b []byte) []byte { return fmt.Appendf(nil, "%x", sha256.Sum256(b)) }
-	manifest := readFile(t, filepath.Join(folder, "MANIFEST"))
+	manifest := clitest.ReadFile(t, filepath.Join(folder, "MANIFEST"))
 	manifest = bytes.Replace(manifest, fmt.Appendf(nil, " %d %s", len(state), sum(state)), fmt.Appendf(nil, " %d %s", len(forged), sum(forged)), 1)
 	last := bytes.LastIndex(manifest, []byte("\nmanifest ")) + 1
 	manifest = fmt.Appendf(manifest[:last], "manifest %s\n", sum(manifest[:last]))
@@ -39,7 +40,7 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
 	folder := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(10))
-	state, manifest := readFile(t, filepath.Join(folder, "state.json")), readFile(t, filepath.Join(folder, "MANIFEST"))
+	state, manifest := clitest.ReadFile(t, filepath.Join(folder, "state.json")), clitest.ReadFile(t, filepath.Join(folder, "MANIFEST"))
 	for _, c := range []struct{ key, value, want string }{
 		{"samples_seen", "9223372036854775800", "samples seen 9223372036854775800: want at most "},
 		{"step", "9223372036854775807", "step 9223372036854775807, "},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -61,7 +62,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	}
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
 		at := filepath.Join("checkpoints", checkpoint.StepName(end.Steps), name)
-		if !bytes.Equal(readFile(t, filepath.Join(whole, at)), readFile(t, filepath.Join(killed, at))) {
+		if !bytes.Equal(clitest.ReadFile(t, filepath.Join(whole, at)), clitest.ReadFile(t, filepath.Join(killed, at))) {
 			t.Errorf("%s differs after %d kills", name, kills)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
@@ -181,7 +182,7 @@ func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
 // those of a run without them.
 func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	storm := writeFile(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")
+	storm := clitest.WriteConfig(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")
 	set := []string{"device.kind=cpu", "train.steps=16", "train.precision=f32", "balance.fixed_shares=[5, 3]"}
 	var files [][]byte
 	for _, with := range []bool{false, true} {
@@ -196,7 +197,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			t.Skip("no CPU device was built")
 		}
 		got.check(t, exit.Done, "")
-		if files = append(files, readFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16), "model.safetensors"))); !with {
+		if files = append(files, clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16), "model.safetensors"))); !with {
 			continue
 		}
 		for _, want := range []string{
@@ -210,7 +211,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			}
 		}
 		var result struct{ Notes []string }
-		if err := json.Unmarshal(readFile(t, filepath.Join(output, "run", "results", "result.json")), &result); err != nil {
+		if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json")), &result); err != nil {
 			t.Fatal(err)
 		}
 		if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "SIMULATED slowdown of the ranks' devices: x1.25/x2.5") || !strings.Contains(notes, "speeds: simulated/simulated") {
@@ -226,7 +227,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 func TestWeatherInTheLabIsReal(t *testing.T) {
 	parent := needControlGroups(t)
 	p, dir := buildRanks(t), t.TempDir()
-	storm := writeFile(t, "weather v1\nfrom 2 to 3 rank 1 speed 0.5\n")
+	storm := clitest.WriteConfig(t, "weather v1\nfrom 2 to 3 rank 1 speed 0.5\n")
 	run := p.command(dir, "train.steps=5", "lab.weather="+storm)
 	cmd := exec.Command(labScript, append([]string{"--cpu", "0.9,0.4", "--"}, run.Args...)...)
 	got := finish(t, cmd, 0)
@@ -244,7 +245,7 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 // Neighbours must end with a rank that is killed.
 func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0", "lab.weather="+writeFile(t, "weather v1\nall neighbour 2\n"))
+	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0", "lab.weather="+clitest.WriteConfig(t, "weather v1\nall neighbour 2\n"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func noProcessOf(t *testing.T, p program) {
 }
 
 func TestWeatherThatCannotBeIsRefused(t *testing.T) {
-	p, faulty := buildProgram(t), writeFile(t, "weather v1\nall speed 2\n")
+	p, faulty := buildProgram(t), clitest.WriteConfig(t, "weather v1\nall speed 2\n")
 	for _, c := range []struct {
 		name, set, environ, want string
 	}{

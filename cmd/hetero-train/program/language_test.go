@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
@@ -44,7 +45,7 @@ keep = 3
 
 func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	p.config = writeFile(t, smallText)
+	p.config = clitest.WriteConfig(t, smallText)
 	out := finish(t, p.command(dir, "model.dropout=0.0"), 0)
 	out.check(t, exit.Done, "")
 	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 16", "entropy 1.0000 nats", "| perplexity ", "| accuracy ", "tok/s"} {
@@ -61,7 +62,7 @@ func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 
 func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	p.config = writeFile(t, smallText)
+	p.config = clitest.WriteConfig(t, smallText)
 	finish(t, p.command(filepath.Join(dir, "one"), "train.epochs=1"), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "one", "run"))
 	for _, set := range [][]string{{"balance.fixed_shares=[5, 3]"}, {"balance.fixed_shares=[3, 1]", "train.grad_accumulation=2"}} {
@@ -78,9 +79,9 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 
 func TestTextRunsResumeBitEqual(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	p.config = writeFile(t, smallText)
+	p.config = clitest.WriteConfig(t, smallText)
 	weights := func(output string) []byte {
-		return readFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
+		return clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
 	}
 	whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
 	finish(t, p.command(whole), 0).check(t, exit.Done, "")
@@ -126,7 +127,7 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
 		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	p.config = writeFile(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
 	out := finish(t, p.command(dir, "train.epochs=2"), 0)
 	out.check(t, exit.Done, "")
 	if got := resultOf(t, filepath.Join(dir, "run")); got.loss(t) > 4 || !strings.Contains(out.stdout, "tokenizer bytes") || !strings.Contains(out.stdout, "| perplexity ") {

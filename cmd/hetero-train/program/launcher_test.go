@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -39,7 +40,7 @@ func TestAddressOfRank0(t *testing.T) {
 	if p := o.opts.Place; o.code != exit.Done || !p.Launch || p.Master() != "localhost:29500" {
 		t.Errorf("a machine by itself: got %+v", p)
 	}
-	written := writeFile(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
+	written := clitest.WriteConfig(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
 	o = execute([]string{"-c", written}, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=1234")
 	if got := o.opts.Place.Master(); got != "node-a:1234" {
 		t.Errorf("a file with all keys: got %s, want the launcher's address", got)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 )
@@ -19,7 +20,7 @@ func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done, "")
 	}
 	var at []int64
-	for line := range strings.Lines(string(readFile(t, path))) {
+	for line := range strings.Lines(string(clitest.ReadFile(t, path))) {
 		var l observe.NormsLine
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)

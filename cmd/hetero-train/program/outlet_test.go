@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -49,7 +50,7 @@ func TestAPausedReaderHoldsUpNoRank(t *testing.T) {
 		if got := resultOf(t, filepath.Join(dir, "run")); got.Steps != 150 {
 			t.Errorf("%s ranks: %d steps, want 150", ranks, got.Steps)
 		}
-		log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
+		log := string(clitest.ReadFile(t, filepath.Join(dir, "run", "logs", "train.log")))
 		for _, want := range []string{"step 75/150", "done: 150 steps"} {
 			if !strings.Contains(log, want) {
 				t.Errorf("%s ranks: train.log lacks %q", ranks, want)

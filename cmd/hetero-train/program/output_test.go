@@ -1,7 +1,6 @@
 package program
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,34 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
-
-// objects returns the lines of a stream, which must all be JSON objects.
-func objects(t *testing.T, text string) (all []map[string]any) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		var object map[string]any
-		if err := json.Unmarshal([]byte(line), &object); err != nil {
-			t.Errorf("no JSON object: %v in %q", err, line)
-			continue
-		}
-		for _, key := range []string{"time", "level", "msg"} {
-			if _, ok := object[key].(string); !ok {
-				t.Errorf("got no %q in %s", key, line)
-			}
-		}
-		all = append(all, object)
-	}
-	return all
-}
-
-func messages(all []map[string]any) (texts []string) {
-	for _, o := range all {
-		texts = append(texts, fmt.Sprint(o["msg"]))
-	}
-	return texts
-}
 
 func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 	for _, args := range [][]string{
@@ -49,7 +23,7 @@ func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 		{"analyze", "no-such-run", "--log-format", "json"},
 	} {
 		o := execute(args)
-		all := objects(t, o.stderr)
+		all := clitest.Objects(t, o.stderr)
 		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) || o.code != exit.Usage {
 			t.Errorf("%q: got exit code %d and %s, want one record of it", args, o.code, o.stderr)
 		}
@@ -60,7 +34,7 @@ func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 }
 
 func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
-	file := writeFile(t, "[data]\nbatch_size = 64\n")
+	file := clitest.WriteConfig(t, "[data]\nbatch_size = 64\n")
 	for _, c := range []struct {
 		args        []string
 		batch, from string
@@ -72,7 +46,7 @@ func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
 		{[]string{"-c", file, "--set", "balance.policy=none", "--set", "data.batch_size=16"}, "--set data.batch_size, global", "--set balance.policy"},
 	} {
 		o := execute(append(c.args, "--log-format", "json"))
-		all := objects(t, o.stderr)
+		all := clitest.Objects(t, o.stderr)
 		if len(all) != 1 || all[0]["batch_size_from"] != c.batch || all[0]["policy_from"] != c.from {
 			t.Errorf("%q: got %s, want %q and %q", c.args, o.stderr, c.batch, c.from)
 		}
@@ -112,8 +86,8 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if e.stdout != "" {
 		t.Errorf("standard output: got %q, want nothing", e.stdout)
 	}
-	all := objects(t, e.stderr)
-	said := messages(all)
+	all := clitest.Objects(t, e.stderr)
+	said := clitest.Messages(all)
 	for _, want := range []string{"configuration", "Registered 2 nodes", "data", "step", "evaluation", "done", "results", "load balancer status"} {
 		if !slices.Contains(said, want) {
 			t.Errorf("got no record %q in\n%s", want, e.stderr)
@@ -131,11 +105,11 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if e = run("train.steps=20"); e.code != exit.Done { // complete: lines of standard output are records too
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}
-	if objects(t, e.stderr); e.stdout != "" {
+	if clitest.Objects(t, e.stderr); e.stdout != "" {
 		t.Errorf("a finished run: standard output: got %q, want nothing", e.stdout)
 	}
 	e = run("train.steps=30", "model.channels=[5, 6]", "train.resume="+filepath.Join(dir, "run", "checkpoints", "latest"))
-	if objects(t, e.stderr); e.code == exit.Done {
+	if clitest.Objects(t, e.stderr); e.code == exit.Done {
 		t.Errorf("another model: got exit code %d, want a failure", e.code)
 	}
 }
@@ -191,7 +165,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 			t.Fatalf("%s: got exit code %d\n%s", c.name, code, text)
 		}
 		if !c.colours {
-			objects(t, strings.ReplaceAll(text, "\r\n", "\n"))
+			clitest.Objects(t, strings.ReplaceAll(text, "\r\n", "\n"))
 			continue
 		}
 		for _, want := range []string{"\x1b[", "trainer: configuration", "step 1/600 | epoch 0", " left "} {

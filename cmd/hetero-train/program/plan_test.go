@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
@@ -12,7 +13,7 @@ import (
 // planned runs plan --json on the reference device.
 func planned(t *testing.T, args ...string) plan.Report {
 	t.Helper()
-	o := execute(append([]string{"plan", "-c", writeFile(t, smallRun), "--json"}, args...))
+	o := execute(append([]string{"plan", "-c", clitest.WriteConfig(t, smallRun), "--json"}, args...))
 	var r plan.Report
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
 		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
@@ -44,7 +45,7 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 	if asked := planned(t, "--samples", "3,5"); len(asked.Table) != 2 || asked.Table[1].Samples != 5 {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
 	}
-	text := execute([]string{"plan", "-c", writeFile(t, smallRun)}).stdout
+	text := execute([]string{"plan", "-c", clitest.WriteConfig(t, smallRun)}).stdout
 	for _, part := range []string{"model simple_cnn", "forward", "independent of the micro-batch", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank in"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
@@ -68,7 +69,7 @@ func TestPlanOfSeveralRanks(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
-	file := writeFile(t, smallRun)
+	file := clitest.WriteConfig(t, smallRun)
 	for _, c := range []struct {
 		args []string
 		code int

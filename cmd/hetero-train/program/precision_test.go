@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
@@ -127,7 +128,7 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 			if want := strings.Count(c.keeps, "(") / max(strings.Count(c.keeps, "("), 1); said != want {
 				t.Errorf("different types were logged %d times, want %d:\n%s", said, want, lead.stderr)
 			}
-			if text := string(readFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text, `"precision": "`+c.keeps+`"`) {
+			if text := string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text, `"precision": "`+c.keeps+`"`) {
 				t.Errorf("got %s, want precision %q", text, c.keeps)
 			}
 			got := lossesOf(t, output, len(c.ranks))
@@ -207,7 +208,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4"), set...)...)
 		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		finish(t, cmd, 0).check(t, exit.Done, says)
-		_, after, _ := strings.Cut(string(readFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
+		_, after, _ := strings.Cut(string(clitest.ReadFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
 		precision, _, _ = strings.Cut(after, `"`)
 		return precision
 	}
@@ -218,7 +219,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 		t.Fatalf("got kept choices %v, %v, want one", files, err)
 	}
 	asIf := func(dt string) (cache string) { // as if the timing had found dt to be faster
-		text := string(readFile(t, files[0]))
+		text := string(clitest.ReadFile(t, files[0]))
 		for _, other := range []string{"f32", "bf16"} {
 			text = strings.Replace(text, `"type":"`+other+`"`, `"type":"`+dt+`"`, 1)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -96,7 +97,7 @@ func TestProfilePrintsATable(t *testing.T) {
 }
 
 func TestProfileRefusesWhatItCannotDo(t *testing.T) {
-	file := writeFile(t, "no folder")
+	file := clitest.WriteConfig(t, "no folder")
 	for _, c := range []struct {
 		args []string
 		code int

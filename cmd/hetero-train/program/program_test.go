@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -45,7 +46,7 @@ func buildProgram(t *testing.T) program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return program{path: path, config: writeFile(t, smallRun)}
+	return program{path: path, config: clitest.WriteConfig(t, smallRun)}
 }
 
 // builtProgram is built once, in the folder that TestMain removes.
@@ -113,15 +114,6 @@ func exitOf(t *testing.T, err error) int {
 	return e.ExitCode()
 }
 
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // outcomeOfRun is the content of result.json.
 type outcomeOfRun struct {
 	Steps       int64       `json:"steps"`
@@ -143,7 +135,7 @@ func resultOf(t *testing.T, dir string) outcomeOfRun {
 
 func (r *outcomeOfRun) read(t *testing.T, dir string) {
 	t.Helper()
-	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), r); err != nil {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(dir, "results", "result.json")), r); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
@@ -147,7 +148,7 @@ func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 		for run := range 2 {
 			dir := t.TempDir()
 			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exit.Done, "")
-			got := readFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
+			got := clitest.ReadFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
 			if run == 0 {
 				first = got
 			} else if !bytes.Equal(got, first) {

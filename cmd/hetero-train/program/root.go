@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
+	versions "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/version"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
@@ -124,7 +125,7 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(inference.NewPredict(a)),
 		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on settings"),
-		cli.WithoutConfig(newVersion(), "the version does not depend on settings"),
+		cli.WithoutConfig(versions.New(), "the version does not depend on settings"),
 		newCompletion(),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -50,7 +51,7 @@ type sweep struct {
 func newSweep(t *testing.T, more ...string) *sweep {
 	t.Helper()
 	p := buildProgram(t)
-	p.config = writeFile(t, unnamed)
+	p.config = clitest.WriteConfig(t, unnamed)
 	return &sweep{t: t, p: p, output: t.TempDir(), more: more}
 }
 
@@ -76,7 +77,7 @@ func (s *sweep) steps(name string, want int64, rate string) {
 	if got := resultOf(s.t, dir); got.Steps != want {
 		s.t.Errorf("%s: got %d steps, want %d", name, got.Steps, want)
 	}
-	if text := string(readFile(s.t, filepath.Join(dir, "configs", "resolved.toml"))); !strings.Contains(text, "\nlr = "+rate+"\n") {
+	if text := string(clitest.ReadFile(s.t, filepath.Join(dir, "configs", "resolved.toml"))); !strings.Contains(text, "\nlr = "+rate+"\n") {
 		s.t.Errorf("%s: its settings lack lr = %s", name, rate)
 	}
 	c, _, err := checkpoint.Latest(filepath.Join(dir, "checkpoints"))
@@ -239,7 +240,7 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	weights := filepath.Join(t.TempDir(), "start.safetensors")
 	from := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(weights, readFile(t, filepath.Join(s.output, name, "checkpoints", "step-00000020", "model.safetensors")), 0o644); err != nil {
+		if err := os.WriteFile(weights, clitest.ReadFile(t, filepath.Join(s.output, name, "checkpoints", "step-00000020", "model.safetensors")), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -265,12 +266,12 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
 	s.run(exit.Done, "done: 20 steps")
-	old := string(readFile(t, filepath.Join(s.output, "distributed_training", "logs", "rank_1.log")))
+	old := string(clitest.ReadFile(t, filepath.Join(s.output, "distributed_training", "logs", "rank_1.log")))
 	s.run(exit.Done, "is finished")
 	s.run(exit.Done, "done: 20 steps", "--lr", "0.2", "--log-level", "debug")
 	s.steps("distributed_training-1", 20, "0.05")
 	s.steps("distributed_training", 20, "0.2")
-	if now := string(readFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
+	if now := string(clitest.ReadFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
 		t.Errorf("rank 1 wrote into the log of the old run:\n%s", now)
 	}
 	s.run(exit.Done, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
@@ -393,7 +394,7 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	defer os.RemoveAll(dir)
 	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
 	s.output = filepath.Join(dir, "experiments")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, s.p.path), 0o755), os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, s.p.path), 0o755), os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	s.p = program{path: built, config: file}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -76,7 +77,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			files++
-			look(strings.TrimPrefix(path, dir), readFile(t, path))
+			look(strings.TrimPrefix(path, dir), clitest.ReadFile(t, path))
 		}
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -118,7 +119,7 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 	if code := exitOf(t, cmd.Wait()); code != exit.Done {
 		t.Errorf("got exit code %d, want %d", code, exit.Done)
 	}
-	log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
+	log := string(clitest.ReadFile(t, filepath.Join(dir, "run", "logs", "train.log")))
 	for _, want := range []string{"standard output is closed", "step 60/60", "done: 60 steps"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("train.log lacks %q:\n%s", want, log)
@@ -231,7 +232,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 
 // Also if neither steps nor epochs limit the run.
 func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
-	dir, config := t.TempDir(), writeFile(t, smallRun)
+	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
 	for _, c := range []struct {
 		patience int
 		steps    int64

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -42,7 +43,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 			if s.Status != c.status || s.Ranks != 1 || s.RecordedSteps != s.Steps || !(s.Throughput > 0) || !strings.Contains(got.stdout, "final training loss") {
 				t.Errorf("got %+v and\n%s", s, got.stdout)
 			}
-			table := string(readFile(t, filepath.Join(dir, c.name, "results", "results.md")))
+			table := string(clitest.ReadFile(t, filepath.Join(dir, c.name, "results", "results.md")))
 			if !strings.HasPrefix(table, "# "+c.name+"\n") || !strings.Contains(table, "| a step is | data ") {
 				t.Errorf("results.md:\n%s", table)
 			}
@@ -63,10 +64,10 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 // readSummary reads summary and figure in the folder of logs.
 func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	t.Helper()
-	if err := json.Unmarshal(readFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := png.Decode(bytes.NewReader(readFile(t, filepath.Join(logs, observe.LatencyFile)))); err != nil {
+	if _, err := png.Decode(bytes.NewReader(clitest.ReadFile(t, filepath.Join(logs, observe.LatencyFile)))); err != nil {
 		t.Errorf("%s: %v", observe.LatencyFile, err)
 	}
 	return s

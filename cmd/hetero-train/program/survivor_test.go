@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
@@ -27,7 +28,7 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, task := range tasks {
-		for text := range strings.FieldsSeq(string(readFile(t, task))) {
+		for text := range strings.FieldsSeq(string(clitest.ReadFile(t, task))) {
 			pid, err := strconv.Atoi(text)
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			finish(t, p.command(filepath.Join(dir, "lost"), set...), 0).check(t, exit.Done, "")
 			for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
 				at := filepath.Join("run", "checkpoints", checkpoint.StepName(600), name)
-				if !bytes.Equal(readFile(t, filepath.Join(dir, "whole", at)), readFile(t, filepath.Join(dir, "lost", at))) {
+				if !bytes.Equal(clitest.ReadFile(t, filepath.Join(dir, "whole", at)), clitest.ReadFile(t, filepath.Join(dir, "lost", at))) {
 					t.Errorf("%s differs from that of a run that lost no rank", name)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 )
@@ -20,7 +21,7 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 		}
 		got := 0
 		for _, file := range files {
-			got += bytes.Count(readFile(t, file), []byte("train/loss"))
+			got += bytes.Count(clitest.ReadFile(t, file), []byte("train/loss"))
 		}
 		if got != want {
 			t.Errorf("got %d points, want %d", got, want)

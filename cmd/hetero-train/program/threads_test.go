@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -33,7 +34,7 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	const somebody = 64321
 	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
 	runs = filepath.Join(dir, "runs")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, p.path), 0o755), os.WriteFile(file, []byte(smallRun), 0o644), os.Mkdir(runs, 0o755), os.Chown(runs, somebody, somebody)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, clitest.ReadFile(t, p.path), 0o755), os.WriteFile(file, []byte(smallRun), 0o644), os.Mkdir(runs, 0o755), os.Chown(runs, somebody, somebody)); err != nil {
 		t.Fatal(err)
 	}
 	run := program{path: built, config: file}.command(runs, "train.steps=20", "parallel.ranks=2")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/engine/timeline"
@@ -41,7 +42,7 @@ func readTimeline(t *testing.T, path string) (events []traceEvent) {
 		TraceEvents []traceEvent
 		OtherData   struct{ Explained float64 }
 	}
-	if err := json.Unmarshal(readFile(t, path), &file); err != nil {
+	if err := json.Unmarshal(clitest.ReadFile(t, path), &file); err != nil {
 		t.Fatal(err)
 	}
 	if x := file.OtherData.Explained; x <= 0 || x > 1 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -48,7 +49,7 @@ func value(t *testing.T, cfg *config.Config, key string) string {
 }
 
 func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
-	file := writeFile(t, "[balance]\npolicy = \"hybrid\"\n[train]\nepochs = 7\n")
+	file := clitest.WriteConfig(t, "[balance]\npolicy = \"hybrid\"\n[train]\nepochs = 7\n")
 	for _, c := range []struct {
 		args []string
 		key  string

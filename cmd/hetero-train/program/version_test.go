@@ -17,7 +17,10 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 	var got struct {
 		Version string
 		Go      string
-		Parts   []part
+		Parts   []struct {
+			Name, Reason string
+			Available    bool
+		}
 	}
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done || got.Version != version.Build().Version || got.Go == "" {
 		t.Fatalf("got exit code %d, %v: %+v", o.code, err, got)

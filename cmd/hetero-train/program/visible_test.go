@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
@@ -20,37 +19,21 @@ import (
 // sequence, and reverses its end.
 const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
 
-// sound fails if a text contains control characters for a terminal, or a line that comes from a file.
-func sound(t *testing.T, what string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !utf8.ValidString(text) {
-			t.Errorf("%s: the text is not UTF-8: %q", what, text)
-		}
-		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) || r == '\u202e' }); at >= 0 {
-			t.Errorf("%s: a terminal acts on %q", what, text[max(at-60, 0):min(at+20, len(text))])
-		}
-		if strings.HasPrefix(text, "FORGED") || strings.Contains(text, "\nFORGED") {
-			t.Errorf("%s: a file has written a line: %q", what, text)
-		}
-	}
-}
-
 func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	weights := writeWeights(t, values(hostile, []int{2}, 1), values("b", []int{1}, 1))
-	damaged := writeFile(t, "x")
+	damaged := clitest.WriteConfig(t, "x")
 	evil := filepath.Join(t.TempDir(), hostile)
 	if err := os.MkdirAll(evil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(evil, "model.safetensors")
-	if err := os.WriteFile(copied, readFile(t, weights), 0o644); err != nil {
+	if err := os.WriteFile(copied, clitest.ReadFile(t, weights), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	pictures := picturesNamed(t, hostile)
 	trained, printed := trainSmall(t)
-	names := writeFile(t, strings.Repeat("evil\x1b[2J\rFORGED\u009b31m\u202e\n", 10))
-	sound(t, "train", printed)
+	names := clitest.WriteConfig(t, strings.Repeat("evil\x1b[2J\rFORGED\u009b31m\u202e\n", 10))
+	clitest.Harmless(t, "train", printed)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -73,13 +56,13 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 		{"unknown key", []string{"config", "show", "--set", hostile + "=1"}, ""},
 		{"unknown command", []string{hostile}, ""},
 		{"no such file", []string{"config", "show", "-c", filepath.Join(evil, hostile)}, ""},
-		{"training on images", []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + t.TempDir(), "--set", "data.dataset=images", "--set", "data.path=" + pictures}, ""},
+		{"training on images", []string{"-c", clitest.WriteConfig(t, smallRun), "--set", "experiment.output_dir=" + t.TempDir(), "--set", "data.dataset=images", "--set", "data.path=" + pictures}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, messages bytes.Buffer
 			code := runLine(t.Context(), c.args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
-			sound(t, "standard output", out.String())
-			sound(t, "standard error", messages.String())
+			clitest.Harmless(t, "standard output", out.String())
+			clitest.Harmless(t, "standard error", messages.String())
 			if c.says != "" && !strings.Contains(out.String()+messages.String(), c.says) {
 				t.Errorf("exit code %d, the text lacks %q:\n%s%s", code, c.says, out.String(), messages.String())
 			}

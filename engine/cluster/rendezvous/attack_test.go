@@ -42,7 +42,7 @@ var attacks = []struct {
 		}
 	}},
 	{"without the token", func(conn net.Conn) { _, _ = greet(conn, "") }},
-	{"with another token", func(conn net.Conn) { _, _ = greet(conn, NewToken()) }},
+	{"with another token", func(conn net.Conn) { _, _ = greet(conn, newToken()) }},
 	{"a frame in place of the proof", func(conn net.Conn) {
 		conn.Write(append(magic[:], make([]byte, nonceBytes)...))
 		conn.Write(binary.BigEndian.AppendUint64(nil, 1<<63))
@@ -55,7 +55,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, token := listener.Addr().String(), NewToken()
+	address, token := listener.Addr().String(), newToken()
 	said := &recorder{}
 	options := func(rank int) Options {
 		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: 30 * time.Second, Log: said.logger()}

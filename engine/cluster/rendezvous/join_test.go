@@ -345,7 +345,7 @@ func TestRankMayComeAgainBeforeTheGroupIsComplete(t *testing.T) {
 }
 
 func TestTokensMustMatch(t *testing.T) {
-	right, wrong := NewToken(), NewToken()
+	right, wrong := newToken(), newToken()
 	tests := []struct {
 		name         string
 		rank0, rank1 Token

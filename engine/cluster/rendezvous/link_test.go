@@ -2,8 +2,10 @@ package rendezvous
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -41,7 +43,7 @@ func shakeHands(t *testing.T, rank, server Token) (rankLink, serverLink *link, r
 }
 
 func TestBothSidesProveThatTheyHaveTheToken(t *testing.T) {
-	a, b := NewToken(), NewToken()
+	a, b := newToken(), newToken()
 	tests := []struct {
 		name         string
 		rank, server Token
@@ -75,13 +77,13 @@ func TestFalseServerIsFoundOut(t *testing.T) {
 		far.Write(make([]byte, 1+sha256.Size))
 		far.Close()
 	}()
-	if _, err := greet(near, NewToken()); !errors.Is(err, ErrToken) {
+	if _, err := greet(near, newToken()); !errors.Is(err, ErrToken) {
 		t.Errorf("got %v, want ErrToken", err)
 	}
 }
 
 func TestRecordedHandshakeIsWorthNothing(t *testing.T) {
-	token := NewToken()
+	token := newToken()
 	near, far := net.Pipe()
 	recorded := &tap{Conn: near}
 	go func() { _, _ = welcome(far, token, func() {}) }()
@@ -211,4 +213,11 @@ func TestErrorsKeepTheirTypeOnTheWire(t *testing.T) {
 			t.Errorf("got %v (%v), want %v", got, err, want)
 		}
 	}
+}
+
+// newToken returns a token of 32 random bytes, as 64 hexadecimal digits.
+func newToken() Token {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return Token(hex.EncodeToString(random[:]))
 }

@@ -1,8 +1,6 @@
 package rendezvous
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 )
@@ -11,13 +9,6 @@ import (
 type Token string
 
 const minTokenBytes = 16
-
-// NewToken returns a token of 32 random bytes, as 64 hexadecimal digits.
-func NewToken() Token {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	return Token(hex.EncodeToString(random[:]))
-}
 
 // String hides the secret.
 func (t Token) String() string { return "[token]" }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
@@ -154,7 +155,7 @@ func TestLargeImagesAreDecodedSmallerWhereThatIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	scales := d.jpeg.Scales()
+	scales := jpeg.InUse().Native
 	for _, c := range []struct {
 		sample int
 		sizer  data.Sizer
@@ -195,7 +196,7 @@ func TestReadingFromATarAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if !r.(*reader).decoder.jpeg.Scales() {
+	if !jpeg.InUse().Native {
 		t.Skip("image/jpeg allocates for each image")
 	}
 	var img data.Image

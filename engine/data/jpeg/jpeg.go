@@ -110,6 +110,3 @@ func grow(buf []byte, n int) []byte {
 	}
 	return buf[:n]
 }
-
-// Scales reports whether Decode can reduce the size of most images.
-func (d *Decoder) Scales() bool { return d.native != nil }

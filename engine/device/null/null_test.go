@@ -155,6 +155,12 @@ func TestCopyFromTheDeviceIsZeros(t *testing.T) {
 	}
 }
 
+// advance models work other than launches: a collective operation.
+func (s *Stream) advance(d time.Duration) {
+	s.clock.now += d
+	s.clock.Settle()
+}
+
 // TestOverlapComesOutRight: a program of two 9 ms launches with a bucket ready after the first; a collective of 20 ms on another stream starts
 // there and ends at 29 ms, 11 ms after the program.
 func TestOverlapComesOutRight(t *testing.T) {
@@ -164,7 +170,7 @@ func TestOverlapComesOutRight(t *testing.T) {
 	b.must(b.stream.Run(b.program(launch, device.Step{Record: ready}, launch)))
 	other := newStream(t, b.dev)
 	b.must(other.Wait(ready))
-	other.Advance(20 * time.Millisecond)
+	other.advance(20 * time.Millisecond)
 	b.must(other.Record(reduced))
 	if got, want := b.stream.Clock(), 18*time.Millisecond; got != want {
 		t.Errorf("after the program: got %v, want %v", got, want)

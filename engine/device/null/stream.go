@@ -26,12 +26,6 @@ func (d *Device) NewStream() (device.Stream, error) {
 // Clock returns the modelled time at which all work of the stream is complete.
 func (s *Stream) Clock() time.Duration { return s.clock.now }
 
-// Advance models work other than launches, for example a collective operation.
-func (s *Stream) Advance(d time.Duration) {
-	s.clock.now += max(d, 0)
-	s.clock.Settle()
-}
-
 // clock implements bookkeeping.Work.
 type clock struct {
 	dev   *Device

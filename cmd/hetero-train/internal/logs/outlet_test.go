@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,7 +96,7 @@ func TestOneFileForBothStreamsKeepsTheOrder(t *testing.T) {
 		fmt.Fprintln(&want, i)
 	}
 	Flushed(out, messages, time.Minute)
-	if got := string(readFile(t, file.Name())); got != want.String() {
+	if got := string(clitest.ReadFile(t, file.Name())); got != want.String() {
 		t.Errorf("got %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package logs
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
 func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
@@ -50,33 +51,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 	fmt.Fprint(w, "goroutine 1 [run")
 	fmt.Fprint(w, "ning]:\n\n{\"time\":\"now\",\"level\":\"INFO\",\"msg\":\"a record\"}\n{torn\nrest")
 	w.Flush()
-	if got, want := messages(objects(t, out.String())), []string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
+	if got, want := clitest.Messages(clitest.Objects(t, out.String())), []string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-// objects returns the lines of a stream, which must all be JSON objects.
-func objects(t *testing.T, text string) (all []map[string]any) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		var object map[string]any
-		if err := json.Unmarshal([]byte(line), &object); err != nil {
-			t.Errorf("no JSON object: %v in %q", err, line)
-			continue
-		}
-		for _, key := range []string{"time", "level", "msg"} {
-			if _, ok := object[key].(string); !ok {
-				t.Errorf("got no %q in %s", key, line)
-			}
-		}
-		all = append(all, object)
-	}
-	return all
-}
-
-func messages(all []map[string]any) (texts []string) {
-	for _, o := range all {
-		texts = append(texts, fmt.Sprint(o["msg"]))
-	}
-	return texts
 }

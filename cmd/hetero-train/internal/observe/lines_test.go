@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
 // fullFile writes half of the data and refuses the rest, a given number of times.
@@ -42,7 +44,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(readFile(t, path)), "{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
+	if got, want := string(clitest.ReadFile(t, path)), "{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "lost=2") != 1 {
@@ -51,7 +53,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	if l, err = OpenLines("norms", path, 4, l.log); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":4}\n" {
+	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":4}\n" {
 		t.Errorf("after a resume: got %q, %v", got, err)
 	}
 }
@@ -100,7 +102,7 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(3)
-	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":3}\n" {
+	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":3}\n" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -122,7 +124,7 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
-	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != sound {
+	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != sound {
 		t.Errorf("got %.100q, %v", got, err)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with lines of at most 16 MiB each

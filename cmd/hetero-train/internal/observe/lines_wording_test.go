@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
 func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
@@ -22,7 +24,7 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if got, want := string(readFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+"\n"; got != want {
+	if got, want := string(clitest.ReadFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -64,18 +64,15 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
 } // namespace
 
 std::unique_ptr<Kernel> make_conv2d(const Request &r) {
-  auto k = make(r, Pass::forward);
-  return k ? std::move(k) : make_plain_conv2d(r);
+  return or_plain(make(r, Pass::forward), r, make_plain_conv2d);
 }
 
 std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &r) {
-  auto k = make(r, Pass::diff_src);
-  return k ? std::move(k) : make_plain_conv2d_diff_src(r);
+  return or_plain(make(r, Pass::diff_src), r, make_plain_conv2d_diff_src);
 }
 
 std::unique_ptr<Kernel> make_conv2d_diff_weights(const Request &r) {
-  auto k = make(r, Pass::diff_weights);
-  return k ? std::move(k) : make_plain_conv2d_diff_weights(r);
+  return or_plain(make(r, Pass::diff_weights), r, make_plain_conv2d_diff_weights);
 }
 
 } // namespace hetero

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "kernel.h"
 
@@ -14,5 +15,11 @@ std::unique_ptr<Kernel> make_plain_conv2d_diff_weights(const Request &);
 std::unique_ptr<Kernel> make_plain_linear(const Request &);
 std::unique_ptr<Kernel> make_plain_linear_diff_src(const Request &);
 std::unique_ptr<Kernel> make_plain_linear_diff_weights(const Request &);
+
+// or_plain returns k, or the plain kernel if there is no k.
+inline std::unique_ptr<Kernel> or_plain(std::unique_ptr<Kernel> k, const Request &r,
+                                        std::unique_ptr<Kernel> (*make_plain)(const Request &)) {
+  return k ? std::move(k) : make_plain(r);
+}
 
 } // namespace hetero

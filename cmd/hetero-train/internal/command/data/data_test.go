@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
 func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
@@ -16,7 +18,7 @@ func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(readFile(t, to)) != to {
-		t.Errorf("got %v, and the file holds %q", err, readFile(t, to))
+	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(clitest.ReadFile(t, to)) != to {
+		t.Errorf("got %v, and the file holds %q", err, clitest.ReadFile(t, to))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
@@ -58,7 +59,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 		}
 		a := &cli.App{}
 		if c.file != "" {
-			a.File = writeFile(t, c.file)
+			a.File = clitest.WriteConfig(t, c.file)
 		}
 		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
 		cfg, err := savedSettings(a, saved, slog.New(slog.DiscardHandler))

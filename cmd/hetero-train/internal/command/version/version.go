@@ -1,4 +1,4 @@
-package program
+package version
 
 import (
 	"debug/elf"
@@ -125,7 +125,8 @@ func compilerOf(path string) string {
 const versionLong = `Print release, commit, compiler and platform of the program, then a list of its optional parts.
 For each part, print its version and the path of its library, or the reason why it is missing.`
 
-func newVersion() *cobra.Command {
+// New returns the command.
+func New() *cobra.Command {
 	var asJSON, short bool
 	cmd := &cobra.Command{
 		Use:   "version",

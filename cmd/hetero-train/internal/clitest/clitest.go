@@ -1,0 +1,99 @@
+// Package clitest has what tests of several packages of the program share: files to read and write, and checks of the
+// program's output. Only tests import it.
+package clitest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ReadFile returns the content of a file.
+func ReadFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// WriteConfig writes text to run.toml in a temporary folder, and returns its path.
+func WriteConfig(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "run.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// MakeAt creates the folder of a file, then the file.
+func MakeAt(t *testing.T, path string, file func(path string) error) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// PipeAt makes a named pipe.
+func PipeAt(path string) error { return syscall.Mkfifo(path, 0o600) }
+
+// Sparse returns a function that makes a file of the given size without disk space. A program that reads it as a whole
+// exceeds the memory.
+func Sparse(bytes int64) func(path string) error {
+	return func(path string) error {
+		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
+	}
+}
+
+// Objects returns the lines of a stream. It fails the test if a line is no log record in JSON.
+func Objects(t *testing.T, text string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Errorf("no JSON object: %v in %q", err, line)
+			continue
+		}
+		for _, key := range []string{"time", "level", "msg"} {
+			if _, ok := object[key].(string); !ok {
+				t.Errorf("got no %q in %s", key, line)
+			}
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// Messages returns the messages of records that Objects returned.
+func Messages(all []map[string]any) (texts []string) {
+	for _, o := range all {
+		texts = append(texts, fmt.Sprint(o["msg"]))
+	}
+	return texts
+}
+
+// Harmless fails the test if a text contains control characters for a terminal, or a line that comes from a file: one
+// that starts with FORGED.
+func Harmless(t *testing.T, what string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			t.Errorf("%s: the text is not UTF-8: %q", what, text)
+		}
+		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) || r == '\u202e' }); at >= 0 {
+			t.Errorf("%s: a terminal acts on %q", what, text[max(at-60, 0):min(at+20, len(text))])
+		}
+		if strings.HasPrefix(text, "FORGED") || strings.Contains(text, "\nFORGED") {
+			t.Errorf("%s: a file has written a line: %q", what, text)
+		}
+	}
+}
