@@ -250,7 +250,7 @@ func TestWrongTransformsAreRefused(t *testing.T) {
 		{"negative padding", Transform{Crop: PadCrop, Size: 32, Pad: -1}, "padding is -1"},
 		{"area above one", Transform{Crop: ResizedCrop, Size: 32, MinArea: 1.5}, "minimum area is 1.5"},
 		{"area not a number", Transform{Crop: ResizedCrop, Size: 32, MinArea: math.NaN()}, "minimum area is NaN"},
-		{"flipped centre", Transform{Size: 32, Flip: true}, "not flipped"},
+		{"flipped centre", Transform{Size: 32, Flip: true}, "flip is set with a centre crop"},
 		{"unknown crop", Transform{Crop: 9, Size: 32}, "unknown crop 9"},
 	} {
 		if _, err := c.t.normalized(); err == nil || !strings.Contains(err.Error(), c.want) {
