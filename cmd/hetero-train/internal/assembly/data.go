@@ -15,42 +15,42 @@ import (
 )
 
 // OpenData opens the data set and the training loader. The loader determines the number of steps of an epoch.
-func (j *Run) OpenData(ctx context.Context) (err error) {
-	if j.Data, err = parts.OpenData(ctx, j.Cfg, 0, j.Opts.LogOf(logs.ComponentData)); err != nil {
+func (r *Run) OpenData(ctx context.Context) (err error) {
+	if r.Data, err = parts.OpenData(ctx, r.Cfg, 0, r.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
 	}
-	j.Later(j.Data.Close)
-	j.Epochs = j.Cfg.Train.Epochs
-	if most := j.Cfg.Data.FallbackEpochs; j.Data.Note != "" && most > 0 && j.Cfg.Train.Steps == 0 {
-		j.Epochs = min(j.Epochs, most)
+	r.Later(r.Data.Close)
+	r.Epochs = r.Cfg.Train.Epochs
+	if most := r.Cfg.Data.FallbackEpochs; r.Data.Note != "" && most > 0 && r.Cfg.Train.Steps == 0 {
+		r.Epochs = min(r.Epochs, most)
 	}
-	if j.Data.Note != "" {
-		j.Opts.LogOf(logs.ComponentData).Warn(j.Data.Note, "epochs", j.Epochs, "configured_epochs", j.Cfg.Train.Epochs)
+	if r.Data.Note != "" {
+		r.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Cfg.Train.Epochs)
 	}
-	j.warnOfUnused()
-	if classes := j.Data.Classes(); len(classes) == 1 {
-		j.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
+	r.warnOfUnused()
+	if classes := r.Data.Classes(); len(classes) == 1 {
+		r.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
-	j.Loading = data.Options{Samples: j.trainSamples(), Seed: j.Cfg.Experiment.Seed,
-		BatchSize: j.Cfg.Data.BatchSize, Accumulation: j.Cfg.Train.GradAccumulation, Workers: j.Cfg.Data.Workers}
-	batches, err := j.Loading.BatchesPerEpoch()
+	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Cfg.Experiment.Seed,
+		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.GradAccumulation, Workers: r.Cfg.Data.Workers}
+	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	j.StepsPer = int64(batches / j.Cfg.Train.GradAccumulation)
-	j.Steps = int64(j.Cfg.Train.Steps)
-	if j.Steps == 0 {
-		j.Steps = int64(j.Epochs) * j.StepsPer
+	r.StepsPer = int64(batches / r.Cfg.Train.GradAccumulation)
+	r.Steps = int64(r.Cfg.Train.Steps)
+	if r.Steps == 0 {
+		r.Steps = int64(r.Epochs) * r.StepsPer
 	}
-	if name := j.Cfg.Schedule.Name; j.Steps == 0 && (name == "cosine" || name == "linear") {
+	if name := r.Cfg.Schedule.Name; r.Steps == 0 && (name == "cosine" || name == "linear") {
 		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
 	}
-	return exit.With(exit.Usage, j.Schedule().Check())
+	return exit.With(exit.Usage, r.Schedule().Check())
 }
 
 // CheckModel checks that the network accepts images of the configured size. Nothing is written before this check.
-func (j *Run) CheckModel(context.Context) error {
-	o, err := j.ReplicaOptions()
+func (r *Run) CheckModel(context.Context) error {
+	o, err := r.ReplicaOptions()
 	if err != nil {
 		return err
 	}
@@ -58,54 +58,54 @@ func (j *Run) CheckModel(context.Context) error {
 	var frozen *nn.FreezeError
 	switch {
 	case errors.As(err, &frozen) && frozen.Unmatched != "":
-		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, j.Cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, r.Cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
 	case errors.As(err, &frozen):
 		return exit.Usagef("model.freeze and model.freeze_layers: %w", frozen.Err)
 	}
-	if err != nil && j.Data.Tokens != nil {
-		return fmt.Errorf("model %s on %d tokens: %w", j.Cfg.Model.Name, j.Data.Tokens.Length, err)
+	if err != nil && r.Data.Tokens != nil {
+		return fmt.Errorf("model %s on %d tokens: %w", r.Cfg.Model.Name, r.Data.Tokens.Length, err)
 	}
 	if err != nil {
-		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.Cfg.Model.Name, j.Cfg.Data.ImageSize, err)
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", r.Cfg.Model.Name, r.Cfg.Data.ImageSize, err)
 	}
 	return nil
 }
 
 // trainSamples returns the samples of training, with augmentation.
-func (j *Run) trainSamples() data.Samples {
-	if t := j.Data.Tokens; t != nil {
+func (r *Run) trainSamples() data.Samples {
+	if t := r.Data.Tokens; t != nil {
 		return t.Train
 	}
-	view, _ := parts.Transforms(j.Cfg.Data)
-	view.Augment = parts.Augmentation(j.Cfg.Augment, parts.Normalization(j.Cfg.Data, j.Data.Normalization))
-	return data.Images{Dataset: j.Data.Train, Transform: view, Mix: parts.Mixing(j.Cfg.Augment)}
+	view, _ := parts.Transforms(r.Cfg.Data)
+	view.Augment = parts.Augmentation(r.Cfg.Augment, parts.Normalization(r.Cfg.Data, r.Data.Normalization))
+	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Cfg.Augment)}
 }
 
 // Evaluating returns the options of the loader of all samples of evaluation.
-func (j *Run) Evaluating() data.Options {
-	o := data.Options{Seed: j.Cfg.Experiment.Seed, BatchSize: j.Cfg.Data.BatchSize / j.Cfg.Train.GradAccumulation, Evaluate: true, Workers: j.Cfg.Data.Workers}
-	if t := j.Data.Tokens; t != nil {
+func (r *Run) Evaluating() data.Options {
+	o := data.Options{Seed: r.Cfg.Experiment.Seed, BatchSize: r.Cfg.Data.BatchSize / r.Cfg.Train.GradAccumulation, Evaluate: true, Workers: r.Cfg.Data.Workers}
+	if t := r.Data.Tokens; t != nil {
 		o.Samples = t.Eval
 		return o
 	}
-	_, view := parts.Transforms(j.Cfg.Data)
-	o.Samples = data.Images{Dataset: j.Data.Eval, Transform: view}
+	_, view := parts.Transforms(r.Cfg.Data)
+	o.Samples = data.Images{Dataset: r.Data.Eval, Transform: view}
 	return o
 }
 
 // NewLoader opens the loader for this rank's share.
-func (j *Run) NewLoader(o data.Options) (*data.Loader, error) {
-	if p := j.Team.Joined(); p != nil {
+func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
+	if p := r.Team.Joined(); p != nil {
 		share, most := p.Reads()
 		o.Share, o.MaxCount = &share, most
 		if o.Workers == 0 {
-			o.Workers = j.OwnCPUs()
+			o.Workers = r.OwnCPUs()
 		}
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
-	j.Later(l.Close)
+	r.Later(l.Close)
 	return l, nil
 }

@@ -23,24 +23,24 @@ const learntKey = "learnt"
 type derived map[string]string
 
 // Derive computes the derived values of this run. Only rank 0's values are used.
-func (j *Run) Derive() (derived, error) {
-	classes, err := j.classes()
+func (r *Run) Derive() (derived, error) {
+	classes, err := r.classes()
 	if err != nil {
 		return nil, err
 	}
 	d := derived{
-		"data.dataset":      strconv.Quote(j.Data.Name),
-		dataPathKey:         j.Data.Identity,
-		precisionKey:        strconv.Quote(j.Precision.String()),
+		"data.dataset":      strconv.Quote(r.Data.Name),
+		dataPathKey:         r.Data.Identity,
+		precisionKey:        strconv.Quote(r.Precision.String()),
 		"model.num_classes": strconv.Itoa(classes),
 	}
-	if j.Cfg.Model.BatchNorm == "local" { // statistics depend on the share of a rank
-		d["parallel.ranks"] = strconv.Itoa(max(j.Opts.Place.WorldSize, 1))
+	if r.Cfg.Model.BatchNorm == "local" { // statistics depend on the share of a rank
+		d["parallel.ranks"] = strconv.Itoa(max(r.Opts.Place.WorldSize, 1))
 	}
-	if j.Falls() {
-		d[totalKey] = strconv.FormatInt(j.Steps, 10)
+	if r.Falls() {
+		d[totalKey] = strconv.FormatInt(r.Steps, 10)
 	}
-	if content, ok := j.initContent(); ok {
+	if content, ok := r.initContent(); ok {
 		d[initKey] = content
 	}
 	return d, nil
@@ -62,7 +62,7 @@ const (
 const totalKey = "train.steps"
 
 // Falls reports whether the learning rate depends on the length of the run.
-func (j *Run) Falls() bool { return j.Cfg.Schedule.Name == "cosine" || j.Cfg.Schedule.Name == "linear" }
+func (r *Run) Falls() bool { return r.Cfg.Schedule.Name == "cosine" || r.Cfg.Schedule.Name == "linear" }
 
 // lengthKey is the key of the setting that limits the run.
 func lengthKey(c *config.Config) string {
@@ -76,16 +76,16 @@ func lengthKey(c *config.Config) string {
 }
 
 // Length names the setting that ends the run, with its value.
-func (j *Run) Length() string {
-	t := j.Cfg.Train
-	switch key := lengthKey(j.Cfg); key {
+func (r *Run) Length() string {
+	t := r.Cfg.Train
+	switch key := lengthKey(r.Cfg); key {
 	case "train.steps":
 		return fmt.Sprintf("%s = %d", key, t.Steps)
 	case "train.epochs":
-		if j.Epochs < t.Epochs {
-			key, t.Epochs = "data.fallback_epochs", j.Epochs
+		if r.Epochs < t.Epochs {
+			key, t.Epochs = "data.fallback_epochs", r.Epochs
 		}
-		return fmt.Sprintf("%s = %d (%d steps)", key, t.Epochs, j.Steps)
+		return fmt.Sprintf("%s = %d (%d steps)", key, t.Epochs, r.Steps)
 	default:
 		return fmt.Sprintf("%s = %v", key, t.MaxSeconds)
 	}
@@ -93,8 +93,8 @@ func (j *Run) Length() string {
 
 // initContent returns a digest of the initial weights; "" if there are none, or if their file no longer exists. A
 // resumed run does not need the weights. A run that starts reports a missing file when it loads the weights.
-func (j *Run) initContent() (content string, known bool) {
-	path := j.Cfg.Model.InitFrom
+func (r *Run) initContent() (content string, known bool) {
+	path := r.Cfg.Model.InitFrom
 	if path == "" {
 		return "", true
 	}
@@ -108,13 +108,13 @@ func (j *Run) initContent() (content string, known bool) {
 }
 
 // compare lists the changed settings that affect training results; see experiment.Options.
-func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
-	old, err := config.Parse(e.From, []byte(e.Config), j.Opts.Env.Catalog)
+func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
+	old, err := config.Parse(e.From, []byte(e.Config), r.Opts.Env.Catalog)
 	if err != nil {
-		if !j.Named() && j.Cfg.Train.Resume == experiment.ResumeAuto {
+		if !r.Named() && r.Cfg.Train.Resume == experiment.ResumeAuto {
 			return []experiment.Change{{Key: "configuration", Old: "unreadable", New: "another"}}, nil
 		}
-		j.Opts.Log.Warn("the settings of the earlier run are not compared, because they cannot be read", "error", err)
+		r.Opts.Log.Warn("the settings of the earlier run are not compared, because they cannot be read", "error", err)
 		return nil, nil
 	}
 	before := derived{}
@@ -126,24 +126,24 @@ func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		rank0, _, _ := strings.Cut(r.Precision, " ") // precision is "bf16 (ranks 0, 1), f32 (rank 2)" if ranks differ
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
-	return j.changes(old, before), nil
+	return r.changes(old, before), nil
 }
 
 // changes compares the runs key by key.
-func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
+func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	texts := map[string]config.Difference{}
-	for _, d := range config.Diff(old, j.Cfg) {
+	for _, d := range config.Diff(old, r.Cfg) {
 		texts[d.Key] = d
 	}
 	// "auto" keeps the type of the checkpoint if the device supports it. If not, the device has changed, which does not
 	// count as a change of the setting.
-	adapts := j.Cfg.Train.Precision == "auto"
+	adapts := r.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now string) {
-		if key == "data.batch_size" && slices.ContainsFunc(j.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
-			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(j.Opts.Place.WorldSize, 1), was)
+		if key == "data.batch_size" && slices.ContainsFunc(r.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
+			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(r.Opts.Place.WorldSize, 1), was)
 		}
-		if !slices.Contains(j.Opts.Allow, key) {
+		if !slices.Contains(r.Opts.Allow, key) {
 			all = append(all, experiment.Change{Key: key, Old: was, New: now})
 		}
 	}
@@ -152,25 +152,25 @@ func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 			continue
 		}
 		_, known := before[d.Key]
-		_, knownNow := j.Learnt[d.Key]
+		_, knownNow := r.Learnt[d.Key]
 		if (d.Learnt || d.Key == dataPathKey || d.Key == initKey) && (!known || !knownNow) {
 			add(d.Key, orNone(d.Old), orNone(d.New))
 		}
 	}
-	for key, now := range j.Learnt {
+	for key, now := range r.Learnt {
 		was, known := before[key]
-		if !known || was == now || key == precisionKey && adapts || key == totalKey && j.Named() {
+		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Named() {
 			continue // a named run may become longer; its learning rate then follows the schedule of the new length
 		}
 		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
 		}
 		if key == totalKey {
-			key, was, now = lengthKey(j.Cfg), was+" steps (schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name)+")", now+" steps"
+			key, was, now = lengthKey(r.Cfg), was+" steps (schedule.name = "+strconv.Quote(r.Cfg.Schedule.Name)+")", now+" steps"
 		}
 		add(key, orNone(was), orNone(now))
 	}
-	order := settingsOrder(j.Cfg)
+	order := settingsOrder(r.Cfg)
 	slices.SortFunc(all, func(a, b experiment.Change) int {
 		if d := order[a.Key] - order[b.Key]; d != 0 {
 			return d
@@ -216,9 +216,9 @@ func Allowable(c *config.Config, keys []string) error {
 }
 
 // Extra returns the values that the program, not the training loop, adds to a checkpoint.
-func (j *Run) Extra() map[string]json.RawMessage {
-	all := j.trainedOn()
-	text, err := json.Marshal(j.Learnt)
+func (r *Run) Extra() map[string]json.RawMessage {
+	all := r.trainedOn()
+	text, err := json.Marshal(r.Learnt)
 	if err != nil {
 		panic(err) // strings can always be encoded
 	}

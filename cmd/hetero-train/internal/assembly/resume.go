@@ -18,42 +18,42 @@ import (
 )
 
 // SayOpened logs the events of opening the run's folder.
-func (j *Run) SayOpened() {
-	switch changed := j.Folder.Changed; {
-	case j.Folder.MovedTo != "" && changed != nil:
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", j.Folder.MovedTo, "because", changed.Reason())
-	case j.Folder.MovedTo != "":
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", j.Folder.MovedTo)
+func (r *Run) SayOpened() {
+	switch changed := r.Folder.Changed; {
+	case r.Folder.MovedTo != "" && changed != nil:
+		r.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run, which has other settings, was renamed", "in", r.Folder.MovedTo, "because", changed.Reason())
+	case r.Folder.MovedTo != "":
+		r.Opts.LogOf(logs.ComponentCheckpoint).Info("a new run starts; the folder of the old run was renamed", "in", r.Folder.MovedTo)
 	}
-	for _, w := range j.Folder.Warnings {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
+	for _, w := range r.Folder.Warnings {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
 	}
-	for _, s := range j.Folder.Skipped {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(s.String())
+	for _, s := range r.Folder.Skipped {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn(s.String())
 	}
 }
 
 // Restore loads the checkpoint that the run resumes from. The state is nil if the run starts from the beginning.
-func (j *Run) Restore() (*checkpoint.State, error) {
-	c := j.Folder.Checkpoint
+func (r *Run) Restore() (*checkpoint.State, error) {
+	c := r.Folder.Checkpoint
 	if c == nil {
 		return nil, nil
 	}
 	state := c.State
-	changed, err := j.checkSettings(c)
+	changed, err := r.checkSettings(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.checkData(&state, changed); err != nil {
+	if err := r.checkData(&state, changed); err != nil {
 		return nil, err
 	}
-	if err := j.sayTypesBefore(&state); err != nil {
+	if err := r.sayTypesBefore(&state); err != nil {
 		return nil, err
 	}
-	if j.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: the averages start with its trained weights", "checkpoint", c.Path)
+	if r.Cfg.EMA.Decay > 0 && !c.Averaged() {
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: the averages start with its trained weights", "checkpoint", c.Path)
 	}
-	if err := j.Replica.Load(c); err != nil {
+	if err := r.Replica.Load(c); err != nil {
 		return nil, err
 	}
 	return &state, nil
@@ -61,40 +61,40 @@ func (j *Run) Restore() (*checkpoint.State, error) {
 
 // checkSettings logs the changes since the checkpoint, and refuses changes that its state cannot follow. The model is
 // compared tensor by tensor when it is loaded. dataChanged reports that the user changed the training data.
-func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
-	old, err := config.Parse(c.Path, []byte(c.State.Config), j.Opts.Env.Catalog)
+func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
+	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
 		return false, nil
 	}
 	const advice = "--resume none starts a new run and renames the folder of that run"
-	was, now := old.Optimizer, j.Cfg.Optimizer
+	was, now := old.Optimizer, r.Cfg.Optimizer
 	if was.Name != now.Name {
 		return false, exit.Usagef("optimizer.name: %s was trained with %q, and %q cannot use its state; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
 		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, and its optimizer state does not fit %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
-	if !slices.Equal(old.Model.Freeze, j.Cfg.Model.Freeze) || old.Model.FreezeLayers != j.Cfg.Model.FreezeLayers {
+	if !slices.Equal(old.Model.Freeze, r.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Cfg.Model.FreezeLayers {
 		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, so its optimizer state does not fit %q and %d; start another run with model.init_from = %q, or %s",
-			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.Cfg.Model.Freeze, j.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
+			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Cfg.Model.Freeze, r.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
-	for _, d := range config.Diff(old, j.Cfg) {
+	for _, d := range config.Diff(old, r.Cfg) {
 		if d.Key == "train.resume" {
 			continue
 		}
-		log := j.Opts.LogOf(logs.ComponentCheckpoint)
+		log := r.Opts.LogOf(logs.ComponentCheckpoint)
 		say := log.Info
 		if d.Learnt {
 			say = log.Warn
 		}
 		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
-	if total := j.totalOf(c.State); j.Falls() && total != "" && total != strconv.FormatInt(j.Steps, 10) {
-		j.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", j.Steps,
-			"learning_rate", j.Schedule().Rate(int(c.State.Step)))
+	if total := r.totalOf(c.State); r.Falls() && total != "" && total != strconv.FormatInt(r.Steps, 10) {
+		r.Opts.Log.Warn("the length of the run changed: the learning rate now follows the schedule of the new length", "was_steps", total, "now_steps", r.Steps,
+			"learning_rate", r.Schedule().Rate(int(c.State.Step)))
 	}
-	return slices.Contains(j.Opts.Allow, "data.dataset") || slices.Contains(j.Opts.Allow, "data.path"), nil
+	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path"), nil
 }
 
 // DataKey is the key of the training data in a checkpoint.
@@ -112,18 +112,18 @@ type Trained struct {
 	Std     [3]float32 `json:"std,omitzero"`
 }
 
-func (j *Run) trainedOn() map[string]json.RawMessage {
-	samples, _ := j.Data.Counts()
-	about := Trained{Name: j.Data.Name, Note: j.Data.Note, Samples: samples, Classes: j.Data.Classes()}
-	if j.Data.Tokens == nil {
-		norm := parts.Normalization(j.Cfg.Data, j.Data.Normalization)
+func (r *Run) trainedOn() map[string]json.RawMessage {
+	samples, _ := r.Data.Counts()
+	about := Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
+	if r.Data.Tokens == nil {
+		norm := parts.Normalization(r.Cfg.Data, r.Data.Normalization)
 		about.Mean, about.Std = norm.Mean, norm.Std
 	}
 	text, err := json.Marshal(about)
 	if err != nil {
 		panic(err) // strings and finite numbers can always be encoded
 	}
-	types, err := json.Marshal(j.Types)
+	types, err := json.Marshal(r.Types)
 	if err != nil {
 		panic(err) // strings can always be encoded
 	}
@@ -131,7 +131,7 @@ func (j *Run) trainedOn() map[string]json.RawMessage {
 }
 
 // totalOf returns the number of steps of a run whose schedule depends on it, "" if it is unknown.
-func (j *Run) totalOf(state checkpoint.State) string {
+func (r *Run) totalOf(state checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
 		return "" // compare has reported the error
@@ -141,7 +141,7 @@ func (j *Run) totalOf(state checkpoint.State) string {
 
 // checkData discards the evaluations of a run that resumes with other data, because they cannot be compared with new
 // ones. Whether the data may change is decided before.
-func (j *Run) checkData(state *checkpoint.State, changed bool) error {
+func (r *Run) checkData(state *checkpoint.State, changed bool) error {
 	var before Trained
 	raw, ok := state.Extra[DataKey]
 	if !ok {
@@ -150,20 +150,20 @@ func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 	if err := json.Unmarshal(raw, &before); err != nil {
 		return fmt.Errorf("checkpoint of step %d: its training data: %w", state.Step, err)
 	}
-	if changed || before.Name != j.Data.Name {
+	if changed || before.Name != r.Data.Name {
 		return train.Forget(state)
 	}
 	return nil
 }
 
 // sayTypesBefore warns if a run resumes in other types than those of its checkpoint, for example on another machine.
-func (j *Run) sayTypesBefore(state *checkpoint.State) error {
+func (r *Run) sayTypesBefore(state *checkpoint.State) error {
 	before, err := compute.TypesOf(state)
 	if err != nil || before == nil {
 		return err
 	}
-	if was, now := compute.TypeSet(before), compute.TypeSet(j.Types); !slices.Equal(was, now) && j.Cfg.Train.Precision == "auto" {
-		j.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
+	if was, now := compute.TypeSet(before), compute.TypeSet(r.Types); !slices.Equal(was, now) && r.Cfg.Train.Precision == "auto" {
+		r.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, and the run continues in %s; to keep one type, set train.precision", strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 
 // Evaluations of the old data cannot be compared with evaluations of other data.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
-	j := New(nil, session.Options{})
-	j.Data = &parts.Opened{Name: "cifar10"}
+	r := New(nil, session.Options{})
+	r.Data = &parts.Opened{Name: "cifar10"}
 	for _, changed := range []bool{false, true} {
 		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{DataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
-		err := j.checkData(&state, changed)
+		err := r.checkData(&state, changed)
 		if err != nil || (state.Best == nil) != changed || strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
 			t.Errorf("changed %v: got %v, best %v, %s", changed, err, state.Best, state.Extra["train"])
 		}

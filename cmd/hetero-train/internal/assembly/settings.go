@@ -16,46 +16,46 @@ import (
 )
 
 // classes returns the number of classes of the model.
-func (j *Run) classes() (int, error) {
-	have, want := len(j.Data.Classes()), j.Cfg.Model.NumClasses
+func (r *Run) classes() (int, error) {
+	have, want := len(r.Data.Classes()), r.Cfg.Model.NumClasses
 	if want == 0 {
 		return have, nil
 	}
 	if want < have {
-		return 0, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.Data.Name, have, want, have)
+		return 0, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", r.Data.Name, have, want, have)
 	}
 	return want, nil
 }
 
 // Report returns how the results of the task are shown.
-func (j *Run) Report() task.Report {
-	if t := j.Data.Tokens; t != nil {
+func (r *Run) Report() task.Report {
+	if t := r.Data.Tokens; t != nil {
 		return language.Predict{Length: t.Length}.Report()
 	}
 	return images.Classify{}.Report()
 }
 
 // Task returns what the configured model learns from the data set.
-func (j *Run) Task() (task.Task, error) {
-	c := j.Cfg
-	if t := j.Data.Tokens; t != nil {
+func (r *Run) Task() (task.Task, error) {
+	c := r.Cfg
+	if t := r.Data.Tokens; t != nil {
 		model, err := parts.BuildLanguage(&c.Model, t.Vocabulary, t.Length)
 		return language.Predict{Model: model, Length: t.Length}, err
 	}
-	classes, err := j.classes()
+	classes, err := r.classes()
 	if err != nil {
 		return nil, err
 	}
 	model, err := parts.BuildClassifier(&c.Model)
-	norm := parts.Normalization(c.Data, j.Data.Normalization)
+	norm := parts.Normalization(c.Data, r.Data.Normalization)
 	return images.Classify{Model: model, Classes: classes, Size: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, err
 }
 
 // ReplicaOptions returns the network and the training options for the configuration and the data set.
-func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
-	c := j.Cfg
-	learns, err := j.Task()
+func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
+	c := r.Cfg
+	learns, err := r.Task()
 	if err != nil {
 		return train.ReplicaOptions{}, err
 	}
@@ -65,10 +65,10 @@ func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	}
 	return train.ReplicaOptions{
 		Task:    learns,
-		Compute: j.Precision, LossScale: j.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed:   c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: j.Team.Joined(),
-		Norms:   c.Train.NormsInterval > 0 && j.Team.Leads(), // equal on all ranks
+		Seed:   c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
+		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil
 }
@@ -84,15 +84,15 @@ func OptimizerOptions(c *config.Config) optim.Options {
 }
 
 // Schedule converts the configured epochs to steps.
-func (j *Run) Schedule() optim.Schedule {
-	s := j.Cfg.Schedule
-	out := optim.Schedule{Name: s.Name, Base: j.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(j.Steps),
-		StepSize: s.StepSize * int(j.StepsPer), Gamma: s.Gamma}
+func (r *Run) Schedule() optim.Schedule {
+	s := r.Cfg.Schedule
+	out := optim.Schedule{Name: s.Name, Base: r.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(r.Steps),
+		StepSize: s.StepSize * int(r.StepsPer), Gamma: s.Gamma}
 	if s.WarmupEpochs > 0 {
-		out.Warmup = int(s.WarmupEpochs*float64(j.StepsPer) + 0.5)
+		out.Warmup = int(s.WarmupEpochs*float64(r.StepsPer) + 0.5)
 	}
 	for _, m := range s.Milestones {
-		out.Milestones = append(out.Milestones, m*int(j.StepsPer))
+		out.Milestones = append(out.Milestones, m*int(r.StepsPer))
 	}
 	return out
 }

@@ -13,21 +13,21 @@ import (
 )
 
 // JoinTeam joins the other ranks. Settings, data and program must be equal on all ranks.
-func (j *Run) JoinTeam(ctx context.Context) (err error) {
-	if j.Opts.Place.WorldSize <= 1 {
-		j.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
+func (r *Run) JoinTeam(ctx context.Context) (err error) {
+	if r.Opts.Place.WorldSize <= 1 {
+		r.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
 		return nil
 	}
-	return j.Meet(ctx, j.facts())
+	return r.Meet(ctx, r.facts())
 }
 
 // local lists the settings that may differ between ranks.
 var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
 // facts returns the values that must be equal on all ranks.
-func (j *Run) facts() []rendezvous.Fact {
+func (r *Run) facts() []rendezvous.Fact {
 	var facts []rendezvous.Fact
-	for _, s := range j.Cfg.Settings() {
+	for _, s := range r.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
 			if text, err := strconv.Unquote(value); err == nil { // a string, which the message quotes again
@@ -36,21 +36,21 @@ func (j *Run) facts() []rendezvous.Fact {
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
 		}
 	}
-	samples, evaluated := j.Data.Counts()
-	p := j.Cfg.Parallel
+	samples, evaluated := r.Data.Counts()
+	p := r.Cfg.Parallel
 	return append(facts, []rendezvous.Fact{
 		{Name: "program", Value: version.Text()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.Data.Name, samples, evaluated, j.Data.Classes(), j.fingerprint())},
-		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.Cfg.Profile.TraceSteps, j.Cfg.Profile.TraceStep)},
-		{Name: "weather", Value: j.Opts.Lab.Fact()},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
+		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},
+		{Name: "weather", Value: r.Opts.Lab.Fact()},
 	}...)
 }
 
 // fingerprint returns what identifies the content of the data set, "" if the numbers of samples do.
-func (j *Run) fingerprint() string {
-	if t := j.Data.Tokens; t != nil {
+func (r *Run) fingerprint() string {
+	if t := r.Data.Tokens; t != nil {
 		return t.Identity
 	}
-	return j.Data.Fingerprint
+	return r.Data.Fingerprint
 }

@@ -12,27 +12,27 @@ import (
 )
 
 // warnOfUnused warns, on rank 0, of settings that have no effect or another effect than expected.
-func (j *Run) warnOfUnused() {
-	if j.Opts.Place.Rank > 0 {
+func (r *Run) warnOfUnused() {
+	if r.Opts.Place.Rank > 0 {
 		return
 	}
-	for _, u := range unusedSettings(j.Cfg, j.actualSettings(), j.Data, j.Opts.Comparison != nil) {
-		j.Opts.Log.Warn(u.String())
+	for _, u := range unusedSettings(r.Cfg, r.actualSettings(), r.Data, r.Opts.Comparison != nil) {
+		r.Opts.Log.Warn(u.String())
 	}
-	for _, text := range dataWarnings(j.Cfg, j.Data) {
-		j.Opts.LogOf(logs.ComponentData).Warn(text)
+	for _, text := range dataWarnings(r.Cfg, r.Data) {
+		r.Opts.LogOf(logs.ComponentData).Warn(text)
 	}
 }
 
 // actualSettings returns the values that "auto" selects, if this rank alone can determine them.
-func (j *Run) actualSettings() map[string]string {
+func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
-	kind := j.Device.Info().Kind
+	kind := r.Device.Info().Kind
 	// With other ranks, other kinds of device are possible.
-	if j.Opts.Place.WorldSize <= 1 && j.Cfg.Parallel.CPURanks == 0 {
+	if r.Opts.Place.WorldSize <= 1 && r.Cfg.Parallel.CPURanks == 0 {
 		actual["device.kind"] = kind
 	}
-	if kind != "cuda" && j.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank
+	if kind != "cuda" && r.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank
 		actual["parallel.backend"] = "gloo"
 	}
 	return actual

@@ -11,25 +11,25 @@ import (
 )
 
 // InitFrom loads the initial weights. The other ranks receive the weights of rank 0 before the first step.
-func (j *Run) InitFrom() error {
-	m := j.Cfg.Model
-	if m.InitFrom == "" || !j.Team.Leads() || j.Folder.Checkpoint != nil {
+func (r *Run) InitFrom() error {
+	m := r.Cfg.Model
+	if m.InitFrom == "" || !r.Team.Leads() || r.Folder.Checkpoint != nil {
 		return nil
 	}
-	f, err := parts.OpenWeights(m.InitFrom, func(err error) { j.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
+	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	defer f.Close()
-	model, _ := j.Replica.Tensors()
+	model, _ := r.Replica.Tensors()
 	infos := make([]checkpoint.Info, len(model))
 	for i, t := range model {
 		infos[i] = t.Info()
 	}
 	// Only its classifier is used; the number of classes does not matter.
 	var own parts.Network
-	if j.Data.Tokens == nil { // a language model has no classifier
-		if own, err = parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize); err != nil {
+	if r.Data.Tokens == nil { // a language model has no classifier
+		if own, err = parts.DescribeNetwork(&m, 1, r.Cfg.Data.ImageSize); err != nil {
 			return err
 		}
 	}
@@ -37,13 +37,13 @@ func (j *Run) InitFrom() error {
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
-	if err := j.Replica.FillWeights(fit.ReadInto); err != nil {
+	if err := r.Replica.FillWeights(fit.ReadInto); err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	fresh, why := fit.Replaced()
-	j.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	r.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if len(fresh) > 0 {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
 	}
 	return nil
 }

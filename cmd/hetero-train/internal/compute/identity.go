@@ -10,39 +10,39 @@ import (
 )
 
 // Describe describes this rank without measurements.
-func (j *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
-	info, place := j.Device.Info(), j.Opts.Place
+func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
+	info, place := k.Device.Info(), k.Opts.Place
 	gpu := devices.KnownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
 	// Simulated slowdown: for the balancer this is another type of device.
-	if factor := j.Opts.Lab.Place.Slowdown; factor > 1 {
+	if factor := k.Opts.Lab.Place.Slowdown; factor > 1 {
 		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
 	}
 	r := profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: host.Name, GPU: gpu,
-		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: j.MemoryBytes(),
+		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: k.MemoryBytes(),
 		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
 	if gpu != nil {
 		r.Device.Vendor = gpu.Vendor
 	} else {
 		r.Device.CPUs = min(host.CPU.Quota, float64(max(info.Threads, 1)))
 	}
-	if j.Team != nil {
-		r.LocalRank = j.Team.Group.Members()[place.Rank].LocalRank
+	if k.Team != nil {
+		r.LocalRank = k.Team.Group.Members()[place.Rank].LocalRank
 	}
-	r.Measured.DType = j.Precision.String()
+	r.Measured.DType = k.Precision.String()
 	return r
 }
 
 // DescribeItself describes this rank as other ranks of the run see it.
-func (j *Rank) DescribeItself() profiles.Rank {
+func (k *Rank) DescribeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {
-		j.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
+		k.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
 	}
 	gpus := hardware.None("not asked for")
-	if j.Device.Info().Kind == "cuda" {
+	if k.Device.Info().Kind == "cuda" {
 		gpus = hardware.Open()
 		defer gpus.Close()
 	}
-	return j.Describe(host, gpus)
+	return k.Describe(host, gpus)
 }

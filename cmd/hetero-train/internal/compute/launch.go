@@ -48,11 +48,11 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(conte
 	}
 	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil)
 	defer done()
-	j := NewRank(cfg, opts)
-	defer j.CloseAll()
-	err = exit.Classify(ctx, work(ctx, &j))
+	k := NewRank(cfg, opts)
+	defer k.CloseAll()
+	err = exit.Classify(ctx, work(ctx, &k))
 	if err != nil {
-		j.Team.Abort(err)
+		k.Team.Abort(err)
 	}
 	return err
 }

@@ -26,19 +26,19 @@ type typeReport struct {
 
 // SettlePrecision chooses the type of this process and of all other ranks. before has the types of the checkpoint's
 // training.
-func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
-	own, err := j.reportType(ctx, before)
+func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
+	own, err := k.reportType(ctx, before)
 	if err != nil {
 		return err
 	}
 	reports, rank := []typeReport{own}, 0
-	if j.Team != nil {
-		rank = j.Team.Place.Rank
+	if k.Team != nil {
+		rank = k.Team.Place.Rank
 		word, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}
-		words, err := j.Team.Group.Gather(ctx, "precision", word)
+		words, err := k.Team.Group.Gather(ctx, "precision", word)
 		if err != nil {
 			return err
 		}
@@ -49,26 +49,26 @@ func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 			}
 		}
 	}
-	j.Types = agreeTypes(reports)
-	if j.Precision, err = devices.DtypeOf(j.Types[rank].Type); err != nil {
+	k.Types = agreeTypes(reports)
+	if k.Precision, err = devices.DtypeOf(k.Types[rank].Type); err != nil {
 		return err
 	}
 	if own.Seconds != nil {
-		j.keepType(own)
+		k.keepType(own)
 	}
-	j.sayTypes()
+	k.sayTypes()
 	return nil
 }
 
 // reportType returns the type of this rank's device: the configured type, that of the checkpoint, or that of an earlier
 // timing. Otherwise it times all possible types.
-func (j *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
-	o := typeReport{RankType: devices.RankType{Device: j.DescribeItself().DeviceType}}
-	if j.Cfg.Train.Precision != "auto" {
-		o.Type = j.Precision.String() // openDevice has resolved it
+func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
+	o := typeReport{RankType: devices.RankType{Device: k.DescribeItself().DeviceType}}
+	if k.Cfg.Train.Precision != "auto" {
+		o.Type = k.Precision.String() // openDevice has resolved it
 		return o, nil
 	}
-	types, timed := devices.AutoTypes(j.Device.Info())
+	types, timed := devices.AutoTypes(k.Device.Info())
 	if o.Type = devices.TypeBefore(before, o.Device, types); o.Type != "" {
 		return o, nil
 	}
@@ -77,13 +77,13 @@ func (j *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	}
 	kept, err := devices.KeptType(o.Device, types)
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run times the types again", "error", err)
+		k.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run times the types again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
 		return o, nil
 	}
-	seconds, err := precision.Time(ctx, j.Device, types)
+	seconds, err := precision.Time(ctx, k.Device, types)
 	if err != nil {
 		return o, err
 	}
@@ -137,20 +137,20 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 }
 
 // ScalesLoss reports whether any rank computes in f16. All ranks then use a loss scale.
-func (j *Rank) ScalesLoss() bool {
-	return slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
+func (k *Rank) ScalesLoss() bool {
+	return slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
 }
 
 // keepType caches the type that this rank chose by timing.
-func (j *Rank) keepType(own typeReport) {
+func (k *Rank) keepType(own typeReport) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {
-		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: j.Precision.String(), Seconds: own.Seconds})
+		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: k.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run times the types", "error", err)
+		k.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run times the types", "error", err)
 	}
-	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
+	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", k.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
 // milliseconds formats times as "bf16 8.1 ms, f32 15.2 ms".
@@ -163,15 +163,15 @@ func milliseconds(seconds map[string]float64) string {
 }
 
 // sayTypes logs, on rank 0, that ranks compute in different types.
-func (j *Rank) sayTypes() {
-	if !j.Team.Leads() || !slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type != j.Types[0].Type }) {
+func (k *Rank) sayTypes() {
+	if !k.Team.Leads() || !slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type != k.Types[0].Type }) {
 		return
 	}
 	scale := ""
-	if j.ScalesLoss() {
+	if k.ScalesLoss() {
 		scale = ", one loss scale"
 	}
-	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(j.Types), scale))
+	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(k.Types), scale))
 }
 
 // TypeSet returns the distinct types, in ascending order.

@@ -35,11 +35,11 @@ func NewRank(cfg *config.Config, opts session.Options) Rank {
 }
 
 // OpenDevice opens the configured device, with this rank's threads and slowdown.
-func (j *Rank) OpenDevice(context.Context) (err error) {
-	threads := j.Cfg.Device.Threads
-	if threads == 0 && (j.LocalRanks() > 1 || j.Opts.Lab.Place.CPUs > 0) {
-		threads = j.OwnCPUs()
-		limit, err := cpu.ThreadLimit(j.Opts.Env.Lookup)
+func (k *Rank) OpenDevice(context.Context) (err error) {
+	threads := k.Cfg.Device.Threads
+	if threads == 0 && (k.LocalRanks() > 1 || k.Opts.Lab.Place.CPUs > 0) {
+		threads = k.OwnCPUs()
+		limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -48,40 +48,40 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		}
 	}
 	if most := runtime.NumCPU(); threads > most {
-		j.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
+		k.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
 		threads = most
 	}
-	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, ShareGPU: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
-	kind := j.Cfg.Device.Kind
-	onCPU, err := j.IsCPURank()
+	own := devices.Placement{Index: k.Cfg.Device.Index, LocalRank: k.Opts.Place.LocalRank, ShareGPU: k.Cfg.Device.ShareGPU, Threads: threads, Log: k.Opts.LogOf(logs.ComponentDevice)}
+	kind := k.Cfg.Device.Kind
+	onCPU, err := k.IsCPURank()
 	if err != nil {
 		return err
 	}
 	if onCPU {
 		kind, own.Index = "cpu", -1
 	}
-	if j.Device, err = devices.Open(kind, own); err != nil {
+	if k.Device, err = devices.Open(kind, own); err != nil {
 		return err
 	}
-	j.Later(j.Device.Close)
-	if err := j.Opts.Lab.Slow(j.Device, j.Opts.LogOf(logs.ComponentLab)); err != nil {
+	k.Later(k.Device.Close)
+	if err := k.Opts.Lab.Slow(k.Device, k.Opts.LogOf(logs.ComponentLab)); err != nil {
 		return err
 	}
-	if info := j.Device.Info(); info.Modelled && j.Opts.Place.WorldSize > 1 {
+	if info := k.Device.Info(); info.Modelled && k.Opts.Place.WorldSize > 1 {
 		return exit.Usagef("device.kind: device %s cannot exchange memory between processes; it is only for tests within one process", info.Name)
 	}
-	info := j.Device.Info()
-	if j.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+	info := k.Device.Info()
+	if k.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
+		k.Opts.LogOf(logs.ComponentDevice).Warn("this CPU emulates bf16, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
 	}
-	j.Precision, err = devices.Precision(j.Cfg.Train.Precision, info)
+	k.Precision, err = devices.Precision(k.Cfg.Train.Precision, info)
 	return err
 }
 
 // ClockCPUs is the CPU time per second by which this rank's work is timed; see measure.SpeedOptions.
-func (j *Rank) ClockCPUs(cpus float64) float64 {
+func (k *Rank) ClockCPUs(cpus float64) float64 {
 	// A simulated slowdown idles, which takes no CPU time.
-	if j.Opts.Lab.Place.Slowdown > 1 || j.Device.Info().Kind != "cpu" {
+	if k.Opts.Lab.Place.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
@@ -90,56 +90,56 @@ func (j *Rank) ClockCPUs(cpus float64) float64 {
 // MemoryBytes is the memory that this rank may use, 0 if unknown. For a device with its own memory, it is the memory
 // that was free when the device was opened. For host memory, it is the limit of the process, divided among the ranks of
 // the machine unless each rank has its own limit.
-func (j *Rank) MemoryBytes() int64 {
-	info := j.Device.Info()
+func (k *Rank) MemoryBytes() int64 {
+	info := k.Device.Info()
 	if info.FreeBytes > 0 {
-		return info.FreeBytes / int64(max(j.sharers, 1))
+		return info.FreeBytes / int64(max(k.sharers, 1))
 	}
 	host, _ := system.Detect() // unreadable properties are left out
 	if info.Threads == 0 || host.Memory.Limit <= 0 {
 		return info.MemoryBytes
 	}
 	bytes := min(info.MemoryBytes, host.Memory.Limit)
-	if session.SharesLimits(j.Opts.Place, j.Opts.Env) || host.Memory.Limit == host.Memory.Total {
-		bytes /= int64(j.LocalRanks())
+	if session.SharesLimits(k.Opts.Place, k.Opts.Env) || host.Memory.Limit == host.Memory.Total {
+		bytes /= int64(k.LocalRanks())
 	}
 	return bytes
 }
 
 // LimitOfThreads returns the setting of OMP_NUM_THREADS if it gave this rank fewer threads than CPUs, otherwise "".
-func (j *Rank) LimitOfThreads() string {
-	limit, err := cpu.ThreadLimit(j.Opts.Env.Lookup)
-	info := j.Device.Info()
-	if err != nil || limit == 0 || info.Kind != "cpu" || j.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= j.OwnCPUs() {
+func (k *Rank) LimitOfThreads() string {
+	limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
+	info := k.Device.Info()
+	if err != nil || limit == 0 || info.Kind != "cpu" || k.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= k.OwnCPUs() {
 		return ""
 	}
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
 }
 
 // Meet joins the other ranks, which must have equal facts.
-func (j *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
-	place := j.Opts.Place
-	j.Team = &process.Team{Place: place}
-	token, err := process.ReadToken(j.Cfg.Parallel.TokenFile, j.Opts.Env)
+func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
+	place := k.Opts.Place
+	k.Team = &process.Team{Place: place}
+	token, err := process.ReadToken(k.Cfg.Parallel.TokenFile, k.Opts.Env)
 	if err != nil {
 		return err
 	}
 	if err := token.Check(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	listener, err := supervisor.Listener(j.Opts.Env.Environ)
+	listener, err := supervisor.Listener(k.Opts.Env.Environ)
 	if err != nil {
 		return err
 	}
-	p, addresses := j.Cfg.Parallel, place.Addresses()
-	log := j.Opts.LogOf(logs.ComponentCluster)
+	p, addresses := k.Cfg.Parallel, place.Addresses()
+	log := k.Opts.LogOf(logs.ComponentCluster)
 	log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
-	j.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
+	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
 		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
-		HeartbeatTimeout: session.Seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: j.Team.Position})
+		HeartbeatTimeout: session.Seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err
 	}
-	j.Later(j.Team.Group.Close)
-	return j.refuseSharing(ctx)
+	k.Later(k.Team.Group.Close)
+	return k.refuseSharing(ctx)
 }

@@ -18,13 +18,13 @@ type seat struct {
 
 // refuseSharing returns an error if two ranks compute on one GPU, unless device.share_gpu allows it. Each of them would
 // have half of the memory, and at most half of the speed.
-func (j *Rank) refuseSharing(ctx context.Context) error {
-	info, members := j.Device.Info(), j.Team.Group.Members()
-	own, err := json.Marshal(seat{info.Name, info.UUID, j.Cfg.Device.ShareGPU})
+func (k *Rank) refuseSharing(ctx context.Context) error {
+	info, members := k.Device.Info(), k.Team.Group.Members()
+	own, err := json.Marshal(seat{info.Name, info.UUID, k.Cfg.Device.ShareGPU})
 	if err != nil {
 		return err
 	}
-	words, err := j.Team.Group.Gather(ctx, "device", own)
+	words, err := k.Team.Group.Gather(ctx, "device", own)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (j *Rank) refuseSharing(ctx context.Context) error {
 			continue
 		}
 		if s.UUID == info.UUID {
-			j.sharers++
+			k.sharers++
 		}
 		other, taken := first[s.UUID]
 		if !taken {

@@ -11,9 +11,9 @@ import (
 
 // OpenTelemetry starts to watch this rank's device, process and machine. The training loop calls the returned function
 // once per step. While quiet returns true, the function measures nothing and all figures are unknown.
-func (j *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
-	probe := j.openProbe()
-	j.Later(probe.Close)
+func (k *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
+	probe := k.openProbe()
+	k.Later(probe.Close)
 	lost := false
 	return func() telemetry.Sample {
 		if quiet() {
@@ -22,27 +22,27 @@ func (j *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
 		sample, err := probe.Sample()
 		if err != nil && !lost {
 			lost = true
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
+			k.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
 		}
 		return sample
 	}
 }
 
 // openProbe watches the GPU of this rank, or the CPU.
-func (j *Rank) openProbe() *hardware.Probe {
-	if j.Device.Info().Kind != "cuda" {
+func (k *Rank) openProbe() *hardware.Probe {
+	if k.Device.Info().Kind != "cuda" {
 		return hardware.ProbeCPU()
 	}
 	gpus := hardware.Open()
-	j.Later(func() error { gpus.Close(); return nil })
-	card, err := devices.CardOf(j.Device.Info(), gpus)
+	k.Later(func() error { gpus.Close(); return nil })
+	card, err := devices.CardOf(k.Device.Info(), gpus)
 	if err == nil && card != nil {
 		var probe *hardware.Probe
 		if probe, err = gpus.Probe(card.Index); err == nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
+			k.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
 			return probe
 		}
 	}
-	j.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
+	k.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
 	return hardware.ProbeCPU()
 }

@@ -39,8 +39,8 @@ type Exchange struct {
 }
 
 // Connect joins all ranks twice: for gradients, and for exchanges within passes.
-func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Communicator, err error) {
-	x, err := Agree(ctx, j)
+func Connect(ctx context.Context, k *compute.Rank) (grads, stats collective.Communicator, err error) {
+	x, err := Agree(ctx, k)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,8 +53,8 @@ func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Comm
 
 // Agree gathers the reports of all ranks. Shared memory is used only if all ranks support it; otherwise all ranks use
 // the network.
-func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
-	t := j.Team
+func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
+	t := k.Team
 	own := abilities{}
 	for i := range own.Shared {
 		own.Shared[i] = shm.NewAddress()
@@ -63,7 +63,7 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 		own.NoShared = err.Error()
 	}
 	var err error
-	if own.NoNCCL, err = noNCCL(j); err != nil {
+	if own.NoNCCL, err = noNCCL(k); err != nil {
 		return nil, err
 	}
 	word, err := json.Marshal(own)
@@ -74,8 +74,8 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Exchange{Rank: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
-	if x.staged, err = staged.Needs(j.Device); err != nil {
+	x := &Exchange{Rank: k, Hosts: t.Hosts(), Shared: k.Cfg.Parallel.SharedMemory != "off", reports: make([]abilities, len(words))}
+	if x.staged, err = staged.Needs(k.Device); err != nil {
 		return nil, err
 	}
 	for rank, text := range words {
@@ -84,14 +84,14 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 		}
 		if why := x.reports[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false
-			j.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
+			k.Opts.LogOf(logs.ComponentCluster).Warn("shared memory cannot be used; the ranks use the network", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string
 	for _, o := range x.reports {
 		noNCCL = append(noNCCL, o.NoNCCL)
 	}
-	if x.nccl, err = choosesNCCL(j.Cfg.Parallel.Backend, j.Cfg.Device.ShareGPU, noNCCL); err != nil {
+	if x.nccl, err = choosesNCCL(k.Cfg.Parallel.Backend, k.Cfg.Device.ShareGPU, noNCCL); err != nil {
 		return nil, err
 	}
 	return x, nil

@@ -18,19 +18,19 @@ import (
 
 // noNCCL returns why this rank cannot use NCCL, "" if it can. In that case NCCL is open, with the settings of [nccl]
 // and of the environment.
-func noNCCL(j *compute.Rank) (why string, err error) {
-	if kind := j.Device.Info().Kind; kind != "cuda" {
-		return fmt.Sprintf("device %s is not a GPU", j.Device.Info().Name), nil
+func noNCCL(k *compute.Rank) (why string, err error) {
+	if kind := k.Device.Info().Kind; kind != "cuda" {
+		return fmt.Sprintf("device %s is not a GPU", k.Device.Info().Name), nil
 	}
-	if j.Cfg.Parallel.Backend == "gloo" {
+	if k.Cfg.Parallel.Backend == "gloo" {
 		return "parallel.backend is gloo", nil
 	}
-	settings, warnings, err := nccl.Settle(j.Cfg.NCCL.Variables(), os.Environ())
+	settings, warnings, err := nccl.Settle(k.Cfg.NCCL.Variables(), os.Environ())
 	if err != nil {
 		return "", exit.With(exit.Usage, err)
 	}
 	for _, w := range warnings {
-		j.Opts.LogOf(logs.ComponentCluster).Warn("nccl: " + w)
+		k.Opts.LogOf(logs.ComponentCluster).Warn("nccl: " + w)
 	}
 	if err := settings.Apply(); err != nil {
 		return "", err
@@ -40,10 +40,10 @@ func noNCCL(j *compute.Rank) (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		k.Opts.LogOf(logs.ComponentCluster).Warn("this version of NCCL ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
-	if j.Team.Leads() {
-		j.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.Cfg.NCCL.MaxCTAs)
+	if k.Team.Leads() {
+		k.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", k.Cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }
@@ -66,19 +66,19 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 }
 
 // WantNCCL refuses a backend that this rank's device does not support, even for a single rank.
-func WantNCCL(j *compute.Rank) error {
-	if kind := j.Device.Info().Kind; j.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
-		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", j.Device.Info().Name)
+func WantNCCL(k *compute.Rank) error {
+	if kind := k.Device.Info().Kind; k.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
+		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", k.Device.Info().Name)
 	}
 	return nil
 }
 
 // OverNCCL combines NCCL with a communicator of the host, which it then owns.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
-	j := x.Rank
-	host := j.Team.Group.Members()[j.Opts.Place.Rank].Host
-	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: j.Device, Timeout: session.Seconds(j.Cfg.Parallel.TimeoutSeconds),
-		MinCTAs: j.Cfg.NCCL.MinCTAs, MaxCTAs: j.Cfg.NCCL.MaxCTAs, ShareGPU: j.Cfg.Device.ShareGPU, Host: host})
+	k := x.Rank
+	host := k.Team.Group.Members()[k.Opts.Place.Rank].Host
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: k.Device, Timeout: session.Seconds(k.Cfg.Parallel.TimeoutSeconds),
+		MinCTAs: k.Cfg.NCCL.MinCTAs, MaxCTAs: k.Cfg.NCCL.MaxCTAs, ShareGPU: k.Cfg.Device.ShareGPU, Host: host})
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}

@@ -31,20 +31,20 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 
 // Watchers returns the observers of the run: those in first, then those that the configuration selects. Without
 // profiling there is no observer for bottlenecks.
-func Watchers(j *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
+func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
 	all := observers(first)
-	if j.Cfg.Profile.Enabled {
-		all = append(all, newBottlenecks(j.Opts.LogOf(logs.ComponentProfiler), max(j.Opts.Place.WorldSize, 1), bottleneckSettingsOf(j)))
+	if a.Cfg.Profile.Enabled {
+		all = append(all, newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Place.WorldSize, 1), bottleneckSettingsOf(a)))
 	}
-	if j.Cfg.Profile.TensorBoardInterval > 0 {
-		board, err := openBoard(j, resume)
+	if a.Cfg.Profile.TensorBoardInterval > 0 {
+		board, err := openBoard(a, resume)
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, board)
 	}
-	if j.Cfg.Train.NormsInterval > 0 {
-		norms, err := openNorms(j, resume)
+	if a.Cfg.Train.NormsInterval > 0 {
+		norms, err := openNorms(a, resume)
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
@@ -55,9 +55,9 @@ func Watchers(j *assembly.Run, resume *checkpoint.State, first ...train.Observer
 
 // bottleneckSettingsOf returns the settings that this rank's advice depends on. Other ranks have the same settings, but
 // possibly other CPUs.
-func bottleneckSettingsOf(j *assembly.Run) runtime.BottleneckSettings {
-	cpus := j.OwnCPUs()
-	return bottleneckSettings(j.Cfg, cpus, compute.TypesText(j.Types))
+func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
+	cpus := a.OwnCPUs()
+	return bottleneckSettings(a.Cfg, cpus, compute.TypesText(a.Types))
 }
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {

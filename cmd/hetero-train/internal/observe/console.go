@@ -84,22 +84,22 @@ type Console struct {
 }
 
 // NewConsole prints the run on standard output and in the log file.
-func NewConsole(j *assembly.Run, log io.Writer) *Console {
+func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
-	c := &Console{run: j, log: log, interval: int64(j.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(j.Device, j.Precision).PerSecond}
-	if j.Opts.Json {
-		c.records, c.out, c.steps = j.Opts.OnScreen, log, log
+	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(a.Device, a.Precision).PerSecond}
+	if a.Opts.Json {
+		c.records, c.out, c.steps = a.Opts.OnScreen, log, log
 		return c
 	}
 	c.plain()
-	if stderr := j.Opts.Env.Stderr; logs.IsTerminal(stderr) {
+	if stderr := a.Opts.Env.Stderr; logs.IsTerminal(stderr) {
 		// The outlet is not a file, so the bars cannot determine the width or that it is a terminal.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
-		if logs.IsTerminal(j.Opts.Env.Stdout) {
+		if logs.IsTerminal(a.Opts.Env.Stdout) {
 			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one writer for both: lines appear above the bar
 			c.steps = c.out
 		}
-		j.Opts.Screen.To(c.bars) // messages too
+		a.Opts.Screen.To(c.bars) // messages too
 	}
 	return c
 }

@@ -22,8 +22,8 @@ import (
 
 // Begin prints the description of the run.
 func (c *Console) Begin(resume *checkpoint.State) {
-	j := c.run
-	if !j.Team.Leads() {
+	a := c.run
+	if !a.Team.Leads() {
 		c.sayJoined()
 	}
 	c.sayDevice()
@@ -31,16 +31,16 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	c.sayData()
 	c.note()
 	if resume != nil {
-		c.Say(fmt.Sprintf("resuming after step %d from %s", resume.Step, j.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", j.Folder.Checkpoint.Path)
+		c.Say(fmt.Sprintf("resuming after step %d from %s", resume.Step, a.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", a.Folder.Checkpoint.Path)
 	}
-	if c.bars != nil && j.Steps > 0 {
+	if c.bars != nil && a.Steps > 0 {
 		left := func(decor.Statistics) string {
 			if left := time.Duration(c.left.Load()); left > 0 {
 				return " left " + etaText(left)
 			}
 			return ""
 		}
-		c.bar = c.bars.AddBar(j.Steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")), mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
+		c.bar = c.bars.AddBar(a.Steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")), mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
 		if resume != nil {
 			c.bar.SetCurrent(resume.Step)
 		}
@@ -67,59 +67,59 @@ func (c *Console) sayJoined() {
 }
 
 func (c *Console) sayDevice() {
-	j := c.run
-	info := j.Device.Info()
+	a := c.run
+	info := a.Device.Info()
 	threads := fmt.Sprintf("%d threads", info.Threads)
 	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
-	if limit := j.LimitOfThreads(); limit != "" {
+	if limit := a.LimitOfThreads(); limit != "" {
 		threads += " (" + limit + ")"
 		attrs = append(attrs, "threads_limited_by", limit)
 	}
 	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, show.GiB(info.MemoryBytes))
 	if c.peak > 0 {
-		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, j.Precision)
+		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, a.Precision)
 		attrs = append(attrs, "peak_flops", c.peak)
 	}
 	c.Say(line, "device", attrs...)
 }
 
 func (c *Console) sayModel(resume *checkpoint.State) {
-	j, r, here := c.run, c.run.Replica, ""
-	if j.Team != nil {
+	a, r, here := c.run, c.run.Replica, ""
+	if a.Team != nil {
 		here = " on this rank"
 	}
 	c.Say(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
-		j.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.Precision, show.GiB(r.PredictedBytes())),
-		"model", "model", j.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", j.Precision.String(),
+		a.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Precision, show.GiB(r.PredictedBytes())),
+		"model", "model", a.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.FrozenCount(); n > 0 {
 		fmt.Fprintf(c.out, "frozen parameters (not trained): %.2f million\n", float64(n)/1e6)
-		if resume == nil && j.Cfg.Model.InitFrom == "" && j.Team.Leads() {
-			j.Opts.Log.Warn("frozen parameters keep random values, because model.init_from is empty")
+		if resume == nil && a.Cfg.Model.InitFrom == "" && a.Team.Leads() {
+			a.Opts.Log.Warn("frozen parameters keep random values, because model.init_from is empty")
 		}
 	}
 }
 
 func (c *Console) sayData() {
-	j, cfg := c.run, c.run.Cfg
-	samples, evaluated := j.Data.Counts()
-	line := fmt.Sprintf("data %s: %d training", j.Data.Name, samples)
-	if j.Data.HasEval() {
+	a, cfg := c.run, c.run.Cfg
+	samples, evaluated := a.Data.Counts()
+	line := fmt.Sprintf("data %s: %d training", a.Data.Name, samples)
+	if a.Data.HasEval() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
-	if t := j.Data.Tokens; t != nil {
-		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps an epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, j.StepsPer)
-		c.Say(line, "data", "dataset", j.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
-			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
+	if t := a.Data.Tokens; t != nil {
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps an epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer)
+		c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
+			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 		if t.Note != "" {
-			c.Say("data "+j.Data.Name+": "+t.Note, "data note", "note", t.Note)
+			c.Say("data "+a.Data.Name+": "+t.Note, "data note", "note", t.Note)
 		}
 		return
 	}
-	classes, size, transforms := len(j.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
-	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, j.StepsPer)
-	c.Say(line, "data", "dataset", j.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
-		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
+	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer)
+	c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
 // stepOf returns "12/100", or "12" if the run has no last step.

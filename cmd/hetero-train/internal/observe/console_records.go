@@ -34,11 +34,11 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 }
 
 // LogBatch logs this rank's own part of a step. Every rank does this.
-func LogBatch(j *assembly.Run, r *train.StepRecord) {
-	rank := max(j.Opts.Place.Rank, 0)
+func LogBatch(a *assembly.Run, r *train.StepRecord) {
+	rank := max(a.Opts.Place.Rank, 0)
 	loss := "no samples"
 	if own := r.Ranks[rank].Sums; own.Count > 0 {
 		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Count))
 	}
-	j.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
+	a.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
 }

@@ -34,16 +34,16 @@ type normsPart struct {
 }
 
 // openNorms opens the file after the steps of the checkpoint that the run resumes from.
-func openNorms(j *assembly.Run, resume *checkpoint.State) (*norms, error) {
+func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := OpenLines("norms of parameters", filepath.Join(j.Folder.LogDir(), NormsFile), kept, j.Opts.LogOf(logs.ComponentProfiler))
+	file, err := OpenLines("norms of parameters", filepath.Join(a.Folder.LogDir(), NormsFile), kept, a.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}
-	j.Later(file.Close)
+	a.Later(file.Close)
 	return &norms{StepLines: file, line: NormsLine{Params: map[string]normsPart{}}}, nil
 }
 

@@ -25,19 +25,19 @@ type Records struct {
 }
 
 // OpenRecords opens the metrics files and drops records after the checkpoint that the run resumes from.
-func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
-	o := &Records{run: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
-	if !j.Cfg.Profile.Enabled {
+func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
+	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
+	if !a.Cfg.Profile.Enabled {
 		return o, nil
 	}
-	j.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.Folder.LogDir())
+	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
-		path := filepath.Join(j.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(j.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more ranks
+		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
+		gone := rank >= max(a.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more ranks
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}
-		w, err := openMetrics(j, path, resume)
+		w, err := openMetrics(a, path, resume)
 		if err != nil {
 			return nil, err
 		}
@@ -48,22 +48,22 @@ func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
 }
 
 // openMetrics opens one file.
-func openMetrics(j *assembly.Run, path string, resume *checkpoint.State) (*runtime.Writer, error) {
+func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runtime.Writer, error) {
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
 		if err == nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
+			a.Opts.LogOf(logs.ComponentProfiler).Info("metrics can be written again")
 			return
 		}
-		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
+		a.Opts.LogOf(logs.ComponentProfiler).Warn("metrics cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))
 	}
-	j.Later(func() error {
+	a.Later(func() error {
 		err := w.Close()
 		if n := w.Dropped(); n > 0 {
 			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk could not be written", n))
@@ -71,7 +71,7 @@ func openMetrics(j *assembly.Run, path string, resume *checkpoint.State) (*runti
 		return err
 	})
 	if text := repair.String(); text != "" {
-		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
+		a.Opts.LogOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
 	}
 	return w, exit.With(exit.IO, w.Truncate(kept))
 }

@@ -34,10 +34,10 @@ const mostSummedUp = 512 << 20
 
 // SumUp writes the summary of the run and prints its results. The run itself is saved, so a failure here is a warning.
 func (o *Records) SumUp(screen *Console, r train.Result) {
-	j := o.run
+	a := o.run
 	warn := func(err error) {
 		if err != nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
+			a.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
 		}
 	}
 	var s *analysis.Summary
@@ -45,17 +45,17 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		bytes := int64(0)
 		o.each((*runtime.Writer).Flush)
 		for rank := range o.writers {
-			if info, err := os.Stat(filepath.Join(j.Folder.LogDir(), runtime.FileName(rank))); err == nil {
+			if info, err := os.Stat(filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))); err == nil {
 				bytes += info.Size()
 			}
 		}
 		if bytes > mostSummedUp {
-			os.Remove(filepath.Join(j.Folder.LogDir(), SummaryFile)) // the file of an earlier process is out of date
-			j.Opts.LogOf(logs.ComponentProfiler).Info("the records are large, so the summary is not made now: run hetero-train analyze " + j.Folder.Dir)
+			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // the file of an earlier process is out of date
+			a.Opts.LogOf(logs.ComponentProfiler).Info("the records are large, so the summary is not made now: run hetero-train analyze " + a.Folder.Dir)
 		} else {
 			var err error
-			if s, err = analysis.Summarize(j.Folder.Dir, j.Folder.LogDir()); err == nil {
-				err = WriteSummary(j.Folder.LogDir(), s)
+			if s, err = analysis.Summarize(a.Folder.Dir, a.Folder.LogDir()); err == nil {
+				err = WriteSummary(a.Folder.LogDir(), s)
 			}
 			warn(err)
 		}
@@ -64,17 +64,17 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		return
 	}
 	rows := append(screen.results(r), SummaryRows(s, screen.run.Report())...)
-	rows = append(rows, Row{"files", filesOf(j, s)})
-	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", j.Folder.Dir, "logs", j.Folder.LogDir(), "table", filepath.Join(j.Folder.Dir, "results", "results.md"))
-	warn(j.Folder.WriteTable(markdown(j.Folder.Name, rows, s)))
+	rows = append(rows, Row{"files", filesOf(a, s)})
+	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(), "table", filepath.Join(a.Folder.Dir, "results", "results.md"))
+	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
 }
 
 // filesOf returns the lines with the places of the files.
-func filesOf(j *assembly.Run, s *analysis.Summary) string {
+func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	if s == nil {
-		return j.Folder.Dir
+		return a.Folder.Dir
 	}
-	return fmt.Sprintf("%s (%s, %s)", j.Folder.Dir, filepath.Join(j.Folder.LogDir(), SummaryFile), filepath.Join(j.Folder.Dir, "results", "results.md"))
+	return fmt.Sprintf("%s (%s, %s)", a.Folder.Dir, filepath.Join(a.Folder.LogDir(), SummaryFile), filepath.Join(a.Folder.Dir, "results", "results.md"))
 }
 
 // WriteSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.

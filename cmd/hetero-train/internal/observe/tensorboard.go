@@ -48,8 +48,8 @@ type board struct {
 type rankCharts struct{ share, own, utilization, memory string }
 
 // openBoard begins the event files of this process. Points of earlier processes after the checkpoint are dropped.
-func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
-	o := &board{run: j, interval: int64(j.Cfg.Profile.TensorBoardInterval), report: j.Report()}
+func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
+	o := &board{run: a, interval: int64(a.Cfg.Profile.TensorBoardInterval), report: a.Report()}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
 	for _, m := range o.report.Metrics {
 		o.tags = append(o.tags, "train/"+m.Key)
@@ -59,24 +59,24 @@ func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 		kept = resume.Step
 	}
 	var err error
-	o.out, err = trace.OpenBoard(filepath.Join(j.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
+	o.out, err = trace.OpenBoard(filepath.Join(a.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
 		if err == nil {
-			j.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
+			a.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events can be written again")
 			return
 		}
-		j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
+		a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events cannot be written and are kept in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, err
 	}
-	j.Later(func() error {
+	a.Later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk could not be written", "events", n)
+			a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk could not be written", "events", n)
 		}
 		return err
 	})
-	if ranks := max(j.Opts.Place.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
+	if ranks := max(a.Opts.Place.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
 		for rank := range ranks {
 			name := func(what string) string { return fmt.Sprintf("%s/rank_%d", what, rank) }
 			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
@@ -84,8 +84,8 @@ func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 	}
 	// With the next step as its number, another resume from the same checkpoint replaces this point.
 	now := time.Now()
-	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(j.Cfg.TOML()), "\n", "\n    "))
-	o.out.Settings(kept+1, now, j.Folder.Name, boardSettings(j.Cfg, max(j.Opts.Place.WorldSize, 1)))
+	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(a.Cfg.TOML()), "\n", "\n    "))
+	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Cfg, max(a.Opts.Place.WorldSize, 1)))
 	return o, nil
 }
 

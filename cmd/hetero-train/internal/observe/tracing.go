@@ -41,12 +41,12 @@ type Tracing struct {
 }
 
 // NewTracing returns nil if the configuration selects no steps.
-func NewTracing(j *assembly.Run) *Tracing {
-	p := j.Cfg.Profile
+func NewTracing(a *assembly.Run) *Tracing {
+	p := a.Cfg.Profile
 	if p.TraceStep == 0 {
 		return nil
 	}
-	return &Tracing{run: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
+	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
 // Before begins and ends the window. All ranks call it before the same steps.
@@ -124,23 +124,23 @@ func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }
 
 // gather returns, on rank 0, the timelines of all ranks that have one.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
-	j := t.run
-	own := trace.Rank{Name: j.Device.Info().Name + ", " + j.Device.Info().Model, Spans: t.rec.Spans()}
-	if j.Team == nil || !together {
+	a := t.run
+	own := trace.Rank{Name: a.Device.Info().Name + ", " + a.Device.Info().Model, Spans: t.rec.Spans()}
+	if a.Team == nil || !together {
 		return []trace.Rank{own}, nil
 	}
-	members := j.Team.Group.Members()
-	own.Rank = j.Team.Place.Rank
+	members := a.Team.Group.Members()
+	own.Rank = a.Team.Place.Rank
 	own.Host = members[own.Rank].Host
 	ctx, cancel := context.WithTimeout(context.Background(), packedPatience)
 	defer cancel()
-	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), j.Team.Group.Gather)
-	if !j.Team.Leads() {
+	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), a.Team.Group.Gather)
+	if !a.Team.Leads() {
 		return nil, err
 	}
 	for i := range members {
 		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
+			a.Opts.LogOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
 		}
 	}
 	return ranks, err

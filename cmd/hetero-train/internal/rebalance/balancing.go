@@ -64,11 +64,11 @@ type knownRank struct {
 }
 
 // New gathers the reports of all ranks. All ranks call it.
-func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
-	b := &Balancer{run: j, cfg: j.Cfg}
-	self := j.DescribeItself()
-	own := knownRank{Kind: j.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.Cfg.Profile.AtStart}
-	if j.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
+func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
+	b := &Balancer{run: a, cfg: a.Cfg}
+	self := a.DescribeItself()
+	own := knownRank{Kind: a.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: a.Cfg.Profile.AtStart}
+	if a.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
 		own.Kept = b.loadFigures(&self)
 	}
 	own.Profile = self
@@ -82,7 +82,7 @@ func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := j.Team.Group.Gather(ctx, "properties of the ranks", word)
+	words, err := a.Team.Group.Gather(ctx, "properties of the ranks", word)
 	if err != nil {
 		return nil, err
 	}
@@ -230,8 +230,8 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		types[rank] = k.Device
 	}
 	b.detector.SetTypes(types)
-	if j := b.run; j.Opts.Comparison != nil {
-		b.Comparison = newComparison(j.Opts.Comparison, b)
+	if a := b.run; a.Opts.Comparison != nil {
+		b.Comparison = newComparison(a.Opts.Comparison, b)
 	}
 	shares := b.Policy.Start()
 	if b.run.Team.Leads() {

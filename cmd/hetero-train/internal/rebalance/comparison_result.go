@@ -77,28 +77,28 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 }
 
 // Report prints the table and stores all figures with the run. For a run that was stopped, it uses the finished rounds.
-func (c *comparison) Report(j *assembly.Run) error {
+func (c *comparison) Report(a *assembly.Run) error {
 	if c.round < LeastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished rounds", c.round+1, c.flags.Rounds, LeastRounds)
 	}
 	h := c.hindsight()
 	results, ofBest := c.results(h), h.shareOfBest(c.oracle)
-	out := j.Opts.Env.Stdout
+	out := a.Opts.Env.Stdout
 	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds; the last %d rounds count; measured oracle: shares %v\n",
-		len(c.times), j.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
+		len(c.times), a.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
 	fmt.Fprintf(out, "best shares by the times of all %d blocks: %v; their compute time / that of the oracle: %.4f (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(j.Cfg.Data.BatchSize)/r.StepSeconds,
+		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(a.Cfg.Data.BatchSize)/r.StepSeconds,
 			show.Figure("%.4f", r.ShareOfOracle.Ratio), show.Figure("%.4f", r.ShareOfOracle.Low), show.Figure("%.4f", r.ShareOfOracle.High),
 			show.Figure("%.4f", r.ByMedians.Ratio), show.Figure("%.4f", r.ByMedians.Low), show.Figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
-	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.Cfg.Data.BatchSize, "block": c.flags.Block, "rounds": c.round,
+	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": a.Cfg.Data.BatchSize, "block": c.flags.Block, "rounds": c.round,
 		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
 	if err == nil {
-		err = experiment.ReplaceText(filepath.Join(j.Folder.LogDir(), "balance_compare.json"), append(text, '\n'))
+		err = experiment.ReplaceText(filepath.Join(a.Folder.LogDir(), "balance_compare.json"), append(text, '\n'))
 	}
 	return exit.With(exit.IO, err)
 }

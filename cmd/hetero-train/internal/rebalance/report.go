@@ -83,13 +83,13 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	if resume != nil {
 		kept = resume.Step
 	}
-	j := b.run
-	r := &balanceReport{balancing: b, console: screen, dir: j.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
+	a := b.run
+	r := &balanceReport{balancing: b, console: screen, dir: a.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.lines, err = observe.OpenLines("decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, j.Opts.LogOf(logs.ComponentBalancer)); err != nil {
+	if r.lines, err = observe.OpenLines("decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, a.Opts.LogOf(logs.ComponentBalancer)); err != nil {
 		return exit.With(exit.FolderCode(err), err)
 	}
-	j.Later(r.lines.Close)
+	a.Later(r.lines.Close)
 	b.report = r
 	return nil
 }

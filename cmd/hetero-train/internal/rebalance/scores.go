@@ -87,8 +87,8 @@ type typeFigures struct {
 
 // measureTypes runs the measurements of device types and adds the results to known.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
-	j, began := b.run, time.Now()
-	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
+	a, began := b.run, time.Now()
+	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Place.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
 		return fmt.Sprintf("a machine has %d types of devices, which is too many to measure within %v", t.Count, startLimit), nil
@@ -96,18 +96,18 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	var own typeFigures
 	var speed *measure.Speed
 	if t.Own >= 0 {
-		r := &b.known[j.Opts.Place.Rank].Profile
+		r := &b.known[a.Opts.Place.Rank].Profile
 		own.Measured = r.Measured
 		var openErr error
-		speed, openErr = measure.OpenSpeed(ctx, j.Device, measure.SpeedOptions{DType: j.Precision, CPUs: j.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(j.Device.Info(), startTensor)})
+		speed, openErr = measure.OpenSpeed(ctx, a.Device, measure.SpeedOptions{DType: a.Precision, CPUs: a.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Device.Info(), startTensor)})
 		if openErr != nil {
 			speed, own.Error = nil, openErr.Error()
 		}
 	}
-	if err := j.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs other measurements
+	if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs other measurements
 		return "", err
 	}
-	if err := t.Take(ctx, j.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
+	if err := t.Take(ctx, a.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
 		own.Error = err.Error()
 	}
 	if speed != nil {
@@ -122,7 +122,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	if err != nil {
 		return "", err
 	}
-	words, err := j.Team.Group.Gather(ctx, "figures of device types", word)
+	words, err := a.Team.Group.Gather(ctx, "figures of device types", word)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 		}
 		known[typeKey(&b.known[rank].Profile)] = f.Measured
 	}
-	if j.Team.Leads() {
+	if a.Team.Leads() {
 		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took", time.Since(began).Round(time.Millisecond))
 	}
 	return "", nil

@@ -15,24 +15,24 @@ import (
 )
 
 // connect opens the communicators. If a rank is lost meanwhile, connect ends at once.
-func (j *training) connect(ctx context.Context) error {
-	t := j.Team
-	if err := exchange.WantNCCL(&j.Run.Rank); err != nil {
+func (tr *training) connect(ctx context.Context) error {
+	t := tr.Team
+	if err := exchange.WantNCCL(&tr.Run.Rank); err != nil {
 		return err
 	}
 	if t == nil {
-		_, err := rebalance.LoadProfiles(j.Cfg) // a run of one rank does not use the scores
+		_, err := rebalance.LoadProfiles(tr.Cfg) // a run of one rank does not use the scores
 		return err
 	}
 	var err error
-	if j.balancing, err = rebalance.New(ctx, &j.Run); err != nil {
+	if tr.balancing, err = rebalance.New(ctx, &tr.Run); err != nil {
 		return err
 	}
-	whole, cancel := context.WithTimeout(ctx, session.Seconds(j.Cfg.Parallel.RendezvousTimeoutSeconds))
+	whole, cancel := context.WithTimeout(ctx, session.Seconds(tr.Cfg.Parallel.RendezvousTimeoutSeconds))
 	defer cancel()
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
-	j.Later(func() error { close(ended); return nil })
+	tr.Later(func() error { close(ended); return nil })
 	go func() { // a communicator may take long to notice a lost rank
 		select {
 		case <-t.Group.Broken():
@@ -43,46 +43,46 @@ func (j *training) connect(ctx context.Context) error {
 		case <-ended:
 		}
 	}()
-	grads, stats, err := exchange.Connect(whole, &j.Run.Rank)
+	grads, stats, err := exchange.Connect(whole, &tr.Run.Rank)
 	if lost := t.Group.Err(); err != nil && lost != nil {
 		err = lost // the cause of the communicators' errors
 	}
 	if err != nil {
 		return err
 	}
-	p, m := j.Cfg.Parallel, j.Cfg.Model
+	p, m := tr.Cfg.Parallel, tr.Cfg.Model
 	t.Peers = &train.Peers{Grads: grads, Stats: stats, SyncNorm: m.BatchNorm == "sync",
 		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
 	if p.WireDType == "bf16" {
 		t.Peers.Wire = tensor.BF16
 	}
-	if len(j.Cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
-		if t.Peers.Shares, err = parts.Divide(j.Cfg, t.Place.WorldSize); err != nil {
+	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
+		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
 			return err
 		}
 		if t.Leads() {
-			j.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
+			tr.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
 		}
 	} else {
-		t.Peers.Divide, t.Peers.MemoryBytes = j.balancing.Divide, j.MemoryBytes()
+		t.Peers.Divide, t.Peers.MemoryBytes = tr.balancing.Divide, tr.MemoryBytes()
 	}
 	t.Running.Store(t.Peers)
 	if lost := t.Group.Err(); lost != nil {
 		return lost
 	}
 	watched, stop := context.WithCancel(ctx)
-	j.Later(func() error { stop(); return nil })
-	go t.Watch(watched, max(session.Seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond), j.Opts.LogOf(logs.ComponentCluster))
-	j.sayTogether()
+	tr.Later(func() error { stop(); return nil })
+	go t.Watch(watched, max(session.Seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond), tr.Opts.LogOf(logs.ComponentCluster))
+	tr.sayTogether()
 	return nil
 }
 
 // sayTogether logs, on rank 0, how the ranks communicate.
-func (j *training) sayTogether() {
-	if !j.Team.Leads() {
+func (tr *training) sayTogether() {
+	if !tr.Team.Leads() {
 		return
 	}
-	c, log := j.Cfg, j.Opts.LogOf(logs.ComponentCluster)
+	c, log := tr.Cfg, tr.Opts.LogOf(logs.ComponentCluster)
 	if c.Model.BatchNorm == "local" {
 		log.Warn(`model.batch_norm = "local": each rank normalises with its own samples, so the result depends on the shares`)
 	}

@@ -15,22 +15,22 @@ import (
 )
 
 // survived adds the step that rank 0 has saved to the error of a run of several ranks.
-func (j *training) survived(result train.Result, err error) error {
+func (tr *training) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
 	}
-	if j.Opts.Reported() {
+	if tr.Opts.Reported() {
 		return fmt.Errorf("%w; step %d, the last step that all ranks completed, is saved", err, result.Steps)
 	}
-	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, j.WayOn(result.Steps))
+	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, tr.WayOn(result.Steps))
 }
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
-func (j *training) leaderLost(err error) error {
-	if err == nil || j.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
+func (tr *training) leaderLost(err error) error {
+	if err == nil || tr.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
 		return err
 	}
-	return fmt.Errorf("%w; %s", err, j.Opts.FromNewest(j.Cfg, j.Team.Start.Checkpoints))
+	return fmt.Errorf("%w; %s", err, tr.Opts.FromNewest(tr.Cfg, tr.Team.Start.Checkpoints))
 }
 
 // laterSignal is how much later than another rank this rank may get a launcher's signal. With a shorter time, an
@@ -40,7 +40,7 @@ const laterSignal = time.Second
 
 // interruption returns the error, with its exit code, of a run that ended by a signal after it was saved. It returns nil
 // if a comparison of policies has cancelled the context.
-func (j *training) interruption(ctx context.Context, step int64) error {
+func (tr *training) interruption(ctx context.Context, step int64) error {
 	if errors.Is(context.Cause(ctx), rebalance.ErrCompared) {
 		return nil
 	}
@@ -54,11 +54,11 @@ func (j *training) interruption(ctx context.Context, step int64) error {
 			s = exit.Stopped{Signal: syscall.SIGTERM}
 		}
 	}
-	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, j.WayOn(step)))
+	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, tr.WayOn(step)))
 }
 
 // unsaved describes the newest checkpoint of a run whose final save failed.
-func (j *training) unsaved(newest string, err error) error {
+func (tr *training) unsaved(newest string, err error) error {
 	if newest == "" {
 		return fmt.Errorf("%w; the run has no checkpoint", err)
 	}
@@ -66,5 +66,5 @@ func (j *training) unsaved(newest string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s; when the run can save again, it %s", err, newest, j.WayOn(step))
+	return fmt.Errorf("%w; the newest checkpoint is %s; when the run can save again, it %s", err, newest, tr.WayOn(step))
 }

@@ -19,37 +19,37 @@ import (
 
 // follow trains as a rank other than rank 0. It owns no files except a log. The first rank of a machine prints the run
 // on that machine's terminal; a rank that was started by hand prints it on its own.
-func (j *training) follow(ctx context.Context) error {
-	if logFile, err := regular.Write(filepath.Join(j.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", j.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
-		j.Later(logFile.Close)
-		j.Opts.LogFile.To(&logs.File{File: logFile, Screen: j.Opts.OnScreen})
+func (tr *training) follow(ctx context.Context) error {
+	if logFile, err := regular.Write(filepath.Join(tr.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
+		tr.Later(logFile.Close)
+		tr.Opts.LogFile.To(&logs.File{File: logFile, Screen: tr.Opts.OnScreen})
 	} else { // another machine may not have this folder; standard error is the log then
-		j.Opts.LogFile.To(io.Discard)
+		tr.Opts.LogFile.To(io.Discard)
 	}
-	options, err := j.sharedOptions()
+	options, err := tr.sharedOptions()
 	if err != nil {
 		return err
 	}
-	options.Observer = follower{&j.Run}
+	options.Observer = follower{&tr.Run}
 	var screen *observe.Console
-	if j.Team.Speaks() {
-		screen = observe.NewConsole(&j.Run, j.Opts.LogFile)
+	if tr.Team.Speaks() {
+		screen = observe.NewConsole(&tr.Run, tr.Opts.LogFile)
 		defer screen.Close()
 		screen.Begin(nil)
 		options.Observer = screen
 	}
-	if err := j.Team.Ready(ctx); err != nil {
+	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}
 	result, err := train.Run(ctx, options)
-	j.tracing.Over(err)
-	j.balancing.End()
+	tr.tracing.Over(err)
+	tr.balancing.End()
 	if screen != nil {
 		screen.Close()
 	}
 	interrupted := false
 	if err == nil && result.Interrupted {
-		err = j.interruption(ctx, result.Steps)
+		err = tr.interruption(ctx, result.Steps)
 		interrupted = err != nil
 	}
 	if screen != nil {
@@ -58,7 +58,7 @@ func (j *training) follow(ctx context.Context) error {
 	if interrupted {
 		return exit.With(exit.Code(err), exit.AlreadyShown(err)) // rank 0 prints the error
 	}
-	return j.leaderLost(exit.Classify(ctx, err))
+	return tr.leaderLost(exit.Classify(ctx, err))
 }
 
 // follower is the observer of a rank that prints only warnings.

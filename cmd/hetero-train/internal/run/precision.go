@@ -10,11 +10,11 @@ import (
 
 // agreePrecision chooses the type of every rank of a training. With train.precision = "auto" a resumed run keeps the
 // types of its checkpoint.
-func (j *training) agreePrecision(ctx context.Context) error {
+func (tr *training) agreePrecision(ctx context.Context) error {
 	var before []devices.RankType
-	if j.Cfg.Train.Precision == "auto" {
+	if tr.Cfg.Train.Precision == "auto" {
 		find := func() error {
-			state, err := experiment.Peek(j.RunOptions())
+			state, err := experiment.Peek(tr.RunOptions())
 			if err != nil {
 				return nil // no checkpoint, or opening the run reports the error
 			}
@@ -22,14 +22,14 @@ func (j *training) agreePrecision(ctx context.Context) error {
 			return err
 		}
 		var err error
-		if j.Team == nil {
+		if tr.Team == nil {
 			err = find()
 		} else {
-			err = j.Team.Tell(ctx, "types of the checkpoint", &before, find)
+			err = tr.Team.Tell(ctx, "types of the checkpoint", &before, find)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return j.SettlePrecision(ctx, before)
+	return tr.SettlePrecision(ctx, before)
 }

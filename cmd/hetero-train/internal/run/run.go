@@ -50,154 +50,154 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if !cli.Informs(opts.Place) { // another rank logs it
 		say = slog.New(slog.DiscardHandler)
 	}
-	j := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}
+	tr := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}
 	var err error
-	if j.lifeline, err = supervisor.OpenLifeline(opts.Env.Environ); err != nil {
+	if tr.lifeline, err = supervisor.OpenLifeline(opts.Env.Environ); err != nil {
 		return err
 	}
-	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &j.saves, j.toldToStop)
+	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
 	defer release()
-	defer j.CloseAll()
-	for _, open := range []func(context.Context) error{j.OpenDevice, j.OpenData, j.CheckModel, j.JoinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openTestbed} {
+	defer tr.CloseAll()
+	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
-			j.Team.Abort(err) // also for a signal, because the other ranks do not know of it
+			tr.Team.Abort(err) // also for a signal, because the other ranks do not know of it
 			var s exit.Stopped
 			if errors.As(context.Cause(ctx), &s) {
 				err = exit.With(s.Saved(), s) // regardless of the interrupted operation
 			}
-			return j.tellLog(exit.Classify(ctx, err))
+			return tr.tellLog(exit.Classify(ctx, err))
 		}
-		if j.finished() {
-			return sayFinished(&j.Run)
+		if tr.finished() {
+			return sayFinished(&tr.Run)
 		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	j.balancing.EndBy(end)
-	err = exit.Classify(ctx, j.train(ctx))
+	tr.balancing.EndBy(end)
+	err = exit.Classify(ctx, tr.train(ctx))
 	if err != nil && !errors.As(err, new(exit.Stopped)) { // all ranks stop together
-		j.Team.Abort(err)
+		tr.Team.Abort(err)
 	}
-	return j.tellLog(err)
+	return tr.tellLog(err)
 }
 
 // toldToStop is called for a signal that ends the run. A step may take longer than the supervisor waits.
-func (j *training) toldToStop() {
-	if j.looping.Load() {
-		j.lifeline.Hold()
+func (tr *training) toldToStop() {
+	if tr.looping.Load() {
+		tr.lifeline.Hold()
 	}
 }
 
 // openTestbed applies the conditions of the configuration and the environment to this rank.
-func (j *training) openTestbed(ctx context.Context) (err error) {
-	j.Lab, err = testbed.Open(ctx, &j.Rank)
+func (tr *training) openTestbed(ctx context.Context) (err error) {
+	tr.Lab, err = testbed.Open(ctx, &tr.Rank)
 	return err
 }
 
 // tellLog writes the error of a rank that prints nothing to its own log.
-func (j *training) tellLog(err error) error {
-	if err != nil && !j.Team.Leads() {
-		fmt.Fprintf(j.Opts.LogFile, "%v\n", err)
+func (tr *training) tellLog(err error) error {
+	if err != nil && !tr.Team.Leads() {
+		fmt.Fprintf(tr.Opts.LogFile, "%v\n", err)
 	}
 	return err
 }
 
 // finished reports, on all ranks, whether the run is complete.
-func (j *training) finished() bool {
-	if j.Team != nil {
-		return j.Team.Finished
+func (tr *training) finished() bool {
+	if tr.Team != nil {
+		return tr.Team.Finished
 	}
-	return j.Folder != nil && j.Folder.Finished != nil
+	return tr.Folder != nil && tr.Folder.Finished != nil
 }
 
 // openRun decides how the run begins: from the start, from a checkpoint, or not at all because it is complete. It
 // changes nothing on disk.
-func (j *training) openRun(ctx context.Context) (err error) {
-	if j.Team.Leads() {
-		if j.Learnt, err = j.Derive(); err != nil {
+func (tr *training) openRun(ctx context.Context) (err error) {
+	if tr.Team.Leads() {
+		if tr.Learnt, err = tr.Derive(); err != nil {
 			return err
 		}
-		run, err := experiment.Open(j.RunOptions())
+		run, err := experiment.Open(tr.RunOptions())
 		if err != nil {
 			return err
 		}
-		j.Folder = run
-		j.Later(run.Close)
+		tr.Folder = run
+		tr.Later(run.Close)
 		if run.Checkpoint != nil {
-			j.Later(run.Checkpoint.Close)
+			tr.Later(run.Checkpoint.Close)
 		}
 	}
-	return j.tellFinished(ctx)
+	return tr.tellFinished(ctx)
 }
 
 // beginRun prepares the run's folder, after all checks that could refuse the run.
-func (j *training) beginRun(ctx context.Context) error {
-	if j.Team.Leads() {
-		if err := j.Folder.Begin(); err != nil {
+func (tr *training) beginRun(ctx context.Context) error {
+	if tr.Team.Leads() {
+		if err := tr.Folder.Begin(); err != nil {
 			return err
 		}
 	}
-	return j.tellStart(ctx)
+	return tr.tellStart(ctx)
 }
 
 // train builds, restores and runs the replica, and writes the result.
-func (j *training) train(ctx context.Context) error {
-	if !j.Team.Leads() {
-		return j.follow(ctx)
+func (tr *training) train(ctx context.Context) error {
+	if !tr.Team.Leads() {
+		return tr.follow(ctx)
 	}
-	file, err := j.Folder.OpenLog()
+	file, err := tr.Folder.OpenLog()
 	if err != nil {
 		return err
 	}
-	j.Later(file.Close)
-	logFile := &logs.File{File: file, Screen: j.Opts.OnScreen}
-	j.Opts.LogFile.To(logFile)
-	j.SayOpened()
-	resume, err := j.Restore()
+	tr.Later(file.Close)
+	logFile := &logs.File{File: file, Screen: tr.Opts.OnScreen}
+	tr.Opts.LogFile.To(logFile)
+	tr.SayOpened()
+	resume, err := tr.Restore()
 	if err != nil {
 		return err
 	}
-	if err := j.Folder.StoreConfig(string(j.Cfg.TOML()), version.Text()); err != nil {
+	if err := tr.Folder.StoreConfig(string(tr.Cfg.TOML()), version.Text()); err != nil {
 		return err
 	}
-	j.balancing.SaveProfile()
-	screen := observe.NewConsole(&j.Run, logFile)
+	tr.balancing.SaveProfile()
+	screen := observe.NewConsole(&tr.Run, logFile)
 	defer screen.Close()
 	screen.Begin(resume)
-	runOptions, err := j.loopOptions(resume, screen)
+	runOptions, err := tr.loopOptions(resume, screen)
 	if err != nil {
 		return err
 	}
-	if err := j.Team.Ready(ctx); err != nil {
+	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}
-	runOptions.Leaving = j.lifeline.Hold
-	j.looping.Store(true)
+	runOptions.Leaving = tr.lifeline.Hold
+	tr.looping.Store(true)
 	if ctx.Err() != nil { // by an earlier signal
-		j.lifeline.Hold()
+		tr.lifeline.Hold()
 	}
 	result, err := train.Run(ctx, runOptions)
 	screen.Close()
-	j.tracing.Over(err)
+	tr.tracing.Over(err)
 	if errors.Is(err, train.ErrFinalSave) {
-		err = j.unsaved(newest(&j.Run, result), err)
+		err = tr.unsaved(newest(&tr.Run, result), err)
 	}
-	err = j.survived(result, exit.Classify(ctx, err))
-	j.balancing.End()
+	err = tr.survived(result, exit.Classify(ctx, err))
+	tr.balancing.End()
 	if err == nil && result.Interrupted {
-		err = j.interruption(ctx, result.Steps)
+		err = tr.interruption(ctx, result.Steps)
 	}
-	if writeErr := writeResult(&j.Run, result, err); writeErr != nil {
+	if writeErr := writeResult(&tr.Run, result, err); writeErr != nil {
 		if err == nil {
 			err = exit.With(exit.IO, writeErr)
 		} else {
-			j.Opts.Log.Warn("the result cannot be written either", "error", writeErr)
+			tr.Opts.Log.Warn("the result cannot be written either", "error", writeErr)
 		}
 	}
 	screen.End(result, err)
-	j.records.SumUp(screen, result)
-	if b := j.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
-		if reportErr := b.Comparison.Report(&j.Run); err == nil {
+	tr.records.SumUp(screen, result)
+	if b := tr.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
+		if reportErr := b.Comparison.Report(&tr.Run); err == nil {
 			err = reportErr
 		}
 	}
@@ -205,80 +205,80 @@ func (j *training) train(ctx context.Context) error {
 }
 
 // openReplica checks that the memory is sufficient, before the run's folder changes, and loads the initial weights.
-func (j *training) openReplica(ctx context.Context) error {
-	if err := j.connect(ctx); err != nil {
+func (tr *training) openReplica(ctx context.Context) error {
+	if err := tr.connect(ctx); err != nil {
 		return err
 	}
-	options, err := j.ReplicaOptions()
+	options, err := tr.ReplicaOptions()
 	if err != nil {
 		return err
 	}
-	if j.Replica, err = train.NewReplica(j.Device, options); err != nil {
+	if tr.Replica, err = train.NewReplica(tr.Device, options); err != nil {
 		return err
 	}
-	j.Later(j.Replica.Close)
-	return j.InitFrom()
+	tr.Later(tr.Replica.Close)
+	return tr.InitFrom()
 }
 
-func (j *training) loopOptions(resume *checkpoint.State, screen *observe.Console) (train.Options, error) {
-	c := j.Cfg
-	store, err := checkpoint.Open(j.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
+func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Console) (train.Options, error) {
+	c := tr.Cfg
+	store, err := checkpoint.Open(tr.Folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
 	if err != nil {
 		return train.Options{}, err
 	}
-	j.Later(store.Close)
+	tr.Later(store.Close)
 	if resume != nil {
 		if _, err := store.SetAside(resume.Step); err != nil {
 			return train.Options{}, err
 		}
 	}
-	if j.records, err = observe.OpenRecords(&j.Run, resume); err != nil {
+	if tr.records, err = observe.OpenRecords(&tr.Run, resume); err != nil {
 		return train.Options{}, err
 	}
-	if err := j.balancing.ReportTo(screen, resume); err != nil {
+	if err := tr.balancing.ReportTo(screen, resume); err != nil {
 		return train.Options{}, err
 	}
-	o, err := j.sharedOptions()
-	o.Store, o.StoreDir, o.Resume = store, j.Folder.CheckpointDir(), resume
-	all, watchErr := observe.Watchers(&j.Run, resume, screen, j.records, j.balancing.Observer())
+	o, err := tr.sharedOptions()
+	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
+	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
-	o.Observer = rebalance.Muted{Observer: all, Quiet: j.balancing.Quiet}
+	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.Extra()}
-	if c := j.Folder.Checkpoint; c != nil {
-		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.Folder.CheckpointDir())
+	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: tr.Extra()}
+	if c := tr.Folder.Checkpoint; c != nil {
+		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(tr.Folder.CheckpointDir())
 	}
 	return o, err
 }
 
 // sharedOptions returns the options that are equal on all ranks of a run.
-func (j *training) sharedOptions() (o train.Options, err error) {
-	c := j.Cfg
-	o = train.Options{Replica: j.Replica, Schedule: j.Schedule(), Steps: int64(c.Train.Steps), Epochs: j.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
+func (tr *training) sharedOptions() (o train.Options, err error) {
+	c := tr.Cfg
+	o = train.Options{Replica: tr.Replica, Schedule: tr.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
-		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps}
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps}
 	if c.Profile.Enabled {
-		o.Telemetry = j.OpenTelemetry(j.balancing.Quiet)
+		o.Telemetry = tr.OpenTelemetry(tr.balancing.Quiet)
 	}
-	if b := j.balancing; b != nil && b.Policy != nil {
+	if b := tr.balancing; b != nil && b.Policy != nil {
 		o.Splitter = b
 	}
-	weather := j.Opts.Lab.Weather != nil
-	if j.tracing = observe.NewTracing(&j.Run); j.tracing != nil || weather {
+	weather := tr.Opts.Lab.Weather != nil
+	if tr.tracing = observe.NewTracing(&tr.Run); tr.tracing != nil || weather {
 		o.BeforeStep = func(step int64) {
 			if weather {
-				j.Lab.Before(step)
+				tr.Lab.Before(step)
 			}
-			j.tracing.Before(step)
+			tr.tracing.Before(step)
 		}
 	}
 	if c.Data.Corrupt == "skip" {
 		o.MaxReplaced = c.Data.CorruptLimit
 	}
-	if o.Train, err = j.NewLoader(j.Loading); err != nil || !j.Data.HasEval() {
+	if o.Train, err = tr.NewLoader(tr.Loading); err != nil || !tr.Data.HasEval() {
 		return o, err
 	}
-	o.Eval, err = j.NewLoader(j.Evaluating())
+	o.Eval, err = tr.NewLoader(tr.Evaluating())
 	return o, err
 }

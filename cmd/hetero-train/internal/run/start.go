@@ -6,26 +6,26 @@ import (
 )
 
 // tellFinished sends rank 0's decision whether the run is complete to the other ranks. Only rank 0 has opened the run.
-func (j *training) tellFinished(ctx context.Context) error {
-	t := j.Team
+func (tr *training) tellFinished(ctx context.Context) error {
+	t := tr.Team
 	if t == nil {
 		return nil
 	}
 	return t.Tell(ctx, "finished", &t.Finished, func() error {
-		t.Finished = j.Folder.Finished != nil
+		t.Finished = tr.Folder.Finished != nil
 		return nil
 	})
 }
 
 // tellStart sends the places of the run's files from rank 0 to the other ranks.
-func (j *training) tellStart(ctx context.Context) error {
-	t := j.Team
+func (tr *training) tellStart(ctx context.Context) error {
+	t := tr.Team
 	if t == nil {
 		return nil
 	}
 	return t.Tell(ctx, "start", &t.Start, func() (err error) {
-		if t.Start.LogDir, err = filepath.Abs(j.Folder.LogDir()); err == nil {
-			t.Start.Checkpoints, err = filepath.Abs(j.Folder.CheckpointDir())
+		if t.Start.LogDir, err = filepath.Abs(tr.Folder.LogDir()); err == nil {
+			t.Start.Checkpoints, err = filepath.Abs(tr.Folder.CheckpointDir())
 		}
 		return err
 	})

@@ -12,8 +12,8 @@ import (
 
 // IsCPURank reports whether this is one of the last ranks of its machine, which use the CPU because of
 // parallel.cpu_ranks.
-func (j *Session) IsCPURank() (bool, error) {
-	n, place := j.Cfg.Parallel.CPURanks, j.Opts.Place
+func (s *Session) IsCPURank() (bool, error) {
+	n, place := s.Cfg.Parallel.CPURanks, s.Opts.Place
 	if n == 0 || place.WorldSize <= 1 {
 		return false, nil
 	}
@@ -24,7 +24,7 @@ func (j *Session) IsCPURank() (bool, error) {
 }
 
 // LocalRanks returns the number of ranks on this machine that is known before rank discovery.
-func (j *Session) LocalRanks() int { return RanksOfMachine(j.Opts.Place) }
+func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Place) }
 
 // RanksOfMachine returns the number of ranks on this machine that is known before rank discovery.
 func RanksOfMachine(place discovery.Place) int {
@@ -45,9 +45,9 @@ func UsableCPUs() int {
 
 // OwnCPUs returns the number of CPUs for this rank alone. The ranks of a machine divide the usable CPUs, unless each
 // rank has its own quota.
-func (j *Session) OwnCPUs() int {
-	if own := j.Opts.Lab.Place.CPUs; own > 0 {
+func (s *Session) OwnCPUs() int {
+	if own := s.Opts.Lab.Place.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())
 	}
-	return max(UsableCPUs()/j.LocalRanks(), 1)
+	return max(UsableCPUs()/s.LocalRanks(), 1)
 }

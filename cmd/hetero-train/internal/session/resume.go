@@ -26,7 +26,7 @@ func (o Options) wayOn(cfg *config.Config, step int64) string {
 }
 
 // WayOn describes the step and the command with which the run resumes.
-func (j *Session) WayOn(step int64) string { return j.Opts.wayOn(j.Cfg, step) }
+func (s *Session) WayOn(step int64) string { return s.Opts.wayOn(s.Cfg, step) }
 
 // again returns the command line that resumes the run, for a shell.
 func (o Options) again(cfg *config.Config) string {

@@ -48,4 +48,4 @@ func Seconds(s float64) time.Duration {
 const NameKey = "experiment.name"
 
 // Named reports whether the user set the run's name, in the file or on the command line.
-func (j *Session) Named() bool { return j.Cfg.Origin(NameKey) != "" }
+func (s *Session) Named() bool { return s.Cfg.Origin(NameKey) != "" }

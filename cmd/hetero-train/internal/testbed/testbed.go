@@ -36,42 +36,42 @@ type word struct {
 
 // Open determines how this rank can apply the weather. All ranks exchange this, so that rank 0 can log real and
 // simulated conditions.
-func Open(ctx context.Context, j *compute.Rank) (l Testbed, err error) {
-	setup := &j.Opts.Lab
+func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
+	setup := &k.Opts.Lab
 	word := word{CPUs: setup.Place.CPUs, Slowdown: setup.Place.Slowdown}
 	if setup.Weather != nil {
 		program, err := os.Executable()
 		if err != nil {
 			return l, err
 		}
-		l.applier = lab.Open(lab.Options{Place: setup.Place, Weather: setup.Weather, Rank: j.Opts.Place.Rank, Device: j.Device,
-			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { j.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
-		j.Later(l.applier.Close)
+		l.applier = lab.Open(lab.Options{Place: setup.Place, Weather: setup.Weather, Rank: k.Opts.Place.Rank, Device: k.Device,
+			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { k.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
+		k.Later(l.applier.Close)
 		word.Means = l.applier.Means()
 		for _, missing := range l.applier.Missing() {
-			j.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
+			k.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
 		}
 	}
-	words, err := gather(ctx, j, word)
+	words, err := gather(ctx, k, word)
 	if err != nil {
 		return l, err
 	}
-	if j.Team.Leads() {
-		l.tell(setup, words, j.Opts.LogOf(logs.ComponentLab))
+	if k.Team.Leads() {
+		l.tell(setup, words, k.Opts.LogOf(logs.ComponentLab))
 	}
 	return l, nil
 }
 
 // gather exchanges the messages of the ranks.
-func gather(ctx context.Context, j *compute.Rank, own word) ([]word, error) {
-	if j.Team == nil {
+func gather(ctx context.Context, k *compute.Rank, own word) ([]word, error) {
+	if k.Team == nil {
 		return []word{own}, nil
 	}
 	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := j.Team.Group.Gather(ctx, "lab", text)
+	texts, err := k.Team.Group.Gather(ctx, "lab", text)
 	if err != nil {
 		return nil, err
 	}

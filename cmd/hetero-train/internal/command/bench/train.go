@@ -107,23 +107,23 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err != nil {
 		return nil, err
 	}
-	j := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
-	j.Device = b.device
-	if j.Data, err = f.samples(ctx, cfg); err != nil {
+	a := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
+	a.Device = b.device
+	if a.Data, err = f.samples(ctx, cfg); err != nil {
 		return nil, err
 	}
-	var samples data.Samples = data.Images{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}}
-	if j.Data.Tokens != nil {
-		samples = j.Data.Tokens.Train
+	var samples data.Samples = data.Images{Dataset: a.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image}}
+	if a.Data.Tokens != nil {
+		samples = a.Data.Tokens.Train
 	}
-	if j.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
+	if a.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
 		return nil, err
 	}
-	if err := j.SettlePrecision(ctx, nil); err != nil {
+	if err := a.SettlePrecision(ctx, nil); err != nil {
 		return nil, err
 	}
-	b.precision = j.Precision
-	options, err := j.ReplicaOptions()
+	b.precision = a.Precision
+	options, err := a.ReplicaOptions()
 	if err != nil {
 		return nil, err
 	}

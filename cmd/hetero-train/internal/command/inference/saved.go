@@ -76,14 +76,14 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if err != nil {
 		return nil, err
 	}
-	j := assembly.New(nil, opts) // the configuration is known once the checkpoint is found
-	if j.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
+	r := assembly.New(nil, opts) // the configuration is known once the checkpoint is found
+	if r.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
-	m := &savedModel{Run: j}
+	m := &savedModel{Run: r}
 	defer func() {
 		if err != nil {
-			j.CloseAll()
+			r.CloseAll()
 		}
 	}()
 	if path == "" {
@@ -96,17 +96,17 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		}
 		path = filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name)
 	}
-	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { j.Opts.Log.Warn(err.Error()) }); err != nil {
+	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { r.Opts.Log.Warn(err.Error()) }); err != nil {
 		return nil, err
 	}
-	j.Later(m.checkpoint.Close)
+	r.Later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
 		return nil, exit.Usagef("--ema: %s has no averaged weights, because it was trained without ema.decay", m.checkpoint.Path)
 	}
-	if j.Cfg, err = savedSettings(a, m.checkpoint, j.Opts.Log); err != nil {
+	if r.Cfg, err = savedSettings(a, m.checkpoint, r.Opts.Log); err != nil {
 		return nil, err
 	}
-	if _, err := parts.BuildClassifier(&j.Cfg.Model); err != nil {
+	if _, err := parts.BuildClassifier(&r.Cfg.Model); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.checkpoint.Path, err)
 	}
 	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
@@ -116,7 +116,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}
 	if _, known := m.checkpoint.State.Extra[assembly.DataKey]; !known && m.checkpoint.State.Step == 0 {
 		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
-		m.imported, m.noData = true, !named && a.File == "" && j.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
+		m.imported, m.noData = true, !named && a.File == "" && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	m.classes, err = m.countClasses()
 	return m, err

@@ -110,12 +110,12 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 
 // introduce gathers the properties of all ranks.
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
-	j := x.Rank
-	info := j.Device.Info()
-	own := rankNCCL{Rank: j.Opts.Place.Rank, Host: j.Team.Group.Members()[j.Opts.Place.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
+	k := x.Rank
+	info := k.Device.Info()
+	own := rankNCCL{Rank: k.Opts.Place.Rank, Host: k.Team.Group.Members()[k.Opts.Place.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
 	gpus := hardware.Open()
 	defer gpus.Close()
-	if dev, ok := j.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
+	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
 		g := gpus.All()[dev.Index()]
 		if g.Name == info.Model { // NVML counts GPUs by bus position, CUDA may use another order
 			own.BusID, own.NVLinks, own.Driver = g.BusID, g.NVLinks, g.Driver
@@ -126,7 +126,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	if err != nil {
 		return nil, err
 	}
-	words, err := j.Team.Group.Gather(ctx, "nccl ranks", word)
+	words, err := k.Team.Group.Gather(ctx, "nccl ranks", word)
 	if err != nil {
 		return nil, err
 	}

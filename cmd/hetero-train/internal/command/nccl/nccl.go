@@ -44,21 +44,21 @@ func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlag
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}
-	return compute.OnRanks(ctx, a, place, func(ctx context.Context, j *compute.Rank) error {
-		j.Cfg.Parallel.Backend = "nccl"
-		if err := j.OpenDevice(ctx); err != nil {
+	return compute.OnRanks(ctx, a, place, func(ctx context.Context, k *compute.Rank) error {
+		k.Cfg.Parallel.Backend = "nccl"
+		if err := k.OpenDevice(ctx); err != nil {
 			return err
 		}
-		if err := exchange.WantNCCL(j); err != nil {
+		if err := exchange.WantNCCL(k); err != nil {
 			return err
 		}
-		if j.Opts.Place.WorldSize < 2 {
+		if k.Opts.Place.WorldSize < 2 {
 			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
-		if err := j.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
 			return err
 		}
-		x, err := exchange.Agree(ctx, j)
+		x, err := exchange.Agree(ctx, k)
 		if err != nil {
 			return err
 		}

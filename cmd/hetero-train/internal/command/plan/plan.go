@@ -129,9 +129,9 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	j := assembly.New(cfg, opts)
-	defer j.CloseAll()
-	p := &planning{Run: j, shares: shares}
+	built := assembly.New(cfg, opts)
+	defer built.CloseAll()
+	p := &planning{Run: built, shares: shares}
 	if err := p.open(ctx, memory); err != nil {
 		return err
 	}

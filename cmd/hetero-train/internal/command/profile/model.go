@@ -26,22 +26,22 @@ const (
 // profileModel measures a step of the configured model on this rank's device. fraction is the memory-bound fraction of the
 // step, computed from the operations and bytes of the plan. perSample is the time per sample in seconds. All ranks
 // measure it at the same time, as in training.
-func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
-	profileBatch := min(profileBatch, max(j.Cfg.Data.BatchSize/max(j.Opts.Place.WorldSize, 1), 2))
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.Cfg.Model.NumClasses, 100), 2), Size: j.Cfg.Data.ImageSize})
+func profileModel(ctx context.Context, k *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
+	profileBatch := min(profileBatch, max(k.Cfg.Data.BatchSize/max(k.Opts.Place.WorldSize, 1), 2))
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(k.Cfg.Model.NumClasses, 100), 2), Size: k.Cfg.Data.ImageSize})
 	if err != nil {
 		return 0, 0, err
 	}
-	cfg := *j.Cfg
+	cfg := *k.Cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
 	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, profileBatch)
 	step := assembly.New(&cfg, session.Options{})
-	step.Device, step.Precision, step.Data = j.Device, j.Precision, &parts.Opened{Splits: set.Cached(0)}
+	step.Device, step.Precision, step.Data = k.Device, k.Precision, &parts.Opened{Splits: set.Cached(0)}
 	options, err := step.ReplicaOptions()
 	if err != nil {
 		return 0, 0, err
 	}
-	replica, err := train.NewReplica(j.Device, options)
+	replica, err := train.NewReplica(k.Device, options)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -60,8 +60,8 @@ func New(a *cli.App) *cobra.Command {
 
 // profileRanks measures this rank, or starts the ranks that do.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
-	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, j *compute.Rank) error {
-		return (&profiling{flags: f, rank: j, model: modelToProfile(a, j.Cfg)}).run(ctx)
+	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, k *compute.Rank) error {
+		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Cfg)}).run(ctx)
 	})
 }
 

@@ -80,24 +80,24 @@ func (p *profiling) run(ctx context.Context) error {
 	if p.flags.quick {
 		p.budget = quickBudget
 	}
-	j := p.rank
-	if err := j.OpenDevice(ctx); err != nil {
+	k := p.rank
+	if err := k.OpenDevice(ctx); err != nil {
 		return err
 	}
-	if info := j.Device.Info(); info.Modelled {
+	if info := k.Device.Info(); info.Modelled {
 		return exit.Usagef("profile: device %s does not compute, so it cannot be measured", info.Name)
 	}
-	if j.Opts.Place.WorldSize > 1 {
+	if k.Opts.Place.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
-		if err := j.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "profile", Value: quick}}); err != nil {
+		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "profile", Value: quick}}); err != nil {
 			return err
 		}
 	}
-	if err := j.SettlePrecision(ctx, nil); err != nil {
+	if err := k.SettlePrecision(ctx, nil); err != nil {
 		return err
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
-	if j.Team.Leads() { // before the measurements, so an error does not waste them
+	if k.Team.Leads() { // before the measurements, so an error does not waste them
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
@@ -126,23 +126,23 @@ func (p *profiling) run(ctx context.Context) error {
 
 // find describes the host and the rank's device.
 func (p *profiling) find() (err error) {
-	j := p.rank
+	k := p.rank
 	if p.host, err = system.Detect(); err != nil {
-		j.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
+		k.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
 	}
 	p.gpus = hardware.Open()
 	for _, g := range p.gpus.All() {
-		j.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20, "architecture", g.Architecture, "driver", g.Driver)
+		k.Opts.Log.Info("GPU found", "index", g.Index, "name", g.Name, "memory_mb", g.MemoryBytes>>20, "architecture", g.Architecture, "driver", g.Driver)
 	}
 	for _, w := range p.gpus.Warnings() {
-		j.Opts.Log.Warn(w)
+		k.Opts.Log.Warn(w)
 	}
 	if why := p.gpus.Reason(); why != "" {
-		j.Opts.Log.Info("no GPU found", "why", why)
+		k.Opts.Log.Info("no GPU found", "why", why)
 	}
-	p.report.Rank = j.Describe(p.host, p.gpus)
-	if j.Team != nil {
-		p.report.HostID = j.Team.Group.Members()[j.Opts.Place.Rank].Host
+	p.report.Rank = k.Describe(p.host, p.gpus)
+	if k.Team != nil {
+		p.report.HostID = k.Team.Group.Members()[k.Opts.Place.Rank].Host
 	}
 	return nil
 }
@@ -164,17 +164,17 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 
 // measureDevice measures the figures of the score, which must succeed, and additional figures.
 func (p *profiling) measureDevice(ctx context.Context) error {
-	j, r := p.rank, &p.report.Rank
+	k, r := p.rank, &p.report.Rank
 	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
 		return err
 	}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
-		if dt == j.Precision || dt == tensor.BF16 && !j.Device.Info().FastBF16 {
+		if dt == k.Precision || dt == tensor.BF16 && !k.Device.Info().FastBF16 {
 			continue // measured already, or slower than f32 and therefore useless
 		}
 		var got measure.Compute
 		err := p.part("matrix products "+dt.String(), new([]string), func() (err error) {
-			got, err = measure.Products(ctx, j.Device, dt, p.budget.products)
+			got, err = measure.Products(ctx, k.Device, dt, p.budget.products)
 			return err
 		})
 		switch {
@@ -190,13 +190,13 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	// With a quota, the best of short passes is higher than the sustained bandwidth.
 	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) {
 		_ = p.part("reading and writing memory", &r.Skipped, func() error { // a failure is recorded in Skipped
-			peaks, err := measure.Memory(ctx, j.Device, p.budget.memory)
+			peaks, err := measure.Memory(ctx, k.Device, p.budget.memory)
 			r.Measured.Memory.Read, r.Measured.Memory.Write = peaks.Read, peaks.Write
 			return err
 		})
 	}
 	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // a failure is recorded in Skipped
-		r.Measured.Copies, err = measure.HostDevice(ctx, j.Device, p.budget.copies)
+		r.Measured.Copies, err = measure.HostDevice(ctx, k.Device, p.budget.copies)
 		return err
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
@@ -210,8 +210,8 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 
 // measureScore measures the figures of the compute score. The ranks of a machine take turns.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
-	j, r, b := p.rank, &p.report.Rank, &p.budget
-	speed, err := measure.OpenSpeed(ctx, j.Device, measure.SpeedOptions{DType: j.Precision, CPUs: j.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(j.Device.Info(), 0)})
+	k, r, b := p.rank, &p.report.Rank, &p.budget
+	speed, err := measure.OpenSpeed(ctx, k.Device, measure.SpeedOptions{DType: k.Precision, CPUs: k.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(k.Device.Info(), 0)})
 	if err != nil {
 		return err
 	}
@@ -220,15 +220,15 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 		return err
 	}
 	t := compute.Turns{Count: 1}
-	if j.Team != nil {
-		all := make([]int, j.Opts.Place.WorldSize)
+	if k.Team != nil {
+		all := make([]int, k.Opts.Place.WorldSize)
 		for rank := range all {
 			all[rank] = rank
 		}
-		t = compute.TurnsOf(j.Team.Group.Members(), all, j.Opts.Place.Rank)
+		t = compute.TurnsOf(k.Team.Group.Members(), all, k.Opts.Place.Rank)
 	}
 	slice := min(b.slice, b.score/time.Duration(t.Count*b.rounds))
-	if err := t.Take(ctx, j.Team, speed, b.rounds, slice, time.Now().Add(b.score)); err != nil {
+	if err := t.Take(ctx, k.Team, speed, b.rounds, slice, time.Now().Add(b.score)); err != nil {
 		return err
 	}
 	var product measure.Compute
@@ -304,8 +304,8 @@ func (p *profiling) together(ctx context.Context, name string) error {
 // measureRanks measures the communication between ranks. All ranks run the same measurements: the rank with the least
 // time left decides which ones are skipped.
 func (p *profiling) measureRanks(ctx context.Context) error {
-	j := p.rank
-	if j.Team == nil {
+	k := p.rank
+	if k.Team == nil {
 		return nil
 	}
 	left, err := p.leastLeft(ctx)
@@ -316,16 +316,16 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time limit of the whole profile (%v) is reached", p.budget.limit))
 		return nil
 	}
-	host, err := j.Team.OwnAddress()
+	host, err := k.Team.OwnAddress()
 	if err != nil {
 		return err
 	}
-	j.Opts.Log.Info("measuring", "what", "links between ranks")
-	p.report.Links, err = measure.Links(ctx, j.Team.Group, measure.LinkOptions{Host: host, Budget: min(p.budget.links, left/2)})
+	k.Opts.Log.Info("measuring", "what", "links between ranks")
+	p.report.Links, err = measure.Links(ctx, k.Team.Group, measure.LinkOptions{Host: host, Budget: min(p.budget.links, left/2)})
 	if err != nil {
 		return err
 	}
-	x, err := exchange.Agree(ctx, j)
+	x, err := exchange.Agree(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -336,8 +336,8 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	if left, err = p.leastLeft(ctx); err != nil {
 		return err
 	}
-	j.Opts.Log.Info("measuring", "what", "all-reduce")
-	p.report.AllReduce, err = measure.AllReduce(ctx, j.Team.Group, comm, j.Device.Alloc, min(p.budget.allReduce, left/2), nil)
+	k.Opts.Log.Info("measuring", "what", "all-reduce")
+	p.report.AllReduce, err = measure.AllReduce(ctx, k.Team.Group, comm, k.Device.Alloc, min(p.budget.allReduce, left/2), nil)
 	return err
 }
 
