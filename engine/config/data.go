@@ -60,7 +60,7 @@ func (d *Data) Keys() []Key {
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the network's input images."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().
-			Doc("Number of training samples to use, balanced over the classes. Evaluation uses at most the same number. 0: all; for synthetic data, 50,000."),
+			Doc("Number of training samples to use, balanced over the classes. Evaluation uses at most the same number. 0: all; 50,000 for `synthetic_image`, 10,000 for `synthetic_text`."),
 		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).Learnt().
 			Doc("Number of classes of synthetic data. 0 means 10, or, if the synthetic data are the fallback, the number of classes of the data set that they replace."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).Learnt().

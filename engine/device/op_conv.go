@@ -21,7 +21,7 @@ func (w Window) outExtent(d, in, kernel int) int {
 func (w Window) check(op Op, in tensor.Shape, kernel [2]int) error {
 	for d := range 2 {
 		if w.Stride[d] < 1 || w.Dilation[d] < 1 || w.Padding[d] < 0 || kernel[d] < 1 {
-			return fmt.Errorf("%s: kernel %v, stride %v, padding %v, dilation %v: want all positive, padding at least 0",
+			return fmt.Errorf("%s: kernel %v, stride %v, padding %v, dilation %v: want a padding of at least 0, and all other values positive",
 				op.Kind(), kernel, w.Stride, w.Padding, w.Dilation)
 		}
 		if in[2+d]+2*w.Padding[d] < w.Dilation[d]*(kernel[d]-1)+1 {

@@ -36,7 +36,7 @@ func TestFaultsWhileBuildingNameTheNode(t *testing.T) {
 		{"bias of other channels", "conv", "bias: got shape (2), want (1)", func(g *graph.Graph) {
 			g.Conv2D("conv", images(g), g.Param("w", graph.Const(0), 1, 3, 3, 3), g.Param("b", graph.Const(0), 2), unit, 1)
 		}},
-		{"stride 0", "conv", "want all positive", func(g *graph.Graph) {
+		{"stride 0", "conv", "want a padding of at least 0", func(g *graph.Graph) {
 			g.Conv2D("conv", images(g), g.Param("w", graph.Const(0), 1, 3, 3, 3), nil, graph.Window{Dilation: [2]int{1, 1}}, 1)
 		}},
 		{"matrix product of unlike widths", "fc", "weight: got shape (3, 7), want (3, 5)", func(g *graph.Graph) {

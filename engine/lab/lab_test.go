@@ -342,7 +342,7 @@ func TestThePlaceIsReadFromTheEnvironment(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{CPUsVariable, "0", "a number of CPUs above 0"}, {CPUsVariable, "two", `got "two"`}, {CPUsVariable, "NaN", "a number"},
 		{SlowdownVariable, "0.5", "a factor from 1 to 1000"}, {SlowdownVariable, "1001", "a factor"}, {SlowdownVariable, "x2", `got "x2"`},
-		{LinkVariable, "1gbit; reboot", "a rate as tc takes it"}, {LinkVariable, "1gbit", "without HETERO_LAB_INTERFACE"},
+		{LinkVariable, "1gbit; reboot", "a rate in the format of tc"}, {LinkVariable, "1gbit", "without HETERO_LAB_INTERFACE"},
 	} {
 		env = map[string]string{c.name: c.value}
 		if _, err := Find(lookup); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {

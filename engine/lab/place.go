@@ -39,7 +39,7 @@ func Find(lookup func(name string) (string, bool)) (Place, error) {
 	}
 	p.Group, p.Interface, p.Link = text(GroupVariable), text(InterfaceVariable), text(LinkVariable)
 	if p.Link != "" && !rate.MatchString(p.Link) {
-		return p, fmt.Errorf("environment variable %s: got %q, want a rate as tc takes it, as 100mbit", LinkVariable, p.Link)
+		return p, fmt.Errorf("environment variable %s: got %q, want a rate in the format of tc, for example 100mbit", LinkVariable, p.Link)
 	}
 	if p.Link != "" && p.Interface == "" {
 		return p, fmt.Errorf("environment variable %s: got %q without %s, want the interface that it applies to", LinkVariable, p.Link, InterfaceVariable)

@@ -69,7 +69,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 		defer func() {
 			if back := r.Replica.exchangeAverages(); back != nil { // ahead of err: a save would store averages as weights
-				err = fmt.Errorf("restore the trained weights after the evaluation of averages: %w (error of the evaluation: %v)", back, err)
+				err = fmt.Errorf("restore the trained weights after the evaluation of the averaged weights: %w (the evaluation itself failed with: %v)", back, err)
 			}
 		}()
 	}

@@ -85,7 +85,7 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	}
 	var verdict [1]byte
 	if _, err := io.ReadFull(r, verdict[:]); err != nil {
-		return nil, fmt.Errorf("read the answer to the proof of the token: %w", err)
+		return nil, fmt.Errorf("read the reply to this rank's proof of the token: %w", err)
 	}
 	if verdict[0] == verdictToken {
 		return nil, ErrToken

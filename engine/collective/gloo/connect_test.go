@@ -136,8 +136,8 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	}()
 	_, err := Connect(ctx, ranks[0])
 	var peer *collective.PeerError
-	if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "port 127.0.0.1:") || !strings.Contains(err.Error(), "turned away 1 connections") {
-		t.Errorf("got %v, want a PeerError that names rank 1, the port and one connection that was turned away", err)
+	if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "port 127.0.0.1:") || !strings.Contains(err.Error(), "rejected 1 connections") {
+		t.Errorf("got %v, want a PeerError that names rank 1, the port and one rejected connection", err)
 	}
 }
 

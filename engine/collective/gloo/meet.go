@@ -232,7 +232,7 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Lock()
 			refused := m.refused
 			m.mu.Unlock()
-			return m.missing(ctx, rank, fmt.Errorf("it has not connected to this rank's port %s, which turned away %d connections that are not of this run", m.own.Address, refused))
+			return m.missing(ctx, rank, fmt.Errorf("it has not connected to this rank's port %s, which rejected %d connections from outside this run", m.own.Address, refused))
 		}
 		theirs, err := c.placeOf(ctx, rank)
 		if err != nil {

@@ -452,7 +452,7 @@ func (r *run) finish() (Manifest, error) {
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {
-			err = errors.New("no documents for training: the fraction for evaluation took all")
+			err = errors.New("no documents are left for training: evaluation got all of them; lower --val-fraction")
 		}
 		return m, fault("read text", r.sources[0].Path, err)
 	}

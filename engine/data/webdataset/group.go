@@ -177,7 +177,7 @@ func jsonLabel(text []byte) (string, error) {
 			return cleanLabel(s)
 		}
 		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
-			return "", fmt.Errorf("%q is %.100s, want a whole number or a string", name, raw)
+			return "", fmt.Errorf("field %q: got %.100s, want a whole number or a string", name, raw)
 		}
 		return string(raw), nil
 	}

@@ -148,7 +148,7 @@ func (r *Run) checkData(state *checkpoint.State, changed bool) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, &before); err != nil {
-		return fmt.Errorf("checkpoint of step %d: its training data: %w", state.Step, err)
+		return fmt.Errorf("read the description of the training data in the checkpoint of step %d: %w", state.Step, err)
 	}
 	if changed || before.Name != r.Data.Name {
 		return train.Forget(state)

@@ -131,7 +131,7 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &types); err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("checkpoint of step %d: its compute types: %w", state.Step, err))
+		return nil, exit.With(exit.Data, fmt.Errorf("read the compute types in the checkpoint of step %d: %w", state.Step, err))
 	}
 	return types, nil
 }

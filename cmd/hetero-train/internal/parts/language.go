@@ -32,13 +32,13 @@ func (*gpt2Options) Ignores() []string {
 func (o *gpt2Options) Keys() []config.Key {
 	return []config.Key{
 		config.Int(&o.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
-			Doc("Number of transformer blocks. 0: that of the published model."),
+			Doc("Number of transformer blocks. 0: as in the published model."),
 		config.Int(&o.Heads, "heads", 0).Learnt().Shapes().Unit("heads").AtMost(1000).
-			Doc("Number of attention heads, a divisor of `embedding_size`. 0: that of the published model."),
+			Doc("Number of attention heads, a divisor of `embedding_size`. 0: as in the published model."),
 		config.Int(&o.Channels, "embedding_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 16).
-			Doc("Channels of a token. 0: those of the published model."),
+			Doc("Channels of a token. 0: as in the published model."),
 		config.Int(&o.Vocabulary, "vocabulary_size", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
-			Doc("Number of different tokens. 0: that of the data set."),
+			Doc("Number of different tokens. 0: as in the data set."),
 		config.Int(&o.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
 			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).

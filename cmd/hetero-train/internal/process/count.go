@@ -49,7 +49,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 		}
 		log = log.With(logs.ComponentKey, logs.ComponentCluster)
 		addresses := place.Addresses()
-		log.Info("waiting for the number of ranks of the other nodes", "node", place.Node, "of", place.Nodes,
+		log.Info("waiting until the other nodes report their number of ranks", "node", place.Node, "of", place.Nodes,
 			"own_ranks", place.LocalWorldSize, "meeting_at", place.Master())
 		return a.Env.Count(ctx, rendezvous.Options{Rank: place.Node, WorldSize: place.Nodes, LocalRank: -1, Address: addresses[0],
 			Alternatives: addresses[1:], Generation: place.Start, Token: token, Insecure: cfg.Parallel.Insecure,

@@ -114,7 +114,7 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 	}
 	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes the ranks during training; speeds: %s", setup.Name, strings.Join(kinds, "/")))
 	if highest := setup.Weather.HighestRank(); highest >= len(words) {
-		log.Warn("weather: lines for ranks that do not exist in this run have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+		log.Warn("weather: the scenario has lines for ranks that do not exist in this run; these lines have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
 	}
 }
 

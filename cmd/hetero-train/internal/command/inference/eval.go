@@ -55,7 +55,7 @@ func NewEval(a *cli.App) *cobra.Command {
 		}
 		defer m.CloseAll()
 		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
-			m.Opts.Log.Warn("the training evaluated averaged weights, but these figures are those of the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
+			m.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
 		}
 		r, err := m.evaluate(cmd.Context(), f, split)
 		if err != nil {

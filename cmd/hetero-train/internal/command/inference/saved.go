@@ -283,8 +283,8 @@ func (m *savedModel) checkClasses(set data.Dataset) error {
 	}
 	for i, name := range have {
 		if i >= len(want) || name != want[i] {
-			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, but was %q in the training, so the labels would not match", i, name, m.class(i))
+			return exit.Usagef("the classes of the data set differ from the classes of the training run: class %d is %q, but was %q in the training run, so the labels would not match", i, name, m.class(i))
 		}
 	}
-	return exit.Usagef("the data set has only the first %d of the %d classes of the training", len(have), len(want))
+	return exit.Usagef("the data set has only the first %d of the %d classes of the training run", len(have), len(want))
 }

@@ -30,8 +30,8 @@ import (
 const planLong = `Compute what a run costs, without running it: parameters, operations per step, and device memory by purpose and micro-batch size.
 The command also finds the largest micro-batch that fits into memory.
 
-The memory figures are exact, because the command chooses kernels and places tensors as training does. It reads data only to count
-classes, if data.dataset is "images" or "webdataset" and model.num_classes is 0.
+The memory figures are exact, because the command chooses kernels and places tensors as training does. It opens the data set only
+for models of text, or to count the classes of "images" and "webdataset" if model.num_classes is 0.
 
 With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each distinct micro-batch size among the
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
