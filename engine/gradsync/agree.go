@@ -14,8 +14,8 @@ import (
 )
 
 // Fingerprint returns the facts that must be equal on all ranks, one per line: parameters, statistics, buckets, and the
-// exchanges of p, which is any plan of the model. Callers put their own facts (version, settings) before these lines
-// and pass all to Compare.
+// exchanges of p, which is any plan of the model. Callers put their own facts (version, settings) before these lines,
+// and pass all lines to Compare.
 func (s *Sync) Fingerprint(p *plan.Plan) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -50,7 +50,8 @@ func parameters(dev device.Device, params *plan.Params) []string {
 	return lines
 }
 
-// layout returns a name that is comparable between devices of one kind. The number of a private layout is not.
+// layout returns the name of a layout. Names can be compared between devices of one kind; numbers of private layouts
+// cannot.
 func layout(dev device.Device, l device.Layout) string {
 	if l == device.Plain {
 		return "plain"
@@ -87,7 +88,7 @@ type RankDifference struct {
 	Rank  int
 	Line  int    // from 1
 	Got   string // "" if the rank lacks this line
-	Want  string // rank 0's
+	Want  string // the line of rank 0
 	Lines int    // number of lines that differ
 }
 
@@ -176,7 +177,7 @@ func gather(ctx context.Context, comm collective.Communicator, dev device.Device
 	return gatherParts(ctx, comm, dev, name, part, counts)
 }
 
-// gatherUnequal is gather for different lengths.
+// gatherUnequal is like gather, but the lengths may differ between ranks.
 func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
 	lengths, err := gather(ctx, comm, dev, name+" length", binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
 	if err != nil {

@@ -47,17 +47,18 @@ func ByCap(p *plan.Params, firstBytes, capBytes int64) []int64 {
 
 // Link is the cost model of an all-reduce.
 type Link struct {
-	LatencySeconds float64 // of an empty all-reduce
-	BytesPerSecond float64 // of a large all-reduce: bytes of the buffer, not of the wire
+	LatencySeconds float64 // time of an empty all-reduce
+	BytesPerSecond float64 // rate of a large all-reduce, in bytes of the buffer, not of the wire
 }
 
-// Choose finds the ends of buckets with which the last all-reduce ends first.
+// Choose finds the ends of buckets for which the last all-reduce ends earliest.
 //
 //	ends[i]          end of gradient i in bytes, ascending
 //	readySeconds[i]  time from the start of the backward pass to gradient i, ascending
 //
 // An all-reduce starts when the last gradient of its bucket is ready and the previous all-reduce has ended. link gives
-// its time. Among equal results Choose prefers the fewest buckets. It takes time quadratic in the number of gradients.
+// the time of an all-reduce. Among equal results Choose prefers the fewest buckets. It takes time quadratic in the
+// number of gradients.
 func Choose(ends []int64, readySeconds []float64, link Link) []int64 {
 	n := len(ends)
 	over := make([]float64, n+1) // earliest end of the all-reduces of the first i gradients

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hasher is a 64-bit hash of a stream of bytes. It finds replicas that differ; it is not cryptographic. Four lanes take
-// 8 bytes each in turn. Every step is a bijection of a lane, so a single difference always changes the hash.
+// hasher is a 64-bit hash of a stream of bytes. It serves to find replicas that differ; it is not cryptographic. Four
+// lanes take 8 bytes each in turn. Every step is a bijection of a lane, so a single difference always changes the hash.
 type hasher struct {
 	lanes [4]uint64
 	bytes uint64
@@ -75,8 +75,8 @@ func hashBytes(b []byte) uint64 {
 // hashChunk is the size of copies of device memory that the host cannot access, in bytes.
 const hashChunk = 1 << 20
 
-// Hash returns a hash of the parameters, the running statistics and the regions in also, including padding. Ranks with
-// equal replicas have equal hashes. It waits for the stream.
+// Hash returns a hash of the parameters, the running statistics and the regions passed as also, including padding.
+// Ranks with equal replicas have equal hashes. Hash waits for the stream.
 func (s *Sync) Hash(stream device.Stream, also ...device.Region) (uint64, error) {
 	if err := stream.Sync(); err != nil {
 		return 0, fmt.Errorf("hash of parameters: %w", err)
@@ -117,7 +117,7 @@ func (s *Sync) hashRegion(h *hasher, stream device.Stream, r device.Region) (err
 
 // ReplicaError reports that parameters or running statistics differ between ranks. Every rank gets the same error.
 type ReplicaError struct {
-	Odd    []int    // ranks that differ from the majority, ascending; of two halves, the one without rank 0
+	Odd    []int    // ranks that differ from the majority, ascending; if there are two halves, the half without rank 0
 	Hashes []uint64 // by rank
 }
 

@@ -14,17 +14,17 @@ import (
 // SamplesInput is the name of the graph input (ranks) i32 that nn.Net.Sync reads. Passes write it if the graph has it.
 const SamplesInput = "samples"
 
-// Pass is a plan that is joined to other ranks.
+// Pass is a plan that is connected to the other ranks.
 type Pass struct {
 	sync     *Sync
 	plan     *plan.Plan
 	forward  []collective.Op
 	backward []collective.Op
-	samples  device.Region // of the plan's input; no buffer if the plan lacks it
+	samples  device.Region // memory of the plan's input SamplesInput; no buffer if the plan lacks this input
 }
 
-// Bind makes a plan of the model runnable in arena, joined to the other ranks. The plan stays bound until it is closed
-// or bound again. All plans of a Sync must have the same exchanges.
+// Bind makes a plan of the model runnable in arena, and connects it to the other ranks. The plan stays bound until it
+// is closed or bound again. All plans of a Sync must have the same exchanges.
 func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 	if err := s.takePoints(p); err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func (p *Pass) Forward(stream device.Stream) error {
 	return p.sync.after(err)
 }
 
-// Backward runs the backward pass. With last, which the caller sets for the last micro-batch of a step, the sums over
-// ranks start during the pass. Finish waits for them.
+// Backward runs the backward pass. The caller sets last for the last micro-batch of a step. The sums over ranks then
+// start during the pass, and Finish waits for these sums.
 func (p *Pass) Backward(stream device.Stream, last bool) error {
 	s := p.sync
 	err := s.meet(stream, p.backward, len(p.forward))
@@ -159,7 +159,7 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	if err == nil {
 		err = p.plan.RunTimed(stream, elapsed)
 	}
-	s.takeExchanges() // they belong to no step
+	s.takeExchanges() // discard the times, because they belong to no step
 	return s.after(err)
 }
 
@@ -171,9 +171,9 @@ func (s *Sync) watch(stream device.Stream) {
 	}
 }
 
-// meet enqueues the exchanges of one pass. first is the position of its first exchange among all. On an asynchronous
-// device the same pass of the previous micro-batch may still run; meet resets its events only after that pass has
-// ended.
+// meet enqueues the exchanges of one pass. first is the position of the pass's first exchange in s.points. On an
+// asynchronous device the same pass of the previous micro-batch may still run; meet resets its events only after that
+// pass has ended.
 func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error {
 	if len(ops) > 0 && s.met[first] {
 		if err := s.settle(stream); err != nil {

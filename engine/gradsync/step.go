@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// weightAt returns the offset of the weight in host memory, after the samples of each rank.
+// weightAt returns the offset of the weight in host memory. The weight follows the samples of all ranks.
 func (s *Sync) weightAt() int64 { return (int64(4*s.size) + 63) / 64 * 64 }
 
 // SetShares sets the samples of each global micro-batch for every rank, from the next Forward on. All ranks must pass
@@ -44,8 +44,8 @@ func (s *Sync) SetShares(samples []int) error {
 	return nil
 }
 
-// parts returns the weight of a rank's running statistics: its samples, or its groups of samples, which all weigh the
-// same.
+// parts returns the weight of a rank's running statistics: its number of samples, or its number of groups, which all
+// have the same weight.
 func (s *Sync) parts(samples int) int {
 	if g := s.opts.GhostGroup; g > 0 {
 		return (samples + g - 1) / g
@@ -70,9 +70,9 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 }
 
 // Finish waits for the sums that the last Backward started, and moves them to the buffer that the optimizer reads. It
-// returns nil only if the sums contain every rank's part. The operations in behind run on the gradients' communicator
-// right after the last bucket and are complete with the sums. Ranks can so exchange reports about a step without a
-// second synchronization.
+// returns nil only if the sums contain every rank's part. The operations passed as behind run on the gradients'
+// communicator directly after the last bucket. They are complete when Finish returns. Ranks can therefore exchange
+// reports about a step without a second synchronization.
 func (s *Sync) Finish(ctx context.Context, stream device.Stream, behind ...collective.Op) (Times, error) {
 	times, err := s.finishStep(ctx, stream, behind)
 	if err != nil {

@@ -20,8 +20,9 @@ const (
 
 // Options configure the sum of gradients.
 type Options struct {
-	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes; nil if plans
-	// have none. Stats may equal Grads, but then no bucket starts before the last exchange of the backward pass.
+	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes; it is nil if the
+	// plans have no exchanges. Stats may equal Grads, but then no bucket starts before the last exchange of the backward
+	// pass.
 	Grads, Stats collective.Communicator
 
 	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
@@ -52,10 +53,10 @@ type Sync struct {
 	points []point // one for each exchange of the plans
 	met    []bool  // for each point: used by a pass since the last wait for the stream; accessed by the training goroutine only
 
-	wire       device.Buffer // of gradients; nil if they are sent in their own type
+	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
 	statesWire device.Buffer
 	weight     device.Buffer // (1): this rank's weight in averaged states
-	workspace  int64         // bytes, of kernels
+	workspace  int64         // size of the kernels' workspace in bytes
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // the device's copy of the weight is older than host
 
@@ -217,7 +218,8 @@ func (s *Sync) reduce(name string, b Bucket) error {
 	return s.add(r, collective.AllReduce{Name: name, Buffer: sum, DType: s.opts.Wire})
 }
 
-// averageStates adds the all-reduce of running statistics: this rank's times its weight, before the backward pass.
+// averageStates adds the all-reduce of running statistics. Before the backward pass, each rank multiplies its
+// statistics by its weight.
 func (s *Sync) averageStates() error {
 	params := s.state.Params
 	spec := device.Spec(params.DType, int(params.MovingBytes/params.DType.Size()))
@@ -256,8 +258,8 @@ func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	return nil
 }
 
-// launch returns a step of one kernel with one output. If input and output are in the same memory, the kernel must be
-// able to run in place.
+// launch returns a step that runs one kernel with one output. If input and output are in the same memory, the kernel
+// must be able to run in place.
 func (s *Sync) launch(name string, op device.Op, in []device.TensorSpec, out device.TensorSpec, inAt []device.Region, outAt device.Region) (device.Step, error) {
 	k, err := s.cache.Compile(op, in, []device.TensorSpec{out})
 	if err != nil {
@@ -359,7 +361,8 @@ func hops(err error) (n int) {
 	return n
 }
 
-// letGo is much longer than the time between two instructions of a thread on a loaded machine.
+// letGo is how long Close waits for communicators to stop using an operation. It is much longer than a pause of a
+// thread on a loaded machine.
 const letGo = 2 * time.Second
 
 // Close frees events, programs and memory. The caller first closes the plans or binds them without this Sync.

@@ -10,15 +10,15 @@ import (
 
 // Times are the times of communication in one optimizer step on this rank.
 type Times struct {
-	// Busy is the time of the all-reduces of gradients: transfer, reduction and waiting for slower ranks. Each is timed
-	// from when its bucket is ready and the previous all-reduce has ended.
+	// Busy is the time of the all-reduces of gradients: transfer, reduction and waiting for slower ranks. The time of an
+	// all-reduce starts when its bucket is ready and the previous all-reduce has ended.
 	Busy time.Duration
 	// Exposed is the part of Busy that the training goroutine waited for in Finish, after the backward pass. Hidden is
 	// the rest.
 	Exposed, Hidden time.Duration
 	// Exchanges is the time that the passes of all micro-batches were blocked on exchanges of batch normalisation:
 	// waiting for slower ranks, and transfer without other work to do. If time is modelled, Exchanges is 0. If the
-	// device does not measure waiting, it is the whole time of the exchanges.
+	// device does not measure waiting, Exchanges is the whole time of the exchanges.
 	Exchanges time.Duration
 
 	Bytes   int64 // of the summed buffers, in their type on the wire
@@ -75,7 +75,7 @@ func (s *Sync) takeSpan(p *point) {
 	s.exchanged += p.span.take()
 }
 
-// tell passes an operation that has run to the watcher.
+// tell calls the watcher for an operation that has run.
 func (s *Sync) tell(gradients bool, name string, sp *span, bytes int64) {
 	if s.watcher != nil && sp.took() > 0 {
 		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())), bytes)

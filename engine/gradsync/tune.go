@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MeasureLink times two buffers: one whose transfer takes no time, and one whose latency does not matter, with this
-// many repetitions each.
+// MeasureLink times a small buffer, whose transfer time is negligible, and a large buffer, whose latency is negligible.
+// The constants are the sizes and the numbers of repetitions.
 const (
 	smallBytes, largeBytes = 4 << 10, 8 << 20
 	smallRounds            = 20
@@ -31,8 +31,8 @@ type Tuning struct {
 
 // Tune chooses the ends of buckets by measurement. elapsed are the mean launch times of a few typical passes of p from
 // Plan.RunTimed; nil on a rank whose share is 0. All ranks call Tune and get the same result, because it uses the
-// slowest rank's times. grads is device memory that Tune overwrites; more is better, up to 8 MB. wire is the type in
-// transit.
+// slowest rank's times. grads is device memory that Tune overwrites; up to 8 MB, more memory gives a more exact result.
+// wire is the type in transit.
 func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration, grads device.Buffer, wire tensor.DType) (Tuning, error) {
 	params := p.Params()
 	link, err := MeasureLink(ctx, comm, dev, grads)

@@ -143,8 +143,8 @@ func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias)
 	return false
 }
 
-// assign gives tensors that are alive at the same time disjoint ranges, and returns the bytes needed. It places the
-// largest tensor first, each into the smallest gap that holds it.
+// assign gives disjoint ranges to tensors that are alive at the same time, and returns the number of bytes needed. It
+// places tensors from the largest to the smallest, each into the smallest gap that holds it.
 func assign(tensors []*storage) int64 {
 	order := slices.Clone(tensors)
 	slices.SortStableFunc(order, func(a, b *storage) int {
@@ -172,8 +172,8 @@ func assign(tensors []*storage) int64 {
 	return total
 }
 
-// bestGap returns the offset of the smallest gap for t between tensors that are alive at the same time, or their end if
-// no gap is large enough.
+// bestGap returns the offset of the smallest gap that holds t, between the placed tensors that are alive at the same
+// time as t. If no gap is large enough, it returns the end of these tensors.
 func bestGap(placed []*storage, t *storage) int64 {
 	need, end := alignUp(t.bytes), int64(0)
 	best, bestSize := int64(-1), int64(0)

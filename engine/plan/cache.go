@@ -9,7 +9,7 @@ import (
 )
 
 // Cache holds compiled kernels. A network repeats the same op on the same shapes, and plans for other batch sizes reuse
-// kernels that do not depend on the batch size. Several goroutines may use a cache; one compiles at a time.
+// kernels that do not depend on the batch size. Several goroutines may use a cache, but only one compiles at a time.
 type Cache struct {
 	Device  device.Device
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return have.kernel, have.err
 }
 
-// compile returns the entry of a request. The caller holds the lock. The error is one that is not cached.
+// compile returns the entry of a request. The caller holds the lock. The returned error is not stored in the cache.
 func (c *Cache) compile(key string, op device.Op, in, out []device.TensorSpec) (*compiled, error) {
 	if have := c.kernels[key]; have != nil {
 		return have, nil
@@ -66,7 +66,7 @@ type lease struct {
 
 func newLease(c *Cache) *lease { return &lease{cache: c, keys: map[string]bool{}} }
 
-// Compile is Cache.Compile for a kernel that the plan holds until end.
+// Compile is like Cache.Compile, but the plan holds the kernel until end is called.
 func (l *lease) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c, key := l.cache, cacheKey(op, in, out)
 	c.mu.Lock()

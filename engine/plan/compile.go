@@ -22,7 +22,7 @@ const (
 type storage struct {
 	place       place
 	bytes       int64
-	offset      int64 // within its place
+	offset      int64 // bytes from the start of the buffer that place names
 	first, last int   // launches during which it is alive
 	pinned      bool  // read or written from outside the plan: never shared in place
 	shares      *storage
@@ -82,16 +82,16 @@ func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
 	return &compiler{cache: cache, kernels: newLease(cache), g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
-// Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which
-// chooses it. Its errors name the node; device.ErrUnsupported is in the chain if the device lacks the op and its
-// decomposition.
+// Compile plans g for the cache's device. fixed is the model's parameter layout. It is nil for the first plan, which
+// chooses the layout. Errors name the node; device.ErrUnsupported is in the chain if the device supports neither the op
+// nor its decomposition.
 func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 	return compile(newCompiler(cache, g, fixed))
 }
 
-// CompilePlain is Compile for a first plan with plain layouts of all parameters, regardless of the device's choice.
-// Ranks whose devices choose different layouts need it, because the all-reduce sums raw buffers. The plan reorders
-// gradients that kernels write in other layouts.
+// CompilePlain compiles a first plan in which all parameters have plain layouts, regardless of the device's choice. It
+// is needed if the devices of the ranks choose different layouts, because the all-reduce sums raw buffers. The plan
+// reorders gradients that kernels write in other layouts.
 func CompilePlain(cache *Cache, g *graph.Graph) (*Plan, error) {
 	c := newCompiler(cache, g, nil)
 	c.plainParams = true
@@ -280,7 +280,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	return c.versions[v.Follows][0].spec.Layout
 }
 
-// unpin makes requested but not required layouts of outputs free.
+// unpin lets the device choose the layout of each output whose requested layout is not required.
 func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
 	free = append(free, out...)
 	for i, v := range n.Out {

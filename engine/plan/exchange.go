@@ -14,16 +14,16 @@ import (
 type Exchange struct {
 	Name     string
 	Phase    graph.Phase
-	Sum      bool // over ranks, in place; false: all-gather
+	Sum      bool // true: sum over ranks, in place; false: all-gather
 	DType    tensor.DType
 	Elements int // number of elements from one rank
-	Ranks    int // of the gather, 0 for sums
+	Ranks    int // number of ranks of an all-gather; 0 for sums
 	// Region is the memory of the values while the plan is bound: Elements for a sum, Elements per rank in the order of
 	// ranks for a gather.
 	Region device.Region
 }
 
-// Wiring joins a plan to the other ranks when it is bound.
+// Wiring connects a plan to the other ranks when the plan is bound.
 type Wiring struct {
 	// Ready and Done have one event per exchange of Plan.Exchanges. The plan records Ready when this rank's values are
 	// in place, and waits for Done before it reads the result.
@@ -32,16 +32,16 @@ type Wiring struct {
 	Gradients []Insertion
 }
 
-// Insertion holds steps that run as soon as the first Bytes of the flat gradient buffer are final. For a bucket these
-// are its addition to earlier micro-batches, its conversion, and the event that starts its all-reduce. 0 bytes: before
-// the backward pass.
+// Insertion holds steps that run as soon as the first Bytes of the flat gradient buffer are final. For a bucket, the
+// steps add the gradients of earlier micro-batches, convert the bucket, and record the event that starts its
+// all-reduce. If Bytes is 0, the steps run before the backward pass.
 type Insertion struct {
 	Bytes int64
 	Steps []device.Step
 }
 
-// exchange compiles a graph's AllGather or AllReduce. Its operands are adjacent in one storage. A launch that computes
-// an operand for this exchange alone writes it there; other operands are copied.
+// exchange compiles a graph's AllGather or AllReduce. Its operands are adjacent in one storage. If a launch computes an
+// operand only for this exchange, the launch writes the operand to this storage. Other operands are copied.
 func (c *compiler) exchange(n *graph.Node) error {
 	l := &launch{name: n.Name, op: n.Op, phase: n.Phase}
 	mem := &storage{pinned: true}

@@ -81,7 +81,8 @@ func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	return any
 }
 
-// bringNothing lets a rank without samples take part: with zeros in a sum, and with unused values in a gather.
+// bringNothing lets a rank without samples take part in an exchange. It contributes zeros to a sum, and unused values
+// to a gather.
 func (c *compiler) bringNothing(l *launch, mem *storage) error {
 	if _, gather := l.op.(graph.AllGather); gather {
 		return nil

@@ -20,21 +20,21 @@ type ParamInfo struct {
 	Spec   device.TensorSpec // canonical: shape, type, layout, bytes
 	Offset int64             // bytes from the start of the flat buffer
 	Frozen bool              // a parameter that is not trained, or a state that is not updated
-	Layer  int               // of a parameter: number of layers before it
+	Layer  int               // for a parameter: number of layers before the parameter's layer
 }
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes their gradients, frozen ones last
+	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes gradients; frozen parameters last
 	// Trained is the number of parameters at the start of Params that have a trained gradient. Gradients of the others
 	// stay zero.
 	Trained int
-	Bytes   int64 // of the flat buffer of values
+	Bytes   int64 // size of the flat buffer of values
 	// TrainBytes is the size of the part before the frozen parameters. Flat buffers of gradients and moments have this
 	// size.
 	TrainBytes int64
 	States     []ParamInfo // running statistics, in another flat buffer; frozen ones last
-	// StateBytes is the size of the states' buffer, MovingBytes the size of its part before the frozen states.
+	// StateBytes is the size of the states' buffer. MovingBytes is the size of the part before the frozen states.
 	StateBytes, MovingBytes int64
 	DType                   tensor.DType // of every parameter
 

@@ -18,7 +18,7 @@ type Plan struct {
 	kernels    *lease
 	params     *Params
 	arenaBytes int64
-	usage      Usage // of the arena
+	usage      Usage // contents of the arena at its largest use
 	inputs     map[string]*version
 	inputNames []string
 	outputs    map[string]*version
@@ -35,7 +35,7 @@ const (
 	prepare = iota
 	forward
 	backward
-	backwardFinal // with the inserted steps; nil without them
+	backwardFinal // backward with the inserted steps; nil without inserted steps
 )
 
 // ArenaBytes returns the memory that Bind needs: activations, their gradients, copies of parameters, scratch, inputs
@@ -256,8 +256,8 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Free closes the plan for good, and frees kernels that no other plan uses. Cache.Close frees the kernels of other
-// plans.
+// Free closes the plan permanently, and frees the kernels that no other plan uses. Cache.Close frees the remaining
+// kernels.
 func (p *Plan) Free() error { return errors.Join(p.Close(), p.kernels.end()) }
 
 // LaunchInfo describes one launch for reports and profilers.

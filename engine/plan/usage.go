@@ -2,10 +2,10 @@ package plan
 
 // Usage describes the contents of a plan's arena, in bytes, at the launch with the largest use.
 type Usage struct {
-	At          string `json:"at"`          // the launch
-	Copies      int64  `json:"copies"`      // of parameters, in the layouts and types that kernels need
-	Inputs      int64  `json:"inputs"`      // including outputs that the host reads
-	Activations int64  `json:"activations"` // including their gradients
+	At          string `json:"at"`          // name of the launch
+	Copies      int64  `json:"copies"`      // copies of parameters, in the layouts and types that kernels need
+	Inputs      int64  `json:"inputs"`      // inputs, and outputs that the host reads
+	Activations int64  `json:"activations"` // activations and their gradients
 	Workspace   int64  `json:"workspace"`   // scratch of the kernel that runs
 	Gaps        int64  `json:"gaps"`        // arena bytes that hold no live tensor at this launch
 }

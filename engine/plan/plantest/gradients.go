@@ -20,7 +20,7 @@ const (
 	// tolerance is relative to the largest gradient, which is of order 1. It exceeds both errors, and any mistake in a
 	// formula exceeds the tolerance.
 	tolerance = 1e-7
-	// least is the smallest maximum of the gradients with which a check is meaningful.
+	// least is the minimum that the largest gradient must reach; otherwise the check would be meaningless.
 	least = 1e-2
 	// seed of the parameters' values
 	seed = 7
