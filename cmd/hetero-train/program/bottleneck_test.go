@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -20,6 +21,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 		return
 	}
 	j := assembly.New(&config.Config{}, session.Options{})
+	j.Data = &parts.Opened{}
 	j.Folder = &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}
 	if err := os.Mkdir(j.Folder.LogDir(), 0o755); err != nil { // fills the disk together with the root folder
 		t.Fatal(err)

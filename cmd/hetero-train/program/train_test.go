@@ -185,7 +185,11 @@ func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
 
 func TestEveryModelCanBeNamed(t *testing.T) {
 	for _, m := range parts.BuiltinCatalog.Models {
-		if o := execute([]string{"train", "--model", m.Name}); o.code != exit.Done {
+		args := []string{"train", "--model", m.Name}
+		if strings.HasPrefix(m.Name, "gpt2") {
+			args = append(args, "--dataset", "synthetic_text")
+		}
+		if o := execute(args); o.code != exit.Done {
 			t.Errorf("%s: got exit code %d and %s", m.Name, o.code, o.stderr)
 		}
 	}
@@ -194,8 +198,13 @@ func TestEveryModelCanBeNamed(t *testing.T) {
 func TestEveryDataSetCanBeNamed(t *testing.T) {
 	for _, d := range parts.BuiltinCatalog.DataSets {
 		args := []string{"train", "--dataset", d.Name}
-		if d.Name == "images" || d.Name == "webdataset" {
+		switch d.Name {
+		case "images", "webdataset":
 			args = append(args, "--set", "data.path=/data/flowers")
+		case "text":
+			args = append(args, "--model", "gpt2", "--set", "data.path=/data/tokens")
+		case "synthetic_text":
+			args = append(args, "--model", "gpt2")
 		}
 		if o := execute(args); o.code != exit.Done {
 			t.Errorf("%s: got exit code %d and %s", d.Name, o.code, o.stderr)
