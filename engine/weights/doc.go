@@ -11,6 +11,10 @@
 // in the file differs, the head may keep its initial values. Every other difference is an error, and the error lists
 // all differences.
 //
+// GPT-2 and BERT have the names of Hugging Face's library transformers. Match also accepts names without the prefix of
+// the network, ignores buffers and compares copies of tied parameters. It transposes weights that a file has as (inputs,
+// outputs): see Conv1D. ReadSettings, CompareSettings and EncodeSettings handle config.json.
+//
 // # Errors
 //
 //	*checkpoint.MismatchError  the file belongs to another model (exit code 2)

@@ -33,6 +33,7 @@ type Fit struct {
 	names []string                   // renamings that were applied
 	other map[tensor.DType]int       // number of tensors with another element type
 	left  int                        // number of ignored batch counters
+	turn  map[string]bool            // tensors of the model that the file stores transposed
 }
 
 // Match compares the tensors of a file with those of a model by name and shape. Its error lists all differences.
@@ -45,18 +46,33 @@ func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error)
 	if err != nil {
 		return nil, err
 	}
-	fit := &Fit{file: f, from: map[string]checkpoint.Info{}, names: done, other: map[tensor.DType]int{}}
+	var copies map[string]string
+	like := familyOf(wanted)
+	if like != nil {
+		var more []string
+		names, copies, more = like.adapt(names, wanted)
+		done = append(done, more...)
+	}
+	fit := &Fit{file: f, from: map[string]checkpoint.Info{}, names: done, other: map[tensor.DType]int{}, turn: map[string]bool{}}
 	have := make(map[string]checkpoint.Info, len(names))
 	for name, from := range names {
 		have[name], _ = f.Info(from)
 	}
+	conv1D := like != nil && storesConv1D(have)
 	fit.head = o.whyNew(have, model)
 	var differences []checkpoint.Difference
+	if err := checkCopies(f, have, copies); err != nil {
+		return nil, err
+	}
+	noPooler := fit.head != "" && !hasLayer(pooler, have)
 	for _, m := range model {
 		got, ok := have[m.Name]
 		delete(have, m.Name)
+		if fit.turn[m.Name] = conv1D && Conv1D(m.Name); fit.turn[m.Name] {
+			m.Shape = tensor.Shape{m.Shape[1], m.Shape[0]}
+		}
 		switch {
-		case fit.head != "" && inLayer(o.Head, m.Name):
+		case fit.head != "" && inLayer(o.Head, m.Name), noPooler && inLayer(pooler, m.Name):
 			fit.fresh = append(fit.fresh, m.Name)
 		case !ok:
 			differences = append(differences, checkpoint.Difference{Name: m.Name, Model: describe(m)})
@@ -118,6 +134,18 @@ func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info
 	return why
 }
 
+// pooler is BERT's layer between the encoder and a classifier. Files of masked language models lack it.
+const pooler = "bert.pooler"
+
+func hasLayer(layer string, have map[string]checkpoint.Info) bool {
+	for name := range have {
+		if inLayer(layer, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // inLayer reports whether a tensor belongs to a layer.
 func inLayer(layer, name string) bool { return strings.HasPrefix(name, layer+".") }
 
@@ -134,6 +162,15 @@ func (f *Fit) Notes() []string {
 		if n := f.other[d]; n > 0 {
 			notes = append(notes, fmt.Sprintf("%d tensors converted from %v", n, d))
 		}
+	}
+	turned := 0
+	for _, is := range f.turn {
+		if is {
+			turned++
+		}
+	}
+	if turned > 0 {
+		notes = append(notes, fmt.Sprintf("%d weights transposed from the orientation of transformers (Conv1D)", turned))
 	}
 	if f.left > 0 {
 		notes = append(notes, fmt.Sprintf("%d counters of batches (num_batches_tracked) ignored", f.left))
@@ -152,6 +189,11 @@ func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	src := make([]byte, from.Bytes())
 	if err := f.file.ReadInto(from.Name, src); err != nil {
 		return false, err
+	}
+	if f.turn[m.Name] {
+		turned := make([]byte, len(src))
+		Transpose(turned, src, from.Shape[0], from.Shape[1], from.DType.Size())
+		src = turned
 	}
 	err := Convert(dst, m.DType, src, from.DType)
 	if bad := new(ValueError); errors.As(err, &bad) {

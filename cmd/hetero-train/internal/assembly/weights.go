@@ -21,6 +21,15 @@ func (r *Run) InitFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	defer f.Close()
+	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // the file of a folder of transformers has a config.json
+		settings, err := parts.TransformersSettings(f.Path())
+		if err == nil {
+			err = parts.CheckTransformers(f.Path(), settings, &m, t.Vocabulary, t.Length)
+		}
+		if err != nil {
+			return fmt.Errorf("model.init_from: %w", err)
+		}
+	}
 	model, _ := r.Replica.Tensors()
 	infos := make([]checkpoint.Info, len(model))
 	for i, t := range model {

@@ -7,6 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 func gpt2Model(name, published, size string) LanguageModel {
@@ -46,10 +47,52 @@ func (o *gpt2Options) Keys() []config.Key {
 	}
 }
 
+// sizes returns those of the model for samples of length positions, with tokens below vocabulary.
+func (o *gpt2Options) sizes(vocabulary, length int) gpt2.Size {
+	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels)}
+}
+
+// Published implements [Transformer].
+func (o *gpt2Options) Published() (vocabulary, positions int) {
+	return cmp.Or(o.Vocabulary, o.size.Vocabulary), cmp.Or(o.Positions, o.size.Positions)
+}
+
+// Tables implements [Transformer].
+func (*gpt2Options) Tables() (tokens, positions string) {
+	return "transformer.wte.weight", "transformer.wpe.weight"
+}
+
+// Settings implements [Transformer].
+func (o *gpt2Options) Settings(vocabulary, positions int) weights.Settings {
+	size, s := o.sizes(vocabulary, positions), weights.NewGPT2Settings()
+	s.VocabSize, s.NPositions, s.NEmbd, s.NLayer, s.NHead = size.Vocabulary, size.Positions, size.Channels, size.Layers, size.Heads
+	if end := s.VocabSize - 1; s.VocabSize == gpt2.Family["gpt2"].Vocabulary {
+		s.BOSTokenID, s.EOSTokenID = &end, &end // <|endoftext|>
+	}
+	s.EmbdPdrop, s.AttnPdrop, s.ResidPdrop = o.Dropout, o.Dropout, o.Dropout
+	return s
+}
+
+// Adopt implements [Transformer].
+func (o *gpt2Options) Adopt(settings weights.Settings) {
+	s, ok := settings.(*weights.GPT2Settings)
+	if !ok {
+		return // CompareSettings reports another kind of model
+	}
+	for _, size := range []struct {
+		own   *int
+		their int
+	}{{&o.Layers, s.NLayer}, {&o.Heads, s.NHead}, {&o.Channels, s.NEmbd}, {&o.Vocabulary, s.VocabSize}, {&o.Positions, s.NPositions}} {
+		if *size.own == 0 {
+			*size.own = size.their
+		}
+	}
+}
+
 // BuildLanguage implements [LanguageOptions].
 func (o *gpt2Options) BuildLanguage(vocabulary, length int) (models.Language, error) {
-	s := gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
-		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels)}
+	s := o.sizes(vocabulary, length)
 	switch {
 	case s.Channels%s.Heads != 0:
 		return nil, fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", s.Channels, s.Heads)

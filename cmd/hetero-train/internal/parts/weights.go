@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -36,13 +37,39 @@ func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err er
 	if err != nil {
 		return n, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.Name, imageSize, err)
 	}
+	n.add(g)
+	n.Head = net.Head
+	return n, nil
+}
+
+// DescribeLanguage builds the graph of a language model for one position. Sizes that its keys do not state are those of
+// the published model.
+func DescribeLanguage(m *config.Model) (n Network, err error) {
+	vocabulary, positions := 1, 1
+	if t, ok := m.Options.(Transformer); ok {
+		vocabulary, positions = t.Published()
+	}
+	build, err := BuildLanguage(m, vocabulary, positions)
+	if err != nil {
+		return n, err
+	}
+	g, err := graph.Build(func(g *graph.Graph) {
+		g.Output("rows", build(&nn.Net{Graph: g, Compute: tensor.F32}, models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, 1)}).Rows)
+	})
+	if err != nil {
+		return n, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	n.add(g)
+	return n, nil
+}
+
+// add lists the tensors of a graph.
+func (n *Network) add(g *graph.Graph) {
 	for _, list := range [][]*graph.Value{g.Params, g.States} {
 		for _, v := range list {
 			n.Tensors = append(n.Tensors, checkpoint.Tensor{Name: v.Name, DType: tensor.F32, Shape: v.Shape}.Info())
 		}
 	}
-	n.Head = net.Head
-	return n, nil
 }
 
 // weightsFile is an open safetensors file, alone or in a checkpoint.
@@ -54,8 +81,14 @@ type weightsFile struct {
 // Close closes the file or the checkpoint.
 func (w weightsFile) Close() error { return w.close.Close() }
 
-// OpenWeights opens the weights at path: a safetensors file, or a checkpoint that OpenCheckpoint finds.
+// OpenWeights opens the weights at path: a safetensors file, a folder of transformers, or a checkpoint that
+// OpenCheckpoint finds.
 func OpenWeights(path string, warn func(error)) (weightsFile, error) {
+	if file, ok, err := TransformersFile(path); err != nil {
+		return weightsFile{}, err
+	} else if ok {
+		path = file
+	}
 	if IsWeightsFile(path) {
 		f, err := checkpoint.OpenFile(path)
 		return weightsFile{f, f}, err

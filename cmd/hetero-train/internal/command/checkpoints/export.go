@@ -22,30 +22,35 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const exportLong = `Write the weights of a checkpoint as one .safetensors file.
+const exportLong = `Write the weights of a checkpoint as one .safetensors file, or as a folder of transformers.
 
 For ResNets the tensors have torchvision's names, so PyTorch can load the file with load_state_dict(strict=True). The file includes
 PyTorch's batch counters of batch normalization (num_batches_tracked).
+
+With --format hf the command writes a folder for from_pretrained of transformers: model.safetensors and config.json. GPT-2 and BERT
+have this format.
 
 If a value is NaN, infinite or too large for the element type, the command reports an error and writes no file.`
 
 const exportExample = `  hetero-train checkpoint export experiments/run --output resnet50.safetensors
   hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
-  hetero-train checkpoint export experiments/run --output resnet50.safetensors --ema`
+  hetero-train checkpoint export experiments/run --output resnet50.safetensors --ema
+  hetero-train checkpoint export experiments/gpt2 --format hf --output gpt2-folder`
 
 // exportTypes are the element types that --dtype accepts.
 var exportTypes = map[string]tensor.DType{"f32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
 
 type exportFlags struct {
-	output, dtype string
-	ema, force    bool
+	output, dtype, format string
+	ema, force            bool
 }
 
 func newCheckpointExport(a *cli.App) *cobra.Command {
 	f := new(exportFlags)
 	cmd := &cobra.Command{Use: "export PATH", Short: "Write the weights of a checkpoint as a .safetensors file", Long: exportLong, Example: exportExample}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "`FILE` (.safetensors) to write")
+	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file; with --format hf a folder")
+	flags.StringVar(&f.format, "format", "torch", "format of PATH: `torch|hf`; hf: a folder for transformers")
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
 	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics ([ema]) instead of those of the last step")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
@@ -57,8 +62,9 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if !ok {
 		return exit.Usagef("checkpoint export: --dtype: got %q, want f32, bf16 or fp16", f.dtype)
 	}
-	if err := checkOutput(f.output, f.force); err != nil {
-		return exit.Usagef("checkpoint export: --output: %w", err)
+	output, err := f.target()
+	if err != nil {
+		return err
 	}
 	c, err := parts.OpenCheckpoint(path, a.Warn)
 	if err != nil {
@@ -76,14 +82,84 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 		return err
 	}
 	metadata := map[string]string{"format": "pt", "program": c.State.Program, "step": strconv.FormatInt(c.State.Step, 10)}
-	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog); err == nil {
+	cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog)
+	if err == nil {
 		metadata["model"] = cfg.Model.Name
 	}
-	if err := writeTensors(ctx, f.output, tensors, metadata); err != nil {
+	if f.format == "hf" {
+		if err != nil {
+			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
+		}
+		settings, err := transformersSettings(cfg, c.Model)
+		if err != nil {
+			return err
+		}
+		toConv1D(tensors)
+		if err := f.writeSettings(settings); err != nil {
+			return err
+		}
+	}
+	if err := writeTensors(ctx, output, tensors, metadata); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.Env.Stdout, "%s: %d tensors in %s of %s, step %d\n", f.output, len(tensors), f.dtype, c.Path, c.State.Step)
 	return err
+}
+
+// target returns the file of weights to write, after a check that it can be written.
+func (f *exportFlags) target() (string, error) {
+	switch f.format {
+	case "torch":
+		if err := checkOutput(f.output, f.force); err != nil {
+			return "", exit.Usagef("checkpoint export: --output: %w", err)
+		}
+		return f.output, nil
+	case "hf":
+		check := checkFolder
+		if f.force && parts.IsFolder(f.output) {
+			check = func(string) error { return nil }
+		}
+		if err := check(f.output); err != nil {
+			return "", exit.Usagef("checkpoint export: --output: %w", err)
+		}
+		return filepath.Join(f.output, "model.safetensors"), nil
+	}
+	return "", exit.Usagef("checkpoint export: --format: got %q, want torch or hf", f.format)
+}
+
+// transformersSettings returns the config.json of a checkpoint's model.
+func transformersSettings(cfg *config.Config, f *checkpoint.File) (weights.Settings, error) {
+	t, ok := cfg.Model.Options.(parts.Transformer)
+	if !ok {
+		return nil, exit.Usagef("checkpoint export: --format hf: transformers has no model %s; export it without --format", cfg.Model.Name)
+	}
+	vocabulary, positions, err := parts.TableSizes(t, f)
+	if err != nil {
+		return nil, err
+	}
+	return t.Settings(vocabulary, positions), nil
+}
+
+// toConv1D transposes the weights that transformers stores transposed.
+func toConv1D(tensors []checkpoint.Tensor) {
+	for i, t := range tensors {
+		if weights.Conv1D(t.Name) && len(t.Shape) == 2 {
+			data := make([]byte, len(t.Data))
+			weights.Transpose(data, t.Data, t.Shape[0], t.Shape[1], t.DType.Size())
+			tensors[i].Data, tensors[i].Shape = data, tensor.Shape{t.Shape[1], t.Shape[0]}
+		}
+	}
+}
+
+// writeSettings makes the folder and writes config.json into it.
+func (f *exportFlags) writeSettings(s weights.Settings) error {
+	if err := os.Mkdir(f.output, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return exit.With(exit.FolderCode(err), err)
+	}
+	if err := os.WriteFile(filepath.Join(f.output, weights.SettingsFile), weights.EncodeSettings(s), 0o644); err != nil {
+		return exit.With(exit.IO, err)
+	}
+	return nil
 }
 
 // checkOutput refuses an unusable output path before anything is read.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
+	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/weights"
@@ -28,9 +31,14 @@ import (
 
 const importLong = `Convert the weights of another program to a model of this program.
 
-FILE is a .safetensors file. Its tensor names must match the model that -c, --model or --set selects. ResNets use torchvision's
-names. The command removes the prefixes that wrappers add to names (module., _orig_mod., model., state_dict.) and skips batch
-counters. Use --rename to change other names. The command converts weights to f32.
+PATH is a .safetensors file, or a folder that save_pretrained of transformers wrote. Its tensor names must match the model that -c,
+--model or --set selects. ResNets use torchvision's names. The command removes the prefixes that wrappers add to names (module.,
+_orig_mod., model., state_dict.) and skips batch counters. Use --rename to change other names. The command converts weights to f32.
+
+GPT-2 uses the names of transformers, with or without "transformer.". The command transposes weights that the file has in the
+orientation of transformers (Conv1D). It ignores buffers and copies of tied parameters. A folder needs no --model: config.json
+selects the model and its sizes. With --format hf a file also needs a config.json next to it. If -c or --set states another size
+than config.json, the command lists the differences (exit code 2).
 
 If tensor names or shapes still differ, the command lists the differences (exit code 2). It refuses NaN and infinite values (exit
 code 3).
@@ -40,24 +48,27 @@ step 0, which --resume and all commands for checkpoints accept.`
 
 const importExample = `  hetero-train checkpoint import theirs.safetensors --model resnet50 --output resnet50.safetensors
   hetero-train checkpoint import theirs.safetensors -c configs/resnet50.toml --output imported
+  hetero-train checkpoint import gpt2-folder --output imported
   hetero-train checkpoint import theirs.safetensors --model resnet18 --output r18.safetensors \
     --rename '^backbone\.=' --rename '^classifier\.1\.=fc.'`
 
 type importFlags struct {
 	output, head string
+	format       string
 	renames      []string
 	force        bool
 }
 
 func newCheckpointImport(a *cli.App) *cobra.Command {
 	f := new(importFlags)
-	cmd := &cobra.Command{Use: "import FILE", Short: "Convert the weights of another program to a model of this one", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
+	cmd := &cobra.Command{Use: "import PATH", Short: "Convert the weights of another program to a model of this one", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file or a folder of transformers")}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or the folder of a checkpoint")
 	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the model (model.name), instead of -c FILE")
 	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in the weights file")
 	flags.StringVar(&f.head, "head", weights.HeadAuto, "classifier to use, that of the file or a new one: `auto|keep|new` (model.init_head)")
 	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in tensor names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
+	flags.StringVar(&f.format, "format", "auto", "format of PATH: `auto|hf`; hf: of transformers, with config.json")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))
@@ -66,28 +77,37 @@ func newCheckpointImport(a *cli.App) *cobra.Command {
 }
 
 func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
-	if a.File == "" && len(a.Overrides) == 0 {
-		return exit.Usagef("checkpoint import: got no model, want -c FILE or --model NAME")
-	}
 	options, err := f.check()
 	if err != nil {
 		return err
 	}
-	cfg, err := a.Load()
+	path, settings, err := f.find(path)
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(path); err != nil {
-		return exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
-	} else if !info.Mode().IsRegular() {
-		return exit.Usagef("checkpoint import: %s is not a regular file, want a .safetensors file", path)
+	if a.File == "" && len(a.Overrides) == 0 && settings == nil {
+		return exit.Usagef("checkpoint import: got no model, want -c FILE or --model NAME")
+	}
+	cfg, err := loadSettings(a, settings)
+	if err != nil {
+		return err
 	}
 	file, err := checkpoint.OpenFile(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	net, fit, err := matchNetwork(file, cfg, options)
+	var net parts.Network
+	var fit *weights.Fit
+	if t, ok := cfg.Model.Options.(parts.Transformer); ok && settings != nil {
+		vocabulary, positions := t.Published()
+		err = parts.CheckTransformers(path, settings, &cfg.Model, vocabulary, positions)
+	} else if settings != nil {
+		return exit.Usagef("checkpoint import: %s is of transformers, but its library has no model %s", path, cfg.Model.Name)
+	}
+	if err == nil {
+		net, fit, err = matchNetwork(file, cfg, options)
+	}
 	if different := new(checkpoint.MismatchError); errors.As(err, &different) {
 		for _, d := range different.Differences {
 			fmt.Fprintf(a.Env.Stdout, "%s\n", d)
@@ -108,12 +128,76 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
+// find returns the file of weights, and the config.json of transformers next to it; nil if the file is another one.
+func (f *importFlags) find(path string) (file string, s weights.Settings, err error) {
+	file, isFolder, err := parts.TransformersFile(path)
+	if err != nil {
+		return "", nil, err
+	}
+	if !isFolder {
+		file = path
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return "", nil, exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
+	case !info.Mode().IsRegular():
+		return "", nil, exit.Usagef("checkpoint import: %s is not a regular file, want a .safetensors file or a folder of transformers with %s", path, weights.SettingsFile)
+	case !isFolder && f.format != "hf":
+		return file, nil, nil
+	}
+	s, err = parts.TransformersSettings(file)
+	if err == nil && s == nil {
+		err = exit.Usagef("checkpoint import: --format hf: there is no %s next to %s", weights.SettingsFile, file)
+	}
+	return file, s, err
+}
+
+// loadSettings loads the configuration. settings selects the model if no flag does, and the sizes that no key states. A
+// model of text has synthetic text, which needs no files, unless another data set is configured.
+func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error) {
+	name := ""
+	set := map[string]bool{}
+	for _, o := range a.Overrides {
+		if set[o.Key] = true; o.Key == "model.name" {
+			name = o.Value
+		}
+	}
+	own := func(key, value string) {
+		if a.File == "" && !set[key] {
+			a.Overrides = append(a.Overrides, config.Override{Origin: weights.SettingsFile, Key: key, Value: value})
+		}
+	}
+	if _, isGPT2 := settings.(*weights.GPT2Settings); isGPT2 && name == "" {
+		name = "gpt2"
+		own("model.name", name)
+	}
+	at := slices.IndexFunc(a.Env.Catalog.Models, func(k config.Kind) bool { return k.Name == name })
+	if at >= 0 && a.Env.Catalog.Models[at].Samples == config.Tokens {
+		own("data.dataset", "synthetic_text")
+	}
+	cfg, err := a.Load()
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := cfg.Model.Options.(parts.Transformer); ok && settings != nil {
+		t.Adopt(settings)
+	}
+	if _, isBERT := settings.(*weights.BERTSettings); isBERT && cfg.Model.Samples != config.Tokens {
+		return nil, exit.Usagef("checkpoint import: %s is of BERT: want -c FILE or --model NAME with such a model", weights.SettingsFile)
+	}
+	return cfg, nil
+}
+
 // check converts the flags to options of the comparison.
 func (f *importFlags) check() (o weights.Options, err error) {
 	switch o.InitOf = f.head; f.head {
 	case weights.HeadAuto, weights.HeadKeep, weights.HeadNew:
 	default:
 		return o, exit.Usagef("checkpoint import: --head: got %q, want auto, keep or new", f.head)
+	}
+	if f.format != "auto" && f.format != "hf" {
+		return o, exit.Usagef("checkpoint import: --format: got %q, want auto or hf", f.format)
 	}
 	for _, text := range f.renames {
 		r, err := weights.ParseRename(text)
@@ -151,6 +235,13 @@ func checkFolder(path string) error {
 // matchNetwork compares a file with the configured model. If no number of classes is configured, it uses that of the
 // file and sets it in cfg.
 func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
+	if cfg.Model.Samples == config.Tokens {
+		if net, err = parts.DescribeLanguage(&cfg.Model); err != nil {
+			return net, nil, err
+		}
+		fit, err = weights.Match(file, net.Tensors, o)
+		return net, fit, err
+	}
 	describe := func(classes int) error {
 		net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
 		o.Head = net.Head
@@ -208,11 +299,11 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	network, err := parts.BuildClassifier(&cfg.Model)
+	learns, err := learnt(cfg)
 	if err != nil {
 		return err
 	}
-	options := train.ReplicaOptions{Task: images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, Compute: tensor.F32,
+	options := train.ReplicaOptions{Task: learns, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	replica, err := train.NewReplica(dev, options)
 	if err != nil {
@@ -232,4 +323,18 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
 	_, err = store.Save(ctx, checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer})
 	return err
+}
+
+// learnt returns the task of the configured model. Weights do not depend on the length of a text, which is 1.
+func learnt(cfg *config.Config) (task.Task, error) {
+	if cfg.Model.Samples == config.Tokens {
+		vocabulary, positions := 1, 1
+		if t, ok := cfg.Model.Options.(parts.Transformer); ok {
+			vocabulary, positions = t.Published()
+		}
+		network, err := parts.BuildLanguage(&cfg.Model, vocabulary, positions)
+		return language.Predict{Model: network, Length: 1}, err
+	}
+	network, err := parts.BuildClassifier(&cfg.Model)
+	return images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, err
 }

@@ -1,0 +1,161 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// exportedGPT2 trains a small GPT-2 for some steps and exports it for transformers.
+func exportedGPT2(t *testing.T) (run, folder string) {
+	t.Helper()
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallText)
+	finish(t, p.command(dir, "train.epochs=1"), 0).check(t, exit.Done, "")
+	run, folder = filepath.Join(dir, "run"), filepath.Join(dir, "hf")
+	if o := execute([]string{"checkpoint", "export", run, "--format", "hf", "--output", folder}); o.code != exit.Done {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	return run, folder
+}
+
+func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
+	run, folder := exportedGPT2(t)
+	theirs := contents(t, filepath.Join(folder, "model.safetensors"))
+	own := contents(t, filepath.Join(run, "checkpoints", checkpoint.StepName(32), "model.safetensors"))
+	const name = "transformer.h.0.attn.c_attn.weight"
+	if got := theirs[name].Shape; !got.Equal(tensor.Shape{16, 48}) || len(theirs) != len(own) {
+		t.Errorf("%s: got shape %v, want (inputs, outputs); %d tensors, want %d", name, got, len(theirs), len(own))
+	}
+	for o := range 48 {
+		for i := range 16 {
+			if a, b := theirs[name].Data[4*(i*48+o):][:4], own[name].Data[4*(o*16+i):][:4]; !bytes.Equal(a, b) {
+				t.Fatalf("element (%d, %d): got % x, want % x", i, o, a, b)
+			}
+		}
+	}
+	var settings map[string]any
+	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(folder, "config.json")), &settings); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{"model_type": "gpt2", "n_layer": 1.0, "n_head": 2.0, "n_embd": 16.0, "vocab_size": 16.0, "n_positions": 12.0, "activation_function": "gelu_new"} {
+		if settings[key] != want {
+			t.Errorf("config.json: %s is %v, want %v", key, settings[key], want)
+		}
+	}
+
+	// As GPT2Model stores it: without the prefix, with buffers and the copy of the tied table.
+	var bare []checkpoint.Tensor
+	for _, w := range theirs {
+		if w.Name = strings.TrimPrefix(w.Name, "transformer."); w.Name == "wte.weight" {
+			bare = append(bare, checkpoint.Tensor{Name: "lm_head.weight", DType: w.DType, Shape: w.Shape, Data: w.Data})
+		}
+		bare = append(bare, w)
+	}
+	bare = append(bare, checkpoint.Tensor{Name: "h.0.attn.bias", DType: tensor.U8, Shape: tensor.Shape{1, 1, 2, 2}, Data: make([]byte, 4)}, values("h.0.attn.masked_bias", []int{1}, -1e4))
+	second := t.TempDir()
+	if err := os.Rename(writeWeights(t, bare...), filepath.Join(second, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(second, "config.json"), clitest.ReadFile(t, filepath.Join(folder, "config.json")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{folder, second} {
+		dir := t.TempDir()
+		file, imported, again := filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "imported"), filepath.Join(dir, "again")
+		for _, to := range []string{file, imported} {
+			if o := execute([]string{"checkpoint", "import", from, "--format", "hf", "--output", to}); o.code != exit.Done || !strings.Contains(o.stdout, "4 weights transposed") {
+				t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+			}
+		}
+		for name, got := range contents(t, file) {
+			if !bytes.Equal(got.Data, own[name].Data) || !got.Shape.Equal(own[name].Shape) {
+				t.Errorf("%s: the imported values differ", name)
+			}
+		}
+		if o := execute([]string{"checkpoint", "export", imported, "--format", "hf", "--output", again}); o.code != exit.Done {
+			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+		}
+		back := contents(t, filepath.Join(again, "model.safetensors"))
+		for name, want := range theirs {
+			if !bytes.Equal(back[name].Data, want.Data) || !back[name].Shape.Equal(want.Shape) {
+				t.Errorf("%s: the values differ after import and export", name)
+			}
+		}
+	}
+}
+
+func TestTrainingStartsFromAFolderOfTransformers(t *testing.T) {
+	run, folder := exportedGPT2(t)
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallText)
+	var losses []float64
+	for name, from := range map[string]string{"own": run, "theirs": folder} {
+		finish(t, p.command(filepath.Join(dir, name), "train.epochs=1", "model.init_from="+from), 0).check(t, exit.Done, "")
+		losses = append(losses, resultOf(t, filepath.Join(dir, name, "run")).loss(t))
+	}
+	if losses[0] != losses[1] {
+		t.Errorf("got losses %v, want equal ones: the weights are the same", losses)
+	}
+	finish(t, p.command(filepath.Join(dir, "heads"), "model.heads=4", "model.init_from="+folder), 0).check(t, exit.Usage, "n_head: file 2, model 4")
+}
+
+func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
+	_, folder := exportedGPT2(t)
+	weights, settings := filepath.Join(folder, "model.safetensors"), filepath.Join(folder, "config.json")
+	good, text := clitest.ReadFile(t, weights), string(clitest.ReadFile(t, settings))
+	for _, c := range []struct {
+		name   string
+		change func() error
+		args   []string
+		code   int
+		says   string
+	}{
+		{"another size", nil, []string{"--set", "model.layers=2", "--set", "model.name=gpt2"}, exit.Usage, "n_layer: file 1, model 2"},
+		{"settings of another size", func() error {
+			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_embd": 16`, `"n_embd": 32`, 1)), 0o600)
+		}, nil, exit.Usage, "transformer.h.0.attn.c_attn.weight: file F32 (16, 48), model F32 (32, 96)"},
+		{"another activation", func() error {
+			return os.WriteFile(settings, []byte(strings.Replace(text, "gelu_new", "relu", 1)), 0o600)
+		}, nil,
+			exit.Usage, `activation_function: file "relu", model "gelu_new"`},
+		{"another model", func() error { return os.WriteFile(settings, []byte(`{"model_type": "llama"}`), 0o600) }, nil, exit.Data, `got "llama", want gpt2 or bert`},
+		{"no JSON", func() error { return os.WriteFile(settings, []byte(`{"model_type": 3`), 0o600) }, nil, exit.Data, "want the JSON of a configuration of transformers"},
+		{"no positions", func() error {
+			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_positions": 12`, `"n_positions": -1`, 1)), 0o600)
+		}, nil, exit.Data, "n_positions: got -1, want 1 to"},
+		{"header that lies", func() error {
+			return os.WriteFile(weights, bytes.Replace(good, []byte("[16,48]"), []byte("[16,49]"), 1), 0o600)
+		}, nil, exit.Data, "corrupt"},
+		{"no weights", func() error { return os.Remove(weights) }, nil, exit.Usage, "no model.safetensors"},
+		{"shards", func() error { return errors.Join(os.Remove(weights), os.WriteFile(weights+".index.json", nil, 0o600)) }, nil, exit.Usage, "in several files"},
+		{"no settings", func() error { return os.Remove(settings) }, nil, exit.Usage, "want a .safetensors file or a folder of transformers"},
+		{"another format", nil, []string{"--format", "onnx"}, exit.Usage, `--format: got "onnx", want auto or hf`},
+	} {
+		if c.change != nil {
+			if err := c.change(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := execute(append([]string{"checkpoint", "import", folder, "--output", filepath.Join(t.TempDir(), "out.safetensors")}, c.args...))
+		if o.code != c.code || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%s: exit %d: %s%s; want %d and %q", c.name, o.code, o.stdout, o.stderr, c.code, c.says)
+		}
+		_ = os.Remove(weights + ".index.json")
+		if err := errors.Join(os.WriteFile(weights, good, 0o600), os.WriteFile(settings, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := execute([]string{"checkpoint", "export", saveCheckpoint(t, values("fc.weight", []int{2}, 1, 2)), "--format", "hf", "--output", filepath.Join(t.TempDir(), "x")}); o.code != exit.Usage {
+		t.Errorf("a model that transformers lacks: exit %d: %s", o.code, o.stderr)
+	}
+}

@@ -1,0 +1,183 @@
+package weights
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// SettingsFile is the name of the file in which transformers stores the sizes of a model.
+const SettingsFile = "config.json"
+
+const mostSettingsBytes = 1 << 20
+
+// Settings are the contents of config.json: *GPT2Settings or *BERTSettings.
+type Settings interface{ check() error }
+
+// GPT2Settings are those of a GPT2LMHeadModel of transformers. The fields are named as there.
+type GPT2Settings struct {
+	Architectures        []string `json:"architectures"`
+	ModelType            string   `json:"model_type"` // "gpt2"
+	VocabSize            int      `json:"vocab_size"`
+	NPositions           int      `json:"n_positions"`
+	NEmbd                int      `json:"n_embd"`
+	NLayer               int      `json:"n_layer"`
+	NHead                int      `json:"n_head"`
+	NInner               *int     `json:"n_inner"` // null: 4 times n_embd
+	ActivationFunction   string   `json:"activation_function"`
+	LayerNormEpsilon     float64  `json:"layer_norm_epsilon"`
+	ScaleAttnWeights     bool     `json:"scale_attn_weights"`
+	ScaleAttnByLayer     bool     `json:"scale_attn_by_inverse_layer_idx"`
+	ReorderAndUpcastAttn bool     `json:"reorder_and_upcast_attn"`
+	AddCrossAttention    bool     `json:"add_cross_attention"`
+	TieWordEmbeddings    bool     `json:"tie_word_embeddings"`
+	EmbdPdrop            float64  `json:"embd_pdrop"`
+	AttnPdrop            float64  `json:"attn_pdrop"`
+	ResidPdrop           float64  `json:"resid_pdrop"`
+	BOSTokenID           *int     `json:"bos_token_id"` // null: none
+	EOSTokenID           *int     `json:"eos_token_id"`
+}
+
+// BERTSettings are those of a BertForMaskedLM or BertForSequenceClassification of transformers.
+type BERTSettings struct {
+	Architectures          []string `json:"architectures"`
+	ModelType              string   `json:"model_type"` // "bert"
+	VocabSize              int      `json:"vocab_size"`
+	MaxPositionEmbeddings  int      `json:"max_position_embeddings"`
+	TypeVocabSize          int      `json:"type_vocab_size"`
+	HiddenSize             int      `json:"hidden_size"`
+	NumHiddenLayers        int      `json:"num_hidden_layers"`
+	NumAttentionHeads      int      `json:"num_attention_heads"`
+	IntermediateSize       int      `json:"intermediate_size"`
+	HiddenAct              string   `json:"hidden_act"`
+	LayerNormEps           float64  `json:"layer_norm_eps"`
+	PositionEmbeddingType  string   `json:"position_embedding_type"`
+	IsDecoder              bool     `json:"is_decoder"`
+	TieWordEmbeddings      bool     `json:"tie_word_embeddings"`
+	HiddenDropoutProb      float64  `json:"hidden_dropout_prob"`
+	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
+}
+
+// NewGPT2Settings returns the defaults of transformers.
+func NewGPT2Settings() *GPT2Settings {
+	return &GPT2Settings{Architectures: []string{"GPT2LMHeadModel"}, ModelType: "gpt2", VocabSize: 50257, NPositions: 1024, NEmbd: 768, NLayer: 12, NHead: 12,
+		ActivationFunction: "gelu_new", LayerNormEpsilon: 1e-5, ScaleAttnWeights: true, TieWordEmbeddings: true, EmbdPdrop: 0.1, AttnPdrop: 0.1, ResidPdrop: 0.1}
+}
+
+// NewBERTSettings returns the defaults of transformers.
+func NewBERTSettings() *BERTSettings {
+	return &BERTSettings{Architectures: []string{"BertForMaskedLM"}, ModelType: "bert", VocabSize: 30522, MaxPositionEmbeddings: 512, TypeVocabSize: 2, HiddenSize: 768,
+		NumHiddenLayers: 12, NumAttentionHeads: 12, IntermediateSize: 3072, HiddenAct: "gelu", LayerNormEps: 1e-12, PositionEmbeddingType: "absolute",
+		TieWordEmbeddings: true, HiddenDropoutProb: 0.1, AttentionProbsDropProb: 0.1}
+}
+
+func (s *GPT2Settings) check() error {
+	if s.NInner != nil && *s.NInner == 4*s.NEmbd {
+		s.NInner = nil
+	}
+	if s.ActivationFunction == "gelu_pytorch_tanh" { // another implementation of the same function
+		s.ActivationFunction = "gelu_new"
+	}
+	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "n_positions": s.NPositions, "n_embd": s.NEmbd, "n_layer": s.NLayer, "n_head": s.NHead})
+}
+
+func (s *BERTSettings) check() error {
+	return wantPositive(map[string]int{"vocab_size": s.VocabSize, "max_position_embeddings": s.MaxPositionEmbeddings, "type_vocab_size": s.TypeVocabSize,
+		"hidden_size": s.HiddenSize, "num_hidden_layers": s.NumHiddenLayers, "num_attention_heads": s.NumAttentionHeads, "intermediate_size": s.IntermediateSize})
+}
+
+// wantPositive refuses sizes that no model has; the bound keeps products of two sizes representable.
+func wantPositive(sizes map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		if n := sizes[name]; n < 1 || n > 1<<24 {
+			return fmt.Errorf("%s: got %d, want 1 to %d", name, n, 1<<24)
+		}
+	}
+	return nil
+}
+
+// ReadSettings reads a config.json. Absent settings have the defaults of transformers. A file that is no such JSON is a
+// *checkpoint.CorruptError; a missing file is an os.ErrNotExist.
+func ReadSettings(path string) (Settings, error) {
+	text, err := regular.Read(path, mostSettingsBytes)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, err
+	case errors.As(err, new(*regular.Error)):
+		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
+	case err != nil:
+		return nil, &checkpoint.IOError{Op: "read", Path: path, Err: err}
+	}
+	s, err := parseSettings(text)
+	if err != nil {
+		return nil, &checkpoint.CorruptError{Path: path, Reason: err.Error()}
+	}
+	return s, nil
+}
+
+func parseSettings(text []byte) (Settings, error) {
+	var kind struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return nil, fmt.Errorf("want the JSON of a configuration of transformers: %w", err)
+	}
+	var s Settings
+	switch kind.ModelType {
+	case "gpt2":
+		s = NewGPT2Settings()
+	case "bert":
+		s = NewBERTSettings()
+	default:
+		return nil, fmt.Errorf("model_type: got %q, want gpt2 or bert", kind.ModelType)
+	}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("want the JSON of a configuration of transformers: %w", err)
+	}
+	return s, s.check()
+}
+
+// EncodeSettings returns the text of config.json.
+func EncodeSettings(s Settings) []byte {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic(err) // the types have numbers, strings and lists only
+	}
+	return append(text, '\n')
+}
+
+// CompareSettings returns a *checkpoint.MismatchError with all differences that change the computation of the model.
+// Probabilities of dropout, special tokens and names of classes do not.
+func CompareSettings(path string, file, model Settings) error {
+	a, b := fields(file), fields(model)
+	var differences []checkpoint.Difference
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if got, ok := a[name]; !ok || !bytes.Equal(got, b[name]) {
+			differences = append(differences, checkpoint.Difference{Name: name, File: string(got), Model: string(b[name])})
+		}
+	}
+	if len(differences) > 0 {
+		return &checkpoint.MismatchError{Path: path, Differences: differences}
+	}
+	return nil
+}
+
+// fields returns the settings that change the computation, as JSON.
+func fields(s Settings) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(EncodeSettings(s), &all); err != nil {
+		panic(err) // it is the text of an object
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id")
+	})
+	return all
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Moves GPT-2 between Hugging Face's transformers and this program, and compares the outputs of both.
+
+    python3 -m venv .venv && .venv/bin/pip install torch transformers safetensors numpy
+    .venv/bin/python scripts/check_hf.py [--program ./hetero-train] [--device cpu]
+
+ 1. hetero-train -> transformers: the script trains a small GPT-2 for some steps and exports it with --format hf.
+    from_pretrained must load the folder without missing and unexpected names. The loss of transformers for the
+    evaluation samples must be that of hetero-train's last evaluation.
+ 2. transformers -> hetero-train: the script saves a GPT-2 with random weights and large biases by save_pretrained, as
+    GPT2LMHeadModel and as GPT2Model. The program imports and exports it. All weights must be equal bit by bit, and the
+    loss of an evaluation of the imported weights must be that of transformers.
+
+The samples of the evaluation are a token file that the script writes, so both programs read the same tokens.
+Exit code 1 if a comparison fails.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import load_file
+
+VOCABULARY, LENGTH = 97, 24
+failed = False
+
+
+def check(what, good, detail):
+    global failed
+    failed |= not good
+    print(f"{'ok    ' if good else 'FAILED'} {what}: {detail}")
+
+
+def run(*command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def write_tokens(folder):
+    """Writes token files without header, as nanoGPT does: a noisy cycle, so that a model can learn something."""
+    folder.mkdir()
+    random = numpy.random.default_rng(1)
+    for name, count in (("train.bin", 4_000), ("val.bin", 1 + LENGTH * 40)):
+        steps = random.choice([1, 2, 5], size=count)
+        (numpy.cumsum(steps) % VOCABULARY).astype("<u2").tofile(folder / name)
+
+
+def loss_of(model, folder):
+    tokens = torch.from_numpy(numpy.fromfile(folder / "val.bin", "<u2").astype(numpy.int64))
+    x, y = tokens[:-1].view(-1, LENGTH), tokens[1:].view(-1, LENGTH)
+    with torch.no_grad():
+        logits = model.eval()(x).logits
+    return torch.nn.functional.cross_entropy(logits.double().view(-1, VOCABULARY), y.reshape(-1)).item()
+
+
+def train(args, output, data, *extra):
+    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=gpt2", "--set", "model.layers=3",
+        "--set", "model.heads=4", "--set", "model.embedding_size=48", "--set", "data.dataset=text", "--set", f"data.path={data}",
+        "--set", f"data.vocabulary={VOCABULARY}", "--set", f"data.sequence_length={LENGTH}", "--set", "data.batch_size=16",
+        "--set", "train.precision=f32", "--set", "train.epochs=1", "--set", "optimizer.name=adamw", "--set", f"experiment.output_dir={output}",
+        "--set", "experiment.name=run", *extra)
+    result = json.loads((output / "run" / "results" / "result.json").read_text())
+    return result
+
+
+def evaluation(result):
+    """Returns the loss of the evaluation at the end of the run."""
+    if result["best_eval_metric"] != "perplexity":
+        sys.exit(f"the run has no perplexity: {result}")
+    return math.log(result["best_eval"])
+
+
+def close(what, ours, theirs):
+    error = abs(ours - theirs) / abs(theirs)
+    check(what, error < 1e-5, f"loss {ours:.7f} here, {theirs:.7f} in transformers, relative difference {error:.1e}")
+
+
+def load(folder):
+    model, info = transformers.GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
+    problems = {k: sorted(v) for k, v in info.items() if v}
+    check("from_pretrained", not problems, problems or "no missing, unexpected or mismatched names")
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="./hetero-train")
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, {run(args.program, '--version').strip()}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        data = folder / "data"
+        write_tokens(data)
+
+        result = train(args, folder / "trained", data)
+        run(args.program, "checkpoint", "export", folder / "trained" / "run", "--format", "hf", "--output", folder / "exported")
+        close("hetero-train -> transformers", evaluation(result), loss_of(load(folder / "exported"), data))
+
+        torch.manual_seed(1)
+        config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, bos_token_id=None, eos_token_id=None)
+        model = transformers.GPT2LMHeadModel(config)
+        with torch.no_grad():
+            for p in model.parameters():  # biases and the weights of LayerNorm must be able to show a mistake
+                p.add_(torch.randn_like(p) * 0.2)
+        for kind, saved in (("GPT2LMHeadModel", model), ("GPT2Model", model.transformer)):
+            theirs, imported, back = folder / kind, folder / (kind + ".imported"), folder / (kind + ".back")
+            saved.save_pretrained(theirs)
+            run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
+            run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
+            got, want = load_file(back / "model.safetensors"), model.state_dict()
+            want.pop("lm_head.weight")
+            differ = [n for n in set(got) | set(want) if n not in got or n not in want or not torch.equal(got[n], want[n])]
+            check(f"{kind} -> hetero-train -> transformers", not differ, differ or f"{len(got)} tensors equal bit by bit")
+            # A learning rate of 0 keeps the weights; the run ends with an evaluation of them.
+            result = train(args, folder / (kind + ".run"), data, "--set", f"model.init_from={theirs}", "--set", "optimizer.lr=0.0", "--set", "optimizer.weight_decay=0.0")
+            close(f"{kind} -> hetero-train", evaluation(result), loss_of(model, data))
+    sys.exit(failed)
+
+
+main()
