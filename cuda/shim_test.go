@@ -69,7 +69,7 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 	if testing.Short() {
 		types = types[:2]
 	}
-	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: types, Lacks: devicetest.TransformerOps})
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: types})
 }
 
 func TestOpenSaysWhyThereIsNoDevice(t *testing.T) {

@@ -10,6 +10,7 @@
 #include "activity.h"
 #include "calls.h"
 #include "dnn.h"
+#include "fault.h"
 #include "gpu.h"
 #include "memops.h"
 #include "peak.h"
@@ -216,7 +217,10 @@ ht_status cuda_stream_run(ht_stream *s, ht_program *p, ht_error *error) {
 }
 
 ht_status cuda_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns, ht_error *error) {
-  return on(s, error, [&](cudaStream_t stream) { p->impl.run_timed(stream, elapsed_ns); });
+  return on(s, error, [&](cudaStream_t stream) {
+    p->impl.run_timed(stream, elapsed_ns);
+    check_faults(s->device->index);
+  });
 }
 
 ht_status cuda_stream_copy(ht_stream *s, void *dst, const void *src, int64_t bytes, ht_error *error) {
@@ -240,6 +244,7 @@ ht_status cuda_stream_wait(ht_stream *s, ht_event *e, ht_error *error) {
 ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
   return on(s, error, [&](cudaStream_t stream) {
     check(cudaStreamSynchronize(stream), "synchronising");
+    check_faults(s->device->index);
     s->device->quiet.sweep();
   });
 }

@@ -1,26 +1,15 @@
 // dropout.cu: zeroes elements by a counter-based generator, the same elements as on every other device.
 //
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key (key[0],
-// key[1]) and counter (position/4, stream, low half of the sample id, high half); word position%4 decides. If sizes
-// allow it, a thread processes 16 bytes at a time: adjacent elements, or in (N, H, W, C) images the channels of the
-// four pixels of its counters.
+// philox.h is the generator. If sizes allow it, a thread processes 16 bytes at a time: adjacent elements, or in
+// (N, H, W, C) images the channels of the four pixels of its counters.
 #include <cmath>
 
 #include "gpu.h"
 #include "ops.h"
+#include "philox.h"
 
 namespace hetero {
 namespace {
-
-__device__ void philox(uint32_t key0, uint32_t key1, uint32_t w[4]) {
-  for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
-    const uint64_t a = uint64_t{0xD2511F53u} * w[0], b = uint64_t{0xCD9E8D57u} * w[2];
-    w[0] = static_cast<uint32_t>(b >> 32) ^ w[1] ^ key0;
-    w[1] = static_cast<uint32_t>(b);
-    w[2] = static_cast<uint32_t>(a >> 32) ^ w[3] ^ key1;
-    w[3] = static_cast<uint32_t>(a);
-  }
-}
 
 struct Dropout {
   int64_t samples, size; // size: elements of a sample
@@ -33,13 +22,7 @@ struct Dropout {
 
 // Which of a counter's four elements are kept, one bit each.
 __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample, int64_t counter) {
-  const auto id = static_cast<uint64_t>(sample);
-  uint32_t w[4] = {static_cast<uint32_t>(counter), d.stream, static_cast<uint32_t>(id),
-                   static_cast<uint32_t>(id >> 32)};
-  philox(key[0], key[1], w);
-  unsigned bits = 0;
-  for (int k = 0; k < 4; k++) bits |= (w[k] >= d.threshold ? 1u : 0u) << k;
-  return bits;
+  return kept_of(d.threshold, d.stream, key, sample, static_cast<uint32_t>(counter));
 }
 
 // One counter per thread, for any sizes.

@@ -6,6 +6,7 @@
 //
 // Operands of one shape are processed in memory order, in any common layout, 16 bytes at a time if their addresses
 // allow it. Arithmetic is f32, rounded once when stored.
+#include "gelu.h"
 #include "gpu.h"
 #include "ops.h"
 
@@ -13,13 +14,12 @@ namespace hetero {
 namespace {
 
 __device__ float unary(int func, float x) {
-  constexpr float kRoot2 = 0.70710678118654752440f, kGelu = 0.79788456080286535588f;
   switch (func) {
   case HT_RELU: return x < 0 ? 0.0f : x; // NaN stays
   case HT_SIGMOID: return 1 / (1 + expf(-x));
   case HT_TANH: return tanhf(x);
-  case HT_GELU: return 0.5f * x * (1 + erff(x * kRoot2));
-  case HT_GELU_TANH: return 0.5f * x * (1 + tanhf(kGelu * (x + 0.044715f * x * x * x)));
+  case HT_GELU:
+  case HT_GELU_TANH: return gelu(func == HT_GELU_TANH, x);
   case HT_EXP: return expf(x);
   case HT_LOG: return logf(x);
   case HT_SQRT: return sqrtf(x);
@@ -30,7 +30,6 @@ __device__ float unary(int func, float x) {
 }
 
 __device__ float derivative(int func, float x) {
-  constexpr float kRoot2 = 0.70710678118654752440f, kDensity = 0.39894228040143267794f, kGelu = 0.79788456080286535588f;
   switch (func) {
   case HT_RELU: return x > 0 ? 1.0f : x == x ? 0.0f : x;
   case HT_SIGMOID: {
@@ -41,11 +40,8 @@ __device__ float derivative(int func, float x) {
     const float t = tanhf(x);
     return 1 - t * t;
   }
-  case HT_GELU: return 0.5f * (1 + erff(x * kRoot2)) + x * kDensity * expf(-0.5f * x * x);
-  case HT_GELU_TANH: {
-    const float t = tanhf(kGelu * (x + 0.044715f * x * x * x));
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kGelu * (1 + 3 * 0.044715f * x * x);
-  }
+  case HT_GELU:
+  case HT_GELU_TANH: return gelu_derivative(func == HT_GELU_TANH, x);
   case HT_EXP: return expf(x);
   case HT_LOG: return 1 / x;
   case HT_SQRT: return 0.5f / sqrtf(x);

@@ -17,13 +17,13 @@
 #include "choices.h"
 #include "gpu.h"
 #include "ops.h"
+#include "pieces.h"
 #include "product.h"
 
 namespace hetero {
 namespace {
 
-constexpr int kAlign = 16;   // usual alignment of addresses
-constexpr int kColumns = 32; // of a block that sums rows: adjacent threads read adjacent elements
+constexpr int kAlign = 16; // usual alignment of addresses
 
 // sums (O) of src (N, O) over N: a thread adds every kThreads/32nd row of a column, then those of one column are added
 // pairwise.

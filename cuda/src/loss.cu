@@ -10,16 +10,10 @@
 
 #include "gpu.h"
 #include "ops.h"
+#include "warp.h"
 
 namespace hetero {
 namespace {
-
-constexpr unsigned kAll = 0xffffffffu; // lanes of a warp
-
-__device__ float warp_sum(float v) {
-  for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(kAll, v, step);
-  return v;
-}
 
 struct Targets {
   const int32_t *first, *second; // second and lambda: null unless mixed

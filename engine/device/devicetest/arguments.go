@@ -139,7 +139,7 @@ func runArguments(t conformance.T, open Opener, caps Caps) {
 	}
 	t.Run("program", func(t conformance.T) { badPrograms(t, dev, caps) })
 	t.Run("stream", func(t conformance.T) { badCalls(t, dev) })
-	if !caps.NoValues && !dev.Info().Behind { // an asynchronous device cannot return an error for values
+	if !caps.NoValues { // an asynchronous device returns the error when the host waits for the stream
 		t.Run("ids", func(t conformance.T) { badIDs(t, dev, caps) })
 	}
 }

@@ -10,13 +10,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TransformerOps are the kinds of the ops of transformers, for Caps.Lacks of a device without them.
-var TransformerOps = []string{
-	device.Embedding{}.Kind(), device.EmbeddingDiff{}.Kind(), device.LayerNorm{}.Kind(), device.LayerNormDiff{}.Kind(),
-	device.BiasGELU{}.Kind(), device.BiasGELUDiff{}.Kind(), device.Attention{}.Kind(), device.AttentionDiff{}.Kind(),
-	device.LinearCrossEntropy{}.Kind(), device.LinearCrossEntropyDiff{}.Kind(),
-}
-
 // scores is the tolerance of ops with exponentials of sums: an absolute error of a score is a relative error of its
 // probability.
 var scores = tolerance{floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}

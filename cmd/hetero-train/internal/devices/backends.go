@@ -17,7 +17,7 @@ var Drivers = []struct {
 	Promises  devicetest.Caps                        // capabilities that selftest checks
 	Library   func() (path, build string, err error) // of the device; nil: it has none
 }{
-	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}, Lacks: devicetest.TransformerOps}, cuda.Library},
+	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},
 	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},
 	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}, nil},
 	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}, nil},

@@ -1,0 +1,380 @@
+// attention.cu: multi-head attention without a matrix of scores in memory, and its gradients.
+//
+// Legend: R queries or keys of a tile, D channels of a head, padded with zeros to a multiple of 32.
+//
+//   forward   a block has R queries of a head and goes through tiles of R keys: scores, then an online softmax (Milakov
+//             and Gimelshein: Online normalizer calculation for softmax, 2018), then the product with values
+//   backward  computes scores again from lse, twice: a block of diff_keys has R keys and goes through the queries, a
+//             block of diff_queries has R queries and goes through the keys. Each gradient is written by one block, so
+//             its bits do not depend on the order of blocks.
+//
+// All arithmetic is f32, in shared memory and registers; tensor cores are not used. The 128 threads of a block divide an
+// (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and every 16th column.
+#include <cmath>
+
+#include "gpu.h"
+#include "ops.h"
+#include "philox.h"
+#include "warp.h"
+
+namespace hetero {
+namespace {
+
+constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross; // threads of a block, columns, rows
+constexpr int kMostChannels = 128;                                  // of a head: more do not fit into shared memory
+
+struct Heads {
+  int64_t n, t, c, d, stride; // stride: elements from one row of q, k or v to the next
+  int heads;
+  bool causal;
+  uint32_t stream;
+  float scale, factor;
+  uint64_t threshold;
+  const int32_t *lengths; // nullptr: all rows
+  const int64_t *ids;     // nullptr: no dropout
+  const uint32_t *key;
+};
+
+// The tile of a block: a head of a sample, and its first row.
+struct Place {
+  int64_t n, h, first, length;
+
+  // Later tiles of a causal op have more keys and start first.
+  __device__ Place(const Heads &a, int rows) {
+    const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
+    first = (tiles - 1 - b % tiles) * rows;
+    h = b / tiles % a.heads;
+    n = b / tiles / a.heads;
+    length = a.t;
+    if (!a.lengths) return;
+    length = a.lengths[n] < 0 ? 0 : a.lengths[n] < a.t ? a.lengths[n] : a.t;
+  }
+  __device__ int64_t keys(const Heads &a, int64_t i) const { return a.causal && i + 1 < length ? i + 1 : length; }
+  // Offset of this head in the sample's first row.
+  __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
+  __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; } // of lse
+};
+
+template <int R, int D> using Tile = float[R][D + 1]; // odd rows: adjacent rows start in different banks
+
+// Rows first to first + R - 1 of a head; zero from `limit` on and beyond its channels.
+template <int R, int D, class T>
+__device__ void take(const T *from, int64_t stride, int64_t first, int64_t limit, int64_t d, Tile<R, D> &to) {
+  for (int i = static_cast<int>(threadIdx.x); i < R * D; i += kBlock) {
+    const int r = i / D, c = i % D;
+    to[r][c] = first + r < limit && c < d ? load(from + (first + r) * stride + c) : 0;
+  }
+}
+
+// Which pairs of a tile of queries and keys are kept, four adjacent keys in a byte.
+template <int R>
+__device__ void draw(const Heads &a, const Place &p, int64_t query, int64_t key, uint8_t (&kept)[R][R / 4]) {
+  if (!a.ids) return;
+  for (int i = static_cast<int>(threadIdx.x); i < R * R / 4; i += kBlock) {
+    const int r = i / (R / 4), four = i % (R / 4);
+    const auto position = static_cast<uint32_t>(query + r) * 65536u + static_cast<uint32_t>(key + 4 * four);
+    kept[r][four] = static_cast<uint8_t>(
+        kept_of(a.threshold, a.stream + static_cast<uint32_t>(p.h), a.key, a.ids[p.n], position / 4));
+  }
+}
+
+template <int R> __device__ float masked(const Heads &a, const uint8_t (&kept)[R][R / 4], int r, int c, float p) {
+  if (!a.ids) return p;
+  return kept[r][c / 4] >> (c % 4) & 1 ? p * a.factor : 0;
+}
+
+template <int R, int D> __device__ float dot(const Tile<R, D> &a, int r, const Tile<R, D> &b, int c) {
+  float sum = 0;
+  for (int k = 0; k < D; k++) sum = fmaf(a[r][k], b[c][k], sum);
+  return sum;
+}
+
+// Over the 16 threads of a row.
+__device__ float row_max(float v) {
+  for (int step = kAcross / 2; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(kAll, v, step));
+  return v;
+}
+__device__ float row_sum(float v) {
+  for (int step = kAcross / 2; step > 0; step /= 2) v += __shfl_xor_sync(kAll, v, step);
+  return v;
+}
+
+template <int R, int D, class T>
+__global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, float *lse) {
+  constexpr int Rows = R / kDown, Columns = R / kAcross, Channels = D / kAcross;
+  __shared__ Tile<R, D> queries, others; // others: keys, then values
+  __shared__ Tile<R, R> weights;
+  __shared__ uint8_t kept[R][R / 4];
+  const Place p(a, R);
+  const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
+  const int64_t at = p.at(a, a.stride);
+  float largest[Rows], sum[Rows], out[Rows][Channels];
+  for (int r = 0; r < Rows; r++) {
+    largest[r] = -INFINITY;
+    sum[r] = 0;
+    for (int c = 0; c < Channels; c++) out[r][c] = 0;
+  }
+  take<R, D>(q + at, a.stride, p.first, p.length, a.d, queries);
+  const int64_t keys = p.first < p.length ? p.keys(a, p.first + R - 1) : 0;
+  for (int64_t from = 0; from < keys; from += R) {
+    __syncthreads();
+    take<R, D>(k + at, a.stride, from, p.length, a.d, others);
+    draw<R>(a, p, p.first, from, kept);
+    __syncthreads();
+    for (int r = 0; r < Rows; r++) {
+      const int64_t seen = p.keys(a, p.first + down + r) - from;
+      float s[Columns], most = largest[r], part = 0;
+      for (int c = 0; c < Columns; c++) {
+        const int j = across + c * kAcross;
+        s[c] = j < seen ? dot<R, D>(queries, down + r, others, j) * a.scale : -INFINITY;
+        most = fmaxf(most, s[c]);
+      }
+      most = row_max(most); // finite after the first tile: every query sees key 0
+      const float shrink = expf(largest[r] - most);
+      largest[r] = most;
+      for (int c = 0; c < Columns; c++) {
+        const int j = across + c * kAcross;
+        const float w = expf(s[c] - most);
+        part += w;
+        weights[down + r][j] = masked<R>(a, kept, down + r, j, w);
+      }
+      sum[r] = sum[r] * shrink + row_sum(part);
+      for (int c = 0; c < Channels; c++) out[r][c] *= shrink;
+    }
+    __syncthreads();
+    take<R, D>(v + at, a.stride, from, p.length, a.d, others);
+    __syncthreads();
+    for (int j = 0; j < R; j++)
+      for (int r = 0; r < Rows; r++)
+        for (int c = 0; c < Channels; c++)
+          out[r][c] = fmaf(weights[down + r][j], others[j][across + c * kAcross], out[r][c]);
+  }
+  for (int r = 0; r < Rows; r++) {
+    const int64_t i = p.first + down + r;
+    if (i >= a.t) continue;
+    const bool real = i < p.length;
+    for (int c = 0; c < Channels; c++) {
+      const int64_t channel = across + c * kAcross;
+      if (channel < a.d) store(dst + p.at(a, a.c) + i * a.c + channel, real ? out[r][c] / sum[r] : 0);
+    }
+    if (across == 0) lse[p.row(a, i)] = real ? largest[r] + logf(sum[r]) : 0;
+  }
+}
+
+// inner (N, Heads, T) = diff_dst·dst of each row of a head.
+template <class T> __global__ void inner_products(Heads a, const T *diff, const T *dst, float *inner) {
+  const int lane = threadIdx.x % 32;
+  const int64_t warps = index_stride() / 32;
+  for (int64_t i = first_index() / 32; i < a.n * a.heads * a.t; i += warps) {
+    const int64_t t = i % a.t, h = i / a.t % a.heads, n = i / a.t / a.heads, at = (n * a.t + t) * a.c + h * a.d;
+    float sum = 0;
+    for (int64_t c = lane; c < a.d; c += 32) sum = fmaf(load(diff + at + c), load(dst + at + c), sum);
+    sum = warp_sum(sum);
+    if (lane == 0) inner[i] = sum;
+  }
+}
+
+// The tiles of the backward kernels in shared memory.
+template <int R, int D> struct Pairs {
+  Tile<R, D> q, k, v, diff;
+  Tile<R, R> weights, scores; // the probabilities after dropout, the gradient of scores
+  uint8_t kept[R][R / 4];
+};
+
+// Computes weights and scores of queries from `query` on and keys from `key` on.
+template <int R, int D>
+__device__ void differentiate(const Heads &a, const Place &p, int64_t query, int64_t key, const float *lse,
+                              const float *inner, Pairs<R, D> &x) {
+  constexpr int Rows = R / kDown, Columns = R / kAcross;
+  const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
+  for (int r = down; r < down + Rows; r++) {
+    const int64_t i = query + r, seen = i < p.length ? p.keys(a, i) - key : 0;
+    for (int c = 0; c < Columns; c++) {
+      const int j = across + c * kAcross;
+      float weight = 0, score = 0;
+      if (j < seen) {
+        const int64_t row = p.row(a, i);
+        const float probability = expf(dot<R, D>(x.q, r, x.k, j) * a.scale - lse[row]);
+        weight = masked<R>(a, x.kept, r, j, probability);
+        score = probability * (masked<R>(a, x.kept, r, j, dot<R, D>(x.diff, r, x.v, j)) - inner[row]) * a.scale;
+      }
+      x.weights[r][j] = weight;
+      x.scores[r][j] = score;
+    }
+  }
+}
+
+template <int R, int D, class T>
+__global__ void diff_keys(Heads a, const T *diff, const float *lse, const float *inner, const T *q, const T *k,
+                          const T *v, T *diff_k, T *diff_v) {
+  constexpr int Rows = R / kDown, Channels = D / kAcross;
+  __shared__ Pairs<R, D> x;
+  const Place p(a, R);
+  const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
+  const int64_t at = p.at(a, a.stride);
+  float dk[Rows][Channels] = {}, dv[Rows][Channels] = {};
+  take<R, D>(k + at, a.stride, p.first, p.length, a.d, x.k);
+  take<R, D>(v + at, a.stride, p.first, p.length, a.d, x.v);
+  const int64_t queries = p.first < p.length ? p.length : 0;
+  for (int64_t from = a.causal ? p.first : 0; from < queries; from += R) {
+    __syncthreads();
+    take<R, D>(q + at, a.stride, from, p.length, a.d, x.q);
+    take<R, D>(diff + p.at(a, a.c), a.c, from, p.length, a.d, x.diff);
+    draw<R>(a, p, from, p.first, x.kept);
+    __syncthreads();
+    differentiate<R, D>(a, p, from, p.first, lse, inner, x);
+    __syncthreads();
+    for (int i = 0; i < R; i++)
+      for (int r = 0; r < Rows; r++)
+        for (int c = 0; c < Channels; c++) {
+          dk[r][c] = fmaf(x.scores[i][down + r], x.q[i][across + c * kAcross], dk[r][c]);
+          dv[r][c] = fmaf(x.weights[i][down + r], x.diff[i][across + c * kAcross], dv[r][c]);
+        }
+  }
+  for (int r = 0; r < Rows; r++)
+    for (int c = 0; c < Channels; c++) {
+      const int64_t j = p.first + down + r, channel = across + c * kAcross;
+      if (j >= a.t || channel >= a.d) continue;
+      store(diff_k + at + j * a.stride + channel, dk[r][c]);
+      store(diff_v + at + j * a.stride + channel, dv[r][c]);
+    }
+}
+
+template <int R, int D, class T>
+__global__ void diff_queries(Heads a, const T *diff, const float *lse, const float *inner, const T *q, const T *k,
+                             const T *v, T *diff_q) {
+  constexpr int Rows = R / kDown, Channels = D / kAcross;
+  __shared__ Pairs<R, D> x;
+  const Place p(a, R);
+  const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
+  const int64_t at = p.at(a, a.stride);
+  float dq[Rows][Channels] = {};
+  take<R, D>(q + at, a.stride, p.first, p.length, a.d, x.q);
+  take<R, D>(diff + p.at(a, a.c), a.c, p.first, p.length, a.d, x.diff);
+  const int64_t keys = p.first < p.length ? p.keys(a, p.first + R - 1) : 0;
+  for (int64_t from = 0; from < keys; from += R) {
+    __syncthreads();
+    take<R, D>(k + at, a.stride, from, p.length, a.d, x.k);
+    take<R, D>(v + at, a.stride, from, p.length, a.d, x.v);
+    draw<R>(a, p, p.first, from, x.kept);
+    __syncthreads();
+    differentiate<R, D>(a, p, p.first, from, lse, inner, x);
+    __syncthreads();
+    for (int j = 0; j < R; j++)
+      for (int r = 0; r < Rows; r++)
+        for (int c = 0; c < Channels; c++)
+          dq[r][c] = fmaf(x.scores[down + r][j], x.k[j][across + c * kAcross], dq[r][c]);
+  }
+  for (int r = 0; r < Rows; r++)
+    for (int c = 0; c < Channels; c++) {
+      const int64_t i = p.first + down + r, channel = across + c * kAcross;
+      if (i < a.t && channel < a.d) store(diff_q + at + i * a.stride + channel, dq[r][c]);
+    }
+}
+
+// The operands of an op; before: those in front of q.
+struct Shape {
+  Specced specs;
+  Heads heads{};
+  bool packed;
+  size_t first, lengths = 0, ids = 0; // positions in the inputs, 0: none
+
+  Shape(const Request &request, size_t before) : first(before) {
+    const auto &p = *static_cast<const ht_attention_params *>(request.params);
+    take_plain(specs, request);
+    packed = p.packed;
+    const size_t sources = packed ? 1 : 3, wanted = first + sources + (p.lengths ? 1 : 0) + (p.p > 0 ? 2 : 0);
+    if (!(p.p >= 0 && p.p < 1)) throw Invalid("probability: got " + std::to_string(p.p) + ", want 0 <= p < 1");
+    want_operands(request, wanted, first ? sources : 2);
+    const ht_spec &q = specs.in[first];
+    Heads &a = heads;
+    a.n = q.dims[0];
+    a.t = q.dims[1];
+    a.stride = q.dims[2];
+    a.c = packed ? a.stride / 3 : a.stride;
+    a.heads = p.heads;
+    a.d = a.c / a.heads;
+    if (a.d > kMostChannels)
+      throw Unsupported("heads of " + std::to_string(a.d) + " channels, want at most " + std::to_string(kMostChannels));
+    if (a.n * a.heads * ((a.t + 15) / 16) > INT32_MAX) throw Unsupported("more than 2^31 blocks");
+    a.causal = p.causal;
+    a.stream = p.stream;
+    a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));
+    if (p.lengths) {
+      lengths = first + sources;
+      if (specs.in[lengths].dtype != HT_I32)
+        throw Invalid("lengths: got " + describe(specs.in[lengths]) + ", want i32");
+    }
+    if (p.p == 0) return;
+    ids = wanted - 2;
+    if (specs.in[ids].dtype != HT_I64) throw Invalid("ids: got " + describe(specs.in[ids]) + ", want i64");
+    if (specs.in[ids + 1].dtype != HT_U32) throw Invalid("key: got " + describe(specs.in[ids + 1]) + ", want u32");
+    a.threshold = static_cast<uint64_t>(std::round(p.p * 4294967296.0));
+    a.factor = static_cast<float>(1 / (1 - p.p));
+  }
+
+  Heads with(const Args &x) const {
+    Heads a = heads;
+    if (lengths) a.lengths = static_cast<const int32_t *>(x.in[lengths]);
+    if (ids) {
+      a.ids = static_cast<const int64_t *>(x.in[ids]);
+      a.key = static_cast<const uint32_t *>(x.in[ids + 1]);
+    }
+    return a;
+  }
+  // q (0), k (1) or v (2), of which `base` is the first or only operand.
+  template <class T> T *part(void *const *base, int which) const {
+    return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
+  }
+  Grid grid(int rows) const { return {heads.n * heads.heads * ((heads.t + rows - 1) / rows), 1, 1, kBlock}; }
+
+  // Calls body with the sizes of tiles: rows, and channels that hold those of a head.
+  template <class Body> std::unique_ptr<Kernel> sized(Body body) const {
+    using std::integral_constant;
+    if (heads.d <= 32) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});
+    if (heads.d <= 64) return body(integral_constant<int, 32>{}, integral_constant<int, 64>{});
+    return body(integral_constant<int, 16>{}, integral_constant<int, kMostChannels>{});
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Kernel> make_attention(const Request &request) {
+  const Shape s(request, 0);
+  return with_float(s.specs.in[0], [&](auto type) {
+    using T = decltype(type);
+    return s.sized([&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
+      constexpr int R = decltype(rows)::value, D = decltype(channels)::value;
+      return launcher(s.specs, [s](const Args &x) {
+        launch(attend<R, D, T>, s.grid(R), x.queue, s.with(x), s.part<const T>(x.in, 0), s.part<const T>(x.in, 1),
+               s.part<const T>(x.in, 2), static_cast<T *>(x.out[0]), static_cast<float *>(x.out[1]));
+      });
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
+  Shape s(request, 3);
+  want_f32(s.specs.in[2]);
+  s.specs.workspace = s.heads.n * s.heads.heads * s.heads.t * int64_t{sizeof(float)};
+  return with_float(s.specs.in[0], [&](auto type) {
+    using T = decltype(type);
+    return s.sized([&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
+      constexpr int R = decltype(rows)::value, D = decltype(channels)::value;
+      return launcher(s.specs, [s](const Args &x) {
+        const Heads a = s.with(x);
+        const auto *diff = static_cast<const T *>(x.in[0]), *dst = static_cast<const T *>(x.in[1]);
+        const auto *lse = static_cast<const float *>(x.in[2]);
+        auto *inner = static_cast<float *>(x.workspace);
+        const auto *q = s.part<const T>(x.in + s.first, 0), *k = s.part<const T>(x.in + s.first, 1),
+                   *v = s.part<const T>(x.in + s.first, 2);
+        launch(inner_products<T>, over(a.n * a.heads * a.t * 32), x.queue, a, diff, dst, inner);
+        launch(diff_keys<R, D, T>, s.grid(R), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 1),
+               s.part<T>(x.out, 2));
+        launch(diff_queries<R, D, T>, s.grid(R), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 0));
+      });
+    });
+  });
+}
+
+} // namespace hetero

@@ -1,0 +1,41 @@
+// fault.h: bad ids and labels that a kernel finds in device memory. The host reports them when it waits for a stream.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gpu.h"
+
+namespace hetero {
+
+// A word that kernels on the device write and the host reads. One per operand of a compiled kernel.
+class Fault {
+public:
+  // text turns a bad element, its index and its value, into the error.
+  using Text = std::function<std::string(int64_t element, int64_t got)>;
+  explicit Fault(Text text);
+  uint64_t *word() const; // for mark; the same address on the device
+
+  struct State;
+
+private:
+  std::shared_ptr<State> state_;
+};
+
+// Throws the error of a fault on this device, if there is one, and clears it. Call it after waiting for a stream.
+void check_faults(int device);
+
+// The error of an id outside its table.
+Fault::Text bad_id(const char *operand, int64_t rows);
+
+// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Any of several faults may win.
+#if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
+__device__ inline void mark(uint64_t *word, int64_t element, int32_t got) {
+  *reinterpret_cast<volatile uint64_t *>(word) =
+      (static_cast<uint64_t>(element) + 1) << 32 | static_cast<uint32_t>(got);
+}
+#endif
+
+} // namespace hetero
