@@ -1,6 +1,6 @@
-// Package telemetry declares the sensors of a rank's device, process and machine. The declaration of a sensor contains
-// its name, its unit, its column in the metric records, how several samples are summarized, and which change of its
-// value explains a slow rank.
+// Package telemetry declares the sensors of a rank's device, process and machine. A declaration contains the sensor's
+// name, unit and column in the metric records. It also contains the rule that summarizes several samples, and the
+// change in value that counts as a reason why a rank is slow.
 //
 //	sample := telemetry.Unknown()                       // a probe sets the values that it can read
 //	sample[telemetry.Temperature] = 71
@@ -12,7 +12,7 @@
 //
 // Package profiler/hardware fills the samples, and package engine/train sends them to all ranks. Package
 // profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain slow ranks. None of
-// these packages lists the sensors.
+// these packages has its own list of sensors, so a new sensor changes only the package that measures it.
 //
 // # Adding a sensor
 //

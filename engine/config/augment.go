@@ -58,7 +58,7 @@ func (a *Augment) Keys() []Key {
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").Only(IsNot("augment.erase_prob", 0.0)).
 			Doc("Content of the erased rectangles. `const`: the mean colour of the data. `rand`: one random colour. `pixel`: random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(IsNot("augment.erase_prob", 0.0)).
-			Doc("Maximum number of rectangles per image. Together, the rectangles of an image cover the erased area."),
+			Doc("Maximum number of rectangles per image. The rectangles of an image share the erased area."),
 	})
 }
 

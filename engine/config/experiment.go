@@ -18,7 +18,7 @@ type Experiment struct {
 func (e *Experiment) Keys() []Key {
 	return []Key{
 		String(&e.Name, "name", "distributed_training").Operational().
-			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run with the default name already exists and a new one has different settings, the old run's folder is renamed `distributed_training-1`, `-2`, … With any other name, the new run is refused in this case (docs/training.md)."),
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run of this name exists with different settings, the folder of the old run is renamed `distributed_training-1`, `-2`, … if the name is the default; with any other name, the new run is refused (docs/training.md)."),
 		String(&e.OutputDir, "output_dir", "experiments").Operational().
 			Doc("Folder that contains all runs."),
 		String(&e.LogDir, "log_dir", "").Operational().

@@ -32,7 +32,7 @@ func (m *Model) Keys() []Key {
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that training does not change, by name or by the name of their module: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm with frozen weight and bias uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
-			Doc("Number of layers to freeze, from the input on. `optimizer.layer_decay` defines the layers: 1 freezes the stem of a ResNet, 2 also its first block. 0: none."),
+			Doc("Number of layers to freeze, from the input on. Layers are counted as described at `optimizer.layer_decay`: for a ResNet, 1 freezes the stem, and 2 also the first block. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: the number of classes of the data set."),
 	})

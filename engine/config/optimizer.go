@@ -56,7 +56,7 @@ func (s *Schedule) Keys() []Key {
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("Learning rate after the warm-up. `constant`: stays at `optimizer.lr`. `step`: is multiplied by `gamma` every `step_size` epochs. `multistep`: is multiplied by `gamma` at the start of each epoch in `milestones`. `cosine`, `linear`: falls along a cosine or a line to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
-			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. The first step is part of the warm-up. 0: `warmup_epochs` gives the length."),
+			Doc("Steps of the warm-up, in which the learning rate rises linearly to `optimizer.lr`. Step 1 is part of it. 0: `warmup_epochs` gives the length."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
 			Doc("Epochs of the warm-up; fractions are allowed. It is an error to set `warmup_steps` too. 0: no warm-up."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).Only(Is("schedule.name", "step")).

@@ -28,7 +28,7 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").Operational().
 			Doc("Transport of gradients. `nccl`: GPUs only. `gloo`: CPUs, or CPUs and GPUs. `auto`: `nccl` if every rank has its own GPU, else `gloo`."),
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
-			Doc("Number of ranks to start on this machine; they divide its cores. 0: one rank per local device. A process that a launcher started as one rank refuses this key."),
+			Doc("Number of ranks to start on this machine; they divide its cores. 0: one rank per local device. This key is an error if a launcher (such as torchrun, mpirun or srun) starts each rank itself."),
 		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("Number of ranks of this machine that compute on the CPU although the machine has GPUs. They have the highest rank numbers. With `ranks = 0` they start in addition to one rank per GPU. Gradients then travel through host memory (`gloo`)."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).Operational().
@@ -87,7 +87,7 @@ func (b *Balance) Keys() []Key {
 		Floats(&b.IdleWatts, "idle_watts").Unit("W").Only(Is("balance.objective", "energy")).
 			Doc("Power of each rank while it waits for other ranks. Empty: 30 % of `power_watts`."),
 		Floats(&b.Prices, "prices").Unit("an hour").Only(Is("balance.objective", "cost")).
-			Doc("Price of each rank per hour, in any currency. The price is the same for computing and waiting, so only excluding ranks (`bench_worthless`) saves cost."),
+			Doc("Price of each rank per hour, in any currency. A rank costs the same while it computes and while it waits, so the only way to save cost is to exclude ranks (`bench_worthless`)."),
 		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy("balance.fixed_shares").
 			Doc("Excludes a rank if the step is faster without it. An excluded rank gets no samples. The policy tests the rank again from time to time."),
 		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy("balance.fixed_shares").
@@ -170,7 +170,7 @@ func (n *NCCL) Keys() []Key {
 		Int(&n.MinCTAs, "min_ctas", 0).Unit("thread blocks").AtMost(64).Doc("Minimum number of GPU multiprocessors that a communicator uses. 0: NCCL's choice. The program sets it for each communicator, not by an environment variable."),
 		Int(&n.MaxCTAs, "max_ctas", 16).Unit("thread blocks").AtMost(64).Doc("Maximum number of GPU multiprocessors that a communicator uses. The others remain free for the backward pass, which runs at the same time. 0: NCCL's choice. The program sets it for each communicator, not by an environment variable."),
 		String(&n.DebugSubsys, "debug_subsys", "").Doc("Subsystems of the debug output: `INIT,COLL`."),
-		Choice(&n.Net, "net", "", "", "IB", "Socket").Doc("Network to use. Networks of plugins are refused."),
+		Choice(&n.Net, "net", "", "", "IB", "Socket").Doc("Network to use. Networks that NCCL plugins provide are refused."),
 		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance between GPUs of one machine for direct copies."),
 		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance at which a network adapter reads the GPU's memory directly."),
 		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("`1`: the adapter also reads GPU memory directly when it sends."),

@@ -38,7 +38,7 @@ func (t *Train) Keys() []Key {
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).Operational().
 			Doc("Steps between two progress lines."),
 		Int(&t.NormsInterval, "norms_interval", 0).Unit("steps").Operational().
-			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: the norm of its gradient before clipping, of its value, and of its update. This costs rank 0 memory for a copy of the trained parameters, and extra time only in these steps. 0: none."),
+			Doc("Steps between two lines of `logs/norms.jsonl`. A line has three norms for each parameter: the norm of its gradient before clipping, of its value, and of its update. Rank 0 then needs memory for an extra copy of the trained parameters. Only the steps with a line take extra time. 0: none."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).Learnt().
 			Doc("Fraction of the target's probability to spread evenly over all classes."),
 		Float(&t.ClipNorm, "clip_norm", 0).Learnt().

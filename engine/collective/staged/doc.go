@@ -1,7 +1,7 @@
-// Package staged lets communicators that transfer host memory also transfer device memory that the host cannot access.
-// It copies the data to page-locked memory, runs the operation on this copy, and copies the result back. Ranks on GPUs
-// and ranks on CPUs can thus form one group, over package gloo, shm or hosts. All ranks get the bits that the inner
-// communicator computes.
+// Package staged adds support for device memory to a communicator that can transfer only host memory, the inner
+// communicator. It copies the data to page-locked memory, runs the inner communicator on this copy, and copies the
+// result back. Ranks on GPUs and ranks on CPUs can thus form one group, over package gloo, shm or hosts. All ranks get
+// the results of the inner communicator bit for bit.
 //
 // # Stages of an operation
 //
@@ -10,8 +10,8 @@
 //	bring   another thread and stream: copies back the data that the operation changed, then completes Done
 //
 // Events connect the three stages. The stages overlap: while one bucket is reduced, the next is fetched and the
-// previous one is copied back. If an operation uses memory of an earlier operation, it is fetched after the earlier one
-// has been copied back. Operations on host memory, and barriers, go to the inner communicator unchanged.
+// previous one is copied back. If two operations use the same memory, the data of the later one is fetched only
+// after the result of the earlier one has been copied back. Operations on host memory, and barriers, go to the inner communicator unchanged.
 //
 // The first use of an operation allocates its page-locked memory, and later uses reuse it. In total this memory is as
 // large as the buffers of all operations of a step.

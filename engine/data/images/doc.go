@@ -1,6 +1,6 @@
 // Package images reads a folder of class folders with JPEG and PNG files, or a tar, tar.gz or tar.zst of such a folder.
 //
-// It supports two layouts. One more folder may enclose the layout:
+// It supports two layouts, each of which may lie inside one more folder:
 //
 //	CLASS/…/FILE          Open holds out Options.ValFraction of each class for evaluation
 //	train/CLASS/…/FILE    evaluation uses val/CLASS/…/FILE, else test/CLASS/…/FILE, else a part of train as above
@@ -15,9 +15,9 @@
 // folder are the same data set. Files and folders whose names begin with a dot, and __MACOSX, are ignored. Other files
 // that are not .jpg, .jpeg or .png are counted and logged.
 //
-// Open indexes a plain tar and reads it at random offsets. It expands a compressed tar into Options.CacheDir once. It
-// never extracts archives. The documentation of package archive lists the members that are refused. A folder is read
-// through os.Root: a link to a target outside the folder is an error.
+// Open indexes a plain tar and reads it at random offsets. It decompresses a compressed tar once, to a plain tar in
+// Options.CacheDir. It never unpacks a tar into separate files. The documentation of package archive lists the members
+// that are refused. A folder is read through os.Root: a link to a target outside the folder is an error.
 //
 // The contents of a file determine whether it is JPEG or PNG. Grey images become RGB. Transparency is dropped, and the
 // stored colours are used. 16-bit channels lose the lower 8 bits. JPEGs with four inks (CMYK, YCCK) are decoded by

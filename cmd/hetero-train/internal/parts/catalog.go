@@ -31,7 +31,7 @@ var Builtin = append([]Part{
 	cifarSet("60,000 photographs of 32x32 pixels in 100 classes, downloaded if missing", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
 	DataSet{"images", "JPEG and PNG files with one folder per class, or ImageNet as distributed", func() DataSetOptions { return imageFiles{} }, photos},
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` files with `KEY.jpg` and `KEY.cls`", func() DataSetOptions { return shards{} }, photos},
-	TokenData{"synthetic_text", "a Markov source of known entropy, which is the lowest possible loss, computed from the seed", func() TokenDataOptions { return new(syntheticText) },
+	TokenData{"synthetic_text", "tokens of a Markov source, computed from the seed; its known entropy is the lowest possible loss", func() TokenDataOptions { return new(syntheticText) },
 		config.DataTraits{Computed: true}},
 	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
 }, policies()...)

@@ -43,7 +43,7 @@ func (o *gpt2Options) Keys() []config.Key {
 		config.Int(&o.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
 			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
-			Doc("Fraction of the embeddings, of the attention weights and of the results of each branch that training sets to zero."),
+			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."),
 	}
 }
 

@@ -23,7 +23,7 @@ var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_paddin
 // sequenceLength is the key of the positions of a sample.
 func sequenceLength(field *int) config.Key {
 	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
-		Doc("Tokens of a sample, each with the token that follows as its label.")
+		Doc("Number of tokens per sample. The label of each token is the token that follows it.")
 }
 
 // syntheticText is a Markov source.
@@ -86,7 +86,7 @@ func (s *textFiles) Keys() []config.Key {
 	return []config.Key{
 		sequenceLength(&s.Length),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
-			Doc("Number of different tokens. 0: that of the header of the files; a file without one needs this key."),
+			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
 	}
 }
 

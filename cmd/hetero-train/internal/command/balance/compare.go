@@ -25,7 +25,7 @@ shares and sees only the times of its own blocks. The first step of each block d
 
 In addition to the values of balance.policy, --policies accepts:
 
-  oracle  the best fixed shares, computed from the step times of several divisions at the start
+  oracle  the best fixed shares, computed from step times measured at the start with several different shares
   off     equal shares, without profiling and balancing
 
 Policy proportional uses the compute scores of a profile. Without a profile, it uses the speed of each rank with equal shares, in

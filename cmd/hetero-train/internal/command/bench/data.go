@@ -32,8 +32,8 @@ import (
 const benchDataLong = `Measure how fast training images are read, decoded and augmented, without training.
 
 Without --path, the command makes 64 JPEG files of 500x375 pixels and reads those. It never caches decoded images, although a
-training run caches small ones. "images per core and second" counts only the CPU time of this process, so other programs do not
-affect it.`
+training run caches small ones. The value "images per core and second" is the number of images divided by the CPU time of this
+process, so other programs do not affect it.`
 
 // imageFlags describe the images of bench data and their augmentation.
 type imageFlags struct {

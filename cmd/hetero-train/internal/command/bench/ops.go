@@ -48,8 +48,8 @@ The limit of an op is the longer of two times, both from rates measured in the s
   arithmetic  time for the operations of the op, at the peak rate
   memory      time to read or write each operand once, at the bandwidth of a copy
 
-An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock measures the times. For an op shorter
-than about 10 us, the command then shows the launch time instead of the compute time.`,
+An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock measures the times; for
+an op shorter than about 10 us, this time is the launch time, not the compute time.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: cli.NoArguments,

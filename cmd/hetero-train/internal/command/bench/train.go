@@ -228,7 +228,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
   hetero-train bench train --model gpt2 --seq-len 256 --batch-size 4 --precision f32
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
 	f.add(cmd, a.Env)
-	cmd.Flags().StringVar(&f.trace, "trace", "", "after the timed steps, run more steps and write their timeline to `file` for ui.perfetto.dev: every op, or every kernel on a GPU")
+	cmd.Flags().StringVar(&f.trace, "trace", "", "after the timed steps, run more steps and write their timeline, with every op (on a GPU: every kernel), to `file`; open it in ui.perfetto.dev")
 	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "number of steps in the timeline")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open(cmd.Context())

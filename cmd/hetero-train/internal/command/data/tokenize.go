@@ -64,7 +64,7 @@ token follows each document. To continue an interrupted conversion, repeat the c
 	flags.StringVar(&f.tokenizer, "tokenizer", "gpt2", "tokenizer: "+strings.Join(tokenizer.Names, ", "))
 	flags.StringVar(&f.o.VocabularyFile, "vocab", "", "`FILE` with the vocabulary of wordpiece: one token per line")
 	flags.Int64Var(&f.o.ShardTokens, "shard-tokens", 100_000_000, "number of `tokens` per shard")
-	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation: random documents (JSON lines or --separator), else the end of each plain-text file")
+	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation; with JSON lines or --separator: random documents; otherwise: the end of each file")
 	flags.StringVar(&f.format, "format", "auto", "format of the files: auto, text or jsonl; auto: the file name gives the format")
 	flags.StringVar(&f.o.Field, "field", "text", "`name` of the field with the text in JSON lines")
 	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")

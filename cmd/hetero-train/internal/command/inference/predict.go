@@ -26,7 +26,7 @@ import (
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
 
-IMAGE is a JPEG or PNG file, a folder, or - for one image on standard input. For a folder, the command reads all images in it and in
+IMAGE is a JPEG or PNG file, a folder, or "-", which reads one image from standard input. For a folder, the command reads all images in it and in
 its subfolders. It crops and normalises images as evaluation does. It reports unreadable images on standard error and skips them;
 the exit code is then 3.
 

@@ -23,13 +23,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-const ncclCheckLong = `Connect all ranks with NCCL, show their versions and GPUs, and measure:
+const ncclCheckLong = `Connect all ranks with NCCL, show the software versions and the GPU of each rank, and measure:
 
   all ranks      bandwidth of all-reduce by size
   rank pairs     latency of a one-number all-reduce and bandwidth of a 32 MiB all-reduce
 
-With up to 16 ranks, the command measures every pair of ranks. With more ranks, it measures only pairs of neighbours. It reports a
-rank as slow if its best link has less than 70 % of the bandwidth of the median rank's best link.`
+With up to 16 ranks, the command measures every pair of ranks. With more ranks, it measures only pairs of neighbours. For
+each rank, the command takes the bandwidth of its best link. A rank is reported as slow if this value is below 70 % of the median
+over all ranks.`
 
 // rankNCCL is the report of one rank for nccl check.
 type rankNCCL struct {

@@ -25,9 +25,9 @@ import (
 
 const selftestLong = `Test the devices of this machine and the communication between ranks.
 
-The command runs the same conformance suites as the program's own tests. The suites of a device compare every operation, in every
-memory layout, with plain Go code, and test streams, events, memory and wrong arguments. The suites of a communicator test values,
-order and lost ranks.
+The command runs the same conformance suites as the program's own tests. The device suites check the result of every operation
+in every memory layout against plain Go code. They also test streams, events, memory and the handling of wrong arguments. The
+suites of a communicator test values, order and lost ranks.
 
 The output starts with the versions of hardware and libraries. One line per suite follows, with all failures in full.
 
@@ -79,7 +79,7 @@ func New(a *cli.App) *cobra.Command {
 		names = append(names, p.name)
 	}
 	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "parts to test, from "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`; each slash-separated part of a name has its own expression: cpu/values/conv2d")
+	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`; as in go test, REGEXP is split at slashes and each piece matches one part of the name: cpu/values/conv2d")
 	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; -: write them to standard output, and all other output to standard error")
 	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take several seconds")
 	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of each check")

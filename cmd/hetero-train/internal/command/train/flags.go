@@ -48,7 +48,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
-	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "divide the batch by the speed of the ranks (balance.policy)")
+	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "divide the batch among the ranks according to their speed (balance.policy)")
 	return flags
 }
 

@@ -184,6 +184,6 @@ func warnOfAddressLimit(log *slog.Logger) {
 
 // AddResume adds --resume and --allow to the root command and to train.
 func AddResume(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume even if `KEY`, which affects training results, has changed, for example optimizer.lr; repeatable")
+	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume although `KEY` has changed; needed for keys that affect training results, for example optimizer.lr; repeatable")
 	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|PATH`; auto: the newest checkpoint; none: start a new run; PATH: this checkpoint")
 }
