@@ -123,6 +123,7 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(plan.New(a)),
 		signals.Tidied(inference.NewEval(a)),
 		signals.Tidied(inference.NewPredict(a)),
+		signals.Tidied(inference.NewGenerate(a)),
 		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on settings"),
 		cli.WithoutConfig(versions.New(), "the version does not depend on settings"),

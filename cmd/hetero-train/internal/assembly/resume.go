@@ -110,12 +110,16 @@ type Trained struct {
 	Classes []string   `json:"classes,omitempty"`
 	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, for normalization
 	Std     [3]float32 `json:"std,omitzero"`
+
+	Tokenizer string `json:"tokenizer,omitempty"` // of a text whose files name it
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
 	samples, _ := r.Data.Counts()
 	about := Trained{Name: r.Data.Name, Note: r.Data.Note, Samples: samples, Classes: r.Data.Classes()}
-	if r.Data.Tokens == nil {
+	if t := r.Data.Tokens; t != nil {
+		about.Tokenizer = t.Tokenizer
+	} else {
 		norm := parts.Normalization(r.Cfg.Data, r.Data.Normalization)
 		about.Mean, about.Std = norm.Mean, norm.Std
 	}

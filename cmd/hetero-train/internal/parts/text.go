@@ -124,6 +124,7 @@ func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.
 	}
 	if name := train.Shards[0].Tokenizer; name != "" {
 		out.Note += ", tokenizer " + show.Foreign(name)
+		out.Tokenizer = name
 	}
 	out.Identity, err = files.identity()
 	return out, err

@@ -50,6 +50,7 @@ type TokenSplits struct {
 	Vocabulary int          // tokens are below it
 	Length     int          // positions of a sample
 	Note       string       // about the data, for the start of a run; may be ""
+	Tokenizer  string       // name of the tokenizer; "" if it is unknown
 	Identity   string       // digest of the content; "" if the data are functions of the settings
 	Closer     io.Closer    // frees resources that both parts use; may be nil
 }

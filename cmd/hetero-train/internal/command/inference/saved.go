@@ -39,10 +39,15 @@ type savedFlags struct {
 
 // add adds the flags. Flags that set keys override the settings of the checkpoint.
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
-	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights; the checkpoint contains them if the run set ema.decay")
+	f.addSource(cmd, a)
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training run")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
+}
+
+// addSource adds the flags that select weights, device and precision.
+func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
+	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights; the checkpoint contains them if the run set ema.decay")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to compute on")
 	a.AddKeyFlag(cmd, "threads", "device.threads", "int", "threads of a CPU device")
 	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
@@ -66,9 +71,27 @@ type savedModel struct {
 	predictor  *train.Predictor
 }
 
-// openSaved finds the checkpoint and reads its settings. An empty path means the checkpoint of the run that -c
-// describes. The caller must call CloseAll on the returned model.
-func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
+// openSaved finds the checkpoint of a model of images and reads its settings. An empty path means the checkpoint of the
+// run that -c describes. The caller must call CloseAll on the returned model.
+func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
+	m, err := findSaved(a, path, f)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = parts.BuildClassifier(&m.Cfg.Model); err != nil {
+		err = fmt.Errorf("%s: %w", m.checkpoint.Path, err)
+	} else {
+		m.classes, err = m.countClasses()
+	}
+	if err != nil {
+		m.CloseAll()
+		return nil, err
+	}
+	return m, nil
+}
+
+// findSaved finds the checkpoint of any model and reads its settings, as openSaved.
+func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
 	}
@@ -106,9 +129,6 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if r.Cfg, err = savedSettings(a, m.checkpoint, r.Opts.Log); err != nil {
 		return nil, err
 	}
-	if _, err := parts.BuildClassifier(&r.Cfg.Model); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.checkpoint.Path, err)
-	}
 	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
 		if err := json.Unmarshal(raw, &m.trained); err != nil {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: its training data: %w", m.checkpoint.Path, err))
@@ -118,8 +138,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
 		m.imported, m.noData = true, !named && a.File == "" && r.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
-	m.classes, err = m.countClasses()
-	return m, err
+	return m, nil
 }
 
 // findCheckpoint opens the checkpoint that path names. If best is set, path names a run, and findCheckpoint opens the
@@ -232,17 +251,7 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 // open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set, for
 // checkpoints that contain none.
 func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
-	if err := m.OpenDevice(ctx); err != nil {
-		return err
-	}
-	if info := m.Device.Info(); info.Modelled {
-		return exit.Usagef("device %s does not compute, so all results would be zero", info.Name)
-	}
-	before, err := compute.TypesOf(&m.checkpoint.State)
-	if err != nil {
-		return err
-	}
-	if err := m.SettlePrecision(ctx, before); err != nil {
+	if err := m.openDevice(ctx); err != nil {
 		return err
 	}
 	if m.trained.Std != ([3]float32{}) {
@@ -267,6 +276,21 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return m.predictor.LoadAverages(m.checkpoint)
 	}
 	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// openDevice opens the device and chooses the precision.
+func (m *savedModel) openDevice(ctx context.Context) error {
+	if err := m.OpenDevice(ctx); err != nil {
+		return err
+	}
+	if info := m.Device.Info(); info.Modelled {
+		return exit.Usagef("device %s does not compute, so all results would be zero", info.Name)
+	}
+	before, err := compute.TypesOf(&m.checkpoint.State)
+	if err != nil {
+		return err
+	}
+	return m.SettlePrecision(ctx, before)
 }
 
 // checkClasses returns an error if the labels of the data set have other meanings than those of the training.

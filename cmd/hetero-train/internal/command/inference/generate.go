@@ -1,0 +1,226 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/generate"
+)
+
+const generateLong = `Continue a text with a trained GPT-2, and print the prompt and the continuation as it is generated.
+
+The command stops at the end-of-text token, or after --tokens. An empty prompt starts a document. The prompt may have at most as many
+tokens as the model has positions; when prompt and continuation have more, the model reads the last ones.
+
+The tokenizer is that of the training data. For a checkpoint without this information, 50,257 tokens select gpt2 and 257 tokens
+select bytes; --tokenizer selects another one.
+
+Equal weights, flags and devices give equal texts. At --temperature 0 the command always takes the most likely token, and the seed
+has no effect. CHECKPOINT and RUN select the checkpoint as for eval.`
+
+const generateExample = `  hetero-train generate experiments/gpt2 --prompt "ROMEO:" --tokens 200
+  hetero-train generate experiments/gpt2 --best --prompt "Once" --temperature 0.8 --top-k 40 --seed 7
+  hetero-train generate imported --prompt Answer --temperature 0 --json`
+
+// generateFlags are the flags of generate.
+type generateFlags struct {
+	savedFlags
+	prompt           string
+	tokens           int
+	sampler          generate.SamplerOptions
+	tokenizer, vocab string
+}
+
+// NewGenerate returns the command that continues a text.
+func NewGenerate(a *cli.App) *cobra.Command {
+	f := new(generateFlags)
+	cmd := &cobra.Command{Use: "generate (CHECKPOINT | RUN)", Short: "Continue a text with a trained language model", Long: generateLong, Example: generateExample,
+		Args: cli.Exactly("a checkpoint or a run")}
+	f.addSource(cmd, a)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.json, "json", false, "print one JSON object at the end instead of the text")
+	flags.StringVar(&f.prompt, "prompt", "", "`TEXT` to continue")
+	flags.IntVar(&f.tokens, "tokens", 100, "maximum number of tokens to generate")
+	flags.Float64Var(&f.sampler.Temperature, "temperature", 1, "divides the scores: below 1 likely tokens become more likely; 0: always the most likely token")
+	flags.IntVar(&f.sampler.TopK, "top-k", 0, "sample from the `K` most likely tokens; 0: all")
+	flags.Float64Var(&f.sampler.TopP, "top-p", 1, "sample from the most likely tokens that together have probability `P`")
+	flags.Uint64Var(&f.sampler.Seed, "seed", 1, "seed of the samples")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer: `"+strings.Join(tokenizer.Names, "|")+"`; default: that of the training data")
+	flags.StringVar(&f.vocab, "vocab", "", "`FILE` with the vocabulary of wordpiece")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		m, err := findSaved(a, args[0], &f.savedFlags)
+		if err != nil {
+			return exit.Classify(cmd.Context(), err)
+		}
+		defer m.CloseAll()
+		return exit.Classify(cmd.Context(), m.generate(cmd.Context(), f, a.Env.Stdout))
+	}
+	return cmd
+}
+
+func (f *generateFlags) check() error {
+	if f.tokens < 1 {
+		return exit.Usagef("--tokens: got %d, want at least 1", f.tokens)
+	}
+	if err := f.sampler.Check(); err != nil {
+		return exit.Usagef("--%w", err)
+	}
+	if at := strings.IndexFunc(f.prompt, func(r rune) bool { return r == utf8.RuneError }); at >= 0 && !utf8.ValidString(f.prompt) {
+		return exit.Usagef("--prompt: byte %d is not valid UTF-8", at)
+	}
+	return nil
+}
+
+// Generation is the result of generate --json.
+type Generation struct {
+	Checkpoint string  `json:"checkpoint"`
+	Prompt     string  `json:"prompt"`
+	Text       string  `json:"text"` // the continuation; bytes that are not UTF-8 are replaced
+	Tokens     []int32 `json:"tokens"`
+	Stopped    string  `json:"stopped"` // "end-of-text" or "length"
+	Tokenizer  string  `json:"tokenizer"`
+	Seed       uint64  `json:"seed"`
+	Device     string  `json:"device"`
+	Precision  string  `json:"precision"`
+}
+
+// generate prints a continuation of the prompt.
+func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
+	t, ok := m.Cfg.Model.Options.(parts.Transformer)
+	if !ok {
+		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.Cfg.Model.Name)
+	}
+	vocabulary, positions, err := parts.TableSizes(t, m.checkpoint.Model)
+	if err != nil {
+		return err
+	}
+	text, err := m.tokenizer(f, vocabulary)
+	if err != nil {
+		return err
+	}
+	prompt := text.NewEncoder().Append(nil, []byte(f.prompt))
+	if len(prompt) > positions {
+		return exit.Usagef("--prompt: got %d tokens, want at most the %d positions of the model", len(prompt), positions)
+	}
+	tokens := prompt
+	if len(tokens) == 0 {
+		tokens = []int32{text.EndOfText()}
+	}
+	for i, token := range tokens {
+		if int(token) >= vocabulary {
+			return exit.Usagef("--prompt: token %d is %d, but the model has %d tokens: want another --tokenizer", i, token, vocabulary)
+		}
+	}
+	model, err := m.openLanguage(ctx, vocabulary, positions)
+	if err != nil {
+		return err
+	}
+	result := Generation{Checkpoint: m.checkpoint.Path, Prompt: f.prompt, Tokens: []int32{}, Stopped: "length", Tokenizer: text.Name(), Seed: f.sampler.Seed,
+		Device: m.Device.Info().Name, Precision: m.Precision.String()}
+	if !f.json {
+		if _, err := io.WriteString(out, f.prompt); err != nil {
+			return err
+		}
+	}
+	if err := m.sample(ctx, f, model, text, tokens, &result, out); err != nil {
+		return err
+	}
+	if f.json {
+		return show.JSON(out, result)
+	}
+	_, err = fmt.Fprintln(out)
+	return err
+}
+
+// sample generates tokens into result, and writes their text unless f asks for JSON.
+func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *generate.Model, text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
+	sampler, err := generate.NewSampler(f.sampler)
+	if err != nil {
+		return err
+	}
+	var all []byte
+	for len(result.Tokens) < f.tokens {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		logits, err := model.Next(tokens)
+		if err != nil {
+			return err
+		}
+		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())]) // some models have more rows than tokens
+		if err != nil {
+			return exit.With(exit.Data, fmt.Errorf("%s: %w", m.checkpoint.Path, err))
+		}
+		if token == text.EndOfText() {
+			result.Stopped = "end-of-text"
+			break
+		}
+		tokens, result.Tokens = append(tokens, token), append(result.Tokens, token)
+		start := len(all)
+		if all, err = text.Decode(all, []int32{token}); err != nil {
+			return err
+		}
+		if !f.json {
+			if _, err := out.Write(all[start:]); err != nil {
+				return err
+			}
+		}
+	}
+	result.Text = strings.ToValidUTF8(string(all), "\uFFFD")
+	return nil
+}
+
+// tokenizer returns that of the flags, of the training data, or of the size of the vocabulary.
+func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Tokenizer, error) {
+	name := cmp.Or(f.tokenizer, m.trained.Tokenizer)
+	if name == "" {
+		for _, t := range []tokenizer.Tokenizer{tokenizer.GPT2(), tokenizer.Bytes()} {
+			if t.Vocabulary() == vocabulary {
+				name = t.Name()
+			}
+		}
+	}
+	if name == "" {
+		return nil, exit.Usagef("generate: %s does not name its tokenizer, and has %d tokens: want --tokenizer", m.checkpoint.Path, vocabulary)
+	}
+	t, err := tokenizer.New(name, f.vocab)
+	if err != nil {
+		return nil, exit.With(exit.Usage, fmt.Errorf("--tokenizer: %w", err))
+	}
+	return t, nil
+}
+
+// openLanguage opens the device and loads the weights.
+func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int) (*generate.Model, error) {
+	if err := m.openDevice(ctx); err != nil {
+		return nil, err
+	}
+	build, err := parts.BuildLanguage(&m.Cfg.Model, vocabulary, positions)
+	if err != nil {
+		return nil, err
+	}
+	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision})
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
+	}
+	m.Later(model.Close)
+	read := m.checkpoint.Model.ReadInto
+	if m.averaged {
+		read = m.checkpoint.ReadAverage
+	}
+	return model, model.Load(m.checkpoint.Model, read)
+}

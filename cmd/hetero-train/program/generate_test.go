@@ -1,0 +1,76 @@
+package program
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	shards := filepath.Join(dir, "shards")
+	in := writeText(t, dir, "a.txt", strings.Repeat("abcdefgh", 400))
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes", "--val-fraction", "0.2"}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	finish(t, p.command(dir, "train.epochs=12", "model.dropout=0.0", "optimizer.lr=0.03"), 0).check(t, exit.Done, "")
+	run := filepath.Join(dir, "run")
+	generate := func(args ...string) outcome { return execute(append([]string{"generate", run}, args...)) }
+
+	// 30 tokens after 3 are more than the 12 positions of the model.
+	if o := generate("--prompt", "cde", "--tokens", "30", "--temperature", "0"); o.code != 0 || o.stdout != "cdefghabcdefghabcdefghabcdefghabc\n" {
+		t.Errorf("exit %d: %q %s", o.code, o.stdout, o.stderr)
+	}
+	var first, second, other inference.Generation
+	for seed, to := range map[string]*inference.Generation{"3": &first, "03": &second, "4": &other} {
+		o := generate("--prompt", "a", "--tokens", "20", "--temperature", "5", "--seed", strings.TrimPrefix(seed, "0"), "--json")
+		if o.code != 0 {
+			t.Fatalf("exit %d: %s", o.code, o.stderr)
+		}
+		if err := json.Unmarshal([]byte(o.stdout), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.Text != second.Text || first.Text == other.Text || first.Tokenizer != "bytes" || first.Prompt != "a" {
+		t.Errorf("got %+v, %+v and %+v, want the first two equal", first, second, other)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--prompt", "abcdefghabcdefgh"}, "--prompt: got 16 tokens, want at most the 12 positions of the model"},
+		{[]string{"--prompt", "a\xff"}, "--prompt: byte 1 is not valid UTF-8"},
+		{[]string{"--tokens", "0"}, "--tokens: got 0"},
+		{[]string{"--temperature", "-1"}, "temperature: got -1"},
+		{[]string{"--top-p", "0"}, "top-p: got 0"},
+		{[]string{"--tokenizer", "words"}, `unknown tokenizer "words"`},
+		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"}, "want another --tokenizer"},
+	} {
+		if o := generate(c.args...); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.says)
+		}
+	}
+	if o := execute([]string{"predict", run, "x.png"}); o.code != exit.Usage || !strings.Contains(o.stderr, "models of images only") {
+		t.Errorf("predict: exit %d: %s", o.code, o.stderr)
+	}
+}
+
+func TestGenerateNeedsALanguageModel(t *testing.T) {
+	dir := t.TempDir()
+	if o := trainIn(t, dir, "train.epochs=1"); o.code != exit.Done {
+		t.Fatal(o.stderr)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "*", "checkpoints"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("got %v, %v", runs, err)
+	}
+	if o := execute([]string{"generate", filepath.Dir(runs[0])}); o.code != exit.Usage || !strings.Contains(o.stderr, "want a language model") {
+		t.Errorf("exit %d: %s", o.code, o.stderr)
+	}
+}
