@@ -63,9 +63,7 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
 
 } // namespace
 
-std::unique_ptr<Kernel> make_conv2d(const Request &r) {
-  return or_plain(make(r, Pass::forward), r, make_plain_conv2d);
-}
+std::unique_ptr<Kernel> make_conv2d(const Request &r) { return or_plain(make(r, Pass::forward), r, make_plain_conv2d); }
 
 std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &r) {
   return or_plain(make(r, Pass::diff_src), r, make_plain_conv2d_diff_src);

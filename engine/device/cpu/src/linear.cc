@@ -59,9 +59,7 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
 
 } // namespace
 
-std::unique_ptr<Kernel> make_linear(const Request &r) {
-  return or_plain(make(r, Pass::forward), r, make_plain_linear);
-}
+std::unique_ptr<Kernel> make_linear(const Request &r) { return or_plain(make(r, Pass::forward), r, make_plain_linear); }
 
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
   return or_plain(make(r, Pass::diff_src), r, make_plain_linear_diff_src);

@@ -74,7 +74,7 @@ private:
   int left_ = 0;             // remaining windows of the comparison
   bool contended_ = false;
   Span with_more_, with_fewer_;
-  Span recent_;      // outside of a comparison
+  Span recent_;       // outside of a comparison
   bool down_ = false; // the last comparison was with fewer threads
   double next_ = 0;   // seconds: earliest time of the next comparison
   double pause_ = 0;  // between comparisons
