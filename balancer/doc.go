@@ -1,37 +1,38 @@
 // Package balancer decides how many samples of the global batch each rank gets.
 //
-// It is a set of pure functions over numbers: it imports nothing of this module, and neither time, os nor net. Who
-// measures (profiler) and who acts on the shares (engine/train) are elsewhere, so a decision can be replayed from its
-// numbers alone, and tests play thousands of steps in milliseconds ([simulate]).
+// It is a set of pure functions over numbers. Of this module it imports only package telemetry; it imports neither
+// time, os nor net. Package profiler measures, and engine/train applies the shares. A decision can therefore be replayed
+// from its numbers alone, and tests simulate thousands of steps in milliseconds ([simulate]).
 //
 // # Shares
 //
-// A share is the number of samples of one global batch that a rank computes. Shares are integers and sum to the
-// global batch exactly: a split changes who computes a sample, never which samples a step has. [Batch] says what is
-// divided: so many samples, at most so many on each rank, in multiples of a unit. Every rank that can hold a unit gets
-// at least one; a rank is left out only by its limit, or by Options.Bench.
+// A share is the number of samples of one global batch that a rank computes. Shares are integers, and their sum is the
+// global batch. A split changes the rank that computes a sample; it never changes the samples of a step. [Batch] states
+// the number of samples, the largest share of each rank, and the unit of which shares are multiples. Every rank that can
+// hold one unit gets at least one, unless Options.Bench excludes it.
 //
 // # Policies
 //
-// A [Policy] has a first division and is then fed every step. After an interval it answers with a [Decision]:
+// A [Policy] has initial shares, and then observes every step. After each interval it returns a [Decision]:
 //
-//	none          equal shares, as plain data parallelism has them
-//	proportional  by the static compute score of each rank
-//	dynamic       by a formula that weighs the score against measured speed, utilization and memory; it halves stragglers
-//	hybrid        from step-time curves that it fits to what is measured, the shares with the shortest step
+//	none          equal shares, as in plain data parallelism
+//	proportional  shares in proportion to the static compute score of each rank
+//	dynamic       a formula of the score, measured speed, utilization and memory; it halves the shares of stragglers
+//	hybrid        the shares with the shortest step, on step-time curves that are fitted to measurements
 //
-// hybrid does what the others approximate. It keeps a [Curve] of every rank, time against share, and [Solve] finds the
-// shares whose slowest rank is done first. What it does not know it finds out: a share that was measured once says
-// little of others, so shares move by at most a factor at a time, and a probe may try what could be better, for as
-// many intervals as noise asks. Other changes must gain more than what may be noise, and than what changes have cost. It can also spend less energy or money
-// ([Cheapest]) and leave out ranks that every step is shorter without.
+// hybrid keeps a [Curve] for each rank: time as a function of the share. [Solve] finds the shares that minimize the time
+// of the slowest rank. One measured share says little about other shares. A decision therefore changes a share by a
+// limited factor, and a probe may measure a share that could be better. A probe lasts more intervals if the noise is
+// larger. Any other change must gain more than the noise, and more than previous changes have cost. hybrid can also
+// minimize energy or money ([Cheapest]), and exclude ranks without which every step is shorter.
 //
 // # On trial
 //
-// [New] also makes "posterior", which no list shows: hybrid's successor, until every figure is as good. It keeps one
-// probabilistic model of each rank's time. A level moves all shares alike; it is read within windows, where the share is
-// constant. A shape is a regression under several hypotheses of the tiles in which kernels work. It remembers each share
-// that was measured, and probes shares that may fill tiles as long as that is worth its expected cost.
+// [New] also makes "posterior", the planned successor of hybrid; lists of policies do not show it. It keeps one
+// probabilistic model of the time of each rank. A level changes the times of all shares by one factor; it is estimated
+// within windows, in which the share is constant. A shape is a regression under several hypotheses about the tiles in
+// which kernels work. The policy remembers each measured share. It probes shares that may fill tiles while their expected
+// gain exceeds their expected cost.
 //
 // # The loop
 //
@@ -41,49 +42,52 @@
 //	}
 //	shares := policy.Start()
 //	for {
-//		step := train(shares) // *balancer.Step: what each rank measured, on all ranks the same
+//		step := train(shares) // *balancer.Step: the measurements of all ranks, equal on all ranks
 //		if d, ok := policy.Observe(step); ok && d.Changed {
 //			log(d.Reason)
-//			shares = slices.Clone(d.Next) // now, or some steps later: policies look at the shares of each step
+//			shares = slices.Clone(d.Next) // now or some steps later: a policy reads the shares of each step
 //		}
 //	}
 //
-// The caller feeds every optimizer step, in order, with one share for each rank. Steps in which plans for a coming
-// change are made are marked as Settling. Measurements may be missing or wrong, ranks silent, shares set by somebody
-// else: no policy panics, and what it asks for always divides the batch. A policy is used by one goroutine at a time.
+// The caller passes every optimizer step, in order, with one share for each rank. It marks steps as Settling while ranks
+// compile plans for a change. Measurements may be missing or wrong, and the caller may set other shares than those of
+// the policy. No policy panics on such steps, and its shares always sum to the batch. One goroutine at a time uses a
+// policy.
 //
-// Equal steps give equal decisions on all processors of an architecture, so each rank decides for itself. On unlike architectures
-// (compilers for some of them fuse multiplications and additions) a balance may tip: who runs them side by side must compare what they
-// decide. Only [Split] is exact everywhere.
+// Equal steps give equal decisions on all processors of one architecture, so each rank decides without messages. On
+// different architectures, results can differ, because some compilers fuse multiplications and additions. Ranks of
+// different architectures must therefore compare their decisions. Only [Split] is exact everywhere.
 //
-// # What a decision explains
+// # Explanations
 //
-// An [Explanation] names where the time of a step goes: Oracle + Lost.Imbalance + Lost.Noise is what was measured.
-// Oracle is the step with the best shares; communication and granularity are parts of it, and so is the time in which
-// the slowest rank waits for data. A part that a policy cannot know is NaN. [Marginal] says what a rank is worth.
+// An [Explanation] divides the time of a step into its causes: the measured time is Oracle + Lost.Imbalance +
+// Lost.Noise. Oracle is the time of the step with the best shares. It includes communication, granularity, and the time
+// in which the slowest rank waits for data. A value that a policy cannot know is NaN. [Marginal] computes the value of a
+// rank for the group.
 //
 // # Stragglers
 //
-// [MedianRule] compares ranks with each other. A [Detector] tells a slow type of device from a sick one, by each
-// rank's own past and what its device reports of itself.
+// [MedianRule] compares ranks with each other. A [Detector] distinguishes a slow type of device from a sick device, by
+// the past of each rank and by the telemetry of its device.
 //
 // # Errors
 //
-// A division that cannot exist is [ErrInfeasible], with how many samples find no place and what each rank could hold.
-// Arguments that no caller should pass (a score that is not a positive number, lengths that differ, a curve whose
-// points do not ascend) are other errors and name the rank, what was given and what is wanted. Nothing panics on numbers;
-// a Step with other than one share for each rank is a fault of the program.
+// If no shares exist that hold the batch, the error is [ErrInfeasible]; it states the number of samples without a place
+// and the largest share of each rank. Other errors report invalid arguments (a score that is not a positive number,
+// slices of different lengths, a curve whose points do not ascend), with the rank, got and want. Numbers never cause a
+// panic. A Step whose number of shares differs from the number of ranks is a programming error.
 //
 // # Sources
 //
-//   - Oracle: the exact minimum over integer shares by bisection of the time, which rising curves allow: the least time in
-//     which the ranks together can do the batch ([Solve]).
+//   - Oracle: the exact minimum over integer shares, by bisection of the step time. Curves that rise allow this search:
+//     it finds the least time in which the ranks together can compute the batch ([Solve]).
 //   - Curves: Gaussian-process regression with a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes
-//     for Machine Learning, 2006, ch. 2), fed by a Kalman filter whose states are the shares that were measured; how much these wander
-//     together is learnt from whether its innovations agree with each other, and how much curves bend from all ranks (empirical Bayes).
+//     for Machine Learning, 2006, ch. 2). Its input is a Kalman filter whose states are the times at measured shares. The
+//     correlation of their process noise is learnt from the innovations, and the curvature from all ranks (empirical
+//     Bayes).
 //   - Outliers within a window: Huber, Robust Estimation of a Location Parameter, 1964.
-//   - The formula of dynamic is this project's; performance is per sample and normalised, because in synchronous training
-//     the whole iteration takes equally long everywhere and would pull balanced ranks back to equal shares.
+//   - The formula of dynamic is this project's own. It uses the time per sample, normalised over the ranks. In synchronous
+//     training the time of an iteration is equal on all ranks, so a formula of that time would return to equal shares.
 //
 // [simulate]: https://pkg.go.dev/github.com/hetero-train/hetero-train/balancer/simulate
 package balancer

@@ -12,7 +12,7 @@
 //
 // Package profiler/hardware fills the samples, and package engine/train sends them to all ranks. Package
 // profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain slow ranks. None of
-// these packages has its own list of sensors, so a new sensor changes only the package that measures it.
+// these packages has its own list of sensors, so a new sensor changes only this package and the one that measures it.
 //
 // # Adding a sensor
 //

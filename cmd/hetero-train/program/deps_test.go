@@ -29,7 +29,6 @@ var layers = []layer{
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 	{"engine/nativelib/nativetest", imports("engine/nativelib")},
-	{"engine/nativelib/nativetest", imports("engine/nativelib")},
 
 	{"engine/regular", nil},
 	{"engine/conformance", nil},

@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 )
 
-// Part is a part that a configuration selects by name: a [Model], a [DataSet] or a [Policy]. Built-in parts and those
-// passed to [Main] are treated alike.
+// Part is a part that a configuration selects by name: a [Model], a [LanguageModel], a [DataSet], a [TokenData] or a
+// [Policy]. Built-in parts and those passed to [Main] are treated alike.
 type Part interface{ addTo(*config.Catalog) error }
 
 // Model is a network that configurations select with model.name.
