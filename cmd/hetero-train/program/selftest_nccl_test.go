@@ -28,7 +28,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 		code                int
 		says                []string
 	}{
-		{"all but what takes seconds", "", "", exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, ranks share them", "nccl       values     ok", "nccl       order      ok",
+		{"all but what takes seconds", "", "", exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, shared by the ranks", "nccl       values     ok", "nccl       order      ok",
 			"nccl       faults     ok", ", 0 failed"}},
 		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exit.Done, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
 		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
@@ -61,7 +61,7 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 	}{
 		{"no GPU", 0, "", "nccl       missing: there is no GPU to use: cuda: "},
 		{"no library", 1, "", "nccl       missing: nccl is unavailable: no libhetero_nccl.so"},
-		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       missing: settings of NCCL: NCCL_NET_PLUGIN: it makes NCCL load code"},
+		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       missing: check the settings of NCCL: NCCL_NET_PLUGIN: this setting makes NCCL load code"},
 	} {
 		for _, required := range []string{"", "nccl"} {
 			want := exit.Done
