@@ -37,7 +37,6 @@ f64. `eval_loss_*` after the last step, on the batch that follows, with running 
 """
 
 import argparse
-import json
 import math
 import pathlib
 import sys
@@ -47,6 +46,7 @@ import numpy as np
 import torch
 import torchvision
 
+import golden_file
 from counter_random import Stream, indices
 from peers.simple_cnn import SimpleCNN
 
@@ -263,19 +263,7 @@ def main():
         run = golden({**COMMON, **CASES[name]})
         summarize(name, run)
         if not arguments.dry_run:
-            (TESTDATA / f"{name}.json").write_text(compact(json.dumps(run, indent=1)) + "\n")
-
-
-def compact(text):
-    """Puts each list of numbers on one line."""
-    lines, depth = [], 0
-    for line in text.split("\n"):
-        if depth > 0:
-            lines[-1] += line.strip() + (" " if line.endswith(",") else "")
-        else:
-            lines.append(line)
-        depth += line.count("[") - line.count("]")
-    return "\n".join(line.rstrip() for line in lines)
+            (TESTDATA / f"{name}.json").write_text(golden_file.text(run))
 
 
 if __name__ == "__main__":

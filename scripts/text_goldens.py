@@ -27,7 +27,6 @@ parameter's gradient at step 0, `logits` the first COLUMNS logits of the rows `r
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
@@ -37,6 +36,7 @@ import torch
 import transformers
 from transformers.pytorch_utils import Conv1D
 
+import golden_file
 from counter_random import Stream, indices
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "engine" / "models" / "testdata" / "text"
@@ -131,18 +131,6 @@ def golden(c):
     return result
 
 
-def compact(text):
-    """Puts each list of numbers on one line."""
-    lines, depth = [], 0
-    for line in text.split("\n"):
-        if depth > 0:
-            lines[-1] += line.strip() + (" " if line.endswith(",") else "")
-        else:
-            lines.append(line)
-        depth += line.count("[") - line.count("]")
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata/text; see the top of this file.")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable (default: all)")
@@ -151,7 +139,7 @@ def main():
     for name in arguments.case or CASES:
         run = golden(CASES[name])
         print(f"{name}: loss {run['loss'][0]:.4f} -> {run['loss'][-1]:.4f}, {run['valid'][0]} labels, {len(run['grad_norm'])} parameters")
-        (TESTDATA / f"{name}.json").write_text(compact(json.dumps(run, indent=1)) + "\n")
+        (TESTDATA / f"{name}.json").write_text(golden_file.text(run))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 package data
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Fault reports data that is missing, corrupt, refused or unavailable.
@@ -32,3 +36,16 @@ func (f *Fault) Error() string {
 }
 
 func (f *Fault) Unwrap() error { return f.Err }
+
+// FileFault returns the fault of an operation on the file path. It removes the path from err, because Fault prints it.
+func FileFault(op, path string, err error) *Fault {
+	var refused *regular.Error
+	if errors.As(err, &refused) && refused.Path == path {
+		err = errors.New(refused.Reason)
+	}
+	var sys *os.PathError
+	if errors.As(err, &sys) && sys.Path == path {
+		err = sys.Err
+	}
+	return &Fault{Op: op, Path: path, Index: -1, Err: err}
+}

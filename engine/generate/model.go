@@ -142,16 +142,7 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	for _, p := range m.passes {
 		p.stale = true
 	}
-	for _, t := range m.state.Params.Params {
-		data := make([]byte, t.Spec.Shape.Elements()*t.Spec.DType.Size())
-		if err := read(t.Name, data); err != nil {
-			return err
-		}
-		if err := m.state.Write(m.state.Values, t, data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.state.Fill(read)
 }
 
 // Next returns the logits of the token that follows tokens, one for each token of the vocabulary. tokens has at least

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -341,12 +342,10 @@ func goldens(t *testing.T) map[string]*golden {
 // openCPU opens the CPU device, or skips where its library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dev, err := cpu.Driver{}.Open(0, device.Options{})
 	if err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
 	return dev

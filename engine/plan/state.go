@@ -139,6 +139,25 @@ func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
 	return nil
 }
 
+// Fill sets all parameters and states. read writes the value of the named tensor, row-major, to dst.
+func (s *State) Fill(read func(name string, dst []byte) error) error {
+	for _, part := range []struct {
+		flat device.Buffer
+		list []ParamInfo
+	}{{s.Values, s.Params.Params}, {s.States, s.Params.States}} {
+		for _, t := range part.list {
+			value := make([]byte, t.Spec.Shape.Elements()*t.Spec.DType.Size())
+			if err := read(t.Name, value); err != nil {
+				return err
+			}
+			if err := s.Write(part.flat, t, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // stage checks the length of host data for info and returns its plain spec.
 func (s *State) stage(info ParamInfo, got int) (device.TensorSpec, error) {
 	plain := device.TensorSpec{Shape: info.Spec.Shape, DType: info.Spec.DType}

@@ -87,21 +87,7 @@ func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) 
 		return err
 	}
 	p.stale = true
-	for _, part := range []struct {
-		flat device.Buffer
-		list []plan.ParamInfo
-	}{{p.state.Values, params.Params}, {p.state.States, params.States}} {
-		for _, t := range part.list {
-			bytes := make([]byte, t.Spec.Shape.Elements()*t.Spec.DType.Size())
-			if err := read(t.Name, bytes); err != nil {
-				return err
-			}
-			if err := p.state.Write(part.flat, t, bytes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return p.state.Fill(read)
 }
 
 // Run runs a batch of at most BatchSize samples, with running statistics and without dropout. Only Samples

@@ -68,7 +68,7 @@ var layers = []layer{
 	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
-	{"engine/data", imports("engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
+	{"engine/data", imports("engine/regular", "engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
 	{"engine/data/...", imports("engine/regular", "engine/tensor", "engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/regular", "engine/tensor")},
 	{"engine/weights", imports("engine/regular", "engine/tensor", "engine/checkpoint")},

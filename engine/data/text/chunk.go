@@ -85,7 +85,7 @@ func (k *cutter) next(c *chunk) error {
 		n := k.cut(c)
 		if n == 0 && !k.end {
 			if len(k.buf) >= mostPartBytes {
-				return fault("read text", k.source().Path, fmt.Errorf("no %s within %d bytes from byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
+				return data.FileFault("read text", k.source().Path, fmt.Errorf("no %s within %d bytes from byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
 			}
 			k.grow()
 			continue
@@ -292,7 +292,7 @@ func (c *chunk) encode(e tokenizer.Encoder, o *Options) {
 		if c.source.Lines {
 			var err error
 			if text, err = field(text, o.Field); err != nil {
-				c.err = fault("read text", c.source.Path, fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
+				c.err = data.FileFault("read text", c.source.Path, fmt.Errorf("line %d (byte %d of the text): %w", p.line, c.offset+int64(p.from), err))
 				return
 			}
 			if len(bytes.TrimSpace(text)) == 0 {

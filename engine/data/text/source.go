@@ -47,7 +47,7 @@ func FindSources(paths []string, format Lines) ([]Source, error) {
 			files, err = within(path)
 		}
 		if err != nil {
-			return nil, fault("find text", path, err)
+			return nil, data.FileFault("find text", path, err)
 		}
 		for _, file := range files {
 			s, err := identify(file, format)
@@ -85,16 +85,16 @@ const identifyingBytes = 64 << 10
 func identify(path string, format Lines) (Source, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
-		return Source{}, fault("open text", path, err)
+		return Source{}, data.FileFault("open text", path, err)
 	}
 	defer f.Close() // read only
 	if info.Size() == 0 {
-		return Source{}, fault("read text", path, errors.New("the file is empty"))
+		return Source{}, data.FileFault("read text", path, errors.New("the file is empty"))
 	}
 	hash := sha256.New()
 	for _, at := range []int64{0, max(0, info.Size()-identifyingBytes)} {
 		if _, err := io.Copy(hash, io.NewSectionReader(f, at, identifyingBytes)); err != nil {
-			return Source{}, fault("read text", path, err)
+			return Source{}, data.FileFault("read text", path, err)
 		}
 	}
 	s := Source{Path: path, Bytes: info.Size(), Content: fmt.Sprintf("%x", hash.Sum(nil))}
@@ -131,7 +131,7 @@ func (c counted) Read(p []byte) (int, error) {
 func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (*stream, error) {
 	f, info, err := regular.Open(s.Path)
 	if err != nil {
-		return nil, fault("open text", s.Path, err)
+		return nil, data.FileFault("open text", s.Path, err)
 	}
 	out := &stream{file: f, stored: stored, done: func() {}}
 	if info.Size() != s.Bytes {
@@ -242,18 +242,6 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-func fault(op, path string, err error) error {
-	var refused *regular.Error
-	if errors.As(err, &refused) && refused.Path == path {
-		err = errors.New(refused.Reason)
-	}
-	var sys *os.PathError
-	if errors.As(err, &sys) && sys.Path == path {
-		err = sys.Err
-	}
-	return &data.Fault{Op: op, Path: path, Index: -1, Err: err}
-}
-
 // readFault reports an error of a file at an offset of its text; a cancelled context stays what it is.
 func readFault(path string, offset int64, err error) error {
 	var already *data.Fault
@@ -263,11 +251,11 @@ func readFault(path string, offset int64, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
 		err = errors.New("the file is truncated")
 	}
-	return fault("read text", path, fmt.Errorf("after byte %d of the text: %w", offset, err))
+	return data.FileFault("read text", path, fmt.Errorf("after byte %d of the text: %w", offset, err))
 }
 
 func notUTF8(path string, offset int64, text []byte) error {
-	f := fault("read text", path, fmt.Errorf("byte %d of the text is not UTF-8: % x", offset, text[:min(len(text), 8)])).(*data.Fault)
+	f := data.FileFault("read text", path, fmt.Errorf("byte %d of the text is not UTF-8: % x", offset, text[:min(len(text), 8)]))
 	f.Advice = "convert the file first, for example with iconv -t UTF-8"
 	if offset == 0 && (bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF})) {
 		f.Advice = "the file is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"

@@ -454,7 +454,7 @@ func (r *run) finish() (Manifest, error) {
 		if r.parts[1].w != nil {
 			err = errors.New("no documents are left for training: evaluation got all of them; lower --val-fraction")
 		}
-		return m, fault("read text", r.sources[0].Path, err)
+		return m, data.FileFault("read text", r.sources[0].Path, err)
 	}
 	for _, p := range r.parts {
 		if err := p.finish(); err != nil {
@@ -465,7 +465,7 @@ func (r *run) finish() (Manifest, error) {
 	if r.o.VocabularyFile != "" {
 		file, err := os.ReadFile(r.o.VocabularyFile) // the tokenizer has read it
 		if err != nil {
-			return m, fault("read vocabulary", r.o.VocabularyFile, err)
+			return m, data.FileFault("read vocabulary", r.o.VocabularyFile, err)
 		}
 		if err := replace(filepath.Join(r.o.Folder, vocabularyName), file); err != nil {
 			return m, fmt.Errorf("%w: %w", ErrWrite, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"strings"
 
@@ -82,14 +81,7 @@ func (s *Shard) Read(at int64, dst []int32) (err error) {
 	}
 	// Access to a page behind the end of a truncated file raises SIGBUS, which would end the process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			if _, memory := p.(interface{ Addr() uintptr }); !memory {
-				panic(p)
-			}
-			err = fault("read token shard", s.Path, "", errTruncated)
-		}
-	}()
+	defer s.onPageFault(&err)
 	if most := s.decode(at, dst); most < s.limit {
 		return nil
 	}
@@ -102,6 +94,18 @@ func (s *Shard) Read(at int64, dst []int32) (err error) {
 }
 
 var errTruncated = errors.New("the file was truncated while it was open, or its disk failed")
+
+// onPageFault is deferred around access to the mapped file: it turns the panic of a failed access into an error.
+func (s *Shard) onPageFault(err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if _, memory := p.(interface{ Addr() uintptr }); !memory {
+		panic(p)
+	}
+	*err = fault("read token shard", s.Path, "", errTruncated)
+}
 
 func (s *Shard) beyond(at int64, token uint32) error {
 	return fault("read token shard", s.Path, "tokenise the text again, or choose a model with a larger vocabulary",
@@ -171,31 +175,19 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 // hashRange adds n stored tokens to a hash.
 func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			if _, memory := p.(interface{ Addr() uintptr }); !memory {
-				panic(p)
-			}
-			err = fault("read token shard", s.Path, "", errTruncated)
-		}
-	}()
+	defer s.onPageFault(&err)
 	size := int64(s.TokenBytes)
 	_, err = w.Write(s.tokens[at*size : (at+int64(n))*size])
 	return err
 }
 
+// fault returns err as the fault of an operation on a shard. An error that is a fault already stays as it is.
 func fault(op, path, advice string, err error) error {
 	var already *data.Fault
 	if errors.As(err, &already) {
 		return err
 	}
-	var refused *regular.Error
-	if errors.As(err, &refused) && refused.Path == path {
-		err = errors.New(refused.Reason)
-	}
-	var sys *os.PathError
-	if errors.As(err, &sys) && sys.Path == path {
-		err = sys.Err
-	}
-	return &data.Fault{Op: op, Path: path, Index: -1, Advice: advice, Err: err}
+	f := data.FileFault(op, path, err)
+	f.Advice = advice
+	return f
 }

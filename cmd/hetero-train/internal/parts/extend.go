@@ -83,26 +83,24 @@ type NoKeys struct{}
 func (NoKeys) Keys() []config.Key { return nil }
 
 func (m Model) addTo(c *config.Catalog) error {
-	if m.New == nil {
-		return fmt.Errorf("model %q: New is nil, want a function that returns its options", m.Name)
-	}
-	c.Models = append(c.Models, config.Kind{Name: m.Name, Doc: m.Doc, Options: func() config.Options { return m.New() }})
-	return nil
+	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc}, m.New)
 }
 
 func (d DataSet) addTo(c *config.Catalog) error {
-	if d.New == nil {
-		return fmt.Errorf("data set %q: New is nil, want a function that returns its options", d.Name)
-	}
-	c.DataSets = append(c.DataSets, config.Kind{Name: d.Name, Doc: d.Doc, Options: func() config.Options { return d.New() }, Data: d.Traits})
-	return nil
+	return addKind(&c.DataSets, "data set", config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits}, d.New)
 }
 
 func (p Policy) addTo(c *config.Catalog) error {
-	if p.New == nil {
-		return fmt.Errorf("policy %q: New is nil, want a function that returns its options", p.Name)
+	return addKind(&c.Policies, "policy", config.Kind{Name: p.Name, Doc: p.Doc}, p.New)
+}
+
+// addKind adds a part to list. kind lacks only Options, which makes the part's options.
+func addKind[O config.Options](list *[]config.Kind, what string, kind config.Kind, make func() O) error {
+	if make == nil {
+		return fmt.Errorf("%s %q: New is nil, want a function that returns its options", what, kind.Name)
 	}
-	c.Policies = append(c.Policies, config.Kind{Name: p.Name, Doc: p.Doc, Options: func() config.Options { return p.New() }})
+	kind.Options = func() config.Options { return make() }
+	*list = append(*list, kind)
 	return nil
 }
 

@@ -56,19 +56,11 @@ type TokenSplits struct {
 }
 
 func (m LanguageModel) addTo(c *config.Catalog) error {
-	if m.New == nil {
-		return fmt.Errorf("model %q: New is nil, want a function that returns its options", m.Name)
-	}
-	c.Models = append(c.Models, config.Kind{Name: m.Name, Doc: m.Doc, Options: func() config.Options { return m.New() }, Samples: config.Tokens})
-	return nil
+	return addKind(&c.Models, "model", config.Kind{Name: m.Name, Doc: m.Doc, Samples: config.Tokens}, m.New)
 }
 
 func (d TokenData) addTo(c *config.Catalog) error {
-	if d.New == nil {
-		return fmt.Errorf("data set %q: New is nil, want a function that returns its options", d.Name)
-	}
-	c.DataSets = append(c.DataSets, config.Kind{Name: d.Name, Doc: d.Doc, Options: func() config.Options { return d.New() }, Data: d.Traits, Samples: config.Tokens})
-	return nil
+	return addKind(&c.DataSets, "data set", config.Kind{Name: d.Name, Doc: d.Doc, Data: d.Traits, Samples: config.Tokens}, d.New)
 }
 
 // openTokens opens the configured data set of text.
