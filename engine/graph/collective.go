@@ -16,15 +16,15 @@ type Ranks struct {
 	Total int
 }
 
-// AllGather copies the values of every rank to all ranks. It is no device op: the planner turns it into a point of the
-// pass at which ranks exchange values ([plan.Exchange]).
+// AllGather copies the values of every rank to all ranks. It is not a device op: the planner turns it into an exchange
+// ([plan.Exchange]), a point of the pass at which ranks exchange values.
 //
 //	in   k values of one shape and type
 //	out  all (Ranks, k, elements of a value): row r holds the values of rank r
 type AllGather struct{ Rank, Ranks int }
 
-// AllReduce sums values over ranks, in the order of ranks, so that every rank gets the same bits. It is no device op
-// either.
+// AllReduce sums values over ranks. It adds in the order of the ranks, so that every rank gets the same bits. Like
+// AllGather, it is not a device op.
 //
 //	in   k values of one shape and type
 //	out  k sums

@@ -31,7 +31,7 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 		n := nodes[i]
 		g.contribute(n, contributions, active)
 		for _, in := range n.In {
-			if at, ok := first[in]; ok && at == i { // no earlier node can contribute to the parameter
+			if at, ok := first[in]; ok && at == i { // no earlier node can contribute to this gradient
 				g.finish(in, contributions[in])
 				delete(first, in)
 			}
@@ -70,8 +70,8 @@ func isCopyOfParam(n *Node) bool {
 	return n.Op.Kind() == (device.Reorder{}).Kind() && n.In[0].Role == Param
 }
 
-// contribute appends the gradient of n, if the loss depends on n, and records its contributions to the gradients of n's
-// inputs.
+// contribute appends the nodes that compute the gradients of n's inputs, and records these gradients as contributions.
+// It appends nothing if the loss does not depend on n.
 func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
 	d, reached := make([][]*Value, len(n.Out)), false
 	for j, out := range n.Out {
@@ -107,15 +107,16 @@ func (g *Graph) finish(p *Value, contributions []*Value) {
 	}
 }
 
-// accumulate is sum for the gradient of parameter p. If the last contribution can be added to an existing value (tied
-// embeddings), it is added to the sum of the others in place, without a pass over a third buffer.
+// accumulate returns the sum of the contributions to the gradient of parameter p. If the op of the last contribution is
+// a device.Accumulator (tied embeddings), this op adds its result to the sum of the other contributions in place. The
+// addition then needs no third buffer.
 func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 	last := contributions[len(contributions)-1]
 	if len(contributions) > 1 && last.Node != nil {
 		op, ok := last.Node.Op.(device.Accumulator)
-		own := len(contributions) > 2 || ownsGradient(contributions[0]) // nothing else reads the sum of the others
+		own := len(contributions) > 2 || ownsGradient(contributions[0]) // no other node reads the sum of the other contributions
 		if rest := g.sum(p.Name+" gradient", p, contributions[:len(contributions)-1]); ok && own && rest.DType == last.DType {
-			// the node of the last contribution alone has no readers any more, so no plan runs it
+			// The node that computed the last contribution has no readers left, so no plan runs it.
 			total := g.one(last.Node.Name, op.Accumulating(), append(slices.Clone(last.Node.In), rest)...)
 			total.Follows = p
 			return total
@@ -124,7 +125,7 @@ func (g *Graph) accumulate(p *Value, contributions []*Value) *Value {
 	return g.sum(p.Name+" gradient", p, contributions)
 }
 
-// ownsGradient reports whether v is an output that an op computes for one parameter alone.
+// ownsGradient reports whether v is the output of an op that computes the gradient of one parameter only.
 func ownsGradient(v *Value) bool {
 	if v.Node == nil {
 		return false
@@ -168,9 +169,9 @@ func (g *Graph) dependOnParams() map[*Value]bool {
 	return active
 }
 
-// sum adds contributions to the gradient of value of; it returns nil for none. If they differ in type, the sum has the
-// wider type. For example, a bf16 copy of a parameter has f32 gradients as a weight and bf16 ones as an operand of
-// another op.
+// sum returns the sum of the contributions ds to the gradient of value of, or nil if there are none. If the
+// contributions differ in type, the sum has the wider type. Example: the bf16 copy of a parameter gets an f32 gradient
+// from an op that uses the copy as a weight, and a bf16 gradient from an op that uses the copy as an ordinary operand.
 func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 	if len(ds) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// differentiated is a graph whose logits (2, 3) come from build; x is an input (2, 3).
+// differentiated returns a graph with gradients. build computes its logits (2, 3) from the input x (2, 3).
 func differentiated(build func(g *graph.Graph, x *graph.Value) *graph.Value) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		logits := build(g, g.Input("x", tensor.F32, 2, 3))
@@ -20,7 +20,7 @@ func differentiated(build func(g *graph.Graph, x *graph.Value) *graph.Value) (*g
 	})
 }
 
-// linear is a layer with a square weight of the given name.
+// linear appends a linear layer with a weight (3, 3). name is the name of the layer.
 func linear(g *graph.Graph, name string, x *graph.Value) *graph.Value {
 	return g.Linear(name, x, g.Param(name+".weight", graph.Normal(1), 3, 3), nil, tensor.Invalid)
 }
@@ -97,7 +97,7 @@ func TestNodesBelongToTheirPhase(t *testing.T) {
 		got = append(got, map[graph.Phase]string{graph.Forward: "forward ", graph.Backward: "backward "}[n.Phase]+n.Name)
 	}
 	want := []string{"forward a", "forward b", "forward loss", "backward loss diff", "backward b diff weights", "backward b diff src", "backward a diff weights"}
-	if !slices.Equal(got, want) { // no gradient of the input, weights before sources
+	if !slices.Equal(got, want) { // the input gets no gradient, and gradients of weights precede gradients of sources
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -145,7 +145,7 @@ func TestFrozenStatesLieBehindTheOthers(t *testing.T) {
 }
 
 func TestGradientsOfUnlikeTypesAreSummedInTheWiderOne(t *testing.T) {
-	for _, swap := range []bool{false, true} { // whichever comes first
+	for _, swap := range []bool{false, true} { // both orders of the two contributions
 		g, err := graph.Build(func(g *graph.Graph) {
 			w := g.Param("w", graph.Normal(1), 3, 3)
 			low := g.Cast("low", w, tensor.BF16)
@@ -169,7 +169,8 @@ func TestGradientsOfUnlikeTypesAreSummedInTheWiderOne(t *testing.T) {
 	}
 }
 
-// Communication and layouts lean on it: every gradient lies as what it belongs to.
+// Every gradient has the layout of its value. Communication between ranks and the choice of layouts depend on this
+// rule.
 func TestGradientsFollowTheirValues(t *testing.T) {
 	g, err := differentiated(func(g *graph.Graph, x *graph.Value) *graph.Value {
 		y := linear(g, "a", x)
@@ -220,7 +221,7 @@ func TestWhatHasNoGradientIsAnErrorNamingTheNode(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, node, text string
-		build            func(g *graph.Graph, y *graph.Value) *graph.Value // between a parameter and the loss; y is (2, 3)
+		build            func(g *graph.Graph, y *graph.Value) *graph.Value // appends an op between a parameter and the loss; y is (2, 3)
 	}{
 		{"maximum of two", "max", "binary max has no gradient", func(g *graph.Graph, y *graph.Value) *graph.Value {
 			return g.Binary("max", device.Max, y, y)

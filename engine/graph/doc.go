@@ -1,8 +1,8 @@
 // Package graph describes a computation: values, the nodes that compute them, parameters, and gradients.
 //
 // A [Graph] is built once for a model and a batch size. The forward pass comes first; then [Graph.Differentiate]
-// appends the backward pass. A graph holds no memory and does not depend on a device. Package plan compiles a graph to
-// launches.
+// appends the backward pass. A graph holds no memory and does not depend on a device. Package plan compiles a graph for
+// one device.
 //
 //	g, err := graph.Build(func(g *graph.Graph) {
 //		x := g.Input("x", tensor.F32, 8, 3, 32, 32)
@@ -21,10 +21,10 @@
 //
 // # Gradients
 //
-// Differentiate uses reverse mode. It visits nodes from last to first, and each op's rule (gradients.go) appends the
-// nodes that compute the gradients of its inputs. If several nodes read a value, its gradient has one contribution from
-// each node. Rules of fused ops accept two contributions; other rules get the sum of the contributions. Only values
-// that depend on a parameter get a gradient.
+// Differentiate uses reverse mode. It visits nodes from last to first. The gradient rule of each op (gradients.go)
+// appends the nodes that compute the gradients of the op's inputs. If several nodes read a value, its gradient has one
+// contribution from each node. Rules of fused ops accept two contributions; other rules get the sum of the
+// contributions. Only values that depend on a parameter get a gradient.
 //
 // Gradients of parameters are f32 (f64 in f64 graphs), whatever the type of the activations. A gradient has the layout
 // of its value ([Value.Follows]).

@@ -7,10 +7,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rules maps the kind of an op to its gradient. An op without a rule cannot be between a parameter and the loss.
+// rules maps the kind of an op to its gradient rule. An op without a rule cannot be between a parameter and the loss.
 var rules map[string]rule
 
-func init() { // in init because the rules use functions that use rules
+func init() { // set in init, because the rules call functions that read this map
 	rules = map[string]rule{
 		device.Conv2D{}.Kind():              convGradient,
 		device.Linear{}.Kind():              linearGradient,
@@ -39,7 +39,8 @@ func init() { // in init because the rules use functions that use rules
 	}
 }
 
-// Gradients of weights come before those of sources, so that their all-reduce can start during the backward pass.
+// A rule appends the gradient of weights before the gradient of the source. The all-reduce of the weights' gradient can
+// then start during the backward pass.
 
 func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.Conv2D)
@@ -61,7 +62,7 @@ func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value
 
 func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
-	if diff.DType != x.DType { // the result has another type than the source: convert back to the type of the products
+	if diff.DType != x.DType { // the result's type differs from the source's: convert the gradient to the type of the products
 		diff = g.Cast(n.Name+" diff cast", diff, x.DType)
 	}
 	out := make([]*Value, len(n.In))
@@ -86,7 +87,7 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	op := n.Op.(device.BatchNormApply)
 	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
 	ranks, still := g.synced[mean], mean.Role == State && mean.Frozen
-	if still { // statistics that do not depend on x
+	if still { // the statistics do not depend on x
 		mean, variance = g.Reshape(n.Name+" mean", mean, 1, mean.Shape[0]), g.Reshape(n.Name+" variance", variance, 1, variance.Shape[0])
 	} else if ranks == nil && (mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind()) {
 		fail(n.Name, "differentiate: normalised with running statistics; build the graph for training")
@@ -165,7 +166,7 @@ func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	f := n.Op.(device.Unary).Func
 	src := n.In[0]
 	if f == device.ReLU {
-		src = n.Out[0] // already kept, so the source need not be
+		src = n.Out[0] // the output is kept in any case, so the source need not be kept
 	}
 	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, n.Out[0], d[0]), src)}
 }
@@ -296,8 +297,8 @@ func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
 }
 
-// lossScale returns the one contribution to the gradient of a loss: the scale of Differentiate, which is the factor of
-// every sample's loss.
+// lossScale returns the only contribution to the gradient of a loss: the scale passed to Differentiate, which
+// multiplies every sample's loss.
 func (g *Graph) lossScale(n *Node, d [][]*Value) *Value {
 	if len(d[0]) != 1 || !d[0][0].Shape.Equal(tensor.Shape{1}) {
 		fail(n.Name, "differentiate: got %d contributions, want the factor of shape (1) alone", len(d[0]))
@@ -307,7 +308,7 @@ func (g *Graph) lossScale(n *Node, d [][]*Value) *Value {
 
 func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.SoftmaxCrossEntropy)
-	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // of mixed samples: second labels, lambdas
+	in := append([]*Value{n.In[0], n.In[1], n.Out[2], g.lossScale(n, d)}, n.In[2:]...) // n.In[2:] holds the second labels and the lambdas of mixed samples
 	grads := make([]*Value, len(n.In))
 	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
 	return grads

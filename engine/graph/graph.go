@@ -14,9 +14,9 @@ type Role uint8
 // The roles.
 const (
 	Computed Role = iota // computed by a node
-	Input                // written by the host before a run
+	Input                // the host writes the value before a run
 	Param                // trained
-	State                // kept between steps and updated in place by a node: running statistics
+	State                // kept between steps; a node updates the value in place (running statistics)
 )
 
 // Phase is the part of a step that a node belongs to.
@@ -30,18 +30,18 @@ const (
 
 // Value is one tensor of a graph.
 type Value struct {
-	Name  string // of inputs, parameters and states; else that of the node
+	Name  string // name of the input, parameter or state; for a computed value, name of its node
 	Shape tensor.Shape
 	DType tensor.DType
 	Role  Role
-	Init  Init // of parameters and states
+	Init  Init // initial values of a parameter or state
 	// Frozen: a frozen parameter gets no gradient; no node updates a frozen state.
 	Frozen bool
-	// Layer is the number of layers of the model before a parameter: see Graph.NextLayer.
+	// Layer is the number of model layers before the layer of this parameter. See Graph.NextLayer.
 	Layer int
-	Node  *Node // that computes the value; nil for inputs, parameters and states
-	Index int   // among the node's outputs
-	// Follows is the value whose memory layout this one uses: for a gradient, the value that it belongs to.
+	Node  *Node // node that computes the value; nil for inputs, parameters and states
+	Index int   // position of the value among the node's outputs
+	// Follows is the value that determines the memory layout of this value. The gradient of a value follows that value.
 	Follows *Value
 }
 
@@ -79,16 +79,16 @@ type Output struct {
 type Graph struct {
 	Nodes     []*Node
 	Inputs    []*Value
-	Params    []*Value // in the order of the model
+	Params    []*Value // in the order in which the model declares them
 	States    []*Value // states that nodes update, then frozen states
 	Outputs   []Output
-	Gradients []Gradient // in the order in which the backward pass completes them
+	Gradients []Gradient // ordered as the backward pass completes them
 
 	paramType tensor.DType
 	phase     Phase
 	cast      map[*Value]*Value // parameter -> its copy in the compute type
-	synced    map[*Value]*Ranks // mean over several ranks' samples -> the ranks
-	names     map[string]bool   // of parameters and states
+	synced    map[*Value]*Ranks // from a mean over the samples of several ranks to these ranks
+	names     map[string]bool   // names of all parameters and states
 	frozen    func(name string, layer int) bool
 	layer     int
 }
@@ -123,7 +123,7 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 // UseF64 makes later parameters and states f64, for runs on the reference device that serve as ground truth.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
-// Freeze freezes the later parameters for which held returns true; layer is Value.Layer.
+// Freeze freezes every later parameter for which held returns true. layer is the parameter's Value.Layer.
 func (g *Graph) Freeze(held func(name string, layer int) bool) { g.frozen = held }
 
 // NextLayer starts the next layer of the model: later parameters belong to it. Layers are counted from 0, and learning
@@ -216,7 +216,7 @@ func (g *Graph) Apply(name string, op device.Op, in ...*Value) []*Value {
 	return n.Out
 }
 
-// one is Apply for ops of a single output.
+// one is Apply for an op with a single output.
 func (g *Graph) one(name string, op device.Op, in ...*Value) *Value {
 	return g.Apply(name, op, in...)[0]
 }
@@ -250,7 +250,8 @@ func (g *Graph) ParamCount() int64 {
 	return n
 }
 
-// FLOPs returns the nominal arithmetic of one run: forward, and backward if the graph has it.
+// FLOPs returns the nominal number of floating-point operations of one run: those of the forward pass, and those of the
+// backward pass if the graph has one.
 func (g *Graph) FLOPs() int64 {
 	var total int64
 	for _, n := range g.Nodes {

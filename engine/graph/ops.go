@@ -5,8 +5,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Ops for layers. name is the node's name in errors and traces. Types of package device that layers need have names
-// here, so that package nn imports only this package.
+// Ops for layers. name is the node's name in errors and traces. This file gives names to the types of package device
+// that layers need, so that package nn imports only this package.
 
 // Window is the stride, padding and dilation of convolutions and poolings.
 type Window = device.Window
@@ -38,7 +38,7 @@ func (g *Graph) weighted(name string, op device.Op, x, w, bias *Value) *Value {
 	return g.one(name, op, in...)
 }
 
-// as returns parameter w in the compute type, with one cast for all readers.
+// as returns parameter w converted to type dt. All readers use the same converted copy.
 func (g *Graph) as(w *Value, dt tensor.DType) *Value {
 	if w.DType == dt {
 		return w
@@ -53,13 +53,13 @@ func (g *Graph) as(w *Value, dt tensor.DType) *Value {
 type BatchNorm struct {
 	Gamma, Beta             *Value
 	RunningMean, RunningVar *Value
-	Group                   int // samples of a statistics group; 0: whole batch
+	Group                   int // number of samples in a statistics group; 0: the whole batch
 	Eps, Momentum           float64
 	ReLU                    bool
 	Residual                *Value // added before ReLU; may be nil
 	UseRunning              bool   // evaluation: normalise with the running statistics without updating them
-	// Sync computes the statistics over the samples of all ranks, which exchange them in both passes; Group must be 0.
-	// nil uses this rank's samples.
+	// If Sync is set, the statistics cover the samples of all ranks, which exchange them in both passes; Group must be
+	// 0. If Sync is nil, the statistics cover only this rank's samples.
 	Sync *Ranks
 }
 
@@ -90,12 +90,14 @@ func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
 	return g.Apply(name, op, in...)[0]
 }
 
-// MaxPool2D computes window maxima; train keeps the values that the gradient needs.
+// MaxPool2D computes the maximum of each window. If train is set, it also keeps the positions of the maxima, which the
+// gradient needs.
 func (g *Graph) MaxPool2D(name string, x *Value, kernel [2]int, win Window, train bool) *Value {
 	return g.Apply(name, device.MaxPool2D{Window: win, Kernel: kernel, Train: train}, x)[0]
 }
 
-// AvgPool2D computes window means; countPadding divides by the whole window at the edges, too.
+// AvgPool2D computes the mean of each window. If countPadding is set, the divisor is the size of the whole window, also
+// at the edges.
 func (g *Graph) AvgPool2D(name string, x *Value, kernel [2]int, win Window, countPadding bool) *Value {
 	return g.one(name, device.AvgPool2D{Window: win, Kernel: kernel, CountPadding: countPadding}, x)
 }
@@ -131,7 +133,7 @@ func (g *Graph) Cast(name string, x *Value, to tensor.DType) *Value {
 	return g.one(name, device.Reorder{To: to}, x)
 }
 
-// Reshape returns x in another shape with as many elements.
+// Reshape returns x in another shape with the same number of elements.
 func (g *Graph) Reshape(name string, x *Value, shape ...int) *Value {
 	return g.one(name, device.Reshape{Shape: shape}, x)
 }
@@ -167,7 +169,8 @@ func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothin
 	return out[0], out[1]
 }
 
-// MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels, weighted by lambda (N) and 1-lambda.
+// MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels. The weight of labels is lambda (N), and
+// the weight of second is 1-lambda.
 func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, position *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, lambda)
 	return out[0], out[1]

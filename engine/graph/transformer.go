@@ -16,18 +16,20 @@ const (
 // UnaryFunc names an element-wise function.
 type UnaryFunc = device.UnaryFunc
 
-// AttentionOp are the properties of an attention layer.
+// AttentionOp holds the settings of an attention layer.
 type AttentionOp = device.Attention
 
-// Tables are the tables of an embedding. Positions may be nil, and so may Segments together with Kinds.
+// Tables holds the tables of an embedding, with V token ids, P positions and S kinds of segments. Positions may be nil.
+// Segments and Kinds are either both set or both nil.
 type Tables struct {
 	Weight    *Value // (V, C)
 	Positions *Value // (P, C)
-	Segments  *Value // (N, T) i32: the row of Kinds of each token
+	Segments  *Value // for each token, its row in Kinds
 	Kinds     *Value // (S, C)
 }
 
-// Embedding returns the sums (N, T, C) of the rows that tokens (N, T) i32, their positions and their segments name.
+// Embedding returns (N, T, C). Each token's row is the sum of the table rows for its id, its position and its segment.
+// tokens has shape (N, T) and type i32.
 func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType) *Value {
 	in := []*Value{tokens, t.Weight}
 	if t.Positions != nil {
@@ -42,7 +44,7 @@ func (g *Graph) Embedding(name string, tokens *Value, t Tables, to tensor.DType)
 	return g.one(name, device.Embedding{To: to}, in...)
 }
 
-// Zeros returns i32 zeros, for ids that are all the same.
+// Zeros returns an i32 value of zeros, for ids that are all 0.
 func (g *Graph) Zeros(name string, shape ...int) *Value { return g.Full(name, tensor.I32, 0, shape...) }
 
 // LayerNorm normalises the rows of x (…, C). With a residual, it normalises x + residual, and returns this sum, too.
@@ -72,8 +74,9 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 	return g.one(name, op, in...)
 }
 
-// LinearCrossEntropy returns the loss (R) and the rank (R) of each row of x (R, C): the softmax cross-entropy of
-// x·wᵀ (V, C) + bias (V) with labels (R) i32. bias may be nil. Rows with a label < 0 are ignored.
+// LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label; the
+// result rank holds the positions. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
+// Rows with a label < 0 are ignored.
 func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, rank *Value) {
 	in := []*Value{x, g.as(w, x.DType), labels}
 	if bias != nil {
@@ -101,12 +104,12 @@ func embeddingGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 
 func layerNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op, x := n.Op.(device.LayerNorm), n.In[0]
-	var plus *Value // gradient of the sum from its other readers
+	var plus *Value // gradient that the other readers of the sum contribute
 	if op.Add {
 		x, plus = n.Out[3], g.sum(n.Name+" residual", n.Out[3], d[3])
 	}
 	out := make([]*Value, len(n.In))
-	if len(d[0]) == 0 { // only the sum is read
+	if len(d[0]) == 0 { // no node reads the normalised output
 		out[0] = plus
 	} else {
 		in := []*Value{g.sum(n.Name, n.Out[0], d[0]), x, n.Out[1], n.Out[2], n.In[1]}

@@ -119,7 +119,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 			continue
 		}
 		pairs := l.kernel.InPlace()
-		taken := map[*storage]bool{} // used by another output of this launch
+		taken := map[*storage]bool{} // inputs whose memory another output of this launch reuses
 		for _, a := range pairs {
 			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
 			if from == to || from.place != inArena || to.place != inArena || from.pinned || to.pinned ||
@@ -133,7 +133,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 	}
 }
 
-// readsBeside reports whether l also reads mem as an operand that output a may not overwrite.
+// readsBeside reports whether l also reads mem through an input that output a.Out may not overwrite.
 func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias) bool {
 	for i, in := range l.in {
 		if in.mem.root() == mem && !slices.Contains(pairs, device.Alias{Out: a.Out, In: i}) {

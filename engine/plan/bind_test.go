@@ -25,7 +25,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer larger.Free()
-	stranger, err := Compile(r.cache, g, nil) // another first plan: another layout of parameters, though it looks the same
+	stranger, err := Compile(r.cache, g, nil) // another first plan: its parameter layout is another object with equal contents
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 		name  string
 		arena device.Region
 		state *State
-		want  string // part of the error, "" for none
+		want  string // part of the error; "" for no error
 	}{
 		{"exactly enough", device.Region{Buffer: larger, Bytes: need}, r.state, ""},
 		{"enough behind other things", device.Region{Buffer: larger, Offset: 256, Bytes: need}, r.state, ""},
@@ -54,7 +54,7 @@ func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			r.batch()
-			r.run(true) // what was bound before a refusal is bound still
+			r.run(true) // after a refused Bind, the plan keeps its earlier binding
 		})
 	}
 }
@@ -66,7 +66,7 @@ func TestPlanBoundAgainComputesTheSame(t *testing.T) {
 	loss, grad := r.outputBytes("loss"), r.gradient("conv2.weight")
 	old := r.arena
 	r.bind()
-	fill(old.Host(), 0) // the plan has no business there any more
+	fill(old.Host(), 0) // the plan must no longer use its old arena
 	if err := old.Free(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +107,10 @@ func TestPlanThatIsNotBoundDoesNotRun(t *testing.T) {
 	}
 }
 
-// faulty makes programs until it fails.
+// faulty is a device whose NewProgram fails after a number of programs.
 type faulty struct {
 	device.Device
-	programs int // that it still makes
+	programs int // number of programs before NewProgram fails
 }
 
 func (d *faulty) NewProgram(steps []device.Step) (device.Program, error) {
@@ -139,7 +139,7 @@ func TestBindThatFailsHalfwayLeavesThePlanUnbound(t *testing.T) {
 	r.close()
 }
 
-// Training and evaluation take turns in one arena, as the trainer runs them.
+// The trainer runs the plans of training and evaluation alternately in one arena.
 func TestPlansShareAnArena(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 3, 4, tensor.F32, true))
 	eval := r.compile(classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))

@@ -18,8 +18,8 @@ type Cache struct {
 
 type compiled struct {
 	kernel device.Kernel
-	err    error // ErrUnsupported is cached, too
-	plans  int   // number of plans that use it
+	err    error // nil or ErrUnsupported, which is cached, too
+	plans  int   // number of plans that use the kernel
 	stays  bool  // kept until Close: a user that is not a plan requested it
 }
 
@@ -28,8 +28,8 @@ func NewCache(dev device.Device) *Cache {
 	return &Cache{Device: dev, kernels: map[string]*compiled{}}
 }
 
-// Compile returns the kernel of a request, compiled by Device.Compile at the first request. The cache owns it until
-// Close.
+// Compile returns the kernel of a request. It calls Device.Compile only at the first request. The cache owns the kernel
+// until Close.
 func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func cacheKey(op device.Op, in, out []device.TensorSpec) string {
 	return fmt.Sprintf("%s %+v %+v %+v", op.Kind(), op, request(in), request(out))
 }
 
-// request returns the properties of specs for a cache key.
+// request returns the properties of specs that belong to a cache key.
 func request(specs []device.TensorSpec) []string {
 	keys := make([]string, len(specs))
 	for i, s := range specs {

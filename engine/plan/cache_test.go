@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counting counts what it is asked to compile, and fails what comes after the first failAfter.
+// counting is a device that counts calls of Compile and closed kernels. If fail is set, Compile fails after the first
+// failAfter calls.
 type counting struct {
 	device.Device
 	asked, closed, failAfter int
@@ -69,7 +70,7 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 	}
 	first := compile(2, nil)
 	one := cache.Len()
-	like := compile(2, first.Params()) // has kernels in common with the first
+	like := compile(2, first.Params()) // has some kernels in common with the first plan
 	two := cache.Len()
 	other := compile(3, first.Params())
 	three := cache.Len()
@@ -90,7 +91,7 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 		t.Errorf("a plan like one that was freed: compiled %d kernels, want the %d that were", dev.asked-compiled, two-one)
 	}
 	held := cache.Len()
-	l := first.forward[0] // somebody who is no plan uses it, too
+	l := first.forward[0] // a user that is not a plan requests a kernel of the first plan
 	if _, err := cache.Compile(l.op, specsOf(l.in), specsOf(l.out)); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestWhatADeviceLacksIsRememberedAndOtherFailuresAreNot(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fail  error
-		asked int // in three tries
+		asked int // calls of the device's Compile during three requests
 	}{
 		{"no such kernel", device.ErrUnsupported, 1},
 		{"a failure that may pass", device.ErrDevice, 3},
@@ -185,7 +186,7 @@ func TestWhatADeviceLacksIsRememberedAndOtherFailuresAreNot(t *testing.T) {
 			if dev.asked != c.asked {
 				t.Errorf("the device was asked %d times, want %d", dev.asked, c.asked)
 			}
-			if err := cache.Close(); err != nil { // there is no kernel to free
+			if err := cache.Close(); err != nil { // the cache holds no kernel
 				t.Error(err)
 			}
 		})

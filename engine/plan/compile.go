@@ -23,8 +23,8 @@ type storage struct {
 	place       place
 	bytes       int64
 	offset      int64 // bytes from the start of the buffer that place names
-	first, last int   // launches during which it is alive
-	pinned      bool  // read or written from outside the plan: never shared in place
+	first, last int   // first and last launch during which the tensor is alive
+	pinned      bool  // used from outside the plan or kept between runs: never shared in place
 	shares      *storage
 }
 
@@ -41,7 +41,7 @@ type version struct {
 	spec     device.TensorSpec
 	mem      *storage
 	at       int64   // bytes from the start of mem
-	producer *launch // nil if the host or the optimizer writes it
+	producer *launch // launch that writes the version; nil if the host or the optimizer writes it
 	readers  int
 }
 
@@ -55,7 +55,8 @@ type launch struct {
 	workspace *storage
 }
 
-// paramUse is a copy of a parameter for kernels. It is resolved when the canonical layout is known.
+// paramUse is a parameter in the layout and type that kernels need. resolveParams decides whether it is the parameter
+// itself or a copy.
 type paramUse struct {
 	param *graph.Value
 	*version
@@ -66,7 +67,7 @@ type compiler struct {
 	cache    *Cache
 	kernels  *lease
 	g        *graph.Graph
-	fixed    *Params // canonical layouts, nil if this plan chooses them
+	fixed    *Params // canonical layouts; nil if this plan chooses them
 	versions map[*graph.Value][]*version
 	uses     []paramUse
 	prepare  []*launch
@@ -75,7 +76,7 @@ type compiler struct {
 	readers  map[*graph.Value]int  // number of live nodes, outputs and gradients that read a value
 	idle     bool                  // the rank has no samples
 
-	plainParams bool // all canonical layouts are plain: CompilePlain
+	plainParams bool // all canonical layouts are plain (CompilePlain)
 }
 
 func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
@@ -89,9 +90,9 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 	return compile(newCompiler(cache, g, fixed))
 }
 
-// CompilePlain compiles a first plan in which all parameters have plain layouts, regardless of the device's choice. It
-// is needed if the devices of the ranks choose different layouts, because the all-reduce sums raw buffers. The plan
-// reorders gradients that kernels write in other layouts.
+// CompilePlain compiles a first plan in which all parameters have plain layouts, regardless of the device's choice. Use
+// it if the devices of the ranks choose different layouts, because the all-reduce sums raw buffers. The plan reorders
+// gradients that kernels write in other layouts.
 func CompilePlain(cache *Cache, g *graph.Graph) (*Plan, error) {
 	c := newCompiler(cache, g, nil)
 	c.plainParams = true
@@ -245,7 +246,8 @@ func (c *compiler) decompose(n *graph.Node, cause error) error {
 	return nil
 }
 
-// request returns the specs for compiling n: inputs in their present layout, gradients in the layout of their values.
+// request returns the specs with which n is compiled. Inputs have their present layout, and gradients have the layout
+// of their values.
 func (c *compiler) request(n *graph.Node) (in, out []device.TensorSpec) {
 	for _, v := range n.In {
 		if paramOf(v) != nil {
@@ -272,7 +274,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	}
 	if p := paramOf(v.Follows); p != nil {
 		if c.fixed == nil || c.fixed.plain {
-			return device.Any // a reorder is cheaper than a kernel with an unnatural output layout
+			return device.Any // a reorder is cheaper than a kernel with an output layout that the device did not choose
 		}
 		i, _ := c.fixed.Find(p.Name)
 		return c.fixed.Params[i].Spec.Layout
@@ -280,7 +282,8 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	return c.versions[v.Follows][0].spec.Layout
 }
 
-// unpin lets the device choose the layout of each output whose requested layout is not required.
+// unpin replaces the requested layout of each gradient by Any, unless the host reads the gradient. changed reports
+// whether it replaced a layout.
 func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
 	free = append(free, out...)
 	for i, v := range n.Out {
@@ -352,14 +355,15 @@ func (c *compiler) paramCopy(p *graph.Value, want device.TensorSpec) *version {
 	return u.version
 }
 
-// retarget lets the producer of an unread plain tensor write the requested layout directly, which avoids a reorder.
+// retarget compiles the producer of a plain tensor again, so that it writes the layout of want directly. This saves a
+// reorder. retarget returns false if a launch already reads the tensor, or if the device has no such kernel.
 func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 	l := have.producer
 	if l == nil || have.readers > 0 || have.mem.pinned || have.spec.Layout != device.Plain || len(l.out) != 1 || want.DType != have.spec.DType {
 		return false
 	}
 	if _, costly := l.op.(device.Coster); costly || len(device.Aliases(l.op)) > 0 {
-		return false // such a kernel chose its layout for speed
+		return false // a costly kernel chose its layout for speed, and an alias has the layout of its input
 	}
 	k, err := c.kernels.Compile(l.op, specsOf(l.in), []device.TensorSpec{want})
 	if err != nil || !k.Out()[0].Same(want) {
@@ -389,7 +393,7 @@ func (c *compiler) reorder(name string, from *version, to device.TensorSpec, pha
 	return l, nil
 }
 
-// reshape lets the output share the plain memory of the input, without a launch.
+// reshape lets the output share the plain memory of the input. It needs no launch.
 func (c *compiler) reshape(n *graph.Node) error {
 	want := n.In[0].Spec()
 	src, err := c.operand(n, 0, want)

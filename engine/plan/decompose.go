@@ -13,7 +13,8 @@ func mustDecompose(n *graph.Node, versions map[*graph.Value][]*version) bool {
 	return ok && op.ReLU && op.Add && len(versions[n.In[len(n.In)-1]]) == 0
 }
 
-// decompose replaces a fused op by simpler ones, for devices without it. The last nodes' outputs are the values of n.
+// decompose returns simpler nodes that replace node n, for devices that lack the fused op of n. The last nodes compute
+// the outputs of n.
 func decompose(n *graph.Node) ([]*graph.Node, error) {
 	d := &decomposition{of: n}
 	switch op := n.Op.(type) {
@@ -75,7 +76,7 @@ type decomposition struct {
 	err   error
 }
 
-// own decomposes an op from outside the module with its own method.
+// own decomposes an op from outside the module by the op's own method.
 func (d *decomposition) own(op graph.Decomposable) {
 	var outs []*graph.Value
 	if d.nodes, outs, d.err = graph.Decompose(op, d.of); d.err != nil {
@@ -103,7 +104,7 @@ func (d *decomposition) apply(op device.Op, in ...*graph.Value) []*graph.Value {
 	return n.Out
 }
 
-// result applies op, and makes output from of the new node the value of output to of the fused node.
+// result appends a node for op. Output number from of this node becomes output number to of the fused node.
 func (d *decomposition) result(to int, op device.Op, from int, in ...*graph.Value) {
 	d.apply(op, in...)
 	if d.err == nil {
@@ -147,7 +148,7 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 	}
 	last := d.nodes[len(d.nodes)-1]
 	last.Out[0], last.Out[1] = d.of.Out[0], d.of.Out[1]
-	if len(d.of.Out) == 3 { // the masked sum is an output, so its node writes the fused node's value
+	if len(d.of.Out) == 3 { // the masked sum dz is an output of the fused node, so the node that computes dz writes this output
 		d.rename(dz, d.of.Out[2])
 	}
 }
@@ -157,7 +158,8 @@ func (d *decomposition) normalised(group int, eps float64) *graph.Value {
 	return d.apply(device.BatchNormApply{Group: group, Eps: eps}, d.of.In[:5]...)[0]
 }
 
-// unmask returns the gradient before ReLU. y has the signs of the result of ReLU.
+// unmask returns the gradient of the input of a ReLU. diff is the gradient of its output, and y is its input or its
+// output.
 func (d *decomposition) unmask(diff, y *graph.Value) *graph.Value {
 	return d.apply(device.UnaryDiff{Func: device.ReLU}, diff, y)[0]
 }

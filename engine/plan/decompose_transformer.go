@@ -6,9 +6,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Decompositions of the ops of transformers. Attention has none: every device for transformers has a kernel.
+// Decompositions of the ops of transformers. Attention has no decomposition, because every device for transformers has
+// a kernel for it.
 
-// one is apply for ops of one output.
+// one is apply for an op with one output.
 func (d *decomposition) one(op device.Op, in ...*graph.Value) *graph.Value {
 	return d.apply(op, in...)[0]
 }
@@ -25,10 +26,10 @@ func (d *decomposition) binary(f device.BinaryFunc, a, b *graph.Value) *graph.Va
 	return d.one(device.Binary{Func: f}, a, b)
 }
 
-// embedding sums the rows of single tables.
+// embedding looks up the rows of each table by an op of its own, and adds them.
 func (d *decomposition) embedding(op device.Embedding) {
 	in := d.of.In
-	wide := in[1].DType // the sum has one rounding
+	wide := in[1].DType // add in the type of the tables, and round only the sum
 	s := d.of.Out[0].Shape
 	sum := d.one(device.Embedding{To: wide}, in[0], in[1])
 	rows := d.one(device.Slice{Axis: 0, Start: 0, Size: s[1]}, in[2])
@@ -39,7 +40,7 @@ func (d *decomposition) embedding(op device.Embedding) {
 	d.result(0, device.Reorder{To: op.To}, 0, sum)
 }
 
-// layerNorm computes in the type of gamma, row by row (R, C).
+// layerNorm computes in the type of gamma, on rows (R, C).
 func (d *decomposition) layerNorm(op device.LayerNorm) {
 	in, out := d.of.In, d.of.Out
 	x := in[0]
@@ -103,7 +104,7 @@ func (d *decomposition) biasGELUDiff(op device.BiasGELUDiff) {
 	d.result(1, device.Reduce{Func: device.Sum, Axes: axes}, 0, diff)
 }
 
-// linearCrossEntropy stores all logits.
+// linearCrossEntropy stores all logits, which the fused op avoids.
 func (d *decomposition) linearCrossEntropy() {
 	in, out := d.of.In, d.of.Out
 	d.apply(device.SoftmaxCrossEntropy{}, d.logits(in[3:]), in[2])
@@ -112,7 +113,7 @@ func (d *decomposition) linearCrossEntropy() {
 	}
 }
 
-// logits returns the logits in the type of the loss; bias has at most one value.
+// logits returns the logits in the type of the loss. bias holds the bias, or nothing.
 func (d *decomposition) logits(bias []*graph.Value) *graph.Value {
 	in := d.of.In
 	wide := tensor.F32

@@ -48,8 +48,8 @@ func compose(t tb, script []int, compute tensor.DType, n int, training bool) net
 	return w
 }
 
-// equalsOracle runs w by its plan and by the oracle and compares every output, gradient and state. run is r.run or, where
-// the copies of parameters are made, r.microBatch.
+// equalsOracle runs w by the plan of r and by the oracle, and compares every output, gradient and state. run is r.run,
+// or r.microBatch if the copies of parameters are already up to date.
 func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	r.t.Helper()
 	given := map[string][]byte{}
@@ -81,7 +81,8 @@ func (r *rig) equalsOracle(w network, training bool, run func(backward bool)) {
 	}
 }
 
-// same wants equal numbers: 0 and -0 are equal (a mask by multiplication and one by choice differ in it), and NaN is NaN.
+// same requires equal numbers. 0 equals -0, because a mask that multiplies and a mask that selects differ in the sign
+// of zero. NaN equals NaN.
 func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	r.t.Helper()
 	if bytes.Equal(got, want) {
@@ -95,7 +96,8 @@ func (r *rig) same(what string, dt tensor.DType, got, want []byte) {
 	}
 }
 
-// fusedBatchNorm are the ops whose decompositions compute the same numbers, bit for bit, where nothing is rounded to 16 bits between.
+// fusedBatchNorm reports whether the decomposition of op computes the same bits as op, if no tensor in between is
+// rounded to 16 bits.
 func fusedBatchNorm(op device.Op) bool {
 	switch o := op.(type) {
 	case device.BatchNormApply:
@@ -110,7 +112,7 @@ func fusedBatchNorm(op device.Op) bool {
 	return false
 }
 
-// anyDevice draws a device: the reference as it is, or one with wishes.
+// anyDevice draws a device: the reference device, or a particular device with random preferences.
 func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	if rapid.IntRange(0, 3).Draw(t, "reference device") == 0 {
 		return reference.New()
@@ -135,9 +137,9 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The heart of the matter: whatever a device wishes, a plan computes what the graph says, bit for bit, and no two tensors that
-// are alive together share memory. The second run starts from
-// a used arena, moved statistics and the copies of parameters that the first one left.
+// The central property of this package: whatever layouts a device prefers, a plan computes the bits that the graph
+// defines, and live tensors do not share memory. The second run starts with a used arena, with changed running
+// statistics, and with the copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compute := rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F64, tensor.BF16}).Draw(t, "compute")
@@ -149,7 +151,7 @@ func TestPlansEqualTheOracle(t *testing.T) {
 		r.equalsOracle(w, true, r.run)
 		r.equalsOracle(w, true, r.microBatch)
 
-		// Another batch size and evaluation use the parameters where they lie.
+		// Plans for another batch size and for evaluation use the same parameters.
 		for _, training := range []bool{true, false} {
 			w := compose(t, script, compute, other, training)
 			second := r.compile(w.Graph)
@@ -161,14 +163,16 @@ func TestPlansEqualTheOracle(t *testing.T) {
 	})
 }
 
-// tenancy is what the launches of a plan say of one tensor: when its memory was first written and last read.
+// tenancy is the lifetime of one tensor according to the launches of a plan: from the launch that first writes its
+// memory until the launch that last reads it.
 type tenancy struct {
 	version     *version
 	from, until int
 }
 
-// apart wants tensors of the arena that are needed at the same time to lie apart, by what the launches read and write. A
-// tensor may take over the very bytes of another in the launch that reads that one last.
+// apart requires that tensors of the arena that are needed at the same time do not overlap, judged by the reads and
+// writes of the launches. A tensor may use the bytes of another tensor from the launch on that reads the other tensor
+// last, if both have the same storage.
 func (r *rig) apart() {
 	r.t.Helper()
 	var launches []*launch
@@ -176,7 +180,7 @@ func (r *rig) apart() {
 		launches = append(launches, part...)
 	}
 	end := len(launches)
-	tenants := map[*storage]*tenancy{} // by the storage that the compiler gave it: a reshape has that of its source
+	tenants := map[*storage]*tenancy{} // by the storage that the compiler assigned; a reshaped value has the storage of its source
 	note := func(v *version, at int) *tenancy {
 		if v.mem.root().place != inArena {
 			return &tenancy{}
@@ -188,7 +192,7 @@ func (r *rig) apart() {
 		return tenants[v.mem]
 	}
 	for _, in := range r.plan.inputs {
-		note(in, -1) // written by the host before everything
+		note(in, -1) // the host writes the inputs before the first launch
 	}
 	for i, l := range launches {
 		for _, v := range l.in {
@@ -197,7 +201,7 @@ func (r *rig) apart() {
 		for _, v := range l.out {
 			note(v, i)
 			if i < len(r.plan.prepare) {
-				note(v, end) // copies of parameters serve several runs
+				note(v, end) // several runs use the copies of parameters
 			}
 		}
 		if l.workspace != nil {
@@ -223,19 +227,19 @@ func (r *rig) apart() {
 	}
 }
 
-// clash reports whether b is written while a is still needed, where a lies.
+// clash reports whether b is written into the memory of a while a is still needed.
 func clash(a, b *tenancy) bool {
 	x, y := a.version.mem.root(), b.version.mem.root()
 	if x.bytes == 0 || y.bytes == 0 || x.offset >= y.offset+y.bytes || y.offset >= x.offset+x.bytes {
 		return false
 	}
-	if x == y { // in place
+	if x == y { // b uses the memory of a in place
 		return a.from <= b.from && b.from < a.until
 	}
 	return a.from <= b.from && b.from <= a.until
 }
 
-// Storages as they come, without a graph.
+// The storages are random and belong to no graph.
 func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) *storage {
@@ -285,7 +289,8 @@ func TestAssignFillsTheTightestGap(t *testing.T) {
 		{"sizes are rounded up to cache lines", []storage{{bytes: 1, first: 0, last: 1}, {bytes: 65, first: 1, last: 1}}, []int64{128, 0}, 192},
 		{"one after the other share", []storage{{bytes: 64, first: 0, last: 1}, {bytes: 64, first: 2, last: 3}}, []int64{0, 0}, 64},
 		{"alive in one launch do not", []storage{{bytes: 64, first: 0, last: 2}, {bytes: 64, first: 2, last: 3}}, []int64{0, 64}, 128},
-		// At time 5 gaps of 256 (where the second lay) and 128 (where the fourth lay) are open; 128 bytes go into the tighter one.
+		// At launch 5 two gaps are free: 256 bytes that the second storage left, and 128 bytes that the fourth left.
+		// The 128 bytes of the last storage go into the smaller gap.
 		{"the tighter of two gaps", []storage{
 			{bytes: 320, first: 0, last: 9}, {bytes: 256, first: 0, last: 4}, {bytes: 192, first: 0, last: 9}, {bytes: 128, first: 0, last: 4}, {bytes: 128, first: 0, last: 9},
 			{bytes: 100, first: 5, last: 9},

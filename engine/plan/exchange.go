@@ -18,8 +18,8 @@ type Exchange struct {
 	DType    tensor.DType
 	Elements int // number of elements from one rank
 	Ranks    int // number of ranks of an all-gather; 0 for sums
-	// Region is the memory of the values while the plan is bound: Elements for a sum, Elements per rank in the order of
-	// ranks for a gather.
+	// Region is the memory of the exchanged values while the plan is bound. For a sum it holds Elements values. For an
+	// all-gather it holds Elements values of each rank, in the order of ranks.
 	Region device.Region
 }
 
@@ -45,7 +45,7 @@ type Insertion struct {
 func (c *compiler) exchange(n *graph.Node) error {
 	l := &launch{name: n.Name, op: n.Op, phase: n.Phase}
 	mem := &storage{pinned: true}
-	var first, piece int64 // offset of this rank's values, and the bytes of one value
+	var first, piece int64 // offset of this rank's values in mem, and size of one value, bytes
 	if op, ok := n.Op.(graph.AllGather); ok {
 		s := n.Out[0].Spec()
 		mem.bytes = s.Size()
@@ -100,14 +100,14 @@ func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece in
 	return nil
 }
 
-// computedFor reports whether v has a single reader, which may then choose its memory.
+// computedFor reports whether a launch computes v only for this exchange. The exchange may then choose the memory of v.
 func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	l := have.producer
 	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned || have.mem.place != inArena {
 		return false
 	}
 	for i, out := range l.out {
-		if out == have { // not a reshaped view of it
+		if out == have { // have is the output itself, not a reshaped view of the output
 			for _, a := range device.Aliases(l.op) {
 				if a.Out == i {
 					return false
@@ -127,9 +127,10 @@ func isExchange(op device.Op) bool {
 	return false
 }
 
-// hideExchanges moves one costly launch that an exchange does not need from before the exchange to after it, so that
-// the pass has work before it waits. In the backward pass that is the weight gradient of the layer after a
-// normalisation. It moves only one launch, because the operands of a moved launch stay in memory longer.
+// hideExchanges moves one costly launch from before each exchange to after it, if the exchange does not depend on this
+// launch. The moved launch then runs while the exchange is in progress. In the backward pass, the moved launch is the
+// weight gradient of the layer after a normalisation. Only one launch is moved, because its operands stay in memory
+// longer.
 func (c *compiler) hideExchanges() {
 	begin := 0
 	for x, l := range c.step {
@@ -152,7 +153,8 @@ func (c *compiler) hideExchanges() {
 	}
 }
 
-// unneeded returns the last costly launch before exchange l that l does not depend on, with all launches after it.
+// unneeded returns the last costly launch that precedes exchange l and that l does not depend on. The result also
+// contains the later launches that l does not depend on.
 func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
 	needed := map[*launch]bool{}
 	l.ancestors(needed)
@@ -171,7 +173,7 @@ func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
 	return nil
 }
 
-// ancestors collects the launches that l depends on.
+// ancestors adds every launch that l depends on to the set into.
 func (l *launch) ancestors(into map[*launch]bool) {
 	for _, v := range l.in {
 		if p := v.producer; p != nil && p != l && !into[p] {
@@ -214,8 +216,9 @@ func (p *Plan) points() []*launch {
 	return out
 }
 
-// gradientsFinal returns the position in the backward pass of the last launch that writes to the first bytes of the
-// gradient buffer, or reads values there that a sum over ranks would change; -1 if there is none.
+// gradientsFinal returns the index in p.backward of the last launch that writes or reads the first bytes of the
+// gradient buffer; -1 if there is none. A reading launch counts, because a sum over ranks changes the gradients that it
+// reads.
 func (p *Plan) gradientsFinal(bytes int64) int {
 	last := -1
 	for i, l := range p.backward {
@@ -228,8 +231,9 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 	return last
 }
 
-// GradientTimes returns the time from the start of the backward pass until the gradient of each trained parameter was
-// final, from the times of RunTimed. The times never decrease: a bucket waits for all earlier gradients.
+// GradientTimes returns, for each trained parameter, the time from the start of the backward pass until its gradient is
+// final. elapsed has the times of RunTimed. The returned times never decrease, because a bucket waits for all earlier
+// gradients.
 func (p *Plan) GradientTimes(elapsed []time.Duration) []time.Duration {
 	elapsed = elapsed[len(p.prepare)+len(p.forward):]
 	out := make([]time.Duration, p.params.Trained)

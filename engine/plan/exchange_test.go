@@ -17,7 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// syncedGraph is twoConvs over n samples of rank number of ranks, which together have total; ranks 0: not synced.
+// syncedGraph returns the graph of twoConvs over n samples, for one of several ranks: number is its rank, and total is
+// the number of samples of all ranks. ranks = 0 means that the ranks exchange no statistics.
 func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	t.Helper()
 	return classifierGraph(t, func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
@@ -28,7 +29,8 @@ func syncedGraph(t tb, n, number, ranks, total int) *graph.Graph {
 	}, n, 4, tensor.F32, true)
 }
 
-// wire gives a plan events, and plays the part of communicators that find nobody else: every exchange is done as soon as it is ready.
+// wire binds the plan with events. The Done events are complete from the start, as if the exchanges had no other
+// participants.
 func (r *rig) wire(insertions ...Insertion) {
 	r.t.Helper()
 	w := Wiring{Gradients: insertions}
@@ -56,7 +58,7 @@ func newEvent(t tb, dev device.Device) device.Event {
 // newWiredRig is newRig for a graph with exchanges.
 func newWiredRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	t.Helper()
-	plain := newRig(t, dev, syncedGraph(t, 2, 0, 0, 0)) // it makes the state
+	plain := newRig(t, dev, syncedGraph(t, 2, 0, 0, 0)) // creates the state
 	r := *plain
 	r.inputs = map[string][]byte{}
 	var err error
@@ -159,8 +161,9 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 	}
 }
 
-// Every insertion copies all gradients that it was told are final; nothing may change them afterwards, nor read them, since an
-// all-reduce would change them meanwhile.
+// Each insertion copies the gradients that should be final, then overwrites them. A launch that still writes a final
+// gradient changes the overwritten bytes. A launch that still reads a final gradient gets wrong values, as it would
+// after an all-reduce.
 func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	for _, synced := range []bool{false, true} {
 		r := newWiredRig(t, reference.New(), syncedGraph(t, 3, 0, map[bool]int{true: 1}[synced], 3))
@@ -227,14 +230,15 @@ func TestInsertionsRunWhenTheirGradientsAreFinal(t *testing.T) {
 	}
 }
 
-// The gradients of gamma and beta are read by the gradient of x, so they are not final before that.
+// The gradient of x reads the gradients of gamma and beta, so these two are not final before the gradient of x is
+// computed.
 func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	r := newRig(t, reference.New(), classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
 	infos := r.plan.Launches()
 	elapsed := make([]time.Duration, len(infos))
 	number := 0
-	at := map[string]time.Duration{} // the how-manieth launch of the backward pass
+	at := map[string]time.Duration{} // 1 s times the number of the launch in the backward pass, by name
 	for i, l := range infos {
 		if l.Phase == "backward" {
 			elapsed[i] = time.Second
@@ -256,12 +260,13 @@ func TestGradientsAreFinalAsEarlyAsTheyCanBe(t *testing.T) {
 	}
 }
 
-// A gradient that must be reordered to its canonical layout is, at once: not at the end of the pass.
+// A gradient that needs a reorder to its canonical layout is reordered directly after it is computed, not at the end of
+// the pass.
 func TestReorderedGradientsAreFinalEarlyToo(t *testing.T) {
 	dev := openParticular(tasteOfConvs)
 	r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
 	defer r.close()
-	dev.refuse = func(op device.Op, _, out []device.TensorSpec) bool { // from now on weight gradients come plain or not at all
+	dev.refuse = func(op device.Op, _, out []device.TensorSpec) bool { // from now on, the device refuses weight gradients in a layout that it did not choose
 		_, ok := op.(device.Conv2DDiffWeights)
 		return ok && out[0].Layout != device.Any
 	}
@@ -326,7 +331,7 @@ func TestIdlePlanTakesPartAndHasNoGradients(t *testing.T) {
 	fill(r.arena.Host(), 0xff)
 	mean := r.read(r.state.States, r.state.Params.States[0])
 	gathered := idle.Exchanges()[0].Region
-	copy(gathered.Host(), reference.Encode(tensor.F32, []float64{1, 2, 3, 4, 5, 6, 7, 8})) // what rank 0 measured: means, variances
+	copy(gathered.Host(), reference.Encode(tensor.F32, []float64{1, 2, 3, 4, 5, 6, 7, 8})) // the statistics of rank 0: means, variances
 	r.input("samples", []float64{3, 0})
 	r.run(true)
 	for i, b := range r.state.Grads.Host()[:r.state.Params.Bytes] {

@@ -12,45 +12,45 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// leaves declares the operands of a rule under test: all are parameters, so that each gets a gradient.
+// leaves declares the operands of a rule under test. All operands are parameters, so that each gets a gradient.
 type leaves struct {
 	*graph.Graph
-	samples int  // of ids, for dropout, and of lengths
-	loss    bool // the value is the losses of rows, not logits
+	samples int  // number of sample ids, for dropout, and of lengths
+	loss    bool // the value holds the losses of rows instead of logits
 }
 
-// param has values in [-1, 1).
+// param declares a parameter with values in [-1, 1).
 func (l *leaves) param(shape ...int) *graph.Value { return l.in(-1, 1, shape) }
 
-// positive has values in [0.5, 2): for logarithms, roots and divisors.
+// positive declares a parameter with values in [0.5, 2), for logarithms, roots and divisors.
 func (l *leaves) positive(shape ...int) *graph.Value { return l.in(0.5, 2, shape) }
 
 func (l *leaves) in(low, high float64, shape []int) *graph.Value {
 	return l.Param(fmt.Sprintf("p%d", len(l.Params)), graph.Init{Kind: graph.Interval, A: low, B: high}, shape...)
 }
 
-// norm is a BatchNorm over c channels.
+// norm returns a BatchNorm over c channels.
 func (l *leaves) norm(c int) graph.BatchNorm {
 	name := fmt.Sprint("s", len(l.States))
 	return graph.BatchNorm{Gamma: l.positive(c), Beta: l.param(c), Eps: 1e-3, Momentum: 0.1,
 		RunningMean: l.State(name+" mean", graph.Const(0), c), RunningVar: l.State(name+" var", graph.Const(1), c)}
 }
 
-// frozenNorm keeps its statistics.
+// frozenNorm returns a BatchNorm over c channels with fixed statistics.
 func (l *leaves) frozenNorm(c int) graph.BatchNorm {
 	name := fmt.Sprint("s", len(l.States))
 	return graph.BatchNorm{Gamma: l.positive(c), Beta: l.param(c), Eps: 1e-3, UseRunning: true,
 		RunningMean: l.FrozenState(name+" mean", graph.Const(0.25), c), RunningVar: l.FrozenState(name+" var", graph.Const(0.5), c)}
 }
 
-// window is {stride, padding, dilation} of height and width.
+// window returns a Window: stride, padding and dilation, for height and width each.
 func window(sh, sw, ph, pw, dh, dw int) graph.Window {
 	return graph.Window{Stride: [2]int{sh, sw}, Padding: [2]int{ph, pw}, Dilation: [2]int{dh, dw}}
 }
 
 var unit = window(1, 1, 0, 0, 1, 1)
 
-// ruleCase builds, from parameters alone, the value that is reshaped to logits.
+// ruleCase is a rule under test. build computes a value from parameters only; the test reshapes this value to logits.
 type ruleCase struct {
 	name  string
 	build func(l *leaves) *graph.Value
@@ -161,13 +161,14 @@ var ruleCases = []ruleCase{
 	}},
 }
 
-// batchNormCases are all combinations of what the fused ops do and how many contributions their gradient has.
+// batchNormCases returns a case for each combination of ReLU, residual, number of contributions to the gradient, and
+// group size.
 func batchNormCases() []ruleCase {
 	var cases []ruleCase
 	for _, relu := range []bool{false, true} {
 		for _, add := range []bool{false, true} {
 			for readers := 1; readers <= 3; readers++ {
-				for _, group := range []int{0, 2} { // of 5 samples: groups of 2, 2 and 1
+				for _, group := range []int{0, 2} { // with group 2, the 5 samples form groups of 2, 2 and 1
 					name := fmt.Sprintf("batch norm, relu %v, residual %v, %d contributions, group %d", relu, add, readers, group)
 					cases = append(cases, ruleCase{name, func(l *leaves) *graph.Value {
 						x, bn := l.param(5, 2, 2, 1), l.norm(2)
@@ -258,7 +259,7 @@ func elementWiseCases() []ruleCase {
 	return cases
 }
 
-// differentiate appends a loss over all elements of y as one sample's logits, and the gradients.
+// differentiate appends a loss and its gradients. All elements of y are the logits of one sample.
 func differentiate(g *graph.Graph, y *graph.Value) {
 	n := int(y.Shape.Elements())
 	loss, _ := g.SoftmaxCrossEntropy("loss", g.Reshape("logits", y, 1, n), g.Input("labels", tensor.I32, 1), 0.1)
@@ -266,9 +267,10 @@ func differentiate(g *graph.Graph, y *graph.Value) {
 	g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 }
 
-// Gradients are differences of the loss in f64. Central differences err by h²/6 times the third derivative, about 1e-11 here,
-// and by the rounding of the loss, 1e-16/h = 1e-11, times the scale of at most 100: 1e-7 of the largest gradient, which
-// is of order 1, has room for both, and no mistake is as small. No operand lies within h of a kink (the values are fixed).
+// The test compares gradients with central differences of the loss in f64. The error of a difference is h²/6 times the
+// third derivative, about 1e-11 here, plus the rounding error of the loss, 1e-16/h = 1e-11, times the scale of at most
+// 100. The largest gradient is of order 1, so the tolerance of 1e-7 exceeds both errors. Mistakes in a rule cause
+// larger errors. No operand is within h of a kink, because the values are fixed.
 func TestRulesEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-7
 	seen := map[string]bool{}
@@ -353,10 +355,11 @@ func (r *rig) optional(name string, v []float64) {
 	}
 }
 
-// mixedCases take the type of activations; parameters and their gradients are f32 beside bf16, f64 beside f64.
+// mixedCases have activations of type compute. Parameters and their gradients are f32 if compute is bf16, and f64 if
+// compute is f64.
 var mixedCases = []struct {
 	name  string
-	build func(l *leaves, x *graph.Value, compute tensor.DType) *graph.Value // x (4, 3, 4, 4)
+	build func(l *leaves, x *graph.Value, compute tensor.DType) *graph.Value // x has shape (4, 3, 4, 4)
 }{
 	{"convolution of a cast parameter", func(l *leaves, x *graph.Value, _ tensor.DType) *graph.Value {
 		return l.Conv2D("y", x, l.param(2, 3, 3, 3), l.param(2), unit, 1)
@@ -384,8 +387,9 @@ var mixedCases = []struct {
 	}},
 }
 
-// The truth is the same graph in f64. A bf16 number has 8 bits, so each tensor that is stored errs by up to 2⁻⁹ of its norm, and
-// a handful of them lie between a parameter and the loss: 2 % holds them all, and a forgotten factor or contribution shows.
+// The truth is the same graph in f64. A bf16 number has 8 significant bits, so each stored tensor has an error of up to
+// 2⁻⁹ of its norm. A few such tensors are between a parameter and the loss: 2 % covers their errors, and a missing
+// factor or contribution exceeds 2 %.
 func TestGradientsInBF16AreThoseOfF64(t *testing.T) {
 	for _, c := range mixedCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -430,7 +434,7 @@ func TestGradientsInBF16AreThoseOfF64(t *testing.T) {
 	}
 }
 
-// distance is ‖got - want‖ / ‖want‖.
+// distance returns ‖got - want‖ / ‖want‖.
 func distance(got, want []float64) float64 {
 	var diff, norm float64
 	for i := range want {

@@ -43,7 +43,7 @@ func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err erro
 	return c.finish(fixed), nil
 }
 
-// clearGradients zeroes the gradients at the start of the backward pass.
+// clearGradients appends a launch that zeroes the gradients at the start of the backward pass.
 func (c *compiler) clearGradients() error {
 	l, err := c.zeros("gradients of no samples", &storage{place: inGrads, bytes: c.fixed.Bytes, pinned: true}, graph.Backward)
 	if err != nil {
@@ -69,7 +69,8 @@ func (c *compiler) common() []*graph.Node {
 	return nodes
 }
 
-// fromShared reports whether n reads results of exchanges, and otherwise only inputs and states.
+// fromShared reports whether n reads at least one result of an exchange, and apart from such results only inputs and
+// states.
 func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	any := false
 	for _, in := range n.In {
@@ -96,7 +97,7 @@ func (c *compiler) bringNothing(l *launch, mem *storage) error {
 	return nil
 }
 
-// zeros returns a launch that clears mem.
+// zeros returns a launch that sets mem to zero.
 func (c *compiler) zeros(name string, mem *storage, phase graph.Phase) (*launch, error) {
 	spec := device.Spec(tensor.U8, int(mem.bytes))
 	op := device.Fill{DType: tensor.U8, Shape: spec.Shape}

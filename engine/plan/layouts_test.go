@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// moved lists the launches that only move tensors: "phase name".
+// moved returns the launches that only move tensors, each as "phase name".
 func (r *rig) moved() []string {
 	var names []string
 	for _, l := range r.plan.Launches() {
@@ -25,7 +25,8 @@ func (r *rig) moved() []string {
 	return names
 }
 
-// A chain of convolutions, normalisations and a residual, all of which keep what they like.
+// residualChain is a chain of convolutions, normalisations and a residual, in which every op can keep the layouts that
+// it prefers.
 func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 3, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -34,7 +35,8 @@ func residualChain(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// imagesLast is a device that works channels-last on images and is content with the rest as it is.
+// imagesLast is the taste of a device that prefers channels-last images and accepts every other operand in its present
+// layout.
 func imagesLast(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
 	case device.Conv2D, device.Conv2DDiffSrc:
@@ -88,7 +90,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 		{name: "gradients of weights that the kernel cannot write plain", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffWeights); ok && out {
-					return reversedPadded // then that is the canonical layout, and forward wants copies
+					return reversedPadded // the canonical layout; the forward pass then needs copies
 				}
 				return imagesLast(op, out, i, have)
 			},
@@ -98,11 +100,11 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.ImageNormalize)
 				return ok && out[0].Layout >= device.FirstPrivate
 			},
-			want: []string{"forward reorder normalize"}}, // once, for forward and the weight gradient
+			want: []string{"forward reorder normalize"}}, // one reorder, for the forward pass and the weight gradient
 		{name: "a gradient that cannot lie as its value", model: residualChain, compute: tensor.F32,
 			taste: func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 				if _, ok := op.(device.Conv2DDiffSrc); ok && out {
-					return reversed // where it may choose
+					return reversed // only where the planner leaves the choice
 				}
 				return imagesLast(op, out, i, have)
 			},
@@ -110,7 +112,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.Conv2DDiffSrc)
 				return ok && out[0].Layout == channelsLast
 			},
-			want: nil}, // BatchNorm's gradient takes it as it lies
+			want: nil}, // the gradient of BatchNorm accepts the tensor in its present layout
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openParticular(c.taste)
@@ -137,7 +139,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 	}
 }
 
-// What nobody reads later is overwritten where kernels can, unless a device says that it cannot.
+// A kernel overwrites an operand that no later launch reads, if the device allows it.
 func TestSharingInPlaceSavesMemoryAndChangesNothing(t *testing.T) {
 	arenas := map[bool]int64{}
 	var losses []float64
@@ -159,7 +161,7 @@ func TestSharingInPlaceSavesMemoryAndChangesNothing(t *testing.T) {
 	}
 }
 
-// sharing is a kernel that offers pairs of operands.
+// sharing is a kernel that allows pairs of an output and an input to share memory.
 type sharing struct {
 	device.Kernel
 	pairs []device.Alias
@@ -170,7 +172,7 @@ func (k sharing) Workspace() int64        { return 0 }
 
 func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	x := &version{mem: &storage{bytes: 64}}
-	a, b := &version{mem: &storage{bytes: 64}}, &version{mem: &storage{bytes: 64}} // nobody reads a
+	a, b := &version{mem: &storage{bytes: 64}}, &version{mem: &storage{bytes: 64}} // no launch reads a
 	first := &launch{kernel: sharing{}, out: []*version{x}}
 	second := &launch{kernel: sharing{pairs: []device.Alias{{Out: 0, In: 0}, {Out: 1, In: 0}}}, in: []*version{x}, out: []*version{a, b}}
 	third := &launch{kernel: sharing{}, in: []*version{b}}
@@ -186,7 +188,8 @@ func TestOneInputServesOneOutputInPlace(t *testing.T) {
 	}
 }
 
-// b is repeated to a's shape, has as many elements, and is a: the kernel may overwrite a, but not while it reads it as b.
+// b is a reshaped view of a with the same number of elements, and is broadcast to a's shape. The kernel may overwrite
+// a, but not while it also reads the same memory as b.
 func TestOperandReadTwiceIsNotOverwritten(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		a := g.Unary("a", device.Exp, g.Input("x", tensor.F32, 1, 3))
@@ -218,7 +221,8 @@ func TestEvaluationUsesTheLayoutsOfTraining(t *testing.T) {
 	}
 }
 
-// Whatever a device would choose for another batch size, weight gradients are written where the parameters lie.
+// Weight gradients are written in the layout of the parameters, even if the device would choose another layout for
+// another batch size.
 func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	d := openParticular(tasteOfConvs)
 	r := newRig(t, d, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
@@ -236,7 +240,7 @@ func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
 	}
 }
 
-// A model that is only evaluated has no gradients to take layouts from.
+// A model that is only evaluated has no gradients that could determine the layouts of its parameters.
 func TestFirstPlanWithoutGradientsKeepsParametersPlain(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))
 	defer r.close()

@@ -20,7 +20,8 @@ import (
 
 const classes = 5
 
-// classifierGraph is a model with its loss, and for training its gradients; n images of size·size pixels.
+// classifierGraph returns the graph of a model with its loss, for n images of size·size pixels. If training is set, the
+// graph also has gradients.
 func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.DType, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -47,7 +48,7 @@ func classifierGraph(t tb, model models.Classifier, n, size int, compute tensor.
 	return g
 }
 
-// batch writes the inputs of a classifier: n images that depend on their position alone.
+// batch writes the inputs of a classifier. An image depends only on its position in the batch.
 func (r *rig) batch() {
 	r.t.Helper()
 	_, spec, err := r.plan.Input("images")
@@ -72,14 +73,16 @@ func (r *rig) batch() {
 
 var small = simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}, Dropout: 0.3})
 
-// The smallest members of the family that have every kind of block: with and without a projection, both widths of kernel.
+// The smallest ResNets that contain every kind of block: with and without a projection, and with kernels of both
+// widths.
 var (
 	tinyBasic      = resnet.Build(resnet.Depth{Blocks: [4]int{1, 1, 0, 0}}, resnet.Options{CIFARStem: true})
 	tinyBottleneck = resnet.Build(resnet.Depth{Blocks: [4]int{2, 0, 0, 0}, Bottleneck: true}, resnet.Options{})
 )
 
-// Each parameter moves along one random direction of length 1, so that all its elements take part. Tolerance as in
-// TestRulesEqualFiniteDifferences, of the gradient's norm, and a little for the ReLU that flips within h.
+// The test moves each parameter along one random direction of length 1, so that all elements take part. The tolerance
+// is relative to the norm of the gradient. It is larger than in TestRulesEqualFiniteDifferences, because a ReLU may
+// change its sign within h.
 func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 	const h, tolerance = 1e-5, 1e-6
 	for _, c := range []struct {
@@ -140,7 +143,8 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// twoBlocks has all that fused normalisations do: with and without ReLU and residual, with one gradient and with two.
+// twoBlocks contains all variants of a fused normalisation: with and without ReLU, with and without a residual, and
+// with one or two contributions to its gradient.
 func twoBlocks(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn0", net.Conv2D("conv0", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 	for i, channels := range []int{4, 6} {
@@ -152,7 +156,7 @@ func twoBlocks(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("pool", x), classes)
 }
 
-// refusing is a device without some ops.
+// refusing is a device that refuses some ops.
 type refusing struct {
 	device.Device
 	refuse func(device.Op) bool
@@ -204,7 +208,7 @@ func TestDecomposedOpsGiveTheSameGradients(t *testing.T) {
 			}
 			r.batch()
 			r.run(true)
-			if got, want := r.loss(), fused.loss(); math.Abs(got-want) > 1e-12*want { // other order of f64 additions
+			if got, want := r.loss(), fused.loss(); math.Abs(got-want) > 1e-12*want { // f64 additions in another order
 				t.Errorf("loss: got %.15g, want %.15g", got, want)
 			}
 			for _, p := range fused.state.Params.Params {
@@ -220,7 +224,7 @@ func TestOpThatNothingReplacesIsAnErrorNamingTheNode(t *testing.T) {
 	g := classifierGraph(t, small, 2, 8, tensor.F32, true)
 	for node, refuse := range map[string]func(device.Op) bool{
 		"block0.conv1": func(op device.Op) bool { return op.Kind() == "conv2d" },
-		"block0.bn1":   func(op device.Op) bool { return op.Kind() == "batch_norm_apply" }, // its decomposition needs the plain one
+		"block0.bn1":   func(op device.Op) bool { return op.Kind() == "batch_norm_apply" }, // its decomposition needs batch_norm_apply, too
 		"pool":         func(op device.Op) bool { return op.Kind() == "global_avg_pool" || op.Kind() == "reduce" },
 	} {
 		t.Run(node, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// oracle runs a graph as it stands: node after node on the reference device, every tensor plain and in memory of its own. It
-// is what a plan must equal, whatever it shares, fuses, reorders or leaves out.
+// oracle runs a graph without a plan: node after node on the reference device, with every tensor plain and in memory of
+// its own. A plan must compute the same results, whatever it shares, fuses, reorders or leaves out.
 type oracle struct {
 	dev    *reference.Device
 	stream device.Stream
@@ -17,7 +17,7 @@ type oracle struct {
 	all    []device.Buffer
 }
 
-// newOracle computes every value of g from those given: inputs, parameters and states by name.
+// newOracle computes every value of g. given holds the inputs, parameters and states by name.
 func newOracle(t tb, g *graph.Graph, given map[string][]byte) *oracle {
 	t.Helper()
 	o := &oracle{dev: reference.New(), values: map[*graph.Value]device.Buffer{}}
@@ -88,5 +88,5 @@ func (o *oracle) node(n *graph.Node) error {
 	return errors.Join(o.stream.Run(prog), prog.Close(), k.Close())
 }
 
-// bytes is a value in plain layout; of a state, after the run.
+// bytes returns a value in plain layout. For a state it returns the value after the run.
 func (o *oracle) bytes(v *graph.Value) []byte { return o.values[v].Host() }

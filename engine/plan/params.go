@@ -17,7 +17,7 @@ func alignUp(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBy
 type ParamInfo struct {
 	Name   string
 	Init   graph.Init
-	Spec   device.TensorSpec // canonical: shape, type, layout, bytes
+	Spec   device.TensorSpec // canonical spec: shape, type, layout, bytes
 	Offset int64             // bytes from the start of the flat buffer
 	Frozen bool              // a parameter that is not trained, or a state that is not updated
 	Layer  int               // for a parameter: number of layers before the parameter's layer
@@ -25,18 +25,19 @@ type ParamInfo struct {
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes gradients; frozen parameters last
-	// Trained is the number of parameters at the start of Params that have a trained gradient. Gradients of the others
-	// stay zero.
+	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes their gradients, then frozen parameters
+	// Trained is the number of parameters, at the start of Params, for which the backward pass computes gradients. The
+	// gradients of the remaining parameters stay zero.
 	Trained int
 	Bytes   int64 // size of the flat buffer of values
-	// TrainBytes is the size of the part before the frozen parameters. Flat buffers of gradients and moments have this
-	// size.
+	// TrainBytes is the size of the part of the flat buffer before the frozen parameters. The flat buffers of gradients
+	// and moments have this size.
 	TrainBytes int64
 	States     []ParamInfo // running statistics, in another flat buffer; frozen ones last
-	// StateBytes is the size of the states' buffer. MovingBytes is the size of the part before the frozen states.
+	// StateBytes is the size of the states' buffer. MovingBytes is the size of the part of this buffer before the
+	// frozen states.
 	StateBytes, MovingBytes int64
-	DType                   tensor.DType // of every parameter
+	DType                   tensor.DType // type of every parameter
 
 	index map[string]int
 	plain bool // made by CompilePlain
@@ -54,7 +55,7 @@ func (p *Params) Find(name string) (int, bool) {
 	return i, ok
 }
 
-// newParams places parameters in the given order with their canonical specs.
+// newParams assigns offsets to the parameters in the given order, with their canonical specs.
 func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) device.TensorSpec) *Params {
 	p := &Params{DType: g.ParamType(), Trained: len(g.Gradients), index: map[string]int{}}
 	for _, v := range order {

@@ -12,25 +12,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// particular is a device with wishes: it keeps tensors in layouts of its own, which its kernels bring into order and back
-// around the reference device's. Results are those of the reference device, bit for bit, if the planner brings every
-// operand as its kernel wants it and lets nobody overwrite it; what breaks the contract of package device is an error.
+// particular is a device that prefers layouts of its own. Its kernels convert operands to plain layout, run the kernels
+// of the reference device, and convert the results back. The results equal those of the reference device bit for bit if
+// the planner passes every operand in the layout that its kernel requires, and if no launch overwrites a live operand.
+// A violation of the contract of package device is an error.
 type particular struct {
-	device.Device // memory, host memory, events
+	device.Device // device memory, host memory, events
 	compute       *reference.Device
 
-	// taste is the layout that a kernel wants for an operand (of position i, a result if out) that lies in have: any
-	// private layout, Plain, or have itself. have is Any where the planner leaves the choice.
+	// taste returns the layout that a kernel of op requires for operand i, which is an output if out is set. have is
+	// the present layout of the operand, or Any if the planner leaves the choice. The result is a private layout,
+	// Plain, or have.
 	taste func(op device.Op, out bool, i int, have device.Layout) device.Layout
-	// refuse makes the device unable to do an op; wish are the layouts asked for.
+	// refuse reports whether the device refuses an op with these specs. The specs contain the requested layouts.
 	refuse func(op device.Op, in, out []device.TensorSpec) bool
-	// inPlace offers every pair of operands of equal size: kernels read everything before they write.
+	// If inPlace is set, every output may share memory with every input of equal size: kernels read all inputs before
+	// they write an output.
 	inPlace bool
-	// workspace is the scratch bytes of every kernel. It is filled with garbage at each launch.
+	// workspace is the scratch memory of every kernel in bytes. Each launch finds garbage in it.
 	workspace int64
 }
 
-// newParticular likes every layout as it is, until its fields are changed.
+// newParticular returns a device that accepts every layout until its fields are changed.
 func newParticular() *particular {
 	return &particular{Device: reference.New(), compute: reference.New(),
 		taste:  func(_ device.Op, _ bool, _ int, have device.Layout) device.Layout { return have },
@@ -41,7 +44,7 @@ func newParticular() *particular {
 const (
 	channelsLast   = device.FirstPrivate + iota // dimension 1 innermost, padded to a multiple of 4
 	reversed                                    // dimensions from last to first
-	reversedPadded                              // and the innermost padded to a multiple of 3
+	reversedPadded                              // dimensions from last to first, the innermost padded to a multiple of 3
 	privateEnd
 )
 
@@ -50,7 +53,7 @@ func (*particular) LayoutName(l device.Layout) string {
 	return [...]string{"channels-last", "reversed", "reversed-padded"}[l-device.FirstPrivate]
 }
 
-// physical is, for a private layout, the order of dimensions in memory and their extents there.
+// physical returns the order of dimensions in memory for a private layout, and their extents in memory.
 func physical(l device.Layout, shape tensor.Shape) (order, extents []int) {
 	pad := 1
 	for d := range shape {
@@ -76,7 +79,7 @@ func physical(l device.Layout, shape tensor.Shape) (order, extents []int) {
 	return order, extents
 }
 
-// lie is the spec of a tensor in a layout: what has no dimensions to permute, and saved state, is plain everywhere.
+// lie returns the spec of a tensor in a layout. Scalars and saved state are always plain.
 func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 	if l < device.FirstPrivate || len(s.Shape) == 0 || s.DType == tensor.Opaque {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
@@ -85,7 +88,7 @@ func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 	return device.TensorSpec{Shape: s.Shape, DType: s.DType, Layout: l, Bytes: tensor.Shape(extents).Elements() * s.DType.Size()}
 }
 
-// places lists the byte offset of each element, row-major, in the layout of s.
+// places returns the byte offset of each element in the layout of s. Elements are in row-major order.
 func places(s device.TensorSpec) []int64 {
 	order, extents := physical(s.Layout, s.Shape)
 	strides := make([]int64, len(order))
@@ -105,7 +108,7 @@ func places(s device.TensorSpec) []int64 {
 	return list
 }
 
-// arrange moves plain bytes to the layout of s, its padding zero.
+// arrange copies a plain tensor to the layout of s, and sets the padding to zero.
 func arrange(dst, plain []byte, s device.TensorSpec) {
 	if s.Layout == device.Plain {
 		copy(dst, plain)
@@ -118,7 +121,7 @@ func arrange(dst, plain []byte, s device.TensorSpec) {
 	}
 }
 
-// straighten is the inverse; padding that is not zero is an error.
+// straighten copies a tensor in the layout of s to plain layout. Padding that is not zero is an error.
 func straighten(plain, src []byte, s device.TensorSpec) error {
 	if s.Layout == device.Plain {
 		copy(plain, src)
@@ -135,7 +138,7 @@ func straighten(plain, src []byte, s device.TensorSpec) error {
 	return nil
 }
 
-// particularKernel is a kernel of the reference device with the layouts it is told.
+// particularKernel is a kernel of the reference device with operands in other layouts.
 type particularKernel struct {
 	device.Kernel
 	op      device.Op
@@ -147,7 +150,7 @@ func (d *particular) Compile(op device.Op, in, out []device.TensorSpec) (device.
 	if d.refuse(op, in, out) {
 		return nil, fmt.Errorf("%s: %w", op.Kind(), device.ErrUnsupported)
 	}
-	// Casts, whatever moves between layouts, and what is updated in place are done where they lie.
+	// Casts, reorders and updates in place keep the layouts of their operands.
 	_, moves := op.(device.Reorder)
 	choose := func(s device.TensorSpec, result bool, i int) (device.TensorSpec, error) {
 		if s.Layout >= privateEnd || s.Layout > device.Any && s.Layout < device.FirstPrivate {
@@ -188,7 +191,7 @@ func (d *particular) Compile(op device.Op, in, out []device.TensorSpec) (device.
 		return nil, err
 	}
 	for i, s := range k.Kernel.In() {
-		k.in[i].Bytes = max(k.in[i].Bytes, s.Bytes) // saved state has its size from the device
+		k.in[i].Bytes = max(k.in[i].Bytes, s.Bytes) // the device determines the size of saved state
 	}
 	for i, s := range k.Kernel.Out() {
 		k.out[i].Bytes = max(k.out[i].Bytes, s.Bytes)
@@ -196,7 +199,7 @@ func (d *particular) Compile(op device.Op, in, out []device.TensorSpec) (device.
 	return k, nil
 }
 
-// plainly is s as the reference device knows it.
+// plainly returns the spec s as the reference device expects it.
 func plainly(s device.TensorSpec) device.TensorSpec {
 	if s.DType == tensor.Opaque {
 		return device.TensorSpec{Shape: s.Shape, DType: s.DType, Bytes: s.Bytes}
@@ -227,7 +230,7 @@ func (k *particularKernel) InPlace() []device.Alias {
 type particularProgram struct {
 	launches []*device.Launch
 	inner    []device.Program
-	copies   [][]device.Region // of a launch: inputs, then outputs
+	copies   [][]device.Region // for each launch: inputs, then outputs
 }
 
 func (d *particular) NewProgram(steps []device.Step) (device.Program, error) {
@@ -267,7 +270,8 @@ func (d *particular) add(p *particularProgram, l *device.Launch) error {
 	return err
 }
 
-// check wants regions of the kernel's sizes that overlap only where the op demands it or the kernel offers it.
+// check returns an error unless the regions have the sizes that the kernel requires. Regions may overlap only if the op
+// requires it or the kernel allows it.
 func (k *particularKernel) check(l *device.Launch) error {
 	overlap := func(a, b device.Region) bool {
 		return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
@@ -318,7 +322,7 @@ func (p *particularProgram) Close() error {
 	return errors.Join(errs...)
 }
 
-// particularStream copies on the device of the memory and computes on the other.
+// particularStream copies on the device that owns the memory, and computes on the reference device.
 type particularStream struct {
 	device.Stream
 	compute device.Stream
@@ -376,7 +380,8 @@ func fill(b []byte, with byte) {
 // Close implements device.Device.
 func (d *particular) Close() error { return errors.Join(d.Device.Close(), d.compute.Close()) }
 
-// moody is a taste that is arbitrary but always the same for an operand of an op: of four wishes, one is to take it as it lies.
+// moody returns a random taste that always gives the same layout for one operand of one op. In one of four cases it
+// accepts the present layout.
 func moody(seed uint64) func(device.Op, bool, int, device.Layout) device.Layout {
 	return func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 		h := fnv.New64a()

@@ -18,7 +18,7 @@ type Plan struct {
 	kernels    *lease
 	params     *Params
 	arenaBytes int64
-	usage      Usage // contents of the arena at its largest use
+	usage      Usage // contents of the arena at the launch with the largest use
 	inputs     map[string]*version
 	inputNames []string
 	outputs    map[string]*version
@@ -26,8 +26,8 @@ type Plan struct {
 	prepare, forward, backward []*launch
 	bound                      bool
 	arena                      device.Region
-	programs                   [4]device.Program // by phase; nil if a phase has no steps
-	owners                     [3][]int          // launch of each step of a program; nil if steps and launches are the same
+	programs                   [4]device.Program // program of each phase; nil if the phase has no steps
+	owners                     [3][]int          // for each step of a program, the index of its launch; nil if every step is a launch
 }
 
 // The programs of a plan.
@@ -35,7 +35,7 @@ const (
 	prepare = iota
 	forward
 	backward
-	backwardFinal // backward with the inserted steps; nil without inserted steps
+	backwardFinal // the backward pass with the inserted steps; nil without inserted steps
 )
 
 // ArenaBytes returns the memory that Bind needs: activations, their gradients, copies of parameters, scratch, inputs
@@ -109,7 +109,7 @@ func (p *Plan) program(i int, steps []device.Step) error {
 	return nil
 }
 
-// binder converts places to regions.
+// binder computes the memory regions of tensors, given the arena and the state that a plan is bound to.
 type binder struct {
 	arena device.Region
 	state *State
@@ -118,7 +118,7 @@ type binder struct {
 // steps returns the steps of launches, and the launch of each step.
 func (b binder) steps(launches []*launch, events *pairs) (steps []device.Step, owners []int) {
 	add := func(s device.Step, owner int) { steps, owners = append(steps, s), append(owners, owner) }
-	under := map[*launch]device.Event{} // pending exchanges and their Done events
+	under := map[*launch]device.Event{} // exchanges whose results no launch has read yet, with their Done events
 	began := map[*launch]int{}
 	for i, l := range launches {
 		if l.kernel == nil {
@@ -165,7 +165,7 @@ func (b binder) launch(l *launch) *device.Launch {
 	return s
 }
 
-// region returns bytes of a storage, starting at byte at.
+// region returns the region of the given size that starts at byte at of storage s.
 func (b binder) region(s *storage, at, bytes int64) device.Region {
 	s = s.root()
 	r := device.Region{Offset: s.offset + at, Bytes: bytes}
@@ -182,7 +182,8 @@ func (b binder) region(s *storage, at, bytes int64) device.Region {
 	return r
 }
 
-// Input returns the region where the host writes an input, in plain layout. The value stays until it is overwritten.
+// Input returns the region where the host writes an input, in plain layout. The value stays until the host overwrites
+// it.
 func (p *Plan) Input(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("input", p.inputs, name)
 }
@@ -216,7 +217,7 @@ func (p *Plan) InputNames() []string {
 	return slices.Clone(p.inputNames)
 }
 
-// Prepare makes the copies of parameters that kernels need. Run it after each change of parameters.
+// Prepare writes the copies of parameters that kernels need. Call it after each change of parameters.
 func (p *Plan) Prepare(s device.Stream) error { return p.run(s, prepare) }
 
 // Forward runs the forward pass: from inputs to outputs.
@@ -268,7 +269,7 @@ type LaunchInfo struct {
 	In    []device.TensorSpec
 	Out   []device.TensorSpec
 	FLOPs int64
-	Bytes int64 // sum over all operands
+	Bytes int64 // bytes of all operands together
 }
 
 var phaseNames = [3]string{"prepare", "forward", "backward"}
@@ -286,7 +287,7 @@ func (p *Plan) Launches() []LaunchInfo {
 	return infos
 }
 
-// RunTimed runs prepare, forward and backward and adds each launch's time, in the order of Launches.
+// RunTimed runs prepare, forward and backward, and adds the time of launch i of Launches to elapsed[i].
 func (p *Plan) RunTimed(s device.Stream, elapsed []time.Duration) error {
 	if !p.bound {
 		return errors.New("plan: run before Bind")
@@ -303,7 +304,8 @@ func (p *Plan) RunTimed(s device.Stream, elapsed []time.Duration) error {
 	return nil
 }
 
-// runTimed adds the times of all steps of a launch. The time of an exchange is the time that the pass waits for it.
+// runTimed runs program i and adds to each launch the times of its steps. The time of an exchange is the time for which
+// the pass waits for the exchange.
 func (p *Plan) runTimed(s device.Stream, i int, elapsed []time.Duration) error {
 	owners := p.owners[i]
 	if owners == nil {
@@ -319,7 +321,7 @@ func (p *Plan) runTimed(s device.Stream, i int, elapsed []time.Duration) error {
 	return nil
 }
 
-// WriteTo writes the plan as a table of launches with layouts and places.
+// WriteTo writes the plan as a table of launches, with the layout, buffer and offset of each operand.
 func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 	count := &countingWriter{w: w}
 	t := tabwriter.NewWriter(count, 0, 0, 2, ' ', 0)

@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files; read the differences before you commit them")
 
-// twoConvs has what a plan has to decide about: a convolution that needs no gradient of its source and one that does, a
-// normalisation between them, a pooling with saved state.
+// twoConvs contains everything that a plan decides about: a convolution that needs no gradient of its source, a
+// convolution that needs one, a normalisation between the two, and a pooling with saved state.
 func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1})
 	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
@@ -32,7 +32,8 @@ func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-// tasteOfConvs is a device that wants images channels-last, weights reversed, and makes weight gradients reversed and padded.
+// tasteOfConvs is the taste of a device that requires channels-last images and reversed weights, and that writes weight
+// gradients reversed and padded.
 func tasteOfConvs(op device.Op, out bool, i int, have device.Layout) device.Layout {
 	switch op.(type) {
 	case device.Conv2D:
@@ -99,7 +100,8 @@ func TestPlanIsReadable(t *testing.T) {
 	}
 }
 
-// A gradient lies in the flat buffer, where its parameter does; an output lies where the host finds it. Where a value is both, it is copied.
+// A gradient is in the flat buffer, at the offset of its parameter. An output is where the host reads it. A value that
+// is both a gradient and an output is copied.
 func TestGradientsMayBeOutputs(t *testing.T) {
 	for name, dev := range map[string]device.Device{"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +123,7 @@ func TestGradientsMayBeOutputs(t *testing.T) {
 	}
 }
 
-// full is a writer that takes n bytes.
+// full is a writer that fails after n bytes.
 type full struct{ n int }
 
 func (w *full) Write(b []byte) (int, error) {
@@ -139,7 +141,7 @@ func TestWriterThatFailsIsReported(t *testing.T) {
 	if _, err := r.plan.WriteTo(&all); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{0, all.Len() / 2, all.Len() - 1} { // the last is the summary's
+	for _, n := range []int{0, all.Len() / 2, all.Len() - 1} { // the last write is the summary line
 		if _, err := r.plan.WriteTo(&full{n}); err == nil {
 			t.Errorf("a writer that takes %d of %d bytes: no error", n, all.Len())
 		}
@@ -201,7 +203,7 @@ func TestEvaluationHasNoBackwardPass(t *testing.T) {
 	r := newRig(t, reference.New(), classifierGraph(t, small, 2, 8, tensor.F32, false))
 	defer r.close()
 	r.batch()
-	r.run(true) // Backward has nothing to do
+	r.run(true) // the backward pass is empty
 	for _, l := range r.plan.Launches() {
 		if l.Phase == "backward" {
 			t.Errorf("%s in the backward pass", l.Name)

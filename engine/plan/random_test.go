@@ -11,9 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// composer writes a network by a script of numbers: a few nodes on values chosen from all that there are, so that values are
-// read any number of times, in any order, by forward and backward. The same script gives the same parameters for any number of
-// samples, in training and evaluation.
+// composer builds a network from a script of numbers. Each node reads values chosen from all existing values. Forward
+// and backward pass therefore read a value any number of times, in any order. One script gives the same parameters for
+// any number of samples, in training and in evaluation.
 type composer struct {
 	*graph.Graph
 	script  []int
@@ -22,14 +22,15 @@ type composer struct {
 	ids     *graph.Value
 	key     *graph.Value
 	images  []*graph.Value // (N, C, H, W) of type compute
-	used    map[int]bool   // which of images have been chosen
-	weights []*graph.Value // of convolutions
+	used    map[int]bool   // indices of the images that a node reads
+	weights []*graph.Value // weights of convolutions
 }
 
-// scripts draws scripts, long enough for the largest networks; rapid shrinks them towards zeros.
+// scripts generates scripts that are long enough for the largest networks. rapid shrinks their numbers towards zero.
 func scripts() *rapid.Generator[[]int] { return rapid.SliceOfN(rapid.IntRange(0, 59), 100, 100) }
 
-// choose takes the next number of the script for a choice among low … high; a script that is over always chooses low.
+// choose returns a number in low … high, determined by the next number of the script. After the end of the script, it
+// returns low.
 func (c *composer) choose(low, high int) int {
 	if len(c.script) == 0 {
 		return low
@@ -43,7 +44,7 @@ func (c *composer) flip() bool { return c.choose(0, 1) == 1 }
 
 func chosen[T any](c *composer, from []T) T { return from[c.choose(0, len(from)-1)] }
 
-// image is one of the last values.
+// image chooses one of the last four images.
 func (c *composer) image() *graph.Value {
 	return c.take(c.choose(max(0, len(c.images)-4), len(c.images)-1))
 }
@@ -53,7 +54,7 @@ func (c *composer) take(i int) *graph.Value {
 	return c.images[i]
 }
 
-// like is a value of x's shape, x itself if there is no other.
+// like chooses an image with x's shape, which may be x itself.
 func (c *composer) like(x *graph.Value) *graph.Value {
 	var same []int
 	for i, v := range c.images {
@@ -68,7 +69,7 @@ func (c *composer) param(shape ...int) *graph.Value {
 	return c.Param(fmt.Sprint("p", len(c.Params)), graph.Init{Kind: graph.Interval, A: -0.8, B: 1}, shape...)
 }
 
-// classifier writes a network and its loss.
+// classifier builds a network and its loss.
 func (c *composer) classifier(training bool) {
 	c.ids, c.key = c.Input("ids", tensor.I64, c.n), c.Input("key", tensor.U32, 2)
 	h, w := c.choose(1, 5), c.choose(1, 5)
@@ -100,13 +101,13 @@ func (c *composer) classifier(training bool) {
 	}
 }
 
-// kinds are what a network is composed of; add returns nil where x does not suit.
+// kinds lists the layers of a network. add returns nil if x does not suit the layer.
 var kinds = []struct {
 	name string
 	add  func(c *composer, name string, x *graph.Value, training bool) *graph.Value
 }{
 	{"conv", (*composer).conv},
-	{"conv", (*composer).conv}, // twice as often
+	{"conv", (*composer).conv}, // listed twice, so chosen twice as often
 	{"norm", (*composer).norm},
 	{"norm", (*composer).norm},
 	{"unary", func(c *composer, name string, x *graph.Value, _ bool) *graph.Value {
@@ -160,7 +161,7 @@ var kinds = []struct {
 	}},
 }
 
-// as is a parameter in the compute type.
+// as returns a parameter in the compute type.
 func (c *composer) as(p *graph.Value) *graph.Value {
 	if p.DType == c.compute {
 		return p

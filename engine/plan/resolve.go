@@ -32,7 +32,7 @@ func (c *compiler) resolveParams() (*Params, error) {
 		l.out[0] = grad
 		at := len(c.step)
 		if i := slices.Index(c.step, have.producer); i >= 0 {
-			at = i + 1 // immediately, so that the gradient's all-reduce need not wait for the rest of the pass
+			at = i + 1 // directly after the producer, so that the all-reduce of the gradient need not wait for the rest of the pass
 		}
 		c.step = slices.Insert(c.step, at, l)
 	}
@@ -72,7 +72,8 @@ func (c *compiler) paramOrder() []*graph.Value {
 	return order
 }
 
-// canonical returns the layout of a parameter's gradient; plain if it has no gradient, or no kernel writes it directly.
+// canonical returns the canonical spec of parameter p, which has the layout of its gradient. The layout is plain if p
+// has no gradient, or if no kernel writes the gradient directly.
 func (c *compiler) canonical(p *graph.Value) device.TensorSpec {
 	if c.plainParams {
 		return p.Spec()

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 )
 
-// tb is what tests and property tests share.
+// tb holds the methods that testing.T and rapid.T have in common.
 type tb interface {
 	Helper()
 	Error(args ...any)
@@ -18,7 +18,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// rig is a compiled graph with memory to run in.
+// rig is a compiled graph with the memory to run it.
 type rig struct {
 	t      tb
 	dev    device.Device
@@ -27,10 +27,10 @@ type rig struct {
 	state  *State
 	arena  device.Buffer
 	stream device.Stream
-	inputs map[string][]byte // written before each run: their memory serves other tensors once they have been read
+	inputs map[string][]byte // written before each run, because several plans may use one arena
 }
 
-// newRig compiles g as the first plan of a model and gives every parameter and state a value of its own.
+// newRig compiles g as the first plan of a model, and gives each parameter and state different values.
 func newRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	t.Helper()
 	r := &rig{t: t, dev: dev, cache: NewCache(dev), inputs: map[string][]byte{}}
@@ -54,7 +54,7 @@ func newRig(t tb, dev device.Device, g *graph.Graph) *rig {
 	return r
 }
 
-// bind gives the plan an arena of exactly its bytes.
+// bind binds the plan to an arena of exactly the required size.
 func (r *rig) bind() {
 	r.t.Helper()
 	arena, err := r.dev.Alloc(r.plan.ArenaBytes())
@@ -67,7 +67,7 @@ func (r *rig) bind() {
 	r.arena = arena
 }
 
-// compile makes another plan of the same model and binds it to an arena of its own.
+// compile compiles another plan of the same model and binds it to an arena of its own.
 func (r *rig) compile(g *graph.Graph) *rig {
 	r.t.Helper()
 	other := *r
@@ -80,7 +80,7 @@ func (r *rig) compile(g *graph.Graph) *rig {
 	return &other
 }
 
-// release gives back what compile took.
+// release frees the plan and the arena that compile created.
 func (r *rig) release() {
 	r.t.Helper()
 	for _, err := range []error{r.plan.Close(), r.arena.Free()} {
@@ -90,7 +90,7 @@ func (r *rig) release() {
 	}
 }
 
-// close gives everything back and wants nothing left on the device.
+// close frees everything and requires that no device memory remains allocated.
 func (r *rig) close() {
 	r.t.Helper()
 	r.release()
@@ -107,7 +107,8 @@ func (r *rig) close() {
 	}
 }
 
-// initial is the start of a parameter: as its Init says, a little away from constants, so that nothing is exactly 0 or 1.
+// initial returns the initial values of a parameter. They follow its Init, but constants are varied a little, so that
+// no value is exactly 0 or 1.
 func initial(p ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(7, p.Name)
@@ -145,7 +146,7 @@ func (r *rig) read(flat device.Buffer, p ParamInfo) []float64 {
 	return reference.Decode(p.Spec.DType, r.readBytes(flat, p))
 }
 
-// gradient reads the gradient of a parameter by name.
+// gradient returns the gradient of a parameter by name.
 func (r *rig) gradient(name string) []float64 {
 	r.t.Helper()
 	i, ok := r.state.Params.Find(name)
@@ -155,7 +156,7 @@ func (r *rig) gradient(name string) []float64 {
 	return r.read(r.state.Grads, r.state.Params.Params[i])
 }
 
-// input sets an input of the runs to come, whole numbers for those of integer type.
+// input sets an input for later runs. Values for integer types are whole numbers.
 func (r *rig) input(name string, v []float64) {
 	r.t.Helper()
 	at, spec, err := r.plan.Input(name)
@@ -187,7 +188,7 @@ func (r *rig) output(name string) []float64 {
 	return reference.Decode(spec.DType, r.outputBytes(name))
 }
 
-// run prepares, and runs forward, and backward if asked to.
+// run prepares the copies of parameters, then runs the forward pass, and the backward pass if backward is set.
 func (r *rig) run(backward bool) {
 	r.t.Helper()
 	if err := r.plan.Prepare(r.stream); err != nil {
@@ -196,7 +197,8 @@ func (r *rig) run(backward bool) {
 	r.microBatch(backward)
 }
 
-// microBatch writes the inputs and runs forward, and backward if asked to, with the copies of parameters that there are.
+// microBatch writes the inputs and runs the forward pass, and the backward pass if backward is set. It uses the
+// existing copies of parameters.
 func (r *rig) microBatch(backward bool) {
 	r.t.Helper()
 	for name, b := range r.inputs {
@@ -219,7 +221,7 @@ func (r *rig) microBatch(backward bool) {
 	}
 }
 
-// loss is the sum of output "loss".
+// loss returns the sum of output "loss".
 func (r *rig) loss() float64 {
 	r.t.Helper()
 	total := 0.0

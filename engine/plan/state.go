@@ -92,7 +92,8 @@ func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt [
 	return errors.Join(s.stream.Run(prog), s.stream.Sync(), prog.Close())
 }
 
-// Read copies the tensor of info from a flat buffer to dst in plain layout: Elements · Size bytes.
+// Read copies the tensor of info from a flat buffer to dst, in plain layout. len(dst) is the size of the plain tensor
+// in bytes.
 func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 	plain, err := s.stage(info, len(dst))
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 	return nil
 }
 
-// Write copies plain bytes to the tensor of info in a flat buffer, and zeroes its padding.
+// Write copies src, in plain layout, to the tensor of info in a flat buffer, and zeroes the padding inside the tensor.
 func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
 	plain, err := s.stage(info, len(src))
 	if err != nil {

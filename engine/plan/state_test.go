@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// numbered are values that tell elements of a parameter, and parameters, apart.
+// numbered returns values that differ between the elements of a parameter and between parameters.
 func numbered(p ParamInfo, index int) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	for i := range v {
@@ -36,7 +36,7 @@ func TestStateIsReadAsItWasWrittenWhateverTheLayout(t *testing.T) {
 				defer r.close()
 				params := r.state.Params
 				for name, flat := range map[string]device.Buffer{"values": r.state.Values, "gradients": r.state.Grads} {
-					fill(flat.Host(), 0xEE) // padding inside a tensor becomes zero, what lies between tensors is left alone
+					fill(flat.Host(), 0xEE) // Write zeroes the padding inside a tensor, and leaves the bytes between tensors unchanged
 					for i, p := range params.Params {
 						r.write(flat, p, numbered(p, i))
 					}
@@ -109,7 +109,7 @@ func TestNewStateIsZeroAndKnowsItsBytes(t *testing.T) {
 			if slices.Max(moments.Host()) != 0 || moments.Bytes() != p.Params().Bytes {
 				t.Errorf("flat buffer: got %d bytes, want %d zeros", moments.Bytes(), p.Params().Bytes)
 			}
-			for _, err := range []error{moments.Free(), s.Close(), s.Close()} { // closing twice is harmless
+			for _, err := range []error{moments.Free(), s.Close(), s.Close()} { // a second Close has no effect
 				if err != nil {
 					t.Error(err)
 				}
@@ -144,13 +144,13 @@ func TestStateThatDoesNotFitTakesNothing(t *testing.T) {
 		if !errors.Is(err, device.ErrOutOfMemory) || s != nil {
 			t.Errorf("%d bytes: got %v, want ErrOutOfMemory and no state", limit, err)
 		}
-		if err := errors.Join(cache.Close(), dev.Close()); err != nil { // Close refuses while memory is given out
+		if err := errors.Join(cache.Close(), dev.Close()); err != nil { // Close fails while memory is allocated
 			t.Errorf("%d bytes: %v", limit, err)
 		}
 	}
 }
 
-// A workspace that a single reorder needs is given back too.
+// Read also frees the workspace of its reorder.
 func TestReadingTakesNoMemoryForLong(t *testing.T) {
 	d := openParticular(tasteOfConvs)
 	d.workspace = 128

@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// tokens are ids below 4 of 2 samples and 3 positions.
+// tokens declares an input of token ids, for 2 samples of 3 positions. The ids are below 4.
 func (l *leaves) tokens() *graph.Value { return l.Input("tokens", tensor.I32, 2, 3) }
 
-// attention adds the operands that op needs to q, k and v.
+// attention appends an attention layer: it adds the operands that op needs to q, k and v.
 func (l *leaves) attention(op graph.AttentionOp, n, t, c int) *graph.Value {
 	l.samples = n
 	var lengths, ids, key *graph.Value
@@ -62,13 +62,13 @@ func transformerRules() []ruleCase {
 			return loss
 		}},
 		{"an embedding that is also an operand", func(l *leaves) *graph.Value {
-			w := l.param(5, 4) // the gradient of the sum is that of w, too: it is not changed in place
+			w := l.param(5, 4) // the gradient of sum is also a contribution to the gradient of w, so it must not be changed in place
 			x := l.Embedding("x", l.tokens(), graph.Tables{Weight: w}, tensor.F64)
 			sum := l.Binary("sum", graph.Add, w, l.param(5, 4))
 			return l.Concat("y", 0, l.Reshape("rows", x, 6, 4), sum)
 		}},
 	}
-	for readers := range 3 { // of the sum; y has a reader in all cases but the last
+	for readers := range 3 { // number of readers of the sum; y has a reader in all cases but the last
 		for _, y := range []bool{true, false} {
 			if readers == 0 && !y {
 				continue
@@ -103,7 +103,8 @@ func transformerRules() []ruleCase {
 	}})
 }
 
-// TestTiedEmbeddingsAccumulate wants one gradient buffer: the gradient of the embedding is added to that of the classifier.
+// Tied embeddings need one gradient buffer: the gradient of the embedding is added to the gradient of the classifier in
+// place.
 func TestTiedEmbeddingsAccumulate(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		w := g.Param("w", graph.Normal(1), 50, 4)
@@ -126,7 +127,7 @@ func TestTiedEmbeddingsAccumulate(t *testing.T) {
 	}
 }
 
-// block is a small transformer with every fused op. Its loss is the sum over rows.
+// block appends a small transformer that contains every fused op. The loss is the sum over rows.
 func block(g *graph.Graph, compute tensor.DType) {
 	const n, t, c, v = 2, 5, 8, 11
 	param := func(name string, shape ...int) *graph.Value { return g.Param(name, graph.Uniform(1), shape...) }
@@ -146,7 +147,8 @@ func block(g *graph.Graph, compute tensor.DType) {
 	g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 }
 
-// Decompositions compute the same function in another order of f64 operations: 1e-12 holds the rounding of a few hundred of them.
+// Decompositions compute the same function with f64 operations in another order. The tolerance of 1e-12 covers the
+// rounding of a few hundred operations.
 func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 	run := func(refuse func(device.Op) bool) map[string][]float64 {
 		g, err := graph.Build(func(g *graph.Graph) {
@@ -203,8 +205,8 @@ func TestDecompositionsOfTransformersEqualTheirOps(t *testing.T) {
 	}
 }
 
-// composedAttention is Attention by simple ops, one sample and head after the other. visible (N, H, T, T) is 0 where a query sees
-// a key, else a large negative number; valid (N, T, 1) is 1 for positions below the length.
+// composedAttention computes Attention by simple ops, for one sample and one head at a time. visible (N, H, T, T) is 0
+// where a query sees a key, else a large negative number. valid (N, T, 1) is 1 for positions below the length, else 0.
 func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid *graph.Value) *graph.Value {
 	n, t, c := qkv.Shape[0], qkv.Shape[1], qkv.Shape[2]/3
 	d := c / op.Heads
@@ -230,7 +232,8 @@ func composedAttention(g *graph.Graph, op graph.AttentionOp, qkv, visible, valid
 	return g.Binary("y", device.Mul, g.Concat("samples", 0, samples...), valid)
 }
 
-// The composition adds in another order than the op: 1e-12 holds the rounding of f64 sums, of which a gradient has a few hundred.
+// The composition adds in another order than the op. The tolerance of 1e-12 covers the rounding of a few hundred f64
+// additions per gradient.
 func TestAttentionEqualsItsDecomposition(t *testing.T) {
 	for _, s := range []struct {
 		t       int

@@ -13,7 +13,7 @@ type Usage struct {
 // Usage returns the contents of the arena at its largest use.
 func (p *Plan) Usage() Usage { return p.usage }
 
-// classes of tensors in an arena.
+// Classes of tensors in an arena.
 const (
 	ofActivations = iota
 	ofCopies
@@ -22,7 +22,7 @@ const (
 	numClasses
 )
 
-// measureUsage finds the launch at which the tensors that are alive have the most bytes.
+// measureUsage finds the launch at which the live tensors have the most bytes, and sets p.usage.
 func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
 	class := map[*storage]int{}
 	for _, l := range c.prepare {
@@ -42,7 +42,7 @@ func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
 	if len(all) == 0 {
 		return
 	}
-	var change [numClasses][]int64 // of bytes alive, by launch
+	var change [numClasses][]int64 // for each class and launch, change of the bytes that are alive
 	for i := range change {
 		change[i] = make([]int64, len(all)+1)
 	}

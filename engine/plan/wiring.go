@@ -21,7 +21,7 @@ func (w Wiring) check(p *Plan) error {
 	return nil
 }
 
-// pairs returns the events of exchanges in order.
+// pairs returns the two events of each exchange, in the order of the exchanges.
 type pairs struct{ ready, done []device.Event }
 
 func (p *pairs) next() (ready, done device.Event) {
@@ -34,7 +34,7 @@ func (p *pairs) next() (ready, done device.Event) {
 func (p *Plan) insert(steps []device.Step, owners []int, insertions []Insertion) []device.Step {
 	var out []device.Step
 	next := 0
-	put := func(done int) { // everything up to launch done has been put
+	put := func(done int) { // inserts the steps of all gradients that are final after launch done
 		for next < len(insertions) && p.gradientsFinal(insertions[next].Bytes) <= done {
 			out = append(out, insertions[next].Steps...)
 			next++

@@ -5,7 +5,7 @@ import "fmt"
 // DType is the type of one element.
 type DType uint8
 
-// The element types. The zero value is no type at all, so that a forgotten DType is found.
+// The element types. The zero value is invalid, so that a DType that was never set causes an error.
 const (
 	Invalid DType = iota
 	F32
@@ -16,8 +16,8 @@ const (
 	I32
 	U32
 	U8
-	// Opaque is state that one kernel saves for another, for example a ReLU bit mask: only the
-	// device knows its size and meaning, so an Opaque tensor has no shape until it is compiled.
+	// Opaque is state that one kernel saves for another kernel, for example the bit mask of a ReLU. Only the device
+	// knows the size and the meaning of this state. An Opaque tensor therefore has no shape until its op is compiled.
 	Opaque
 )
 
@@ -37,7 +37,7 @@ var dtypes = [...]struct {
 	Opaque:  {"opaque", 1},
 }
 
-// Size is the bytes of one element.
+// Size returns the size of one element in bytes.
 func (d DType) Size() int64 { return dtypes[d].size }
 
 func (d DType) String() string {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// MaxDims is the most dimensions a tensor may have; it is also fixed in the C ABI of native devices.
+// MaxDims is the maximum number of dimensions of a tensor. The C ABI of native devices contains the same number.
 const MaxDims = 6
 
 // Shape is the extent of each dimension, outermost first. A scalar has the empty shape.
 type Shape []int
 
-// Elements is the product of the extents; 1 for a scalar.
+// Elements returns the number of elements, which is the product of the extents; 1 for a scalar.
 func (s Shape) Elements() int64 {
 	n := int64(1)
 	for _, d := range s {
@@ -22,7 +22,8 @@ func (s Shape) Elements() int64 {
 	return n
 }
 
-// Check reports whether every extent is positive, there are at most MaxDims of them and the element count fits.
+// Check returns an error unless every extent is positive, the shape has at most MaxDims dimensions, and 8 bytes for
+// each element fit into an int64.
 func (s Shape) Check() error {
 	if len(s) > MaxDims {
 		return fmt.Errorf("shape %v: got %d dimensions, want at most %d", s, len(s), MaxDims)
@@ -43,10 +44,10 @@ func (s Shape) Check() error {
 // Equal reports whether both shapes have the same extents.
 func (s Shape) Equal(o Shape) bool { return slices.Equal(s, o) }
 
-// Clone is a copy that shares no memory with s.
+// Clone returns a copy that shares no memory with s.
 func (s Shape) Clone() Shape { return slices.Clone(s) }
 
-// Strides are the steps, in elements, of the row-major (plain) layout.
+// Strides returns the distance between neighbours along each dimension in the row-major (plain) layout, in elements.
 func (s Shape) Strides() []int64 {
 	st := make([]int64, len(s))
 	n := int64(1)

@@ -59,7 +59,7 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 		{0, 0}, {1, 0x3c00}, {-2, 0xc000}, {65504, 0x7bff}, {65519.99, 0x7bff},
 		{65520, 0x7c00}, {1e10, 0x7c00}, {-1e10, 0xfc00}, {math.Inf(1), 0x7c00},
 		{1 + 1.0/2048, 0x3c00}, // a tie goes to the even neighbour below
-		{1 + 3.0/2048, 0x3c02}, // and above
+		{1 + 3.0/2048, 0x3c02}, // a tie goes to the even neighbour above
 		{0x1p-14, 0x0400}, {0x1p-24, 0x0001}, {0x1.8p-24, 0x0002}, {0x1p-25, 0}, {0x1.000002p-25, 0x0001}, {0x1p-26, 0},
 		{0x1.ffep-15, 0x0400}, // halfway between the largest subnormal, 0x3ff, and the smallest normal
 	} {
@@ -72,7 +72,8 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	}
 }
 
-// Every binary16 number is an f32 number, so there and back changes nothing; and between two neighbours the nearer one is taken.
+// Every binary16 number is an f32 number, so a conversion to f32 and back returns the same bits. A number between two
+// neighbours rounds to the nearer one.
 func TestF16IsTheInverseOfItsF32(t *testing.T) {
 	for h := range uint32(0x7c00) {
 		f, next := F32FromF16(uint16(h)), F32FromF16(uint16(h+1))

@@ -26,7 +26,7 @@ func (r *Recorder) Begin(at time.Time) {
 	}
 }
 
-// AddActivities adds the device's activities within the recorded steps.
+// AddActivities adds a span for each activity of the device that overlaps the recorded steps.
 func (r *Recorder) AddActivities(all device.Activities) error {
 	first, end := window(r.spans)
 	zero := r.at(all.Zero)
@@ -79,8 +79,8 @@ type Use struct {
 	Steps  int
 	Begin  int64 // start of the first step
 	Window int64 // from Begin to the end of the last step
-	Busy   int64 // part of Window with a kernel, copy or fill running
-	Copies int64 // part of Busy without a running kernel
+	Busy   int64 // time in Window during which a kernel, copy or fill ran
+	Copies int64 // time in Busy during which no kernel ran
 
 	Gaps []Gap // idle times, the longest first
 	Code []CodeTime
@@ -102,12 +102,12 @@ type CodeTime struct {
 	Took  int64
 }
 
-// HostWaits counts calls that return only after the device has done some work.
+// HostWaits counts the calls of one function that returns only after the device has done some work.
 type HostWaits struct {
 	Name   string
 	Count  int
 	Took   int64
-	Within int // those of Count after which the same step submitted more work: the device may have been idle during the call
+	Within int // number of calls after which the same step submitted more work: the device may have been idle during the call
 }
 
 // UseOf analyses spans of Device and Calls. It returns nil without steps or without records of the device.
@@ -137,11 +137,11 @@ func UseOf(spans []Span) *Use {
 	return u
 }
 
-// cover adds the device's activities within the window, in order of their start.
+// cover sets the times and gaps of u from the device's activities within the window. work is in order of start.
 func (u *Use) cover(work, steps []Span, first, end int64) {
-	at, kernels := first, first // ends of all activities, and of kernels, so far
+	at, kernels := first, first // latest end of any activity, and of any kernel, so far
 	last := ""
-	covered := int64(0) // by kernels
+	covered := int64(0) // time during which a kernel ran
 	for _, s := range work {
 		begin, stop := max(s.Begin, first), min(s.End(), end)
 		if stop < begin {
@@ -178,7 +178,7 @@ func (s *Span) label() string {
 	return s.Name + " (" + s.Code + ")"
 }
 
-// codeTimes adds up the time of each kernel, and of copies, within the window, the longest first.
+// codeTimes returns the total time within the window of each kernel, of copies and of fills, the longest first.
 func codeTimes(work []Span, first, end int64) []CodeTime {
 	at := map[string]int{}
 	var all []CodeTime

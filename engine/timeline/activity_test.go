@@ -54,7 +54,7 @@ func TestUseOfTakesWhatADeviceDidApart(t *testing.T) {
 	}
 }
 
-// TestUseOfAddsUp what the device did as going through every nanosecond does, and so does Explain, of each step.
+// TestUseOfAddsUp compares UseOf, and Explain of each step, with a count over every nanosecond of random spans.
 func TestUseOfAddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 500 {
@@ -115,11 +115,11 @@ func TestUseOfAddsUp(t *testing.T) {
 func TestHostWaitsAreCountedByStep(t *testing.T) {
 	spans := []Span{
 		noted(Launch, "a", 7, 10, 190), stepAt(0, 100), stepAt(100, 200),
-		called("cudaStreamSynchronize", 1, -20, -10), // before
+		called("cudaStreamSynchronize", 1, -20, -10), // before the first step
 		called("cudaGraphLaunch", 1, 1, 3), called("cudaMemcpy", 1, 4, 8), called("cudaGraphLaunch", 1, 9, 12),
-		called("cudaStreamSynchronize", 1, 15, 95), called("cuStreamSynchronize", 1, 16, 94), // one within the other
+		called("cudaStreamSynchronize", 1, 15, 95), called("cuStreamSynchronize", 1, 16, 94), // the second call is inside the first
 		called("cudaGraphLaunch", 1, 101, 103), called("cudaStreamSynchronize_ptsz", 1, 104, 196), called("cudaEventQuery", 1, 197, 198),
-		called("cuStreamSynchronize", 2, 150, 160), // of another thread
+		called("cuStreamSynchronize", 2, 150, 160), // a call of another thread
 	}
 	want := []HostWaits{{"cudaMemcpy", 1, 4, 1}, {"cudaStreamSynchronize", 1, 80, 0}, {"cudaStreamSynchronize_ptsz", 1, 92, 0}, {"cuStreamSynchronize", 1, 10, 0}}
 	if got := UseOf(spans).Host; !reflect.DeepEqual(got, want) {
@@ -133,7 +133,7 @@ func TestHostWaitsAreCountedByStep(t *testing.T) {
 	}
 }
 
-// TestActivitiesGoByTheLayerThatTheyWereFor, and those outside of the steps are left out.
+// AddActivities names activities by the layer that they belong to, and leaves out activities outside of the steps.
 func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	_, program, _, _ := rig(t)
 	r := NewNoted(3)
@@ -147,7 +147,7 @@ func TestActivitiesGoByTheLayerThatTheyWereFor(t *testing.T) {
 	}
 	err := r.AddActivities(device.Activities{Zero: begun, List: []device.Activity{
 		span(device.KernelActivity, "relu<float>", 10*time.Microsecond, program, 0),
-		span(device.KernelActivity, "other", 20*time.Microsecond, program, 1), // of an event
+		span(device.KernelActivity, "other", 20*time.Microsecond, program, 1), // this step records an event
 		span(device.KernelActivity, "gone", 30*time.Microsecond, program, 99),
 		span(device.CopyActivity, "", 40*time.Microsecond, nil, 0),
 		span(device.FillActivity, "", 50*time.Microsecond, nil, 0),

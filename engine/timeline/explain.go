@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Explanation divides the time of a step by the recorded spans.
+// Explanation divides the time of a step into the times of its spans, by kind, and the remaining gap.
 type Explanation struct {
 	Step  string
 	Total int64    // ns, measured around the whole step
-	Kinds [4]int64 // ns, by Kind; time inside a launch, copy or wait of the stream counts only for that span
-	Gap   int64    // ns without a span of Stream or Host; without a span of Device if the device records its activity
+	Kinds [4]int64 // time by Kind, ns; where spans of Host and Stream overlap, only the span of Stream counts
+	Gap   int64    // time without a span of Stream or Host, ns; if the device records its activity, time without a span of Device
 }
 
 // Explained returns the fraction of the step that spans cover, 0…1.
@@ -34,7 +34,7 @@ func Explain(spans []Span) []Explanation {
 			noted = append(noted, s)
 		}
 	}
-	if len(noted) > 0 { // device records replace the host's waiting
+	if len(noted) > 0 { // the device's records replace the spans of Stream and Host
 		leaves = noted
 	}
 	// A span comes before the spans within it.
@@ -53,12 +53,12 @@ func Explain(spans []Span) []Explanation {
 	return out
 }
 
-// explain divides the time of a step among its spans, clipped to the step. Spans of one track do not overlap; spans of
-// the stream may be inside one of the host.
+// explain divides the time of a step among the spans in leaves, clipped to the step. Spans of one track do not overlap,
+// but a span of Stream may be inside a span of Host.
 func explain(step Span, leaves []Span) Explanation {
 	e := Explanation{Step: step.Name, Total: step.Took, Gap: step.Took}
 	var host Span
-	stream, covered := step.Begin, step.Begin // ends of the spans so far
+	stream, covered := step.Begin, step.Begin // latest end so far: of any span that is not of Host, and of any span
 	for _, s := range leaves {
 		if s.Begin >= step.End() {
 			break

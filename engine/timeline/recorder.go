@@ -15,13 +15,13 @@ type Track uint8
 // The tracks.
 const (
 	Steps      Track = iota // whole optimizer steps
-	Parts                   // of a step: data, forward, backward, communication, optimizer
-	Stream                  // of the device: launches, copies, and waiting within programs
-	Host                    // work and waiting of the training thread
-	Gradients               // sums over ranks, on the communicator's thread
+	Parts                   // parts of a step: data, forward, backward, communication, optimizer
+	Stream                  // work on the device's stream: launches, copies, and waits within programs
+	Host                    // work and waits of the training thread
+	Gradients               // sums of gradients over ranks, on the communicator's thread
 	Statistics              // exchanges of batch normalisation, on the communicator's thread
-	Device                  // recorded by the device: kernels, copies and fills, one lane per stream
-	Calls                   // of the device's library by the host, one lane per thread
+	Device                  // kernels, copies and fills that the device recorded, one lane per stream
+	Calls                   // calls of the device's library by the host, one lane per thread
 	Tracks                  // number of tracks
 )
 
@@ -37,8 +37,8 @@ type Kind uint8
 const (
 	Launch Kind = iota
 	Copy
-	Wait // for other ranks, or for data
-	Work // of the host
+	Wait // wait for other ranks, or for data
+	Work // work of the host
 )
 
 // String implements fmt.Stringer.
@@ -48,16 +48,16 @@ func (k Kind) String() string { return [...]string{"launch", "copy", "wait", "ho
 type Span struct {
 	Track Track
 	Kind  Kind
-	Lane  int // of Device and Calls: stream or thread; spans of one lane may overlap
+	Lane  int // on track Device: number of the stream; on track Calls: number of the thread; spans of one lane may overlap
 	Name  string
-	Code  string // of Device: the kernel's name in the device's library
-	Part  string // part of the step
+	Code  string // on track Device: the kernel's name in the device's library
+	Part  string // name of the part of the step that the span belongs to
 	Op    string // kind of the kernel's op
-	Specs string // of a launch: operands in, "->", and out
-	Begin int64  // ns since 1970
-	Took  int64  // ns
+	Specs string // operands of a launch: inputs, "->", outputs
+	Begin int64  // start, ns since 1970
+	Took  int64  // duration, ns
 	FLOPs int64
-	Bytes int64 // of all operands, of a copy, or on the wire
+	Bytes int64 // bytes of all operands, of a copy, or on the wire
 }
 
 // End returns the end of the span, in ns since 1970.
@@ -67,12 +67,12 @@ func (s *Span) End() int64 { return s.Begin + s.Took }
 type Recorder struct {
 	epoch time.Time
 	spans []Span
-	part  int // first span since the last part
+	part  int // index of the first span after the last part
 	next  int64
-	begun time.Time // start of the current step; zero: no step
+	begun time.Time // start of the current step; zero outside of a step
 	noted bool      // the device records its own activity
 
-	programs map[device.Program][]Span // spans of their steps, without times
+	programs map[device.Program][]Span // for each program, one span per step, without times
 }
 
 // New creates a Recorder. first is the number of the first step.
@@ -80,10 +80,10 @@ func New(first int64) *Recorder {
 	return &Recorder{epoch: time.Now(), next: first, programs: map[device.Program][]Span{}}
 }
 
-// Spans returns the spans so far. The Recorder owns them.
+// Spans returns all spans recorded so far. The Recorder owns the slice.
 func (r *Recorder) Spans() []Span { return r.spans }
 
-// at converts t to the clock of spans.
+// at converts t to ns since 1970, the time of spans.
 func (r *Recorder) at(t time.Time) int64 { return r.epoch.UnixNano() + int64(t.Sub(r.epoch)) }
 
 func (r *Recorder) add(s Span, begun, ended time.Time) {
@@ -92,15 +92,15 @@ func (r *Recorder) add(s Span, begun, ended time.Time) {
 	r.spans = append(r.spans, s)
 }
 
-// Host records work of the training thread since begun.
+// Host records a span of the training thread, from begun until now.
 func (r *Recorder) Host(kind Kind, name string, begun time.Time) {
 	r.add(Span{Track: Host, Kind: kind, Name: name}, begun, time.Now())
 }
 
-// betweenSteps is the part of evaluations and checkpoints.
+// betweenSteps is the part name of spans outside of steps, such as evaluations and checkpoints.
 const betweenSteps = "between steps"
 
-// Part ends a part of a step. All spans since the previous part belong to it; the first part starts the step.
+// Part records a part of a step. All spans since the previous part belong to this part. The first part starts the step.
 func (r *Recorder) Part(name string, begun, ended time.Time) {
 	for i := r.part; i < len(r.spans); i++ {
 		s := &r.spans[i]
@@ -121,7 +121,7 @@ func (r *Recorder) PartAt(name string, begun time.Time, took time.Duration) {
 	r.part = len(r.spans)
 }
 
-// Step ends a step, which began with its first part, or with Begin.
+// Step ends the current step, which began with its first part or with Begin.
 func (r *Recorder) Step() {
 	if r.begun.IsZero() {
 		return
@@ -180,10 +180,10 @@ func (s *stream) Run(p device.Program) error {
 	return nil
 }
 
-// recording is the time that the Recorder needs for its own work.
+// recording is the span of the Recorder's own work.
 var recording = Span{Track: Stream, Kind: Work, Name: "note this timeline"}
 
-// describe returns the steps of a program, and caches them.
+// describe returns one span, without times, for each step of a program, and caches these spans.
 func (r *Recorder) describe(p device.Program) ([]Span, error) {
 	if steps, ok := r.programs[p]; ok {
 		return steps, nil
@@ -198,7 +198,7 @@ func (r *Recorder) describe(p device.Program) ([]Span, error) {
 		switch {
 		case info.Waits:
 			s.Kind, s.Name = Wait, "wait for other ranks"
-		case info.Op == nil: // an event: waiters continue
+		case info.Op == nil: // a recorded event: its waiters continue
 			s.Kind, s.Name = Work, "wake the sender"
 		default:
 			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out), device.MovedBytes(info.In, info.Out)
@@ -218,7 +218,7 @@ func specs(list []device.TensorSpec) string {
 	return strings.Join(texts, " ")
 }
 
-// noted runs do on the stream and records its span.
+// noted calls do, and records the call as a span of the stream.
 func (s *stream) noted(kind Kind, name string, bytes int64, do func() error) error {
 	begun := time.Now()
 	err := do()

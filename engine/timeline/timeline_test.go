@@ -19,7 +19,7 @@ func TestExplainTakesStepsApart(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spans []Span
-		want  Explanation // of the last step
+		want  Explanation // explanation of the last step
 	}{
 		{"nothing is known", []Span{step(0, 100)}, Explanation{Total: 100, Gap: 100}},
 		{"launches with gaps", []Span{step(0, 100), on(Stream, Launch, 10, 30), on(Stream, Launch, 40, 50)}, Explanation{Total: 100, Kinds: [4]int64{80, 0, 0, 0}, Gap: 20}},
@@ -43,7 +43,8 @@ func TestExplainTakesStepsApart(t *testing.T) {
 	}
 }
 
-// rig is a program of the reference device: out = relu(in), then an event.
+// rig returns a stream, a program and two buffers of the reference device. The program computes out = relu(in), then
+// records an event.
 func rig(t testing.TB) (device.Stream, device.Program, device.Buffer, device.Buffer) {
 	t.Helper()
 	dev, err := reference.Driver{}.Open(0, device.Options{})
@@ -86,7 +87,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	s, p, in, host := rig(t)
 	rec := New(7)
 	traced := rec.Stream(s)
-	if err := traced.Copy(device.Whole(in), device.Whole(host)); err != nil { // an evaluation
+	if err := traced.Copy(device.Whole(in), device.Whole(host)); err != nil { // a copy outside of a step, as in an evaluation
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -97,7 +98,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	rec.Exchange(Gradients, "bucket 0", begun, begun.Add(time.Millisecond), 512)
 	rec.Part("backward", time.Now(), time.Now())
 	rec.Step()
-	rec.Step() // none is under way
+	rec.Step() // no step is in progress
 	var got []string
 	for _, span := range rec.Spans() {
 		got = append(got, span.Track.String()+"/"+span.Kind.String()+"/"+span.Name+"/"+span.Part)
@@ -123,7 +124,7 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	}
 }
 
-// BenchmarkRun is a program of three steps, as it is and noted.
+// BenchmarkRun runs the program of rig on a plain stream and on a stream with a Recorder.
 func BenchmarkRun(b *testing.B) {
 	s, p, _, _ := rig(b)
 	rec := New(1)

@@ -24,12 +24,12 @@ func gives(call string) bool {
 	return strings.Contains(call, "Launch") || strings.HasSuffix(call, "Async") || strings.Contains(call, "Async_")
 }
 
-// hostWaits counts the calls that wait, without nested calls: the run-time library calls the driver. calls and steps
-// are in order.
+// hostWaits counts the calls that wait for the device. It leaves out a waiting call inside another waiting call,
+// because the CUDA run-time library calls the driver. calls and steps are in order of start.
 func hostWaits(calls, steps []Span) (all []HostWaits) {
 	end := map[int]int64{} // end of the last waiting call, by thread
 	for _, s := range steps {
-		given := int64(0) // when the step last submitted work
+		given := int64(0) // time at which the step last submitted work, ns
 		for _, c := range calls {
 			if gives(c.Name) && s.Begin <= c.Begin && c.Begin < s.End() {
 				given = c.Begin

@@ -14,15 +14,17 @@ import (
 )
 
 const (
-	// step is the distance of central differences. Their error is step²/6 times the third derivative, about 1e-11 here,
-	// plus the rounding of the loss, 1e-16/step = 1e-11, times at most 1000 elements.
+	// step is half the distance between the two points of a central difference. The error of the difference is step²/6
+	// times the third derivative, about 1e-11 here, plus the rounding error of the loss, 1e-16/step = 1e-11. The scale
+	// of the loss multiplies this rounding error by at most 1000.
 	step = 1e-5
-	// tolerance is relative to the largest gradient, which is of order 1. It exceeds both errors, and any mistake in a
-	// formula exceeds the tolerance.
+	// tolerance is the largest allowed error of a gradient, relative to the largest gradient. The largest gradient is
+	// of order 1, so tolerance exceeds both errors above. Any mistake in a formula exceeds tolerance.
 	tolerance = 1e-7
-	// least is the minimum that the largest gradient must reach; otherwise the check would be meaningless.
+	// least is the smallest accepted value of the largest gradient. With smaller gradients the check would be
+	// meaningless.
 	least = 1e-2
-	// seed of the parameters' values
+	// seed is the seed of the parameters' initial values.
 	seed = 7
 )
 
@@ -36,7 +38,7 @@ func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 		g.UseF64()
 		y := build(g)
 		n := int(y.Shape.Elements())
-		scale = float64(n) // makes gradients of order 1 for any number of elements
+		scale = float64(n) // gives gradients of order 1 for any number of elements
 		loss, _ := g.SoftmaxCrossEntropy("loss of the check", g.Reshape("logits of the check", y, 1, n), g.Input("labels of the check", tensor.I32, 1), 0.1)
 		g.Output("loss of the check", loss)
 		g.Differentiate(loss, g.Input("scale of the check", tensor.F64, 1))
@@ -127,7 +129,7 @@ func initial(p plan.ParamInfo) []float64 {
 	return v
 }
 
-// run computes the scaled loss, and the gradients if backward is set.
+// run computes the scaled loss. If backward is set, it also computes the gradients.
 func (r *rig) run(backward bool) (loss float64, err error) {
 	for name, value := range map[string]float64{"labels of the check": 1, "scale of the check": r.scale} {
 		at, spec, err := r.plan.Input(name)
@@ -191,7 +193,7 @@ func (r *rig) check() error {
 	return nil
 }
 
-// compare checks the gradient of one parameter; grad is nil for a frozen one.
+// compare checks the gradient of one parameter. grad is nil for a frozen parameter.
 func (r *rig) compare(p plan.ParamInfo, grad []float64, largest float64) error {
 	values, err := r.read(r.state.Values, p)
 	if err != nil {

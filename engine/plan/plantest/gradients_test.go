@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan/plantest"
 )
 
-// swish is x·sigmoid(x), by its decomposition.
-type swish struct{ slope float64 } // factor of the gradient: 1 is right
+// swish computes x·sigmoid(x). It has a decomposition and no kernel.
+type swish struct{ slope float64 } // constant term of the gradient formula; 1 gives the correct gradient
 
 func (swish) Kind() string { return "swish" }
 
@@ -28,7 +28,7 @@ func (swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("y", device.Mul, in[0], g.Unary("s", device.Sigmoid, in[0]))}
 }
 
-// kernel is swish with a kernel in Go, of which factor 1 is right.
+// kernel is swish with a kernel in Go. A factor of 1 gives the correct result.
 type kernel struct {
 	swish
 	factor float64
@@ -58,7 +58,7 @@ type bare struct{}
 func (bare) Kind() string                                              { return "bare" }
 func (bare) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return in[:1], nil }
 
-// still has a gradient and no kernel.
+// still has a gradient, but neither a kernel nor a decomposition.
 type still struct{ bare }
 
 func (still) Gradient(_ *graph.Graph, _ *graph.Node, diff []*graph.Value, _ func(int) bool) []*graph.Value {
@@ -69,7 +69,7 @@ func TestGradientsFindsFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   device.Op
-		want string // in the error; "": none
+		want string // part of the error; "" for no error
 	}{
 		{"a decomposition", swish{slope: 1}, ""},
 		{"a kernel", kernel{swish{slope: 1}, 1}, ""},
@@ -82,7 +82,7 @@ func TestGradientsFindsFaults(t *testing.T) {
 	} {
 		err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
 			x := g.Param("x", graph.Uniform(2), 2, 5)
-			// The op is read twice and reads something computed, so that gradients are summed and passed on.
+			// The op has two readers and reads a computed value, so its gradients are summed and passed on.
 			y := g.Apply("y", c.op, g.Binary("x²", device.Mul, x, x))[0]
 			return g.Binary("sum", device.Add, y, g.Apply("z", c.op, y)[0])
 		})
