@@ -13,22 +13,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Run is a rank with the parts of a training that the configuration describes. A command opens the parts that it needs.
+// Run is a rank with the components of the training run that the configuration describes. A command opens only the
+// components that it needs.
 type Run struct {
 	compute.Rank
 	Data     *parts.Opened
-	Loading  data.Options // of the training loader; it is opened last, because it holds batches in memory
+	Loading  data.Options // options of the training loader, which is opened last because it holds batches in memory
 	Replica  *train.Replica
-	Folder   *experiment.Run // of the rank that leads; nil on the others
-	Learnt   derived         // of the rank that leads; nil on the others
+	Folder   *experiment.Run // set on the leading rank only; nil on other ranks
+	Learnt   derived         // set on the leading rank only; nil on other ranks
 	Lab      testbed.Testbed
-	Steps    int64        // of the whole run; 0: only train.max_seconds ends the run
-	StepsPer int64        // of an epoch
-	Epochs   int          // of the whole run; fewer than configured if the run uses data.fallback
-	Agreed   atomic.Int64 // number of saves that SIGUSR1 to any rank has requested
+	Steps    int64        // number of steps of the whole run; 0 if only train.max_seconds ends the run
+	StepsPer int64        // number of steps of an epoch
+	Epochs   int          // number of epochs of the whole run; fewer than configured after a fallback
+	Agreed   atomic.Int64 // number of checkpoints requested so far by SIGUSR1 on any rank
 }
 
-// New returns a run whose parts are not open yet.
+// New returns a run without open components.
 func New(cfg *config.Config, opts session.Options) *Run {
 	return &Run{Rank: compute.NewRank(cfg, opts)}
 }

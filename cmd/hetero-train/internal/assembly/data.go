@@ -14,7 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// OpenData opens the data set and the training loader. The loader determines the number of steps of an epoch.
+// OpenData opens the data set and prepares the options of the training loader. The options determine the number of
+// steps per epoch.
 func (r *Run) OpenData(ctx context.Context) (err error) {
 	if r.Data, err = parts.OpenData(ctx, r.Cfg, 0, r.Opts.LogOf(logs.ComponentData)); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	return exit.With(exit.Usage, r.Schedule().Check())
 }
 
-// CheckModel checks that the network accepts images of the configured size. Nothing is written before this check.
+// CheckModel checks that the network accepts images of the configured size. It runs before the program creates a file.
 func (r *Run) CheckModel(context.Context) error {
 	o, err := r.ReplicaOptions()
 	if err != nil {
@@ -71,7 +72,7 @@ func (r *Run) CheckModel(context.Context) error {
 	return nil
 }
 
-// trainSamples returns the samples of training, with augmentation.
+// trainSamples returns the training samples with augmentation.
 func (r *Run) trainSamples() data.Samples {
 	if t := r.Data.Tokens; t != nil {
 		return t.Train
@@ -81,7 +82,7 @@ func (r *Run) trainSamples() data.Samples {
 	return data.Images{Dataset: r.Data.Train, Transform: view, Mix: parts.Mixing(r.Cfg.Augment)}
 }
 
-// Evaluating returns the options of the loader of all samples of evaluation.
+// Evaluating returns the loader options for one pass over all evaluation samples.
 func (r *Run) Evaluating() data.Options {
 	o := data.Options{Seed: r.Cfg.Experiment.Seed, BatchSize: r.Cfg.Data.BatchSize / r.Cfg.Train.GradAccumulation, Evaluate: true, Workers: r.Cfg.Data.Workers}
 	if t := r.Data.Tokens; t != nil {
@@ -93,7 +94,7 @@ func (r *Run) Evaluating() data.Options {
 	return o
 }
 
-// NewLoader opens the loader for this rank's share.
+// NewLoader opens a loader for the share of this rank.
 func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	if p := r.Team.Joined(); p != nil {
 		share, most := p.Reads()

@@ -17,12 +17,12 @@ import (
 // learntKey is the key of the derived values in a checkpoint.
 const learntKey = "learnt"
 
-// derived maps keys to values that the text of a setting does not contain: the type that "auto" selected, the data set
-// that data.fallback selected, the content of a file. If both runs have a derived value, it is compared instead of the
-// text.
+// derived maps keys of settings to values that the configuration file does not contain: the type that "auto" selected,
+// the data set that data.fallback selected, the digest of a file. If two runs both have the derived value of a key, the
+// program compares these values instead of the settings.
 type derived map[string]string
 
-// Derive computes the derived values of this run. Only rank 0's values are used.
+// Derive computes the derived values of this run. Only the values of rank 0 are used.
 func (r *Run) Derive() (derived, error) {
 	classes, err := r.classes()
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Run) Derive() (derived, error) {
 		precisionKey:        strconv.Quote(r.Precision.String()),
 		"model.num_classes": strconv.Itoa(classes),
 	}
-	if r.Cfg.Model.BatchNorm == "local" { // statistics depend on the share of a rank
+	if r.Cfg.Model.BatchNorm == "local" { // local statistics depend on the number of samples per rank
 		d["parallel.ranks"] = strconv.Itoa(max(r.Opts.Place.WorldSize, 1))
 	}
 	if r.Falls() {
@@ -46,25 +46,25 @@ func (r *Run) Derive() (derived, error) {
 	return d, nil
 }
 
-// Keys of paths that are compared by content.
+// Settings that are paths. Two runs are compared by the contents of the files.
 const (
 	dataPathKey = "data.path"
 	initKey     = "model.init_from"
 )
 
-// precisionKey is compared as the type that "auto" selected.
+// The comparison uses the element type that "auto" selected.
 const (
 	precisionKey = "train.precision"
 )
 
-// totalKey is the number of steps of the whole run, whichever setting limits them. It is derived only if the schedule
-// depends on it.
+// totalKey is the key of the number of steps of the whole run, regardless of the setting that limits the run. Derive
+// sets the number only if the learning rate depends on it.
 const totalKey = "train.steps"
 
 // Falls reports whether the learning rate depends on the length of the run.
 func (r *Run) Falls() bool { return r.Cfg.Schedule.Name == "cosine" || r.Cfg.Schedule.Name == "linear" }
 
-// lengthKey is the key of the setting that limits the run.
+// lengthKey returns the key of the setting that limits the run.
 func lengthKey(c *config.Config) string {
 	switch {
 	case c.Train.Steps > 0:
@@ -75,7 +75,7 @@ func lengthKey(c *config.Config) string {
 	return "train.max_seconds"
 }
 
-// Length names the setting that ends the run, with its value.
+// Length returns the setting that ends the run, with its value.
 func (r *Run) Length() string {
 	t := r.Cfg.Train
 	switch key := lengthKey(r.Cfg); key {
@@ -91,14 +91,15 @@ func (r *Run) Length() string {
 	}
 }
 
-// initContent returns a digest of the initial weights; "" if there are none, or if their file no longer exists. A
-// resumed run does not need the weights. A run that starts reports a missing file when it loads the weights.
+// initContent returns a digest of the initial weights. The digest is "" if model.init_from is not set. known is false
+// if the file cannot be read, which is no error: a resumed run does not need the file, and a new run reports the error
+// when it loads the weights.
 func (r *Run) initContent() (content string, known bool) {
 	path := r.Cfg.Model.InitFrom
 	if path == "" {
 		return "", true
 	}
-	f, err := parts.OpenWeights(path, func(error) {}) // skipped entries are reported when the weights are loaded
+	f, err := parts.OpenWeights(path, func(error) {}) // loading the weights reports skipped checkpoints
 	if err != nil {
 		return "", false
 	}
@@ -107,7 +108,7 @@ func (r *Run) initContent() (content string, known bool) {
 	return content, err == nil
 }
 
-// compare lists the changed settings that affect training results; see experiment.Options.
+// compare lists the changed settings that affect training results. It implements experiment.Options.Compare.
 func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 	old, err := config.Parse(e.From, []byte(e.Config), r.Opts.Env.Catalog)
 	if err != nil {
@@ -123,20 +124,20 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
-		rank0, _, _ := strings.Cut(r.Precision, " ") // precision is "bf16 (ranks 0, 1), f32 (rank 2)" if ranks differ
+		rank0, _, _ := strings.Cut(r.Precision, " ") // ranks with different types have a precision such as "bf16 (ranks 0, 1), f32 (rank 2)"
 		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return r.changes(old, before), nil
 }
 
-// changes compares the runs key by key.
+// changes compares the settings and the derived values of two runs, key by key.
 func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, r.Cfg) {
 		texts[d.Key] = d
 	}
-	// "auto" keeps the type of the checkpoint if the device supports it. If not, the device has changed, which does not
-	// count as a change of the setting.
+	// "auto" keeps the type of the checkpoint if the device supports it. Otherwise the device has changed, and the
+	// changed type does not count as a changed setting.
 	adapts := r.Cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now string) {
@@ -160,7 +161,7 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	for key, now := range r.Learnt {
 		was, known := before[key]
 		if !known || was == now || key == precisionKey && adapts || key == totalKey && r.Named() {
-			continue // a named run may become longer; its learning rate then follows the schedule of the new length
+			continue // a run with a name of its own may become longer; its learning rate then follows the schedule of the new length
 		}
 		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
 			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
@@ -215,12 +216,12 @@ func Allowable(c *config.Config, keys []string) error {
 	return nil
 }
 
-// Extra returns the values that the program, not the training loop, adds to a checkpoint.
+// Extra returns the values that this program adds to a checkpoint of package train.
 func (r *Run) Extra() map[string]json.RawMessage {
 	all := r.trainedOn()
 	text, err := json.Marshal(r.Learnt)
 	if err != nil {
-		panic(err) // strings can always be encoded
+		panic(err) // unreachable: strings can always be encoded
 	}
 	all[learntKey] = text
 	return all

@@ -10,13 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// If an earlier run left only its result, the type of its rank 0 is compared, as with a checkpoint.
+// If only the result of the earlier run exists, the comparison uses the element type of the earlier run's rank 0.
 func TestAResultOfSeveralTypes(t *testing.T) {
 	cfg, err := config.Parse("run.toml", nil, parts.BuiltinCatalog)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Train.Precision = "bf16" // "auto" adapts to the device
+	cfg.Train.Precision = "bf16" // a fixed type; with "auto" a changed type is no change
 	r := New(cfg, session.Options{Env: session.Environment{Catalog: parts.BuiltinCatalog}, Log: slog.New(slog.DiscardHandler)})
 	r.Learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// SayOpened logs the events of opening the run's folder.
+// SayOpened logs the actions and warnings of opening the folder of the run.
 func (r *Run) SayOpened() {
 	switch changed := r.Folder.Changed; {
 	case r.Folder.MovedTo != "" && changed != nil:
@@ -33,7 +33,7 @@ func (r *Run) SayOpened() {
 	}
 }
 
-// Restore loads the checkpoint that the run resumes from. The state is nil if the run starts from the beginning.
+// Restore loads the checkpoint that the run resumes from. It returns nil if the run starts from the beginning.
 func (r *Run) Restore() (*checkpoint.State, error) {
 	c := r.Folder.Checkpoint
 	if c == nil {
@@ -59,8 +59,9 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 	return &state, nil
 }
 
-// checkSettings logs the changes since the checkpoint, and refuses changes that its state cannot follow. The model is
-// compared tensor by tensor when it is loaded. dataChanged reports that the user changed the training data.
+// checkSettings logs the settings that changed since the checkpoint. It returns an error for changes that the optimizer
+// state of the checkpoint does not support. Changes of the model are detected later, when the tensors are loaded.
+// dataChanged reports whether the user allowed a change of the training data.
 func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), r.Opts.Env.Catalog)
 	if err != nil {
@@ -97,21 +98,22 @@ func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 	return slices.Contains(r.Opts.Allow, "data.dataset") || slices.Contains(r.Opts.Allow, "data.path"), nil
 }
 
-// DataKey is the key of the training data in a checkpoint.
+// DataKey is the key under which a checkpoint stores a [Trained].
 const DataKey = "data"
 
-// Trained describes the data that a run trained on. With data.fallback it differs from the settings.
+// Trained describes the data that a run trained on. After a fallback, these data differ from the settings.
 type Trained struct {
 	Name    string `json:"name"`
 	Note    string `json:"note"`
 	Samples int    `json:"samples"`
 
-	// Values that predict needs of the data set. Checkpoints of earlier versions do not have them.
+	// Properties of the data set that command predict needs. Checkpoints of earlier versions do not have these
+	// properties.
 	Classes []string   `json:"classes,omitempty"`
-	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, for normalization
+	Mean    [3]float32 `json:"mean,omitzero"` // mean of the pixel values, for normalization
 	Std     [3]float32 `json:"std,omitzero"`
 
-	Tokenizer string `json:"tokenizer,omitempty"` // of a text whose files name it
+	Tokenizer string `json:"tokenizer,omitempty"` // name of the tokenizer, if the text files contain the name
 }
 
 func (r *Run) trainedOn() map[string]json.RawMessage {
@@ -125,26 +127,27 @@ func (r *Run) trainedOn() map[string]json.RawMessage {
 	}
 	text, err := json.Marshal(about)
 	if err != nil {
-		panic(err) // strings and finite numbers can always be encoded
+		panic(err) // unreachable: strings and finite numbers can always be encoded
 	}
 	types, err := json.Marshal(r.Types)
 	if err != nil {
-		panic(err) // strings can always be encoded
+		panic(err) // unreachable: strings can always be encoded
 	}
 	return map[string]json.RawMessage{DataKey: text, compute.TypesKey: types}
 }
 
-// totalOf returns the number of steps of a run whose schedule depends on it, "" if it is unknown.
+// totalOf returns the planned number of steps that a checkpoint contains. It returns "" if the learning rate did not
+// depend on this number.
 func (r *Run) totalOf(state checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
-		return "" // compare has reported the error
+		return "" // compare has already reported the error
 	}
 	return before[totalKey]
 }
 
-// checkData discards the evaluations of a run that resumes with other data, because they cannot be compared with new
-// ones. Whether the data may change is decided before.
+// checkData discards earlier evaluations if the run resumes with other data, because results on different data are not
+// comparable. The caller has already checked that the data may change.
 func (r *Run) checkData(state *checkpoint.State, changed bool) error {
 	var before Trained
 	raw, ok := state.Extra[DataKey]
@@ -160,7 +163,8 @@ func (r *Run) checkData(state *checkpoint.State, changed bool) error {
 	return nil
 }
 
-// sayTypesBefore warns if a run resumes in other types than those of its checkpoint, for example on another machine.
+// sayTypesBefore warns if the element types of the ranks differ from the types in the checkpoint, for example on
+// another machine.
 func (r *Run) sayTypesBefore(state *checkpoint.State) error {
 	before, err := compute.TypesOf(state)
 	if err != nil || before == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Evaluations of the old data cannot be compared with evaluations of other data.
+// Evaluations on the old data are not comparable with evaluations on the new data.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 	r := New(nil, session.Options{})
 	r.Data = &parts.Opened{Name: "cifar10"}

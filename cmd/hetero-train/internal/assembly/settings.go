@@ -27,7 +27,7 @@ func (r *Run) classes() (int, error) {
 	return want, nil
 }
 
-// Report returns how the results of the task are shown.
+// Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
 	if t := r.Data.Tokens; t != nil {
 		return language.Predict{Length: t.Length}.Report()
@@ -35,7 +35,7 @@ func (r *Run) Report() task.Report {
 	return images.Classify{}.Report()
 }
 
-// Task returns what the configured model learns from the data set.
+// Task returns the learning task: the configured model with the targets and metrics of the data set.
 func (r *Run) Task() (task.Task, error) {
 	c := r.Cfg
 	if t := r.Data.Tokens; t != nil {
@@ -52,7 +52,7 @@ func (r *Run) Task() (task.Task, error) {
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled()}, err
 }
 
-// ReplicaOptions returns the network and the training options for the configuration and the data set.
+// ReplicaOptions returns the network and the training options that the configuration and the data set determine.
 func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	c := r.Cfg
 	learns, err := r.Task()
@@ -68,7 +68,7 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed:   c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
-		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // equal on all ranks
+		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil
 }
@@ -77,13 +77,13 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 func OptimizerOptions(c *config.Config) optim.Options {
 	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
-	if !c.Optimizer.DecayNormsAndBias { // parameters that timm excludes from weight decay too
+	if !c.Optimizer.DecayNormsAndBias { // the library timm also excludes these parameters from weight decay
 		o.Decays = func(name string, shape tensor.Shape) bool { return len(shape) > 1 && !strings.HasSuffix(name, ".bias") }
 	}
 	return o
 }
 
-// Schedule converts the configured epochs to steps.
+// Schedule returns the learning rate schedule, with epochs converted to steps.
 func (r *Run) Schedule() optim.Schedule {
 	s := r.Cfg.Schedule
 	out := optim.Schedule{Name: s.Name, Base: r.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(r.Steps),

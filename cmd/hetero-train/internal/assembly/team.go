@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 )
 
-// JoinTeam joins the other ranks. Settings, data and program must be equal on all ranks.
+// JoinTeam performs the rendezvous with the other ranks. It fails if the settings, the data or the programs of the
+// ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	if r.Opts.Place.WorldSize <= 1 {
 		r.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
@@ -21,7 +22,7 @@ func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	return r.Meet(ctx, r.facts())
 }
 
-// local lists the settings that may differ between ranks.
+// local lists the settings that may differ between ranks. An entry that ends with a dot is the name of a table.
 var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
 // facts returns the values that must be equal on all ranks.
@@ -30,7 +31,7 @@ func (r *Run) facts() []rendezvous.Fact {
 	for _, s := range r.Cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
 			value := s.Value
-			if text, err := strconv.Unquote(value); err == nil { // a string, which the message quotes again
+			if text, err := strconv.Unquote(value); err == nil { // strings without quotes, because the error message adds quotes
 				value = text
 			}
 			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
@@ -47,7 +48,8 @@ func (r *Run) facts() []rendezvous.Fact {
 	}...)
 }
 
-// fingerprint returns what identifies the content of the data set, "" if the numbers of samples do.
+// fingerprint returns a digest of the content of the data set. It is "" if the names and the numbers of samples
+// identify the data.
 func (r *Run) fingerprint() string {
 	if t := r.Data.Tokens; t != nil {
 		return t.Identity

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// warnOfUnused warns, on rank 0, of settings that have no effect or another effect than expected.
+// warnOfUnused warns, on rank 0, of settings without effect and of settings with an unexpected effect.
 func (r *Run) warnOfUnused() {
 	if r.Opts.Place.Rank > 0 {
 		return
@@ -24,11 +24,11 @@ func (r *Run) warnOfUnused() {
 	}
 }
 
-// actualSettings returns the values that "auto" selects, if this rank alone can determine them.
+// actualSettings returns the values that "auto" selects, but only for settings that this rank can determine alone.
 func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
 	kind := r.Device.Info().Kind
-	// With other ranks, other kinds of device are possible.
+	// Other ranks can have another kind of device.
 	if r.Opts.Place.WorldSize <= 1 && r.Cfg.Parallel.CPURanks == 0 {
 		actual["device.kind"] = kind
 	}
@@ -38,8 +38,8 @@ func (r *Run) actualSettings() map[string]string {
 	return actual
 }
 
-// unusedSettings returns the settings without effect: those that the configuration reports, and those that depend on
-// the data. In an interleaved comparison, the configured policy does not run alone, so its settings are not reported.
+// unusedSettings returns the settings that have no effect, because of other settings or because of the data. In an
+// interleaved comparison, it omits the settings of the configured policy, because the comparison runs several policies.
 func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, comparison bool) []config.Unused {
 	all := cfg.Unused(actual)
 	if comparison {
@@ -54,7 +54,7 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 	return all
 }
 
-// dataWarnings reports settings that have another effect than their name suggests.
+// dataWarnings reports settings whose effect on these data is probably not intended.
 func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	stored := cfg.Data.Dataset == "images" || cfg.Data.Dataset == "webdataset"
 	if !stored || cfg.Origin("data.image_size") != "" {
@@ -67,14 +67,15 @@ func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	return texts
 }
 
-// largestSide is the longest side, in pixels, of some images spread over the data set; 0 if none of them can be read.
+// largestSide returns the longest side, in pixels, of several images that are evenly spaced in the data set. It returns
+// 0 if it can read none of them.
 func largestSide(set data.Dataset) (largest int) {
-	const looks = 8 // with more samples a rare large image is found sooner, but the start takes longer
+	const looks = 8 // number of images; a larger number is more likely to find a rare large image, but delays the start
 	reader, err := set.NewReader()
 	if err != nil {
 		return 0
 	}
-	defer reader.Close() // opened for reading only
+	defer reader.Close() // the error of closing a file that was only read does not matter
 	for i := range min(looks, set.Len()) {
 		var img data.Image
 		if reader.Read(i*(set.Len()-1)/max(looks-1, 1), nil, &img) == nil {
@@ -84,7 +85,7 @@ func largestSide(set data.Dataset) (largest int) {
 	return largest
 }
 
-// unusedOfText returns the settings of images that were given for text.
+// unusedOfText returns the settings that only images use and that the user set for text.
 func unusedOfText(cfg *config.Config) (all []config.Unused) {
 	for _, s := range cfg.Settings() {
 		if (strings.HasPrefix(s.Key, "augment.") || s.Key == "train.label_smoothing") && cfg.Origin(s.Key) != "" {

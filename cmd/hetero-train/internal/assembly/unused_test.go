@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// picturesIn writes tiny images of two classes into each folder.
+// picturesIn writes tiny images of two classes into each folder. side is the width and height in pixels.
 func picturesIn(t *testing.T, side int, folders ...string) {
 	t.Helper()
 	for _, folder := range folders {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// InitFrom loads the initial weights. The other ranks receive the weights of rank 0 before the first step.
+// InitFrom loads the initial weights. Before the first step, rank 0 sends its weights to the other ranks.
 func (r *Run) InitFrom() error {
 	m := r.Cfg.Model
 	if m.InitFrom == "" || !r.Team.Leads() || r.Folder.Checkpoint != nil {
@@ -21,7 +21,7 @@ func (r *Run) InitFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	defer f.Close()
-	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // the file of a folder of transformers has a config.json
+	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // in a folder of the library transformers, config.json describes the weights
 		settings, err := parts.TransformersSettings(f.Path())
 		if err == nil {
 			err = parts.CheckTransformers(f.Path(), settings, &m, t.Vocabulary, t.Length)
@@ -35,9 +35,9 @@ func (r *Run) InitFrom() error {
 	for i, t := range model {
 		infos[i] = t.Info()
 	}
-	// Only its classifier is used; the number of classes does not matter.
+	// Only the name of the classifier is used, so the number of classes has no effect.
 	var own parts.Network
-	if r.Data.Tokens == nil { // a language model has no classifier
+	if r.Data.Tokens == nil { // language models have no classifier
 		if own, err = parts.DescribeNetwork(&m, 1, r.Cfg.Data.ImageSize); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Augmentation returns the changes to single training images.
+// Augmentation returns the configured augmentation of single training images.
 func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	return data.Augment{
 		Rand:   data.RandAugment{Ops: a.RandAugmentOps, Magnitude: a.RandAugmentMagnitude, Std: a.RandAugmentStd},
@@ -18,13 +18,13 @@ func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	}
 }
 
-// Mixing returns the options for mixing training samples.
+// Mixing returns the options of mixup and cutmix, which combine pairs of training samples.
 func Mixing(a config.Augment) data.Mix {
 	return data.Mix{MixupAlpha: a.Mixup, CutmixAlpha: a.Cutmix, Probability: a.MixProb, Switch: a.MixSwitchProb,
 		Mode: data.MixMode(slices.Index([]string{"batch", "pair", "elem"}, a.MixMode)), OffEpoch: a.MixOffEpoch}
 }
 
-// TransformTexts describes the transforms of training images, in their order.
+// TransformTexts describes the transforms of training images, in the order in which the loader applies them.
 func TransformTexts(c *config.Config) (texts []string) {
 	add := func(on bool, format string, args ...any) {
 		if on {

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
-// Builtin lists the models, data sets and policies of this program. Other programs add to this list: see [Main].
+// Builtin lists the models, data sets and policies of this program. Another program adds its own components through
+// [Main].
 var Builtin = append([]Part{
 	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }},
 	resnetModel("resnet18", "11.7 million parameters"),
@@ -36,7 +37,7 @@ var Builtin = append([]Part{
 	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
 }, policies()...)
 
-// BuiltinCatalog lists the models, data sets and policies of this program.
+// BuiltinCatalog is the catalog of the components in Builtin.
 var BuiltinCatalog = func() config.Catalog {
 	c, err := CatalogOf(Builtin)
 	if err != nil {
@@ -45,7 +46,7 @@ var BuiltinCatalog = func() config.Catalog {
 	return c
 }()
 
-// photos are the traits of data sets of photographs of any size.
+// photos are the traits of data sets that contain photographs of any size.
 var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}
 
 func resnetModel(name, size string) Model {
@@ -57,7 +58,7 @@ func cifarSet(doc string, set cifarImages) DataSet {
 	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set }, config.DataTraits{CropPadding: 4, Flip: true}}
 }
 
-// policies are those of the balancer.
+// policies returns the policies of package balancer.
 func policies() []Part {
 	var list []Part
 	for _, m := range balancer.Makers() {
@@ -66,7 +67,7 @@ func policies() []Part {
 	return list
 }
 
-// balancerPolicy is a policy of package balancer; its settings are the common keys of [balance].
+// balancerPolicy is a policy of package balancer. Such a policy uses only keys of [balance] that all policies share.
 type balancerPolicy struct {
 	NoKeys
 	name string
@@ -88,7 +89,7 @@ func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
 
 // simpleCNNOptions are the keys of simple_cnn.
 type simpleCNNOptions struct {
-	Channels []int // of each block
+	Channels []int // output channels of each block
 	Dropout  float64
 }
 
@@ -111,7 +112,7 @@ func (o *simpleCNNOptions) Build() models.Classifier {
 type resnetOptions struct {
 	depth resnet.Depth
 
-	Stem             string // imagenet, cifar
+	Stem             string // "imagenet" or "cifar"
 	ZeroInitResidual bool
 	StochasticDepth  float64
 }

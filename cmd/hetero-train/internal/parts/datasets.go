@@ -18,21 +18,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
-// Opened is an open data set, with the properties that are needed to interpret results.
+// Opened is an open data set with the properties that a reader of the results needs.
 type Opened struct {
 	data.Splits
-	Tokens *TokenSplits // of text; nil for images, which are in Splits
+	Tokens *TokenSplits // text data; nil for images, which are in Splits
 
-	Name string // data set of the training; after a fallback, the replacement
-	Note string // "" unless the run trains on a replacement
+	Name string // name of the data set that the run trains on: after a fallback, the fallback data set
+	Note string // reason for the fallback; "" without a fallback
 
-	Identity string // digest of the training data; "" if the data is a function of the settings
+	Identity string // digest of the training data; "" if the settings alone determine the data
 }
 
-// OpenData opens the configured data set. If a download is not possible, it opens the data set of data.fallback, if one
-// is configured. Damaged data or a missing path never causes a fallback. limit is the maximum number of unreadable
-// samples that this process replaces, 0 for any number. Training counts unreadable samples over all ranks, for steps
-// that are done.
+// OpenData opens the configured data set. If a download fails and data.fallback is set, it opens the data set of
+// data.fallback. Damaged data and missing paths are errors and cause no fallback.
+//
+// limit is the maximum number of unreadable samples that this process replaces; 0 means no limit. Training itself
+// counts the unreadable samples of completed steps over all ranks.
 func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
 	if cfg.Data.Samples == config.Tokens {
 		return openTokens(ctx, cfg, log)
@@ -53,8 +54,8 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	return out, nil
 }
 
-// OpenStored opens the configured part of the data set without caches: each read accesses the stored file and returns
-// its error.
+// OpenStored opens the configured subset of the data set without caches. Each read accesses the stored file and returns
+// the error of that file.
 func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
 	d := cfg.Data
 	splits, err := OpenSplits(ctx, cfg, log)
@@ -89,7 +90,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	return out, nil
 }
 
-// checkSubset refuses more classes than the data set has.
+// checkSubset returns an error if data.max_classes exceeds the number of classes of the data set.
 func checkSubset(d config.Data, train data.Dataset) error {
 	if have := len(train.Classes()); d.MaxClasses > have {
 		return exit.Usagef("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
@@ -97,7 +98,7 @@ func checkSubset(d config.Data, train data.Dataset) error {
 	return nil
 }
 
-// syntheticImages is computed from the seed.
+// syntheticImages is a data set of images that are computed from the seed.
 type syntheticImages struct{ NoKeys }
 
 // Ignores implements [config.Ignorer].
@@ -110,7 +111,7 @@ var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orie
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
 	classes := d.NumClasses
-	if known, ok := d.Options.(counted); ok && classes == 0 { // as many classes as the data set that is replaced
+	if known, ok := d.Options.(counted); ok && classes == 0 { // a fallback has as many classes as the data set that it replaces
 		classes = known.classes()
 	}
 	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
@@ -119,11 +120,11 @@ func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logge
 
 func (syntheticImages) normalization() data.Normalization { return data.NormalizeSynthetic }
 
-// cifarImages is CIFAR-10 or CIFAR-100.
+// cifarImages is the data set CIFAR-10 or CIFAR-100.
 type cifarImages struct {
 	NoKeys
 	variant cifar.Variant
-	count   int // classes
+	count   int // number of classes
 	norm    data.Normalization
 }
 
@@ -138,7 +139,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 		return data.Splits{}, err
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
-	if missing && d.Download == "auto" && d.Fallback != "" { // now, because a download may take long to fail
+	if missing && d.Download == "auto" && d.Fallback != "" { // logged before the download, because a download can take minutes to fail
 		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
@@ -151,7 +152,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 func (s cifarImages) normalization() data.Normalization { return s.norm }
 func (s cifarImages) classes() int                      { return s.count }
 
-// imageFiles is a data set of image files in class folders, or in an archive.
+// imageFiles is a data set of image files, in one folder per class or in an archive.
 type imageFiles struct{ NoKeys }
 
 // Ignores implements [config.Ignorer].
@@ -186,7 +187,8 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
-// shardClassNames returns the names of numeric labels: from the configured list, or from a list next to the shards.
+// shardClassNames returns the names of numeric labels. The list comes from the configuration, otherwise from a file
+// next to the shards.
 func shardClassNames(d config.Data) (names []string, found string, err error) {
 	file := d.ClassNames
 	if file == "" {
@@ -202,13 +204,13 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
-// DecodeOptions returns the limits and the orientation for decoding images.
+// DecodeOptions returns the pixel limit and the EXIF orientation setting of image decoding.
 func DecodeOptions(d config.Data) images.DecodeOptions {
 	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
 
-// evalSamples returns the number of synthetic evaluation samples: a fifth of the training samples; 0 is the default
-// number.
+// evalSamples returns the number of synthetic evaluation samples, a fifth of the training samples. It returns 0, which
+// selects the default, if train is 0.
 func evalSamples(train int) int {
 	if train == 0 {
 		return 0
@@ -216,13 +218,13 @@ func evalSamples(train int) int {
 	return max(train/5, 1)
 }
 
-// Exists reports whether there is a file or folder at path.
+// Exists reports whether path is an existing file or folder.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// CacheDir returns the folder of downloads and converted data.
+// CacheDir returns the folder for downloads and converted data.
 func CacheDir(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
@@ -234,7 +236,8 @@ func CacheDir(configured string) (string, error) {
 	return dir, nil
 }
 
-// UserCache returns this program's folder in the user's cache folder; with name, the subfolder of this name.
+// UserCache returns a subfolder of the program's folder in the user's cache folder. With an empty name, it returns the
+// program's folder.
 func UserCache(name string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -243,7 +246,7 @@ func UserCache(name string) (string, error) {
 	return filepath.Join(dir, "hetero-train", name), nil
 }
 
-// ProgressLog logs every tenth of a long transfer.
+// ProgressLog returns a function that logs a transfer after each tenth of its bytes.
 func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	last := int64(-1)
 	return func(done, total int64) {
@@ -257,7 +260,7 @@ func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	}
 }
 
-// Normalization returns the configured normalization, otherwise that of the data set.
+// Normalization returns the configured normalization if there is one, otherwise the normalization of the data set.
 func Normalization(d config.Data, own data.Normalization) data.Normalization {
 	for i := range 3 {
 		if len(d.Mean) == 3 {
@@ -284,7 +287,8 @@ func Transforms(d config.Data) (train, eval data.Transform) {
 	return train, eval
 }
 
-// UsualNormalization returns the normalization of a data set by name, for checkpoints that do not record it.
+// UsualNormalization returns the normalization of the data set called name. The program uses it for checkpoints that do
+// not contain a normalization.
 func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
 	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
 		return set.normalization()

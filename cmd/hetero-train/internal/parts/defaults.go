@@ -2,7 +2,7 @@ package parts
 
 import "github.com/hetero-train/hetero-train/engine/config"
 
-// KindNames returns the names of models, data sets or policies, in the order of the catalog.
+// KindNames returns the names of the given models, data sets or policies, in the order of the catalog.
 func KindNames(kinds []config.Kind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -11,7 +11,7 @@ func KindNames(kinds []config.Kind) []string {
 	return names
 }
 
-// Defaults returns the configuration of an empty file.
+// Defaults returns the configuration that an empty file describes.
 func Defaults() *config.Config {
 	cfg, err := config.Load("", BuiltinCatalog)
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 )
 
-// Part is a part that a configuration selects by name: a [Model], a [LanguageModel], a [DataSet], a [TokenData] or a
-// [Policy]. Built-in parts and those passed to [Main] are treated alike.
+// Part is a component that a configuration selects by name: a [Model], a [LanguageModel], a [DataSet], a [TokenData] or
+// a [Policy]. Built-in components and the components that a caller passes to [Main] have the same abilities.
 type Part interface{ addTo(*config.Catalog) error }
 
 // Model is a network that configurations select with model.name.
 type Model struct {
 	Name string
-	Doc  string // a phrase for `config docs`
+	Doc  string // phrase that describes the component in `config docs`
 	New  func() ModelOptions
 }
 
-// ModelOptions are a model's own keys of [model]. Build is called after the keys are set.
+// ModelOptions are the keys of table [model] that only one model has. The program sets the keys and then calls Build.
 type ModelOptions interface {
 	config.Options
 	Build() models.Classifier
@@ -34,26 +34,27 @@ type ModelOptions interface {
 // DataSet is a data set that configurations select with data.dataset.
 type DataSet struct {
 	Name   string
-	Doc    string // a phrase for `config docs`
+	Doc    string // phrase that describes the component in `config docs`
 	New    func() DataSetOptions
-	Traits config.DataTraits // properties that other keys of a configuration depend on
+	Traits config.DataTraits // properties of the data set that rules of other keys use
 }
 
-// DataSetOptions are a data set's own keys of [data]. Open is called on each rank after the keys are set. An error in
-// the data is a *[data.Fault]; the program then ends with exit code 3.
+// DataSetOptions are the keys of table [data] that only one data set has. The program sets the keys and then calls Open
+// on each rank. Open reports an error in the data as a *[data.Fault]; the program then ends with exit code 3.
 type DataSetOptions interface {
 	config.Options
 	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
 }
 
-// normalized is implemented by the options of data sets with a normalization other than ImageNet's. It is used for
-// checkpoints that do not record their normalization.
+// normalized is implemented by the options of data sets whose images have another normalization than ImageNet's. The
+// program uses this normalization for checkpoints that do not contain one.
 type normalized interface{ normalization() data.Normalization }
 
-// counted is implemented by the options of data sets whose number of classes is known before they are opened.
+// counted is implemented by the options of data sets with a fixed number of classes.
 type counted interface{ classes() int }
 
-// KnownClasses returns the number of classes of the configured data set, if it is known before the data set is opened.
+// KnownClasses returns the number of classes of the configured data set. known is false if the number is unknown until
+// the data set is open.
 func KnownClasses(cfg *config.Config) (n int, known bool) {
 	set, ok := cfg.Data.Options.(counted)
 	if !ok {
@@ -65,18 +66,18 @@ func KnownClasses(cfg *config.Config) (n int, known bool) {
 // Policy is a balancing policy that configurations select with balance.policy.
 type Policy struct {
 	Name string
-	Doc  string // a phrase for `config docs`
+	Doc  string // phrase that describes the component in `config docs`
 	New  func() PolicyOptions
 }
 
-// PolicyOptions are a policy's own keys of [balance]. New is called on each rank after the keys are set, with valid
-// options.
+// PolicyOptions are the keys of table [balance] that only one policy has. The program sets the keys and then calls New
+// on each rank. The [balancer.Options] are valid.
 type PolicyOptions interface {
 	config.Options
 	New(balancer.Options) (balancer.Policy, error)
 }
 
-// NoKeys is embedded in the options of a part without its own keys.
+// NoKeys is embedded in the options of a component without keys of its own.
 type NoKeys struct{}
 
 // Keys implements [config.Options].
@@ -104,7 +105,8 @@ func addKind[O config.Options](list *[]config.Kind, what string, kind config.Kin
 	return nil
 }
 
-// CatalogOf lists parts. These functions make all options, so BuildLanguage and similar functions can rely on their types.
+// CatalogOf returns the catalog of the given components. Each entry creates its options with the function New of the
+// component. The type assertions of BuildLanguage and similar functions therefore hold.
 func CatalogOf(parts []Part) (config.Catalog, error) {
 	var c config.Catalog
 	var errs []error
@@ -124,7 +126,7 @@ func OpenSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data
 }
 
 // PolicyMaker returns the constructor of the policy called name. If the configuration selects another policy, the keys
-// of this one have their defaults.
+// that belong to name have their defaults.
 func PolicyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
 	own := b.Options
 	if name != b.Policy {

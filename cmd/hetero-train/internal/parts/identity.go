@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// ContentOf returns a digest of names, shapes and values of all tensors.
+// ContentOf returns a digest of the names, shapes and values of all tensors.
 func ContentOf(f *checkpoint.File) (string, error) {
 	h := sha256.New()
 	var buffer []byte
@@ -30,13 +30,13 @@ func ContentOf(f *checkpoint.File) (string, error) {
 
 func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
 
-// identitySamples is the number of samples of each part that the identity of a data set covers. A small set is read as
-// a whole. For a large set the number is enough to detect another set with equal class sizes, in well under a second
-// from a local disk.
+// identitySamples is the number of samples of each split that the identity of a data set covers. A split with fewer
+// samples is read as a whole. With a larger number, the start of a run takes longer; with a smaller number, a change of
+// the data is more likely to remain undetected. Reading 256 samples takes well under a second from a local disk.
 const identitySamples = 256
 
-// identify returns a digest of class names, of the labels of all samples, and of the content of some evenly spaced
-// samples.
+// identify returns a digest of the class names, of the labels of all samples, and of the content of up to
+// identitySamples evenly spaced samples.
 func identify(ctx context.Context, s data.Splits) (string, error) {
 	h := sha256.New()
 	for _, part := range []data.Dataset{s.Train, s.Eval} {
@@ -77,7 +77,8 @@ func identifyPart(ctx context.Context, h io.Writer, d data.Dataset) error {
 	return nil
 }
 
-// writeSample writes the stored bytes of sample i. An unreadable sample is part of the identity of a data set.
+// writeSample adds sample i to the digest: its stored bytes, otherwise its pixels, otherwise the fact that it is
+// unreadable.
 func writeSample(h io.Writer, r data.Reader, i int) {
 	if encoded, ok := r.(data.Encoded); ok {
 		if file, err := encoded.Contents(i); err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// Every key of [nccl] must be on the list of package nccl, in the same form.
+// The settings that the keys of [nccl] select must be in package nccl's list of allowed settings.
 func TestNCCLKeysAreKnown(t *testing.T) {
 	for _, setting := range []string{`debug="INFO"`, `algo="Ring"`, `algo="Tree"`, `algo="CollnetDirect"`, `algo="CollnetChain"`, `algo="NVLS"`,
 		`algo="NVLSTree"`, `proto="LL"`, `proto="LL128"`, `proto="Simple"`, `socket_ifname="eth0,^lo"`, `ib_hca="mlx5_0:1"`, `ib_disable=true`, `p2p_disable=true`,

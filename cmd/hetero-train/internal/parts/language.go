@@ -15,7 +15,7 @@ func gpt2Model(name, published, size string) LanguageModel {
 		func() LanguageOptions { return &gpt2Options{size: gpt2.Family[published]} }}
 }
 
-// gpt2Options are the keys of the GPT-2 family. A size of 0 is that of the published model.
+// gpt2Options are the keys of the GPT-2 family. A key with value 0 selects the size of the published model.
 type gpt2Options struct {
 	size gpt2.Size
 
@@ -29,7 +29,7 @@ func (*gpt2Options) Ignores() []string {
 	return []string{"batch_norm", "ghost_group", "init_head", "num_classes"}
 }
 
-// Keys lists them.
+// Keys implements [config.Options].
 func (o *gpt2Options) Keys() []config.Key {
 	return []config.Key{
 		config.Int(&o.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
@@ -47,7 +47,8 @@ func (o *gpt2Options) Keys() []config.Key {
 	}
 }
 
-// sizes returns those of the model for samples of length positions, with tokens below vocabulary.
+// sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
+// tokens in a sample.
 func (o *gpt2Options) sizes(vocabulary, length int) gpt2.Size {
 	return gpt2.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Layers: cmp.Or(o.Layers, o.size.Layers),
 		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels)}
@@ -78,7 +79,7 @@ func (o *gpt2Options) Settings(vocabulary, positions int) weights.Settings {
 func (o *gpt2Options) Adopt(settings weights.Settings) {
 	s, ok := settings.(*weights.GPT2Settings)
 	if !ok {
-		return // CompareSettings reports another kind of model
+		return // CompareSettings reports that config.json describes another kind of model
 	}
 	for _, size := range []struct {
 		own   *int

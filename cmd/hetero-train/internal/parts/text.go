@@ -16,17 +16,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// imageKeys are the keys of [data] that only data sets of images use.
+// imageKeys are the keys of [data] that only image data sets use.
 var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_padding", "random_resized_crop", "flip", "mean", "std", "class_names", "shard_cache_mb",
 	"exif_orientation", "max_classes", "samples_per_class", "corrupt", "corrupt_limit"}
 
-// sequenceLength is the key of the positions of a sample.
+// sequenceLength returns the key that states the number of tokens in a sample.
 func sequenceLength(field *int) config.Key {
 	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
 		Doc("Number of tokens per sample. The label of each token is the token that follows it.")
 }
 
-// syntheticText is a Markov source.
+// syntheticText is a data set whose tokens come from a Markov source.
 type syntheticText struct {
 	Length, Vocabulary int
 	Entropy            float64
@@ -37,7 +37,7 @@ func (*syntheticText) Ignores() []string {
 	return append([]string{"cache_dir", "val_fraction"}, imageKeys...)
 }
 
-// Keys lists them.
+// Keys implements [config.Options].
 func (s *syntheticText) Keys() []config.Key {
 	return []config.Key{
 		sequenceLength(&s.Length),
@@ -48,7 +48,7 @@ func (s *syntheticText) Keys() []config.Key {
 	}
 }
 
-// Numbers of samples of synthetic text.
+// Default numbers of samples of synthetic text.
 const (
 	textTrainSamples = 10_000
 	textEvalSamples  = 1_000
@@ -71,7 +71,7 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss", source.Entropy(), math.Exp(source.Entropy()))}, nil
 }
 
-// textFiles are the files of tokens that data.path names.
+// textFiles is the data set of the token files that data.path names.
 type textFiles struct {
 	Length, Vocabulary int
 }
@@ -81,7 +81,7 @@ func (*textFiles) Ignores() []string {
 	return append([]string{"cache_dir", "val_fraction", "num_samples"}, imageKeys...)
 }
 
-// Keys lists them.
+// Keys implements [config.Options].
 func (s *textFiles) Keys() []config.Key {
 	return []config.Key{
 		sequenceLength(&s.Length),
@@ -130,7 +130,7 @@ func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.
 	return out, err
 }
 
-// corpora are the open files of both parts.
+// corpora are the open token files of both splits.
 type corpora struct{ list []*tokens.Corpus }
 
 func (c *corpora) open(paths []string, vocabulary int) (*tokens.Corpus, error) {
@@ -153,8 +153,8 @@ func (c *corpora) Close() error {
 	return errors.Join(errs...)
 }
 
-// identity returns a digest of the numbers of tokens, of the checksums in the headers, and of some tokens, because not
-// all formats have checksums.
+// identity returns a digest of the number of tokens and of the checksum of each file. The digest also covers some
+// tokens, because some formats have no checksums.
 func (c *corpora) identity() (string, error) {
 	h := sha256.New()
 	some := make([]int32, 1024)

@@ -16,43 +16,45 @@ import (
 // LanguageModel is a network that reads tokens. Configurations select it with model.name.
 type LanguageModel struct {
 	Name string
-	Doc  string // one phrase for `config docs`
+	Doc  string // phrase that describes the component in `config docs`
 	New  func() LanguageOptions
 }
 
-// LanguageOptions are the keys that only one language model has, in [model].
+// LanguageOptions are the keys of table [model] that only one language model has.
 type LanguageOptions interface {
 	config.Options
-	// BuildLanguage returns the model for samples of length positions, with tokens below vocabulary. It is called when
-	// the keys are set. Its error is one of the settings.
+	// BuildLanguage returns the network. vocabulary is the number of token types in the data, length the number of
+	// tokens in a sample. The program sets the keys and then calls BuildLanguage. An error reports an invalid setting.
 	BuildLanguage(vocabulary, length int) (models.Language, error)
 }
 
 // TokenData is a data set of text. Configurations select it with data.dataset.
 type TokenData struct {
 	Name   string
-	Doc    string // one phrase for `config docs`
+	Doc    string // phrase that describes the component in `config docs`
 	New    func() TokenDataOptions
-	Traits config.DataTraits // properties that other keys of a configuration depend on
+	Traits config.DataTraits // properties of the data set that rules of other keys use
 }
 
-// TokenDataOptions are the keys that only one data set of text has, in [data].
+// TokenDataOptions are the keys of table [data] that only one data set of text has.
 type TokenDataOptions interface {
 	config.Options
-	// OpenTokens is called when the keys are set, on each rank. An error that the data cause is a *[data.Fault].
+	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
+	// reports an error in the data as a *[data.Fault].
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
-// TokenSplits are the two parts of a data set of text. The fields of their samples are the inputs of language.Predict.
+// TokenSplits are the training split and the evaluation split of a data set of text. The fields of the samples are the
+// inputs of language.Predict.
 type TokenSplits struct {
 	Train      data.Samples
-	Eval       data.Samples // nil without samples for evaluation
-	Vocabulary int          // tokens are below it
-	Length     int          // positions of a sample
-	Note       string       // about the data, for the start of a run; may be ""
+	Eval       data.Samples // nil if the data set has no evaluation samples
+	Vocabulary int          // number of token types: each token is in [0, Vocabulary)
+	Length     int          // number of tokens in a sample
+	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown
-	Identity   string       // digest of the content; "" if the data are functions of the settings
-	Closer     io.Closer    // frees resources that both parts use; may be nil
+	Identity   string       // digest of the content; "" if the settings alone determine the data
+	Closer     io.Closer    // frees resources that both splits share; may be nil
 }
 
 func (m LanguageModel) addTo(c *config.Catalog) error {
@@ -75,7 +77,7 @@ func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	return &Opened{Name: cfg.Data.Dataset, Tokens: &splits, Identity: splits.Identity}, nil
 }
 
-// Close frees files and memory.
+// Close closes the files of the data set and frees its memory.
 func (o *Opened) Close() error {
 	if o.Tokens == nil {
 		return o.Splits.Close()
@@ -86,7 +88,7 @@ func (o *Opened) Close() error {
 	return o.Tokens.Closer.Close()
 }
 
-// Counts returns the numbers of samples for training and for evaluation.
+// Counts returns the number of training samples and of evaluation samples.
 func (o *Opened) Counts() (train, eval int) {
 	if t := o.Tokens; t != nil {
 		if t.Eval != nil {
@@ -100,13 +102,13 @@ func (o *Opened) Counts() (train, eval int) {
 	return o.Train.Len(), eval
 }
 
-// HasEval reports whether there are samples for evaluation.
+// HasEval reports whether the data set has evaluation samples.
 func (o *Opened) HasEval() bool {
 	_, eval := o.Counts()
 	return eval > 0
 }
 
-// Classes returns the names of the classes; nil for text.
+// Classes returns the names of the classes, or nil for text.
 func (o *Opened) Classes() []string {
 	if o.Tokens != nil {
 		return nil
@@ -114,7 +116,7 @@ func (o *Opened) Classes() []string {
 	return o.Train.Classes()
 }
 
-// BuildClassifier returns the network of images that a configuration selects. Its error is one of the usage.
+// BuildClassifier returns the configured image network. Its error is a usage error.
 func BuildClassifier(m *config.Model) (models.Classifier, error) {
 	o, ok := m.Options.(ModelOptions)
 	if !ok {
@@ -123,7 +125,7 @@ func BuildClassifier(m *config.Model) (models.Classifier, error) {
 	return o.Build(), nil
 }
 
-// BuildLanguage returns the network of text that a configuration selects.
+// BuildLanguage returns the configured language network.
 func BuildLanguage(m *config.Model, vocabulary, length int) (models.Language, error) {
 	model, err := m.Options.(LanguageOptions).BuildLanguage(vocabulary, length)
 	if err != nil {

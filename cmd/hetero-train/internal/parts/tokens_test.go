@@ -27,7 +27,7 @@ func load(t *testing.T, settings ...string) (*config.Config, error) {
 func TestModelsRefuseSamplesThatTheyCannotRead(t *testing.T) {
 	for _, c := range []struct {
 		set  []string
-		want string // "" for none
+		want string // part of the expected error; "" if no error is expected
 	}{
 		{[]string{"model.name=gpt2"}, `data.dataset: model "gpt2" reads tokens, but data set "synthetic_image" has images`},
 		{[]string{"model.name=resnet50", "data.dataset=synthetic_text"}, `model "resnet50" reads images, but data set "synthetic_text" has tokens`},
@@ -46,7 +46,7 @@ func TestModelsRefuseSamplesThatTheyCannotRead(t *testing.T) {
 func TestSizesOfLanguageModelsFollowTheData(t *testing.T) {
 	for _, c := range []struct {
 		set  []string
-		want string // "" for none
+		want string // part of the expected error; "" if no error is expected
 	}{
 		{nil, ""},
 		{[]string{"model.vocabulary_size=100", "model.positions=70"}, ""},

@@ -13,21 +13,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// Transformer is implemented by the options of models that Hugging Face's library transformers also has.
+// Transformer is implemented by the options of models that the Python library transformers (Hugging Face) also has.
 type Transformer interface {
 	LanguageOptions
-	// Published returns the sizes of the tables of tokens and positions: those of the keys, or of the published model.
+	// Published returns the number of rows of the token table and of the position table. A key that is set has priority
+	// over the published model.
 	Published() (vocabulary, positions int)
-	// Tables returns the names of the tables of tokens and positions.
+	// Tables returns the tensor names of the token table and of the position table.
 	Tables() (tokens, positions string)
-	// Settings returns the contents of config.json for a model with tables of these sizes, unless keys state others.
+	// Settings returns the contents of config.json for a model whose tables have the given numbers of rows. Keys that
+	// state other numbers have priority.
 	Settings(vocabulary, positions int) weights.Settings
-	// Adopt sets the sizes that no key states to those of config.json.
+	// Adopt copies sizes from config.json to all keys of sizes that are not set.
 	Adopt(weights.Settings)
 }
 
-// TransformersFile returns the file of weights of a folder of transformers: a folder with config.json that is no
-// checkpoint.
+// TransformersFile returns the path of the weights in a folder of the library transformers. Such a folder contains
+// config.json and is not a checkpoint of this program.
 func TransformersFile(path string) (file string, ok bool, err error) {
 	if !IsFolder(path) || experiment.IsCheckpoint(path) || !isFile(filepath.Join(path, weights.SettingsFile)) {
 		return "", false, nil
@@ -47,7 +49,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// TableSizes returns the numbers of tokens and positions of a file of weights.
+// TableSizes returns the number of rows of the token table and of the position table in a file of weights.
 func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, err error) {
 	rows := func(name string) int {
 		i, ok := f.Info(name)
@@ -63,7 +65,8 @@ func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, e
 	return rows(tokens), rows(at), err
 }
 
-// TransformersSettings reads the config.json next to a file of weights; nil if there is none.
+// TransformersSettings reads the config.json in the folder of a file of weights. It returns nil if the folder has no
+// config.json.
 func TransformersSettings(file string) (weights.Settings, error) {
 	s, err := weights.ReadSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,8 +75,8 @@ func TransformersSettings(file string) (weights.Settings, error) {
 	return s, err
 }
 
-// CheckTransformers compares a config.json with a model whose tables have these sizes. Models that transformers lacks
-// fit any.
+// CheckTransformers compares config.json with the configured model, whose tables have the given numbers of rows. It
+// accepts any config.json for a model that the library transformers does not have.
 func CheckTransformers(file string, s weights.Settings, m *config.Model, vocabulary, positions int) error {
 	t, ok := m.Options.(Transformer)
 	if s == nil || !ok {

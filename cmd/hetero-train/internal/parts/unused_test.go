@@ -12,7 +12,7 @@ import (
 func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
 	for _, c := range []struct {
 		set  []string
-		want string // "" for none
+		want string // part of the expected message; "" if no message is expected
 	}{
 		{[]string{"balance.policy=dynamic", "balance.objective=energy", "balance.power_watts=[1.0]"}, `balance.objective = "energy" (--set balance.objective) has no effect: balance.policy = "dynamic" does not read it`},
 		{[]string{"balance.policy=hybrid", "balance.objective=energy", "balance.power_watts=[1.0]"}, ""},
@@ -79,10 +79,10 @@ func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 			{{Origin: "--set data.dataset", Key: "data.dataset", Value: "synthetic_image"}}} {
 			cfg, err := config.Parse(file, text, BuiltinCatalog, set...)
 			if err != nil && strings.Contains(string(text), `dataset = "synthetic_text"`) && strings.HasPrefix(set[0].Key, "data.") {
-				continue // synthetic text has no path, and a model of text refuses images
+				continue // synthetic text has no path, and a language model refuses images
 			}
 			if err != nil && strings.Contains(string(text), `dataset = "text"`) && set[0].Key == "data.dataset" {
-				continue // a model of text refuses images
+				continue // a language model refuses images
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -19,11 +19,11 @@ import (
 
 // Network describes a model independently of a device.
 type Network struct {
-	Tensors []checkpoint.Info // f32: parameters, then running statistics
-	Head    string            // layer whose outputs are the classes
+	Tensors []checkpoint.Info // parameters, then running statistics, all f32
+	Head    string            // name of the last layer, which has one output per class
 }
 
-// DescribeNetwork builds the model's graph for one image.
+// DescribeNetwork builds the graph of an image model for a batch of one image.
 func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err error) {
 	build, err := BuildClassifier(m)
 	if err != nil {
@@ -42,8 +42,8 @@ func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err er
 	return n, nil
 }
 
-// DescribeLanguage builds the graph of a language model for one position. Sizes that its keys do not state are those of
-// the published model.
+// DescribeLanguage builds the graph of a language model for a sample of one token. For each size that no key states, it
+// uses the size of the published model.
 func DescribeLanguage(m *config.Model) (n Network, err error) {
 	vocabulary, positions := 1, 1
 	if t, ok := m.Options.(Transformer); ok {
@@ -63,7 +63,7 @@ func DescribeLanguage(m *config.Model) (n Network, err error) {
 	return n, nil
 }
 
-// add lists the tensors of a graph.
+// add appends the parameters and running statistics of a graph to n.
 func (n *Network) add(g *graph.Graph) {
 	for _, list := range [][]*graph.Value{g.Params, g.States} {
 		for _, v := range list {
@@ -72,7 +72,7 @@ func (n *Network) add(g *graph.Graph) {
 	}
 }
 
-// weightsFile is an open safetensors file, alone or in a checkpoint.
+// weightsFile is an open safetensors file, either a file of its own or part of a checkpoint.
 type weightsFile struct {
 	*checkpoint.File
 	close io.Closer
@@ -81,8 +81,8 @@ type weightsFile struct {
 // Close closes the file or the checkpoint.
 func (w weightsFile) Close() error { return w.close.Close() }
 
-// OpenWeights opens the weights at path: a safetensors file, a folder of transformers, or a checkpoint that
-// OpenCheckpoint finds.
+// OpenWeights opens the weights at path. The path names a safetensors file, a folder of the library transformers, or a
+// checkpoint in any form that OpenCheckpoint accepts.
 func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	if file, ok, err := TransformersFile(path); err != nil {
 		return weightsFile{}, err
@@ -100,14 +100,15 @@ func OpenWeights(path string, warn func(error)) (weightsFile, error) {
 	return weightsFile{c.Model, c}, nil
 }
 
-// IsWeightsFile distinguishes a safetensors file from the folder of a checkpoint and from files that name a checkpoint.
+// IsWeightsFile reports whether path is a safetensors file. The alternatives are the folder of a checkpoint and a file
+// that names a checkpoint.
 func IsWeightsFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors")
 }
 
-// OpenCheckpoint opens the checkpoint that path names (experiment.FindCheckpoint) and warns of newer ones that it
-// skipped. A missing path, or a path without a checkpoint, is a usage error.
+// OpenCheckpoint opens the checkpoint that path names, as experiment.FindCheckpoint does. It calls warn for each newer
+// checkpoint that it skipped. A path that does not exist or has no checkpoint is a usage error.
 func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
 	c, skipped, err := experiment.FindCheckpoint(path)
 	for _, s := range skipped {

@@ -24,46 +24,46 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// Balancer divides the batch among the ranks of a run. It implements train.Splitter. Every rank has the same policy
-// with the same reports, so all ranks reach the same shares without a message. Rank 0 logs them.
+// Balancer divides the batch among the ranks of a run. It implements [train.Splitter]. Every rank runs the same policy
+// on the same reports, so all ranks reach the same shares without a message. Rank 0 logs the shares.
 type Balancer struct {
 	run        *assembly.Run
 	cfg        *config.Config
-	known      []knownRank     // reports of all ranks before training
-	scores     []float64       // compute scores of a profile; may be nil
-	missing    string          // why there are no scores
-	profile    *profiles.Ranks // on rank 0: the scores with their figures; nil: no scores
-	figures    *profiles.Cache // cache of this rank's figures; nil: no cache
+	known      []knownRank     // properties of all ranks, by rank
+	scores     []float64       // compute scores by rank; nil if there are none
+	missing    string          // reason why there are no scores
+	profile    *profiles.Ranks // on rank 0: scores with the figures that they come from; nil if there are no scores
+	figures    *profiles.Cache // cache of measured figures; nil without a cache
 	cache      *curves.Cache
 	options    balancer.Options
-	Policy     balancer.Policy // nil with fixed shares
-	Comparison *comparison     // interleaved comparison in place of a policy; may be nil
+	Policy     balancer.Policy // nil if the shares are fixed
+	Comparison *comparison     // interleaved comparison that replaces the policy; nil in other runs
 
 	step      balancer.Step
-	health    []telemetry.Window // one per rank
-	waiting   balancer.Waiting   // during the window
+	health    []telemetry.Window // telemetry of the current window, by rank
+	waiting   balancer.Waiting   // waiting times of the current window
 	detector  *balancer.Detector
 	healthy   *balancer.References
 	observed  []balancer.Observation
-	last      *balancer.Decision // nil before the first one
+	last      *balancer.Decision // latest decision; nil before the first decision
 	decisions int
-	stored    time.Time      // when the curves were last cached
-	report    *balanceReport // on rank 0; nil elsewhere
+	stored    time.Time      // time of the latest write to the cache of curves
+	report    *balanceReport // nil on all ranks except rank 0
 }
 
-// knownRank is the report of a rank before training.
+// knownRank contains the properties that a rank sends before training.
 type knownRank struct {
-	Device      string         `json:"device"` // type of the device, equal on other machines with the same hardware
+	Device      string         `json:"device"` // type of the device, equal on all machines with the same hardware
 	Fingerprint string         `json:"fingerprint"`
-	Kind        string         `json:"kind"` // of the device: cpu, cuda, …
+	Kind        string         `json:"kind"` // kind of the device: cpu, cuda, …
 	MemoryBytes int64          `json:"memory_bytes"`
-	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
-	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, if there are any
-	Kept        *keptScore     `json:"kept,omitempty"`  // origin of figures from an earlier run; nil: there are none
-	AtStart     string         `json:"at_start"`        // profile.at_start
+	Curve       balancer.Curve `json:"curve,omitempty"` // step-time curve from earlier runs
+	Profile     profiles.Rank  `json:"profile"`         // scores, with cached figures if there are any
+	Kept        *keptScore     `json:"kept,omitempty"`  // origin of the cached figures; nil if there are none
+	AtStart     string         `json:"at_start"`        // value of profile.at_start
 }
 
-// New gathers the reports of all ranks. All ranks call it.
+// New gathers the properties of all ranks. All ranks must call New.
 func New(ctx context.Context, a *assembly.Run) (*Balancer, error) {
 	b := &Balancer{run: a, cfg: a.Cfg}
 	self := a.DescribeItself()
@@ -118,7 +118,7 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 	return nil
 }
 
-// LoadProfiles reads the file of profile.gpu_profiles, nil if the key is empty.
+// LoadProfiles reads the file that profile.gpu_profiles names. It returns nil if the key is empty.
 func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
 	if c.Profile.GPUProfiles == "" {
 		return nil, nil
@@ -130,7 +130,7 @@ func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
 	return p, nil
 }
 
-// givenScores returns the scores of profile.gpu_profiles.
+// givenScores sets the scores of all ranks from the file that profile.gpu_profiles names.
 func (b *Balancer) givenScores(ctx context.Context) error {
 	return b.run.Team.Tell(ctx, "compute scores", &b.scores, func() error {
 		path := b.cfg.Profile.GPUProfiles
@@ -160,13 +160,13 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 	})
 }
 
-// learns reports whether the run reads and writes cached curves.
+// learns reports whether the run reads and writes the cache of curves.
 func (b *Balancer) learns() bool {
 	c := b.cfg.Balance
 	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
 }
 
-// openCache opens the user's cache of curves and finds the curve of a device.
+// openCache opens the user's cache of curves and returns the cached curve of a device.
 func (b *Balancer) openCache(device string) (balancer.Curve, error) {
 	dir, err := parts.UserCache("curves")
 	if err != nil {
@@ -176,7 +176,7 @@ func (b *Balancer) openCache(device string) (balancer.Curve, error) {
 	return b.cache.Load(b.key(device))
 }
 
-// key contains all values that a curve depends on.
+// key returns the key of a curve in the cache. It contains all values that the curve depends on.
 func (b *Balancer) key(device string) string {
 	var model []string
 	for _, s := range b.cfg.Settings() {
@@ -192,7 +192,7 @@ func (b *Balancer) key(device string) string {
 // log returns the logger of the load balancer.
 func (b *Balancer) log() *slog.Logger { return b.run.Opts.LogOf(logs.ComponentBalancer) }
 
-// sayRanks logs the ranks, on rank 0.
+// sayRanks logs the device, memory and score of each rank, on rank 0.
 func (b *Balancer) sayRanks() {
 	if !b.run.Team.Leads() {
 		return
@@ -208,7 +208,8 @@ func (b *Balancer) sayRanks() {
 	}
 }
 
-// Divide chooses the first shares, when the memory limit of each rank is known, in samples of a micro-batch.
+// Divide creates the policy and returns the first shares. limits is the maximum number of samples of a micro-batch that
+// fits into the memory of each rank.
 func (b *Balancer) Divide(limits []int) ([]int, error) {
 	c := b.cfg
 	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval, Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
@@ -240,7 +241,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	return shares, nil
 }
 
-// SayBatchSizes logs the samples of a micro-batch that each rank starts with.
+// SayBatchSizes logs the share of a micro-batch with which each rank starts.
 func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
 	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
 	for rank, n := range shares[:min(len(shares), mostNodes)] {
@@ -248,10 +249,11 @@ func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
 	}
 }
 
-// mostNodes is the maximum number of nodes with one line each. The line before them has the batch sizes of all nodes.
+// mostNodes is the maximum number of nodes that get a line each. The preceding line contains the batch sizes of all
+// nodes.
 const mostNodes = 64
 
-// sayShares logs the first shares, and their limits.
+// sayShares logs the first shares and the memory limits.
 func (b *Balancer) sayShares(shares []int) {
 	log := b.log()
 	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
@@ -268,7 +270,7 @@ func (b *Balancer) sayShares(shares []int) {
 	}
 }
 
-// know passes the reports of the ranks to the policy.
+// know adds the properties of the ranks to the options of the policy.
 func (b *Balancer) know() {
 	c, o := b.cfg.Balance, &b.options
 	o.Scores = b.scores
@@ -299,18 +301,18 @@ func sizes(shares []int) string {
 	return "{" + strings.Join(texts, ", ") + "}"
 }
 
-// ErrCompared is the cause with which a comparison of policies cancels the run's context after its last round.
+// ErrCompared is the cause with which a comparison of policies cancels the context of the run after its last round.
 var ErrCompared = errors.New("all rounds of the comparison are complete")
 
-// EndBy gives a comparison of policies the function that cancels the run's context. All ranks complete the last round
-// in the same step. Without a comparison it does nothing.
+// EndBy sets the function with which a comparison of policies cancels the context of the run. All ranks complete the
+// last round in the same step. EndBy does nothing in runs without a comparison.
 func (b *Balancer) EndBy(cancel context.CancelCauseFunc) {
 	if b != nil && b.Comparison != nil {
 		b.Comparison.finished = func() { cancel(ErrCompared) }
 	}
 }
 
-// Split implements train.Splitter.
+// Split implements [train.Splitter].
 func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []int {
 	if ranks == nil || b.Policy == nil {
 		return nil
@@ -324,7 +326,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	if !due {
 		return nil
 	}
-	if len(d.Ranks) == 0 { // a policy of another program
+	if len(d.Ranks) == 0 { // a policy of another program, which need not explain its decision
 		d.Explanation = balancer.Unexplained(len(ranks))
 	}
 	b.last = d
@@ -342,7 +344,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	return d.Next
 }
 
-// take converts the ranks' reports to the input of policies.
+// take converts the reports of the ranks to the input of the policy.
 func (b *Balancer) take(ranks []train.RankStep) {
 	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
 	exposed, exchanges := math.Inf(1), math.Inf(1)
@@ -359,10 +361,10 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		b.health[r].Add(&rank.Telemetry)
 	}
 	b.waiting.Add(s.Own)
-	s.Exposed = exposed + exchanges // the wait of the rank that waited least: no other rank caused it
+	s.Exposed = exposed + exchanges // the minimum over the ranks, because no other rank causes this part of the wait
 }
 
-// judge distinguishes slow types of device from sick ranks, in the window that ends.
+// judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.
 func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	for r := range b.observed {
 		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Summary()}
@@ -381,7 +383,7 @@ func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	return verdicts
 }
 
-// End stores the curves.
+// End stores the curves and logs the last state.
 func (b *Balancer) End() {
 	if b == nil || b.Policy == nil || b.last == nil {
 		return
@@ -392,9 +394,10 @@ func (b *Balancer) End() {
 	}
 }
 
-// keepCurve caches this rank's curve for later runs: at the end, and at intervals before.
+// keepCurve stores this rank's curve in the cache, at intervals and at the end of the run.
 func (b *Balancer) keepCurve(end bool) {
-	// ripe is the minimum number of decisions: with fewer, the curve may be worse than the cached one.
+	// ripe is the minimum number of decisions before the first write. A curve of fewer decisions can be worse than the
+	// cached curve.
 	const interval, ripe = time.Minute, 5
 	l, ok := b.Policy.(balancer.Learner)
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {

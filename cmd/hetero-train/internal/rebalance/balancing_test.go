@@ -26,7 +26,7 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	through := func(blocks []measured, rank, like int) balancer.Curve {
 		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
 	}
-	// A measurement at 64 samples contains no information on times near 8 samples.
+	// A measurement at 64 samples says nothing about step times near 8 samples.
 	if got := through(blocks, 0, 8).At(9); math.Abs(got-0.18) > 1e-12 {
 		t.Errorf("got %v s for 9 samples, want 0.18", got)
 	}
@@ -41,8 +41,8 @@ func TestComparisonPicksTheOracleFromLines(t *testing.T) {
 	}
 }
 
-// The oracle must not move if the host is slow for a third of the blocks and a neighbour takes half of one rank in two
-// blocks.
+// The oracle must not change if the host is slow during a third of the blocks and another process takes half of one
+// rank's CPU during two blocks.
 func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 	perSample, fixed := []float64{0.9, 1.75, 3.4, 3.4}, []float64{20, 10, 5, 5} // ms
 	for seed := range uint64(20) {
@@ -75,7 +75,7 @@ func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
 		}
 		best, _ := balancer.Slowest(truth, ideal)
 		got, _ := balancer.Slowest(truth, c.best(c.lines(blocks, like)))
-		if best/got < 0.98 { // 2 % of noise, twenty blocks, four ranks
+		if best/got < 0.98 { // limit for four ranks, twenty blocks and 2 % noise
 			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
 		}
 	}
@@ -85,7 +85,7 @@ func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
 	even := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}
 	tilted := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 110}}
 	sure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}}}
-	// 52/48 may be equally good.
+	// The resampled lines disagree, so shares of 52 and 48 may be as good as equal shares.
 	unsure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}, {even, tilted}}}
 	for _, c := range []struct {
 		h       *hindsight

@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// ratioInterval returns sum(above) / sum(below) of paired values, and the 95 % interval of a bootstrap over the pairs.
+// ratioInterval returns sum(above) / sum(below) for paired values, with the 95 % interval of a bootstrap over the
+// pairs.
 func ratioInterval(above, below []float64) interval {
 	const resamples = 10_000
 	n := len(above)
@@ -20,7 +21,7 @@ func ratioInterval(above, below []float64) interval {
 		return a / b
 	}
 	ratio := of(func(i int) int { return i })
-	r := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same values give the same interval
+	r := rand.New(rand.NewPCG(1, 2)) // fixed seed, so that equal values give equal intervals
 	ratios := make([]float64, resamples)
 	for i := range ratios {
 		ratios[i] = of(func(int) int { return r.IntN(n) })

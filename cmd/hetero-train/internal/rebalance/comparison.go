@@ -9,50 +9,53 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// comparison lets policies alternate in one run. It replaces the policy of the run, with equal decisions on every rank.
+// comparison runs several policies in turns. It replaces the policy of the run. All ranks reach equal decisions.
+//
+// The comparison first measures splits of the batch in stages, to find the oracle: the shares with the shortest step.
+// It then runs rounds; in each round, every candidate divides the batch for one block of steps.
 type comparison struct {
 	flags     *session.ComparisonOptions
 	balancing *Balancer
 
-	splits      [][]int    // not measured yet
-	stage       int        // stage of the measurement
-	center      []int      // of the splits of a stage
-	measured    []measured // results of all blocks
-	oracle      []int      // nil until the splits are measured
+	splits      [][]int    // splits of this stage that are not measured yet, each with one share per rank
+	stage       int        // number of stages begun
+	center      []int      // shares that the splits of this stage vary
+	measured    []measured // shares and times of all blocks
+	oracle      []int      // shares with the shortest step; nil until all splits are measured
 	candidates  []*candidate
 	round, turn int
 	finished    func() // called once, after the last round
 	done        bool
 
-	wanted []int // shares of this block
-	steps  int   // steps of this block with these shares
+	wanted []int // shares of the current block
+	steps  int   // number of steps of the current block so far
 	block  blockMeans
-	times  [][]float64 // times of this block by rank, s
+	times  [][]float64 // step times of the current block, s, by rank and step
 }
 
-// measured has the share and median time of each rank in a block.
+// measured contains the share and the median time of each rank in a block.
 type measured struct {
 	Shares  []int     `json:"shares"`
-	Seconds []float64 `json:"seconds"` // 0 without a share
+	Seconds []float64 `json:"seconds"` // 0 for a rank without samples
 }
 
-// candidate is a policy with the results of its blocks.
+// candidate is a policy, or fixed shares, with the results of its blocks.
 type candidate struct {
 	name    string
-	policy  balancer.Policy // nil: shares are fixed
+	policy  balancer.Policy // nil if the shares are fixed
 	shares  []int
 	changes [][]int // shares after each change
 	blocks  []blockMeans
 }
 
-// blockMeans are means over the steps of a block.
+// blockMeans contains means over the steps of a block.
 type blockMeans struct {
 	Seconds   float64   `json:"step_seconds"`
 	Median    float64   `json:"median_step_seconds"`
 	Imbalance float64   `json:"imbalance"`
 	Exposed   float64   `json:"communication_seconds"`
 	Shares    []int     `json:"shares"`
-	steps     []float64 // s
+	steps     []float64 // times of the steps, s
 }
 
 func newComparison(f *session.ComparisonOptions, b *Balancer) *comparison {
@@ -71,18 +74,18 @@ func (c *comparison) begin(shares []int) {
 	}
 }
 
-// quiet reports whether profiling is off in this block.
+// quiet reports whether profiling is off in the current block.
 func (c *comparison) quiet() bool {
 	return c != nil && c.turn < len(c.candidates) && c.candidates[c.turn].name == ComparisonOff
 }
 
-// split handles a step, which balancing.step describes, and returns the shares of the next step.
+// split processes the step in balancing.step and returns the shares of the next step.
 func (c *comparison) split() []int {
 	s := &c.balancing.step
 	if c.done {
 		return nil
 	}
-	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // the change to these shares is not complete
+	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // the ranks do not use the wanted shares yet
 		return c.wanted
 	}
 	if c.steps++; c.steps > 1 {
@@ -120,7 +123,7 @@ func (c *comparison) take(s *balancer.Step) {
 	}
 }
 
-// finish ends a block and begins the next one.
+// finish ends a block and begins the next block.
 func (c *comparison) finish() {
 	b := c.block
 	n := float64(len(b.steps))
@@ -148,19 +151,19 @@ func (c *comparison) finish() {
 			c.finished()
 			return
 		}
-		// A different policy begins each round, so that no policy always follows the same one.
+		// Rotate the order after each round, so that no policy always follows the same policy.
 		c.candidates = append(c.candidates[1:], c.candidates[0])
 	}
 	c.begin(c.candidates[c.turn].shares)
 }
 
-// The splits from which the curves are fitted. They vary the best shares so far: each rank up or down by a spread,
-// which shrinks from stage to stage.
-const measureSplits = 10 // of each stage
+// The splits to which the curves are fitted. In each split, the share of each rank is higher or lower than the best
+// known share, by a fraction that shrinks from stage to stage.
+const measureSplits = 10 // number of splits of each stage
 
 var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
-// nextSplit begins the next split to measure, or the turns of the policies.
+// nextSplit begins the next split. After the last split of the last stage, it begins the rounds.
 func (c *comparison) nextSplit() {
 	if c.splits = c.splits[1:]; len(c.splits) > 0 {
 		c.begin(c.splits[0])
@@ -177,7 +180,7 @@ func (c *comparison) nextSplit() {
 		weight := make([]float64, len(c.center))
 		for r, n := range c.center {
 			weight[r] = max(float64(n), 0.5)
-			if (r>>(i/2%3))&1 == i&1 { // the combination of ranks that go up and down changes each time
+			if (r>>(i/2%3))&1 == i&1 { // each split raises the shares of another set of ranks
 				weight[r] *= 1 + spread
 			} else {
 				weight[r] *= 1 - spread
@@ -190,20 +193,20 @@ func (c *comparison) nextSplit() {
 	c.begin(c.splits[0])
 }
 
-// best returns the best shares according to the lines.
+// best returns the shares with the shortest step according to the given lines.
 func (c *comparison) best(lines []balancer.Curve) []int {
 	best, err := balancer.Solve(c.balancing.options.Batch, lines)
 	if err != nil {
-		panic(err) // the policies were made with the same batch
+		panic(err) // unreachable: the policies were created with the same batch
 	}
 	return best
 }
 
-// compete makes the candidates after the curves are measured.
+// compete computes the oracle, creates the candidates and begins the first block.
 func (c *comparison) compete() {
 	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
-	o.Interval = c.flags.Block - 1 // a decision at the end of each block
+	o.Interval = c.flags.Block - 1 // one decision at the end of each block
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
 		equal := c.measured[0]
@@ -221,11 +224,11 @@ func (c *comparison) compete() {
 		case name != ComparisonOracle:
 			own := o
 			if name != "proportional" {
-				own.Scores = c.balancing.options.Scores // no curves of earlier runs, only compute scores
+				own.Scores = c.balancing.options.Scores // only proportional needs the scores of the measured blocks
 			}
 			var err error
 			if p.policy, err = parts.MakePolicy(c.balancing.run.Opts.Env.Catalog, &c.balancing.run.Cfg.Balance, name, own); err != nil {
-				panic(err) // a policy was made with the same options before
+				panic(err) // unreachable: a policy was created with the same options before
 			}
 			p.shares = p.policy.Start()
 		}

@@ -8,17 +8,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// hindsight evaluates shares by the times of all blocks of a comparison, about ten times as many as the oracle is
-// computed from.
+// hindsight evaluates shares with the times of all blocks of a comparison. The oracle uses about the first tenth of
+// these blocks.
 type hindsight struct {
-	best      []int              // shares
-	resampled [][]balancer.Curve // lines through resampled blocks; their spread is the uncertainty of the shares
+	best []int // shares with the shortest step according to all blocks
+	// lines fitted to resampled blocks; the spread of the lines is the uncertainty of a ratio of step times
+	resampled [][]balancer.Curve
 }
 
 func (c *comparison) hindsight() *hindsight {
 	const resamples = 400
 	h := &hindsight{best: c.best(c.lines(c.measured, c.oracle))}
-	random := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same times give the same result
+	random := rand.New(rand.NewPCG(1, 2)) // fixed seed, so that equal times give equal results
 	drawn := make([]measured, len(c.measured))
 	for range resamples {
 		for i := range drawn {
@@ -29,7 +30,8 @@ func (c *comparison) hindsight() *hindsight {
 	return h
 }
 
-// shareOfBest returns the compute time of the best shares divided by that of these shares, and its 95 % interval.
+// shareOfBest returns the compute time of the best shares divided by the compute time of the given shares, with the 95
+// % interval.
 func (h *hindsight) shareOfBest(shares []int) interval {
 	ratios := make([]float64, len(h.resampled))
 	for i, lines := range h.resampled {
@@ -42,8 +44,8 @@ func (h *hindsight) shareOfBest(shares []int) interval {
 	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]), experiment.Number(ratios[n-1-n/40])}
 }
 
-// settled counts a candidate's changes until its shares stay within 1 % of the best, according to the measured times;
-// -1: never.
+// settled returns the number of changes after which the shares of a candidate stay within 1 % of the best time. It
+// returns -1 if the last shares do not reach this range.
 func (h *hindsight) settled(p *candidate) int {
 	good := func(shares []int) bool { return h.shareOfBest(shares).High >= 0.99 }
 	if !good(p.shares) {
@@ -53,7 +55,7 @@ func (h *hindsight) settled(p *candidate) int {
 	for bad >= 0 && good(p.changes[bad]) {
 		bad--
 	}
-	if bad < 0 { // the first change reached this state, or the start was in it
+	if bad < 0 { // the start or the first change reached the range
 		return min(len(p.changes), 1)
 	}
 	return bad + 2

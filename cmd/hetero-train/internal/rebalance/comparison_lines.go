@@ -7,19 +7,21 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
-// A comparison models a rank's time as a line near the shares of interest. There are few blocks and other load disturbs
-// them, so the fit is robust.
+// A comparison models the step time of a rank as a line near the shares of interest. It has only a few blocks, and
+// other processes disturb some of them, so the fit is robust.
 const (
-	alike     = 0.45 // log of the ratio of shares that one line covers; a little more than the spread of a stage
+	// maximum |ln(a/b)| of two shares a and b on the same line; a little more than the spread of the splits of one
+	// stage
+	alike     = 0.45
 	fitRounds = 6
 	edge      = 1.5 // robust standard deviations beyond which a block has less weight (Huber)
-	// Limits of a line's slope, as fractions of the time per sample. Without curvature, the fixed part of a rank's time
-	// cannot be negative.
+	// Limits of the slope, as fractions of the time per sample. At a slope of 1, the fixed part of the step time is 0.
 	leastSlope, mostSlope = 0.25, 1.1
 )
 
-// lines fits a line to the times of each rank at shares near the given ones. A factor common to all ranks of a block,
-// for example from the host's clock, contains no information on shares. It is estimated with the lines and removed.
+// lines fits a line to the times of each rank, at shares near the shares in like. All ranks of a block can be slower by
+// a common factor, for example because of the clock of the host. Such a factor contains no information about shares, so
+// lines estimates the factor of each block and removes it.
 func (c *comparison) lines(blocks []measured, like []int) []balancer.Curve {
 	lines, common := make([]balancer.Curve, len(like)), make([]float64, len(blocks))
 	weights := make([]float64, len(blocks))
@@ -42,7 +44,7 @@ func (c *comparison) lines(blocks []measured, like []int) []balancer.Curve {
 	return lines
 }
 
-// nearest returns the measured share of a rank that is nearest to the given one, 0 if the rank was never measured.
+// nearest returns the measured share of a rank that is nearest to like. It returns 0 if the rank was never measured.
 func nearest(blocks []measured, rank, like int) int {
 	best := 0
 	for _, b := range blocks {
@@ -55,15 +57,16 @@ func nearest(blocks []measured, rank, like int) int {
 
 func isAlike(a, b int) bool { return math.Abs(math.Log(float64(a)/float64(b))) <= alike }
 
-// middle returns the median. It sorts its argument.
+// middle returns the median of values. It sorts values.
 func middle(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// line fits a line to a rank's times at shares near the given one, or at the nearest measured shares. The common factor
-// of each block is removed. If only one share was measured, the line goes through zero. weights is scratch memory, one
+// line fits a line to the times of a rank, at measured shares near like. If no measured share is near like, it uses the
+// nearest measured shares. It divides the times of each block by the common factor of the block, whose logarithm is
+// common[i]. If only one share was measured, the line goes through the origin. weights is scratch memory with one
 // element per block.
 func line(blocks []measured, common, weights []float64, rank, like, total int) balancer.Curve {
 	var fit straight
@@ -74,7 +77,8 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 		}
 	}
 	for range fitRounds {
-		if !fit.through(blocks, common, weights, rank) { // a rank with a limit of 0 samples
+		// the rank has no measured block, because its limit is 0 samples
+		if !fit.through(blocks, common, weights, rank) {
 			return balancer.Curve{{Samples: 1, Seconds: 0}}
 		}
 		var far []float64
@@ -94,17 +98,17 @@ func line(blocks []measured, common, weights []float64, rank, like, total int) b
 	return balancer.Curve{{Samples: 1, Seconds: fit.at(1)}, {Samples: most, Seconds: fit.at(most)}}
 }
 
-// straight is a line, given by its center and its slope.
+// straight is the line y + slope·(samples − x), in s.
 type straight struct{ x, y, slope float64 }
 
 func (l *straight) at(samples float64) float64 { return max(l.y+l.slope*(samples-l.x), 1e-6) }
 
-// off returns the logarithm of a block's time divided by that of the line.
+// off returns |ln(time of the block / time of the line) − common|.
 func (l *straight) off(b measured, common float64, rank int) float64 {
 	return math.Abs(math.Log(b.Seconds[rank]/l.at(float64(b.Shares[rank]))) - common)
 }
 
-// through computes the weighted least-squares fit. It returns false if no block has weight.
+// through computes the weighted least-squares fit. It returns false if all weights are 0.
 func (l *straight) through(blocks []measured, common, weights []float64, rank int) bool {
 	var n, sx, sy, sxx, sxy float64
 	for i, b := range blocks {

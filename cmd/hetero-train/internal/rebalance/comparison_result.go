@@ -14,41 +14,43 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Candidates that are not policies.
+// Names of candidates that are not policies.
 const (
 	ComparisonOracle = "oracle"
 	ComparisonOff    = "off"
 )
 
-// LeastRounds is the minimum number of rounds of a comparison. The first third of the rounds does not count.
+// LeastRounds is the minimum number of rounds of a comparison. The results do not include the first third of the
+// rounds.
 const LeastRounds = 3
 
-// interval is a ratio and its 95 % interval.
+// interval is a ratio with its 95 % interval.
 type interval struct {
 	Ratio experiment.Number `json:"ratio"`
 	Low   experiment.Number `json:"low"`
 	High  experiment.Number `json:"high"`
 }
 
-// ComparisonResult is the result of a candidate.
+// ComparisonResult is the result of one candidate.
 type ComparisonResult struct {
 	Policy        string   `json:"policy"`
-	Shares        []int    `json:"shares"` // the last ones
+	Shares        []int    `json:"shares"` // shares at the end of the run
 	StepSeconds   float64  `json:"step_seconds"`
 	ShareOfOracle interval `json:"share_of_oracle"`
-	// The same from the median steps of the blocks, which single slow steps hardly affect.
+	// ShareOfOracle computed from the median step of each block. Single slow steps hardly change a median.
 	ByMedians  interval `json:"share_of_oracle_by_medians"`
 	Imbalance  float64  `json:"imbalance"`
 	Exposed    float64  `json:"communication_seconds"`
 	Rebalances int      `json:"rebalances"`
-	// Until its shares stay within 1 % of the best time, according to the times of all blocks; -1: never.
+	// Number of changes after which the shares stay within 1 % of the best time; -1 if the last shares do not reach
+	// this range. The times of all blocks determine the best time.
 	Settled int          `json:"rebalances_until_steady"`
-	Blocks  []blockMeans `json:"blocks"` // in the order of rounds
+	Blocks  []blockMeans `json:"blocks"` // blocks of this candidate, in the order of the rounds
 }
 
 func (c *comparison) results(h *hindsight) []ComparisonResult {
 	unknown := interval{experiment.Number(show.NaN), experiment.Number(show.NaN), experiment.Number(show.NaN)}
-	rounds := c.round // finished rounds
+	rounds := c.round // number of finished rounds
 	steady := rounds / 3
 	oracle := slices.IndexFunc(c.candidates, func(p *candidate) bool { return p.name == ComparisonOracle })
 	var out []ComparisonResult
@@ -76,7 +78,8 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 	return means, medians
 }
 
-// Report prints the table and stores all figures with the run. For a run that was stopped, it uses the finished rounds.
+// Report prints the table of results and stores all figures in the folder of the run. If the run was stopped, the
+// results cover the finished rounds.
 func (c *comparison) Report(a *assembly.Run) error {
 	if c.round < LeastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished rounds", c.round+1, c.flags.Rounds, LeastRounds)
@@ -103,16 +106,16 @@ func (c *comparison) Report(a *assembly.Run) error {
 	return exit.With(exit.IO, err)
 }
 
-// Quiet reports whether profiling is off in this step.
+// Quiet reports whether profiling is off in the current step.
 func (b *Balancer) Quiet() bool { return b != nil && b.Comparison.quiet() }
 
-// Muted is an observer that does nothing while profiling is off.
+// Muted is an observer that passes steps on to another observer while profiling is on.
 type Muted struct {
 	train.Observer
 	Quiet func() bool
 }
 
-// StepDone implements train.Observer.
+// StepDone implements [train.Observer].
 func (m Muted) StepDone(r *train.StepRecord) {
 	if !m.Quiet() {
 		m.Observer.StepDone(r)

@@ -20,27 +20,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// Names of files in the folder of logs.
+// Names of files in the folder of log files.
 const (
-	DecisionsFile = "balance.jsonl" // one decision per line
-	CurvesFile    = "curves.csv"    // last fitted curves of the ranks, in the format of balance simulate
+	DecisionsFile = "balance.jsonl" // JSON lines with one decision per line
+	CurvesFile    = "curves.csv"    // latest fitted curve of each rank, in the format of command balance simulate
 )
 
-// balanceReport logs and stores the balancer's decisions on rank 0.
+// balanceReport logs the decisions of the balancer on rank 0 and writes them to files.
 type balanceReport struct {
 	balancing *Balancer
 	console   *observe.Console
 	dir       string
 	lines     *observe.StepLines
-	health    []balancer.Kind // last logged verdict of each rank
-	failed    bool            // writing the curves failed, and this was logged
-	last      DecisionLine    // the last line written
-	defined   bool            // the log has explained the fraction of the oracle
+	health    []balancer.Kind // latest logged verdict of each rank
+	failed    bool            // true after the first failure to write the curves, which is the only one logged
+	last      DecisionLine    // latest line of the decisions file
+	defined   bool            // true after the log has defined "of the oracle"
 }
 
-// DecisionLine is a line of the decisions' file. Times in seconds are per step.
+// DecisionLine is one line of the decisions file. Times are in s per step.
 type DecisionLine struct {
-	Step          int64             `json:"step"` // the last step before the decision
+	Step          int64             `json:"step"` // last step before the decision
 	Policy        string            `json:"policy"`
 	Shares        []int             `json:"shares"`
 	Next          []int             `json:"next"`
@@ -49,7 +49,7 @@ type DecisionLine struct {
 	StepSeconds   experiment.Number `json:"step_seconds"`
 	OracleSeconds experiment.Number `json:"oracle_step_seconds"`
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
-	ShareLow      experiment.Number `json:"share_of_oracle_low"` // ends of its 90 % interval
+	ShareLow      experiment.Number `json:"share_of_oracle_low"` // lower end of the 90 % interval of ShareOfOracle
 	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
 	Imbalance     experiment.Number `json:"imbalance"`
 	Lost          lostLine          `json:"lost_seconds"`
@@ -68,13 +68,14 @@ type rankLine struct {
 	Seconds experiment.Number `json:"seconds"`
 	Fitted  experiment.Number `json:"fitted_seconds"`
 	Error   experiment.Number `json:"fitted_error_seconds"`
-	Waited  experiment.Number `json:"waited_seconds"` // waits for slower ranks, per step
-	Caused  experiment.Number `json:"caused_seconds"` // waits of all other ranks for this one, per step
+	Waited  experiment.Number `json:"waited_seconds"` // time for which this rank waits for slower ranks
+	Caused  experiment.Number `json:"caused_seconds"` // sum of the times for which other ranks wait for this rank
 	Health  string            `json:"health"`
 	Cause   string            `json:"cause,omitempty"`
 }
 
-// ReportTo begins to log the balancer's decisions. It drops decisions after the checkpoint that the run resumes from.
+// ReportTo opens the files of decisions, and sends the state of the ranks to screen. It removes decisions that are
+// later than the checkpoint from which the run resumes.
 func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) error {
 	if b == nil || b.Policy == nil {
 		return nil
@@ -94,7 +95,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	return nil
 }
 
-// decided logs one decision.
+// decided records one decision and logs it if it changes the shares.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
 	r.write(step, d, verdicts)
 	r.sayVerdicts(verdicts)
@@ -108,13 +109,13 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []bal
 	r.writeCurves()
 }
 
-// end shows the last state.
+// end logs the last state of the ranks and writes the last curves.
 func (r *balanceReport) end() {
 	r.writeCurves()
 	r.show(r.balancing.last)
 }
 
-// show prints the state of the ranks: a table in text format, in JSON the decision as in the decisions' file.
+// show logs the state of the ranks: as a table in text logs, as a DecisionLine in JSON logs.
 func (r *balanceReport) show(d *balancer.Decision) {
 	r.console.Say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
 }
@@ -138,8 +139,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 	r.lines.Add(line)
 }
 
-// waited returns how long a rank waited for slower ranks, and how long all other ranks waited for it, in s per step of
-// the window.
+// waited returns the time for which a rank waited for slower ranks, and the sum of the times for which other ranks
+// waited for this rank. Both are in s per step, averaged over the window.
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	w := &r.balancing.waiting
 	if w.Steps == 0 {
@@ -148,7 +149,7 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
-// warn logs the first failure to write curves. Training continues.
+// warn logs only the first failure to write curves, because training continues.
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
@@ -156,7 +157,7 @@ func (r *balanceReport) warn(err error) {
 	}
 }
 
-// sayVerdicts logs ranks whose verdict changed.
+// sayVerdicts logs the verdict of each rank whose verdict changed.
 func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 	log := r.balancing.log()
 	for rank, v := range verdicts {
@@ -175,7 +176,7 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 	}
 }
 
-// writeCurves stores the last fitted curves.
+// writeCurves writes the latest fitted curves to a file.
 func (r *balanceReport) writeCurves() {
 	l, ok := r.balancing.Policy.(balancer.Learner)
 	if !ok {
@@ -183,21 +184,21 @@ func (r *balanceReport) writeCurves() {
 	}
 	var text bytes.Buffer
 	if simulate.WriteCurves(&text, l.Curves()) != nil {
-		return // no rank has been measured
+		return // no rank has been measured yet
 	}
 	r.warn(experiment.ReplaceText(filepath.Join(r.dir, CurvesFile), text.Bytes()))
 }
 
-// mostWorth is the maximum number of ranks for which the worth of each rank is computed, because each needs its own
-// solution.
+// mostWorth is the largest number of ranks for which the table contains the worth of each rank. Each value needs a
+// solution of its own, so with more ranks a table would take longer.
 const mostWorth = 64
 
-// table formats the state of the ranks in the window that ends with a decision.
+// table formats the state of the ranks in the window that d ends.
 func (r *balanceReport) table(d *balancer.Decision) string {
 	b := r.balancing
 	var worth []balancer.Worth
 	if l, ok := b.Policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
-		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // unknown unless all ranks have curves
+		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // nil unless all ranks have curves
 	}
 	total := 0
 	for _, n := range d.Shares {
@@ -232,8 +233,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	return text.String()
 }
 
-// useColumn returns the heading of the column with the utilization of devices. For a CPU rank it is the used fraction
-// of its CPU quota.
+// useColumn returns the heading of the column of utilization. The utilization of a CPU rank is the used fraction of its
+// CPU quota.
 func (b *Balancer) useColumn() string {
 	gpus := 0
 	for _, k := range b.known {
@@ -250,30 +251,31 @@ func (b *Balancer) useColumn() string {
 	return "GPU or CPU %"
 }
 
-// Observer removes decisions when the run returns to a checkpoint. It does nothing if no decisions are written.
+// Observer returns an observer that removes decisions when the run returns to a checkpoint. The observer does nothing
+// if the run writes no decisions.
 func (b *Balancer) Observer() train.Observer { return rollBacks{b} }
 
-// rollBacks removes decisions of repeated steps.
+// rollBacks removes the decisions of steps that the run repeats.
 type rollBacks struct{ balancing *Balancer }
 
-// RolledBack implements train.Observer.
+// RolledBack implements [train.Observer].
 func (o rollBacks) RolledBack(step int64) {
 	if b := o.balancing; b != nil && b.report != nil {
 		b.report.lines.RolledBack(step)
 	}
 }
 
-// StepDone implements train.Observer.
+// StepDone implements [train.Observer].
 func (rollBacks) StepDone(*train.StepRecord) {}
 
-// EvalDone implements train.Observer.
+// EvalDone implements [train.Observer].
 func (rollBacks) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer.
+// Saving implements [train.Observer].
 func (rollBacks) Saving() {}
 
-// Saved implements train.Observer.
+// Saved implements [train.Observer].
 func (rollBacks) Saved(checkpoint.Saved, time.Duration) {}
 
-// Warn implements train.Observer.
+// Warn implements [train.Observer].
 func (rollBacks) Warn(error) {}

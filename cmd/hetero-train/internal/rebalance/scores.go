@@ -15,22 +15,23 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// Parameters of the measurement at the start of a training without a profile.
+// Parameters of the measurement at the start of a run without a profile.
 const (
-	startLimit   = 2 * time.Second        // for all ranks together, after rank discovery
-	startPrepare = 600 * time.Millisecond // of startLimit, for all ranks at the same time: compilation, filling memory
-	startRounds  = 3                      // rounds of turns; a score is the median over them
-	// Minimum per rank and round; a shorter slice has only a few passes on a slow rank.
+	startLimit = 2 * time.Second // time limit of the whole measurement after rank discovery
+	// part of startLimit in which all ranks compile and fill memory at the same time
+	startPrepare = 600 * time.Millisecond
+	startRounds  = 3 // number of measurements of each rank; the score is the median
+	// Minimum time of one measurement. With a smaller value, a slow rank computes only a few passes in this time.
 	leastSlice  = 40 * time.Millisecond
-	startTensor = 16 << 20 // bytes: a fifth of a CPU fills two of them within startPrepare
+	startTensor = 16 << 20 // size of a tensor, bytes; a fifth of a CPU fills two tensors within startPrepare
 )
 
-// typeKey is equal for ranks with one set of figures: same device type and same element type.
+// typeKey identifies the type of a rank's device and its element type. Ranks with equal keys share one set of figures.
 func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
 
-// startProfile returns the figures of each rank's type of device. They are cached, or one rank of each type measures
-// them. All ranks call it. The result is equal on all ranks; it is nil, with the reason, if there are no figures.
-// are none; it is the same on all ranks.
+// startProfile returns a profile with the figures of each rank. The figures come from the cache; for a type without
+// cached figures, one rank measures its device. If there are no figures, p is nil and missing is the reason. All ranks
+// must call startProfile, and all ranks get the same result.
 func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing string, err error) {
 	mode := b.known[0].AtStart
 	switch {
@@ -40,7 +41,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		return nil, "balance.fixed_shares divides the batch", nil
 	}
 	known := map[string]profiles.Measured{}
-	var measures []int // the first rank of each type without figures
+	var measures []int // numbers of the ranks that measure: the first rank of each type without figures
 	for rank := range b.known {
 		r := &b.known[rank].Profile
 		if _, found := known[typeKey(r)]; r.Measured.TFLOPS.Known() && !found {
@@ -79,13 +80,14 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 	return p, "", nil
 }
 
-// typeFigures is the message of a rank with its measurement.
+// typeFigures is the message with which a rank sends its measurement.
 type typeFigures struct {
 	Measured profiles.Measured
 	Error    string
 }
 
-// measureTypes runs the measurements of device types and adds the results to known.
+// measureTypes measures the devices of the given ranks and adds the results to known. missing is the reason if the
+// measurement is not possible.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
 	a, began := b.run, time.Now()
 	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Place.Rank)
@@ -104,7 +106,8 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 			speed, own.Error = nil, openErr.Error()
 		}
 	}
-	if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs other measurements
+	// a rank that still prepares would disturb the measurement of another rank
+	if err := a.Team.Group.Barrier(ctx, "compute scores"); err != nil {
 		return "", err
 	}
 	if err := t.Take(ctx, a.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
@@ -142,7 +145,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	return "", nil
 }
 
-// deviceTypes returns the number of combinations of device type and element type.
+// deviceTypes returns the number of different combinations of device type and element type.
 func (b *Balancer) deviceTypes() int {
 	types := map[string]bool{}
 	for rank := range b.known {
@@ -151,12 +154,12 @@ func (b *Balancer) deviceTypes() int {
 	return len(types)
 }
 
-// figuresKey is the cache key of a rank's figures.
+// figuresKey returns the key of a rank's figures in the cache.
 func figuresKey(r *profiles.Rank) profiles.CacheKey {
 	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: version.Text()}
 }
 
-// loadFigures reads the cached figures of this rank's device.
+// loadFigures sets r.Measured to the cached figures of this rank's device. It returns nil if there are none.
 func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	dir, err := parts.UserCache("profiles")
 	if err != nil {
@@ -177,13 +180,13 @@ func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
 	return nil
 }
 
-// keptScore is the origin of cached figures of a rank.
+// keptScore states when and in which file a cached set of figures was stored.
 type keptScore struct {
 	Created time.Time `json:"created"`
 	File    string    `json:"file"`
 }
 
-// sayKept logs, on rank 0, each type of device whose figures come from an earlier run.
+// sayKept logs, on rank 0, each type of device that uses cached figures.
 func (b *Balancer) sayKept() {
 	if !b.run.Team.Leads() {
 		return
@@ -204,7 +207,7 @@ func ageText(age time.Duration) string {
 	for _, unit := range []struct {
 		name  string
 		long  time.Duration
-		least int // minimum number of this unit
+		least int // minimum number of units for which this unit is used
 	}{{"days", 24 * time.Hour, 2}, {"hours", time.Hour, 2}, {"minutes", time.Minute, 2}, {"minute", time.Minute, 1}} {
 		if n := int(age / unit.long); n >= unit.least {
 			return fmt.Sprintf("%d %s", n, unit.name)
@@ -213,7 +216,7 @@ func ageText(age time.Duration) string {
 	return "less than a minute"
 }
 
-// SaveProfile writes the ranks' scores to the experiment's folder.
+// SaveProfile writes the scores of all ranks to the folder of the experiment.
 func (b *Balancer) SaveProfile() {
 	if b == nil || b.profile == nil || b.run.Folder == nil {
 		return
@@ -224,7 +227,7 @@ func (b *Balancer) SaveProfile() {
 	}
 }
 
-// checkScores logs once how well the scores predict the ranks' times per sample, after a window of the training.
+// checkScores logs how well the scores predict the times per sample, after the first window of a run.
 func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
 	if b.profile == nil || b.profile.Prediction != nil {
 		return

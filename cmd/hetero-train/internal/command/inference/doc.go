@@ -1,2 +1,2 @@
-// Package inference evaluates checkpoints and classifies images with them.
+// Package inference contains the commands that run a trained model: eval, predict and generate.
 package inference

@@ -37,7 +37,7 @@ const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval -c configs/resnet50.toml --split train
   hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
 
-// NewEval returns the command that evaluates a checkpoint.
+// NewEval returns command eval, which evaluates a checkpoint.
 func NewEval(a *cli.App) *cobra.Command {
 	f := new(savedFlags)
 	var split string
@@ -69,7 +69,7 @@ func NewEval(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Evaluation is the result of an evaluation.
+// Evaluation is the output of command eval.
 type Evaluation struct {
 	Program    string            `json:"program"`
 	Checkpoint string            `json:"checkpoint"`
@@ -79,12 +79,12 @@ type Evaluation struct {
 	Parameters int64             `json:"parameters"`
 	Dataset    string            `json:"dataset"`
 	Split      string            `json:"split"`
-	Averaged   bool              `json:"averaged"`       // the averages of the weights were evaluated
-	Note       string            `json:"note,omitempty"` // note that is needed to interpret the figures
+	Averaged   bool              `json:"averaged"`       // true if the averaged weights were evaluated
+	Note       string            `json:"note,omitempty"` // condition that a reader must know to interpret the figures
 	Samples    int               `json:"samples"`
 	Classes    int               `json:"classes"`
-	Loss       experiment.Number `json:"loss"` // null where it is not finite
-	Top1       float64           `json:"top1"` // fraction of the samples
+	Loss       experiment.Number `json:"loss"` // mean loss; null if it is not finite
+	Top1       float64           `json:"top1"` // accuracy, as a fraction of the samples
 	Top5       float64           `json:"top5"`
 	Seconds    float64           `json:"seconds"`
 	PerSecond  float64           `json:"samples_per_second"`
@@ -93,7 +93,7 @@ type Evaluation struct {
 	BatchSize  int               `json:"batch_size"`
 }
 
-// evaluate evaluates all samples of a split.
+// evaluate evaluates the model on all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
@@ -114,7 +114,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	}
 	n := min(m.samplesAtOnce(f), set.Len())
 	if f.batch == 0 {
-		n = m.samplesAtOnce(f) // with the plan of the training, the figures are bit-equal to those of the training
+		n = m.samplesAtOnce(f) // a plan with the batch size of the training run gives bit-equal results
 	}
 	if err := m.open(ctx, n, m.Data.Normalization); err != nil {
 		return r, err
@@ -131,8 +131,8 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
 }
 
-// score evaluates all samples that o reads. The time is measured from the request for the first batch to the last
-// result.
+// score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
+// to the last result.
 func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums, took time.Duration, err error) {
 	loader, err := m.NewLoader(o)
 	if err != nil {

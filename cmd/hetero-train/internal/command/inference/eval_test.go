@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// An older checkpoint has no class names, and its settings may be missing or of another version.
+// A checkpoint of an earlier version has no class names. Its settings may be missing or have an unsupported version.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
 	m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{})}
 	if got := m.class(3); got != "class 3" {
@@ -39,7 +39,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 	const small, later = "[model]\nname = \"simple_cnn\"\n", "[model]\nname = \"simple_cnn\"\nof_a_later_version = true\n"
 	for _, c := range []struct {
 		name, inCheckpoint, aroundIt, file string
-		want                               string // the model, or part of the error
+		want                               string // name of the model, or part of the expected error
 	}{
 		{"in the checkpoint", small, "[model]\nname = \"resnet18\"\n", "", "simple_cnn"},
 		{"those of another version", later, small, "", "simple_cnn"},
@@ -72,7 +72,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 	}
 }
 
-// exhaustedSet is a data set that is unreadable because there are no file handles.
+// exhaustedSet is a data set whose reader cannot be opened because the process has no free file descriptors.
 type exhaustedSet struct{ data.Dataset }
 
 func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }

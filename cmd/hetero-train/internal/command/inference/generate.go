@@ -33,7 +33,7 @@ const generateExample = `  hetero-train generate experiments/gpt2 --prompt "ROME
   hetero-train generate experiments/gpt2 --best --prompt "Once" --temperature 0.8 --top-k 40 --seed 7
   hetero-train generate imported --prompt Answer --temperature 0 --json`
 
-// generateFlags are the flags of generate.
+// generateFlags are the flags of command generate.
 type generateFlags struct {
 	savedFlags
 	prompt           string
@@ -42,7 +42,7 @@ type generateFlags struct {
 	tokenizer, vocab string
 }
 
-// NewGenerate returns the command that continues a text.
+// NewGenerate returns command generate, which continues a text.
 func NewGenerate(a *cli.App) *cobra.Command {
 	f := new(generateFlags)
 	cmd := &cobra.Command{Use: "generate (CHECKPOINT | RUN)", Short: "Continue a text with a trained language model", Long: generateLong, Example: generateExample,
@@ -85,11 +85,11 @@ func (f *generateFlags) check() error {
 	return nil
 }
 
-// Generation is the result of generate --json.
+// Generation is the output of generate --json.
 type Generation struct {
 	Checkpoint string  `json:"checkpoint"`
 	Prompt     string  `json:"prompt"`
-	Text       string  `json:"text"` // the continuation; bytes that are not UTF-8 are replaced
+	Text       string  `json:"text"` // continuation, in which U+FFFD replaces invalid UTF-8
 	Tokens     []int32 `json:"tokens"`
 	Stopped    string  `json:"stopped"` // "end-of-text" or "length"
 	Tokenizer  string  `json:"tokenizer"`
@@ -98,7 +98,7 @@ type Generation struct {
 	Precision  string  `json:"precision"`
 }
 
-// generate prints a continuation of the prompt.
+// generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
 	t, ok := m.Cfg.Model.Options.(parts.Transformer)
 	if !ok {
@@ -146,7 +146,7 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	return err
 }
 
-// sample generates tokens into result, and writes their text unless f asks for JSON.
+// sample generates tokens and appends them to result. It writes the text of each token at once, unless f selects JSON.
 func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *generate.Model, text tokenizer.Tokenizer, tokens []int32, result *Generation, out io.Writer) error {
 	sampler, err := generate.NewSampler(f.sampler)
 	if err != nil {
@@ -161,7 +161,7 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *genera
 		if err != nil {
 			return err
 		}
-		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())]) // some models have more rows than tokens
+		token, err := sampler.Choose(logits[:min(len(logits), text.Vocabulary())]) // the table of some models has more rows than the tokenizer has tokens
 		if err != nil {
 			return exit.With(exit.Data, fmt.Errorf("%s: %w", m.checkpoint.Path, err))
 		}
@@ -184,7 +184,8 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *genera
 	return nil
 }
 
-// tokenizer returns that of the flags, of the training data, or of the size of the vocabulary.
+// tokenizer returns the tokenizer of the flags, or else of the training data, or else the tokenizer with this size of
+// vocabulary.
 func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Tokenizer, error) {
 	name := cmp.Or(f.tokenizer, m.trained.Tokenizer)
 	if name == "" {
@@ -204,7 +205,7 @@ func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Toke
 	return t, nil
 }
 
-// openLanguage opens the device and loads the weights.
+// openLanguage opens the device, builds the language model and loads its weights.
 func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int) (*generate.Model, error) {
 	if err := m.openDevice(ctx); err != nil {
 		return nil, err

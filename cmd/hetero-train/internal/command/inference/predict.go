@@ -39,14 +39,14 @@ const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.
   hetero-train predict experiments/resnet50 --best --json photos/ | jq -r .top[0].class
   hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg`
 
-// predictFlags are the flags that only predict has.
+// predictFlags are the flags of command predict.
 type predictFlags struct {
 	savedFlags
 	top   int
-	names string // of the file of class names
+	names string // path of a file with one class name per line
 }
 
-// NewPredict returns the command that classifies images.
+// NewPredict returns command predict, which classifies images.
 func NewPredict(a *cli.App) *cobra.Command {
 	f := new(predictFlags)
 	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
@@ -73,21 +73,21 @@ func NewPredict(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Prediction is the result for one image.
+// Prediction is the output for one image.
 type Prediction struct {
 	File  string  `json:"file"`
-	Top   []guess `json:"top,omitempty"`   // the most likely classes, the most likely first
-	Error string  `json:"error,omitempty"` // why the image is unreadable
+	Top   []guess `json:"top,omitempty"`   // most likely classes, in descending order of probability
+	Error string  `json:"error,omitempty"` // reason why the image is unreadable
 }
 
-// guess is a class with its probability.
+// guess is a class and its probability.
 type guess struct {
 	Class       string  `json:"class"`
 	Label       int     `json:"label"`
 	Probability float64 `json:"probability"`
 }
 
-// predict classifies all images, in order.
+// predict classifies all images and writes the results in the order of the images.
 func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
 	if err := m.nameClasses(f.names); err != nil {
 		return err
@@ -127,11 +127,11 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	return nil
 }
 
-// show classifies a batch and writes one line per image.
+// show classifies the images of a batch and writes one line per image.
 func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []images.Input, set *lenient) error {
 	labels := data.Values[int32](b, data.Labels)
 	for i := range labels {
-		labels[i] = -1 // the images have no labels
+		labels[i] = -1 // -1: no label
 	}
 	if _, err := m.predictor.Run(b); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	return err
 }
 
-// best returns the n most likely classes. Of equal probabilities the lower class number is first.
+// best returns the n most likely classes. Classes of equal probability are in ascending order of their numbers.
 func (m *savedModel) best(probabilities []float64, n int) []guess {
 	labels := make([]int, len(probabilities))
 	for i := range labels {
@@ -185,9 +185,9 @@ func (m *savedModel) best(probabilities []float64, n int) []guess {
 	return top
 }
 
-const mostNameBytes = 64 << 20 // maximum size of a file of class names
+const mostNameBytes = 64 << 20 // maximum size of the file of class names, bytes
 
-// nameClasses reads the class names from a file, if one is given.
+// nameClasses reads the class names from file, unless file is "".
 func (m *savedModel) nameClasses(file string) error {
 	if file == "" {
 		return nil
@@ -207,7 +207,8 @@ func (m *savedModel) nameClasses(file string) error {
 	return nil
 }
 
-// imagesOf expands the arguments to a list of images.
+// imagesOf expands the arguments to a list of images. An argument is an image file, a folder, or "-" for standard
+// input.
 func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Input, error) {
 	var inputs []images.Input
 	piped := false
@@ -246,14 +247,14 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 	return inputs, nil
 }
 
-// lenient is a data set that replaces unreadable samples by black images, and remembers them.
+// lenient is a data set that replaces each unreadable image by a black image and records the error.
 type lenient struct {
 	data.Dataset
 	mu     sync.Mutex
 	failed map[int]error
 }
 
-// NewReader implements data.Dataset.
+// NewReader implements [data.Dataset].
 func (l *lenient) NewReader() (data.Reader, error) {
 	r, err := l.Dataset.NewReader()
 	if err != nil {
@@ -262,7 +263,7 @@ func (l *lenient) NewReader() (data.Reader, error) {
 	return &lenientReader{r, l}, nil
 }
 
-// fault returns why sample i could not be read, nil if it was read.
+// fault returns the error of reading sample i, or nil.
 func (l *lenient) fault(i int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +275,7 @@ type lenientReader struct {
 	set *lenient
 }
 
-// Read implements data.Reader.
+// Read implements [data.Reader].
 func (r *lenientReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	err := r.Reader.Read(i, sizer, img)
 	if err == nil || data.Exhausted(err) {

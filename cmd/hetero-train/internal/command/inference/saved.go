@@ -29,7 +29,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// savedFlags select a checkpoint, and the device, precision and batch size to run it.
+// savedFlags are the flags that select a checkpoint, and the device, precision and batch size for running its model.
 type savedFlags struct {
 	best  bool
 	ema   bool
@@ -37,14 +37,14 @@ type savedFlags struct {
 	json  bool
 }
 
-// add adds the flags. Flags that set keys override the settings of the checkpoint.
+// add adds the flags to a command. A flag that sets a key overrides the setting of the checkpoint.
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	f.addSource(cmd, a)
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training run")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
 }
 
-// addSource adds the flags that select weights, device and precision.
+// addSource adds only the flags that select weights, device and precision.
 func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
 	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights; the checkpoint contains them if the run set ema.decay")
@@ -59,19 +59,19 @@ func (f *savedFlags) addSource(cmd *cobra.Command, a *cli.App) {
 	}
 }
 
-// savedModel is a trained model, rebuilt from a checkpoint alone.
+// savedModel is a trained model that is rebuilt from a checkpoint alone.
 type savedModel struct {
 	*assembly.Run
 	checkpoint *checkpoint.Checkpoint
-	trained    assembly.Trained // describes the training data; the classes may be unknown
+	trained    assembly.Trained // description of the training data; it may lack the classes
 	classes    int              // number of classes of the model
-	averaged   bool             // --ema is set: use the averages of the weights
-	imported   bool             // the checkpoint comes from "checkpoint import", so the training data is unknown
-	noData     bool             // neither a flag nor a file selects a data set, so the settings contain only the default one
+	averaged   bool             // --ema is set: evaluate the averaged weights
+	imported   bool             // the checkpoint comes from "checkpoint import" and does not describe its training data
+	noData     bool             // the user selected no data set, so the settings contain the default data set
 	predictor  *train.Predictor
 }
 
-// openSaved finds the checkpoint of a model of images and reads its settings. An empty path means the checkpoint of the
+// openSaved finds the checkpoint of an image model and reads its settings. An empty path selects the checkpoint of the
 // run that -c describes. The caller must call CloseAll on the returned model.
 func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 	m, err := findSaved(a, path, f)
@@ -90,7 +90,7 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 	return m, nil
 }
 
-// findSaved finds the checkpoint of any model and reads its settings, as openSaved.
+// findSaved is openSaved for any type of model.
 func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
@@ -99,7 +99,7 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if err != nil {
 		return nil, err
 	}
-	r := assembly.New(nil, opts) // the configuration is known once the checkpoint is found
+	r := assembly.New(nil, opts) // the configuration follows after the checkpoint is open
 	if r.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -141,8 +141,8 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	return m, nil
 }
 
-// findCheckpoint opens the checkpoint that path names. If best is set, path names a run, and findCheckpoint opens the
-// run's best checkpoint.
+// findCheckpoint opens the checkpoint that path names. If best is true, path names a run, and findCheckpoint opens the
+// best checkpoint of that run.
 func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
 	if !best {
 		return parts.OpenCheckpoint(path, warn)
@@ -158,8 +158,8 @@ func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Check
 	return c, err
 }
 
-// savedSettings returns the settings of -c FILE, otherwise those of the checkpoint, otherwise those of the run's
-// folder. --set and flags override them.
+// savedSettings returns the settings of -c FILE. Without -c, it returns the settings in the checkpoint, or else the
+// settings in the folder of the run. --set and other flags override these settings.
 func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
 	if a.File != "" {
 		return a.Load()
@@ -197,13 +197,13 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
 
-// readable reports whether the settings are valid without the command line's overrides.
+// readable reports whether the settings are valid if the command line overrides none of them.
 func readable(a *cli.App, settings string) bool {
 	_, err := config.Parse("", []byte(settings), a.Env.Catalog)
 	return err == nil
 }
 
-// typedWrong returns the error for command-line overrides that make valid settings invalid. The error names the flags.
+// typedWrong returns the error for flags that make valid settings invalid. The error names the flags.
 func typedWrong(a *cli.App, err error) error {
 	if !a.Overrode(err) {
 		var typed []string
@@ -215,8 +215,8 @@ func typedWrong(a *cli.App, err error) error {
 	return exit.With(exit.Usage, err)
 }
 
-// countClasses returns the number of classes of the model: from the settings, otherwise from the class names of the
-// checkpoint, otherwise from the outputs of the last layer.
+// countClasses returns the number of classes of the model. It takes the number from the settings, or else from the
+// class names in the checkpoint, or else from the outputs of the last layer.
 func (m *savedModel) countClasses() (int, error) {
 	if n := m.Cfg.Model.NumClasses; n > 0 {
 		return n, nil
@@ -224,7 +224,7 @@ func (m *savedModel) countClasses() (int, error) {
 	if n := len(m.trained.Classes); n > 0 {
 		return n, nil
 	}
-	for _, name := range []string{"fc.bias"} { // the last layer of every built-in classifier
+	for _, name := range []string{"fc.bias"} { // last layer of every built-in classifier
 		if t, ok := m.checkpoint.Model.Info(name); ok && len(t.Shape) == 1 {
 			return t.Shape[0], nil
 		}
@@ -232,7 +232,7 @@ func (m *savedModel) countClasses() (int, error) {
 	return 0, exit.Usagef("%s: the number of classes is unknown: set it with --set model.num_classes=N", m.checkpoint.Path)
 }
 
-// class returns the name of a label.
+// class returns the name of a class.
 func (m *savedModel) class(label int) string {
 	if label < len(m.trained.Classes) {
 		return m.trained.Classes[label]
@@ -240,7 +240,7 @@ func (m *savedModel) class(label int) string {
 	return "class " + strconv.Itoa(label)
 }
 
-// samplesAtOnce returns --batch-size if it is set, otherwise the micro-batch size of the training.
+// samplesAtOnce returns the batch size: --batch-size if it is set, otherwise the micro-batch size of the training run.
 func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	if f.batch > 0 {
 		return f.batch
@@ -248,8 +248,8 @@ func (m *savedModel) samplesAtOnce(f *savedFlags) int {
 	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.GradAccumulation, 1)
 }
 
-// open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set, for
-// checkpoints that contain none.
+// open opens the device and loads the weights, for batches of n samples. own is the normalization of the data set; it
+// is used if the checkpoint contains none.
 func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
 	if err := m.openDevice(ctx); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// openDevice opens the device and chooses the precision.
+// openDevice opens the device and chooses the element type of the activations.
 func (m *savedModel) openDevice(ctx context.Context) error {
 	if err := m.OpenDevice(ctx); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 	return m.SettlePrecision(ctx, before)
 }
 
-// checkClasses returns an error if the labels of the data set have other meanings than those of the training.
+// checkClasses returns an error if a label of the data set means another class than in the training run.
 func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {
