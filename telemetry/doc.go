@@ -1,6 +1,6 @@
-// Package telemetry declares the sensors of a rank's device, process and machine. A declaration contains the sensor's
-// name, unit and column in the metric records. It also contains the rule that summarizes several samples, and the
-// change in value that counts as a reason why a rank is slow.
+// Package telemetry declares the sensors of a rank's device, process and machine. The declaration of a sensor contains
+// its name, its unit and its column in the metric records. It also contains the rule that summarizes a window of
+// samples, and the difference that counts as evidence for the cause of a slow rank.
 //
 //	sample := telemetry.Unknown()                       // a probe sets the values that it can read
 //	sample[telemetry.Temperature] = 71
@@ -10,14 +10,15 @@
 //	now := window.Summary()                             // at the end of the window
 //	telemetry.Declared[telemetry.Memory].Sign(&now, &healthy) // "memory 99 % full, was 60 %", or ""
 //
-// Package profiler/hardware fills the samples, and package engine/train sends them to all ranks. Package
-// profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain slow ranks. None of
-// these packages has its own list of sensors, so a new sensor changes only this package and the one that measures it.
+// Package profiler/hardware measures the samples, and package engine/train sends them to all ranks. Package
+// profiler/runtime records the sensors that have a column. Package balancer calls Sign to explain why a rank is slow.
+// None of these packages has a list of sensors of its own, so a new sensor changes only this package and the package
+// that measures it.
 //
 // # Adding a sensor
 //
-// Add a constant and a row to sensors.go. Then set the sensor's value where it is measured: in
-// profiler/hardware/nvml.go for a GPU, in profiler/system for the CPU and the process.
+// Add a constant and a row to sensors.go. Then set the value of the sensor where it is measured: in profiler/hardware
+// for a GPU, in profiler/system for the CPU and the process.
 //
 // The package reads no clock, file or network.
 package telemetry

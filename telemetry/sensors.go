@@ -5,43 +5,45 @@ import (
 	"math"
 )
 
-// Sensor is the index of a sensor's value in a Sample.
+// Sensor is the index of a sensor in a Sample.
 type Sensor int
 
-// Sensors that can explain a slowdown (those with a Sign function) come first, in the order in which a verdict lists
-// evidence. Reasons that the driver reports precede measurements, and measurements precede symptoms.
+// Sensors that can explain a slowdown, which have a Sign function, come first. Their order is the order of the evidence
+// in a verdict: reasons that the driver reports, then measurements, then symptoms.
 const (
-	HardwareSlowdown  Sensor = iota // 1: the hardware slows the GPU down, for whatever reason; else 0
-	ThermalThrottling               // 1: the device is slowed down because it is too hot; else 0
-	PowerLimit                      // 1: the device is at its power limit, or limited by the power supply; else 0
-	CPUQuota                        // 1: the container used up its CPU quota; else 0
-	PCIe                            // link generation times width, as a percentage of the maximum; also low when idle
-	ECCErrors                       // uncorrected memory errors since the driver was loaded
+	HardwareSlowdown  Sensor = iota // 1 if the hardware slows the GPU down for any reason, else 0
+	ThermalThrottling               // 1 if the device is slowed down because of its temperature, else 0
+	PowerLimit                      // 1 if the power limit or the power supply limits the device, else 0
+	CPUQuota                        // 1 if the container has used up its CPU quota, else 0
+	PCIe                            // link generation × width, % of the maximum; also low on an idle GPU
+	ECCErrors                       // counter of uncorrected memory errors since the driver was loaded
 	OtherProcesses                  // number of other processes that compute on the GPU
-	// CPU time that others used while this process wanted to run, as a percentage of the time that it ran or wanted to
-	// run.
+	// CPU time that other processes or virtual machines used while this process was ready to run, in % of the time that
+	// this process ran or was ready to run.
 	StolenCPU
-	Memory      // memory in use, as a percentage of the device's memory or of this process's limit
-	Clock       // clock of the SMs or the CPU, as a percentage of the maximum; low when idle
-	Utilization // GPU: percentage of time with a kernel running; CPU: percentage of the CPU quota in use
+	Memory      // memory in use, % of the device's memory or of the memory limit of this process
+	Clock       // clock of the SMs or of the CPU, % of the maximum; low on an idle device
+	Utilization // GPU: % of the time in which a kernel runs; CPU: % of the CPU quota in use
 	Temperature
 	Power
 
 	Count // number of sensors
 )
 
-// Declaration describes a sensor.
+// Declaration describes one sensor.
 type Declaration struct {
 	Name   string
-	Unit   string // "" for a count
-	Column string // key in metric records; "": not recorded
-	Window Rule   // the summary of a window's samples
+	Unit   string // unit; "" for a count
+	Column string // name of the column in metric records; "" if the records omit the sensor
+	Window Rule   // rule that summarizes the samples of a window
 
-	// Cause names the cause of a slowdown that Sign detects; "" without a Sign.
+	// Cause is the cause of a slowdown that Sign detects; "" if Sign is nil.
 	Cause string
-	// Sign returns the evidence for Cause if the summary differs enough from the rank's healthy mean, else "". A healthy
-	// mean is NaN if no sample of the rank was healthy. Sign is called only for ranks that are slower than their own
-	// curve, so the thresholds are small.
+	// Sign compares the summary of a window with the mean over the healthy windows of the rank. It returns a text of
+	// evidence for Cause if the difference is large enough, else "". A mean is NaN if no sample of the healthy windows
+	// is known.
+	//
+	// Sign is called only for a rank that is slower than its own step-time curve. Its thresholds are therefore small.
 	Sign func(now *Summary, healthy *Sample) string
 }
 
@@ -102,17 +104,17 @@ const (
 	fraction = "fraction of samples"
 )
 
-// Smallest changes from the healthy mean that are evidence.
+// Smallest differences from the healthy mean that count as evidence.
 const (
-	signThrottled = 0.2  // increase of the fraction of samples that are throttled
-	signDrop      = 0.9  // fraction of the healthy mean of clock, power or PCIe link; lower values are evidence
-	signStolen    = 5.0  // increase in percentage points of CPU time
-	signMemory    = 5.0  // increase in percentage points, if memory is at least fullMemory
-	fullMemory    = 90.0 // percent
-	signProcess   = 0.5  // increase of the mean number of other processes
+	signThrottled = 0.2  // increase of the fraction of throttled samples
+	signDrop      = 0.9  // fraction of the healthy mean; a lower clock, power or PCIe link is evidence
+	signStolen    = 5.0  // increase of the stolen CPU time, percentage points
+	signMemory    = 5.0  // increase of the memory in use, percentage points; counts only at fullMemory or above
+	fullMemory    = 90.0 // memory in use, %
+	signProcess   = 0.5  // increase of the number of other processes
 )
 
-// when returns the formatted text if the condition is true.
+// when returns the formatted text if is is true, else "".
 func when(is bool, format string, args ...any) string {
 	if !is {
 		return ""
@@ -120,15 +122,15 @@ func when(is bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// drop returns the text if v is below signDrop times mean, its healthy mean.
+// drop returns the formatted text if v is below signDrop times mean, else "".
 func drop(format string, v, mean float64) string { return when(v < signDrop*mean, format, v, mean) }
 
-// rise returns the text if v exceeds mean, its healthy mean, by at least margin.
+// rise returns the formatted text if v exceeds mean by at least margin, else "".
 func rise(format string, v, mean, margin float64) string {
 	return when(v-mean >= margin, format, v, mean)
 }
 
-// orElse returns v, or fallback if v is unknown.
+// orElse returns v, or fallback if v is NaN.
 func orElse(v, fallback float64) float64 {
 	if math.IsNaN(v) {
 		return fallback
@@ -136,13 +138,14 @@ func orElse(v, fallback float64) float64 {
 	return v
 }
 
-// throttling returns the evidence if more samples are throttled than usual: "hardware slowdown for 12 of 20 samples".
+// throttling returns evidence if the fraction of throttled samples is higher than usual: "hardware slowdown for 12 of
+// 20 samples".
 func throttling(name string, s Sensor, now *Summary, healthy *Sample) string {
 	was := orElse(healthy[s], 0)
 	return when(now.Value[s]-was >= signThrottled, "%s%s", name, samples(s, now, was))
 }
 
-// samples returns text about the number of throttled samples in the window: " for 12 of 20 samples, was 5 %".
+// samples describes the number of throttled samples of a window: " for 12 of 20 samples, was 5 %".
 func samples(s Sensor, now *Summary, was float64) string {
 	of := now.Samples[s]
 	text := fmt.Sprintf(" for %.0f of %d samples", now.Value[s]*float64(of), of)
@@ -152,8 +155,8 @@ func samples(s Sensor, now *Summary, was float64) string {
 	return text
 }
 
-// powerLimit is the Sign of PowerLimit. A healthy GPU with full load is often at its power limit. For such a GPU,
-// reaching the limit is evidence only if power and clock are also lower than their healthy means.
+// powerLimit is the Sign of PowerLimit. A healthy GPU at full load often reaches its power limit. For such a GPU, the
+// limit is evidence only if power and clock are also lower than their healthy means.
 func powerLimit(now *Summary, healthy *Sample) string {
 	v, was, watts := now.Value[PowerLimit], healthy[PowerLimit], healthy[Power]
 	more := v-was >= signThrottled

@@ -2,10 +2,11 @@ package telemetry
 
 import "math"
 
-// Sample contains one figure per sensor, in the units of Declared. An unknown figure is NaN, never an estimate.
+// Sample contains one value per sensor, in the units of Declared. A value is NaN if it is unknown; a Sample contains no
+// estimates.
 type Sample [Count]float64
 
-// Unknown returns the sample of a machine without telemetry.
+// Unknown returns a sample without known values.
 func Unknown() (s Sample) {
 	for i := range s {
 		s[i] = math.NaN()
@@ -13,7 +14,7 @@ func Unknown() (s Sample) {
 	return s
 }
 
-// Bit returns 1 for true and 0 for false: the figure of a sensor that has only these two.
+// Bit returns 1 for true and 0 for false, the values of sensors such as PowerLimit.
 func Bit(is bool) float64 {
 	if is {
 		return 1
@@ -21,32 +22,32 @@ func Bit(is bool) float64 {
 	return 0
 }
 
-// Rule combines the samples of a window into one figure. Unknown samples do not count.
+// Rule is a method to combine the samples of a window into one value. Unknown samples do not count.
 type Rule int
 
-// The rules.
+// Rules for the values of a window.
 const (
-	Mean     Rule = iota
-	Lowest        // of the samples
-	Highest       // of the samples
-	Increase      // of a counter, over the samples; unknown if no two successive samples are known
+	Mean Rule = iota
+	Lowest
+	Highest
+	Increase // total increase of a counter; unknown without two successive known samples
 )
 
-// Summary contains one figure per sensor for a window. A figure is NaN if no sample had it.
+// Summary contains one value per sensor for a window. A value is NaN if all samples are unknown.
 type Summary struct {
 	Value   Sample
-	Samples [Count]int // number of samples with a known figure
+	Samples [Count]int // number of known samples, by sensor
 }
 
-// Window collects samples. The zero value is an empty window.
+// Window collects the samples of a window. The zero value is an empty window.
 type Window struct {
-	figure Sample // sums for Mean
+	figure Sample // value so far: a sum for rules Mean and Increase, else an extreme value
 	known  [Count]int
-	before Sample // of Increase: the figure of the previous sample; Reset keeps it
-	primed bool   // before is valid
+	before Sample // for rule Increase: value of the previous sample, which Reset keeps
+	primed bool   // true if before is set
 }
 
-// Add adds one sample.
+// Add adds one sample to the window.
 func (w *Window) Add(s *Sample) {
 	if !w.primed {
 		w.before, w.primed = Unknown(), true
@@ -73,7 +74,7 @@ func (w *Window) Add(s *Sample) {
 	}
 }
 
-// increase returns the growth of a counter, NaN if it is unknown or the counter started again.
+// increase returns the increase of a counter. It returns NaN if a value is unknown or the counter has started again.
 func increase(before, now float64) float64 {
 	if now < before {
 		return math.NaN()
@@ -81,7 +82,7 @@ func increase(before, now float64) float64 {
 	return now - before
 }
 
-// Summary returns the figures of the window so far.
+// Summary returns the values of the samples since the last Reset.
 func (w *Window) Summary() Summary {
 	out := Summary{Value: Unknown(), Samples: w.known}
 	for i, n := range w.known {
@@ -95,5 +96,5 @@ func (w *Window) Summary() Summary {
 	return out
 }
 
-// Reset starts the next window.
+// Reset begins the next window.
 func (w *Window) Reset() { *w = Window{before: w.before, primed: w.primed} }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// assign checks a TOML value against the key and sets the field. For an invalid value it returns the fault, without
-// place and key, and false.
+// assign checks a decoded TOML value and sets the field of the key. For an invalid value, it returns false and a fault
+// without place and key.
 func (k Key) assign(value any) (Fault, bool) {
 	fault := func(message string) (Fault, bool) {
 		return Fault{Message: message, Got: describe(value), Want: k.want()}, false
@@ -79,7 +79,7 @@ func (k Key) nearest(text string) string {
 	return quote(nearest(text, k.enum))
 }
 
-// texts returns a list of strings, or a message about an invalid value.
+// texts returns value as a list of strings. message is not "" if value is invalid.
 func texts(value any) (list []string, message string) {
 	elements, ok := value.([]any)
 	if !ok {
@@ -100,8 +100,8 @@ func texts(value any) (list []string, message string) {
 	return list, ""
 }
 
-// number checks one number against the key's type and bounds. It returns an int64 or a float64, or a message about an
-// invalid value.
+// number checks the type and bounds of one number. It returns an int64 or a float64. message is not "" if value is
+// invalid.
 func (k Key) number(value any) (x any, message string) {
 	var v float64
 	switch n := value.(type) {
@@ -123,7 +123,7 @@ func (k Key) number(value any) (x any, message string) {
 		return nil, "not a finite number"
 	case v < k.min || k.above && v == k.min:
 		return nil, "too small"
-	case v > k.max && k.max == math.MaxInt32: // the bound is not worth mentioning otherwise
+	case v > k.max && k.max == math.MaxInt32: // the bound is that of the type, so the message does not state it
 		return nil, "too large, above 2147483647"
 	case v > k.max || k.below && v == k.max:
 		return nil, "too large"
@@ -165,7 +165,7 @@ func setList(field any, numbers []any) {
 	}
 }
 
-// kind returns the key's type in the user's terms.
+// kind returns the type of the key in the words of error messages.
 func (k Key) kind() string {
 	switch k.field.(type) {
 	case *string:
@@ -185,7 +185,7 @@ func (k Key) kind() string {
 	}
 }
 
-// want describes the values that the key accepts: "an integer from 1 to 4096".
+// want describes the accepted values: "an integer from 1 to 4096".
 func (k Key) want() string {
 	switch k.field.(type) {
 	case *string:

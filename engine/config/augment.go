@@ -2,28 +2,28 @@ package config
 
 import "fmt"
 
-// Augment is the [augment] table.
+// Augment contains the keys of table [augment].
 type Augment struct {
-	Mixup         float64 // alpha; 0 = off
-	Cutmix        float64 // alpha; 0 = off
+	Mixup         float64 // parameter alpha; 0: off
+	Cutmix        float64 // parameter alpha; 0: off
 	MixProb       float64
 	MixSwitchProb float64
-	MixMode       string // batch, pair, elem
-	MixOffEpoch   int    // 0 = never
+	MixMode       string // "batch", "pair" or "elem"
+	MixOffEpoch   int    // first epoch without mixing, from 0; 0: mix in all epochs
 
-	RandAugmentOps       int // 0 = off
+	RandAugmentOps       int // operations per image; 0: off
 	RandAugmentMagnitude float64
 	RandAugmentStd       float64
 
 	Brightness, Contrast, Saturation float64
-	Hue                              float64 // turns
+	Hue                              float64 // maximum rotation of the hue, turns
 
 	EraseProb  float64
-	EraseMode  string // const, rand, pixel
+	EraseMode  string // "const", "rand" or "pixel"
 	EraseCount int
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (a *Augment) Keys() []Key {
 	mixes := Any(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0))
 	return each(Key.Learnt, []Key{
@@ -62,7 +62,7 @@ func (a *Augment) Keys() []Key {
 	})
 }
 
-// mixedPairs requires micro-batches with an even number of samples, so that they contain whole pairs.
+// mixedPairs returns a rule: with mixing in pairs, a micro-batch must have an even number of samples.
 func mixedPairs(key string, alpha func(*Augment) float64) rule {
 	return rule{key: key, with: []string{"data.batch_size", "train.grad_accumulation"}, check: func(c *Config) *Fault {
 		part := c.Data.BatchSize / c.Train.GradAccumulation

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Catalog lists the models, data sets and policies of the program.
+// Catalog contains the models, data sets and policies of the program.
 type Catalog struct {
 	Models   []Kind
 	DataSets []Kind
@@ -19,19 +19,20 @@ type Catalog struct {
 
 // Kind is one model, data set or policy.
 type Kind struct {
-	Name string // the value of model.name, data.dataset or balance.policy
-	Doc  string // one sentence for configs/README.md
-	// Options returns the struct of the keys that only this kind has; nil if it has none.
+	Name string // value of model.name, data.dataset or balance.policy that selects the kind
+	Doc  string // phrase that describes the kind in configs/README.md
+	// Options returns a new struct with the keys that only this kind has. Options is nil if the kind has none.
 	Options func() Options
-	Data    DataTraits // for a data set
-	// Samples is what a model reads and what a data set has; a model trains on data sets with equal Samples only.
+	Data    DataTraits // traits, for a data set only
+	// Samples is the type of the samples that a model reads or a data set contains. A model trains only on data sets
+	// with the same type.
 	Samples Samples
 }
 
-// Samples is a kind of training samples.
+// Samples is a type of training samples.
 type Samples string
 
-// The kinds of training samples.
+// The types of training samples.
 const (
 	Images Samples = "" // labelled images
 	Tokens Samples = "tokens"
@@ -44,20 +45,20 @@ func (s Samples) String() string {
 	return string(s)
 }
 
-// DataTraits are the properties of a data set that affect a configuration. The zero value is a data set that may have a
-// path and whose images are neither cropped nor mirrored.
+// DataTraits are properties of a data set that affect other keys. The zero value describes a data set for which
+// data.path is optional and whose images are neither cropped nor mirrored by default.
 type DataTraits struct {
 	NeedsPath bool // data.path must be set
-	Computed  bool // computed from the seed: it has no path, and any data set may use it as a fallback
+	Computed  bool // the samples are computed from the seed: data.path must be empty, and the data set can be a fallback
 
-	// Defaults of the keys of the same names, for a configuration that does not set them.
+	// Defaults of the keys with the same names.
 	ImageSize         int // pixels; 0 means 32
 	CropPadding       int // pixels
 	RandomResizedCrop bool
 	Flip              bool
 }
 
-// choosers maps each table with own keys of kinds to the key that chooses the kind.
+// choosers maps each table whose keys depend on a kind to the key that selects the kind.
 var choosers = map[string]string{"model": "model.name", "data": "data.dataset", "balance": "balance.policy"}
 
 func (k Kind) options() Options {
@@ -67,7 +68,7 @@ func (k Kind) options() Options {
 	return k.Options()
 }
 
-// withDefaults returns the kind's options with default values; nil if it has none.
+// withDefaults returns the options of the kind with default values. It returns nil if the kind has none.
 func (k Kind) withDefaults() Options {
 	o := k.options()
 	if o != nil {
@@ -78,14 +79,15 @@ func (k Kind) withDefaults() Options {
 	return o
 }
 
-// DataSetOptions returns the options of the data set called name, with default values; nil if it has none or is
-// unknown.
+// DataSetOptions returns the options of the data set called name, with default values. It returns nil if the data set
+// is unknown or has no options.
 func (cat Catalog) DataSetOptions(name string) Options { return defaultsOf(cat.DataSets, name) }
 
-// PolicyOptions returns the options of the policy called name, with default values; nil if it has none or is unknown.
+// PolicyOptions returns the options of the policy called name, with default values. It returns nil if the policy is
+// unknown or has no options.
 func (cat Catalog) PolicyOptions(name string) Options { return defaultsOf(cat.Policies, name) }
 
-// SamplesOf returns what a model reads; Images for an unknown model.
+// SamplesOf returns the type of samples that a model reads. It returns Images for an unknown model.
 func (cat Catalog) SamplesOf(model string) Samples {
 	kind, _ := find(cat.Models, model)
 	return kind.Samples
@@ -96,8 +98,8 @@ func defaultsOf(kinds []Kind, name string) Options {
 	return kind.withDefaults()
 }
 
-// Check reports all faults of the lists: duplicate names, names that are invalid in a configuration, and keys that
-// already exist in a table.
+// Check returns an error that lists all faults of the catalog: duplicate names, names that a configuration cannot
+// contain, and keys that already exist in a table.
 func (cat Catalog) Check() error {
 	var errs []error
 	common := map[string][]string{}
@@ -150,8 +152,8 @@ func names(kinds []Kind) []string {
 	return all
 }
 
-// tables binds every key to its field in c, restricts the keys that choose a kind to the listed kinds, and documents
-// the defaults that depend on the data set.
+// tables returns the tables of a configuration with this catalog. It restricts each key that selects a kind to the
+// names in the catalog, and documents the defaults that depend on the data set.
 func (cat Catalog) tables(c *Config) []table {
 	ts := c.tables()
 	for _, t := range ts {
@@ -176,8 +178,8 @@ func (cat Catalog) tables(c *Config) []table {
 	return ts
 }
 
-// varies describes the data sets with another default than usual: "224 for `images` and `webdataset`, else 32". It
-// returns "" if there are none.
+// varies returns the documentation of a default that depends on the data set: "224 for `images` and `webdataset`, else
+// 32". It returns "" if all data sets have the same default.
 func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) string {
 	var values []any
 	owners := map[any][]string{}
@@ -207,8 +209,8 @@ func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) 
 	return text.String() + fmt.Sprint("else ", usual)
 }
 
-// kinds returns the models for the [model] table, the data sets for [data], the policies for [balance], and nil for
-// other tables.
+// kinds returns the models for table [model], the data sets for [data], the policies for [balance], and nil for other
+// tables.
 func (cat Catalog) kinds(table string) []Kind {
 	switch table {
 	case "model":
@@ -221,7 +223,7 @@ func (cat Catalog) kinds(table string) []Kind {
 	return nil
 }
 
-// owners returns the names of the kinds of a table that have key as one of their own keys.
+// owners returns the names of the kinds of a table that have a key of their own with name key.
 func (cat Catalog) owners(table, key string) []string {
 	var have []string
 	for _, kind := range cat.kinds(table) {
@@ -232,13 +234,13 @@ func (cat Catalog) owners(table, key string) []string {
 	return have
 }
 
-// family is a set of kinds with the same type of options.
+// family is a set of kinds whose options have the same type.
 type family struct {
 	kinds []Kind
-	keys  []Key // with default values
+	keys  []Key // keys of the options, with default values
 }
 
-// families groups kinds by their type of options, in the order of the list.
+// families groups kinds by the type of their options, in the order of the list.
 func families(kinds []Kind) []family {
 	var all []family
 	index := make(map[reflect.Type]int)

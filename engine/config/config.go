@@ -1,6 +1,7 @@
 package config
 
-// Config is a complete, resolved configuration: every key has a value, either set or default.
+// Config is a complete, resolved configuration: every key has a value from the file, from the command line, or its
+// default.
 type Config struct {
 	Experiment Experiment
 	Device     Device
@@ -18,23 +19,23 @@ type Config struct {
 	Lab        Lab
 	NCCL       NCCL
 
-	places map[string]place // by full dotted key; keys at their defaults are absent
+	places map[string]place // places of the keys that were set, by full dotted key
 }
 
-// Origin returns the source of a key's value: "FILE:LINE", or Override.Origin. It returns "" for a key at its default.
+// Origin returns the source of a value: "FILE:LINE", or Override.Origin. It returns "" if the key has its default.
 func (c *Config) Origin(key string) string { return c.places[key].String() }
 
-// table is one [table] of the file, bound to its struct.
+// table is one table of the file, bound to its struct.
 type table struct {
 	name  string
 	doc   string
-	needs []Need // apply to all of its keys
+	needs []Need // needs of all keys of the table
 	keys  []Key
-	// own contains the keys of the chosen model, data set or policy. They are part of keys.
+	// own contains the keys of the selected model, data set or policy. The keys in own are also in keys.
 	own []Key
 }
 
-// tables binds every key to its field in c, in the order of the file.
+// tables returns all tables, in the order of the file. Each key is bound to its field in c.
 func (c *Config) tables() []table {
 	ts := []table{
 		{name: "experiment", doc: "Name of the run and location of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
@@ -56,7 +57,7 @@ func (c *Config) tables() []table {
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {
 			ts[i].own = (*own).Keys()
-			if ts[i].name == "balance" { // policies never affect training results
+			if ts[i].name == "balance" { // policies do not affect training results
 				ts[i].own = each(Key.Operational, ts[i].own)
 			}
 		}
@@ -65,7 +66,7 @@ func (c *Config) tables() []table {
 	return ts
 }
 
-// ownOptions returns the field for the options of a table's chosen kind; nil for a table without kinds.
+// ownOptions returns the field for the options of the selected kind. It returns nil for a table without kinds.
 func (c *Config) ownOptions(table string) *Options {
 	switch table {
 	case "model":
@@ -78,8 +79,8 @@ func (c *Config) ownOptions(table string) *Options {
 	return nil
 }
 
-// Default returns a configuration with every common key at its default. It does not contain keys of a model, data set
-// or policy; [Parse] of an empty text includes them.
+// Default returns a configuration with the default of every common key. It does not contain the keys of a model, data
+// set or policy. [Parse] of an empty text returns a configuration with these keys.
 func Default() *Config {
 	c := new(Config)
 	for _, t := range c.tables() {
@@ -91,7 +92,7 @@ func Default() *Config {
 	return c
 }
 
-// fillDependentDefaults sets keys whose default depends on another key, unless they were set.
+// fillDependentDefaults sets the keys whose default depends on another key. It skips keys for which given returns true.
 func (c *Config) fillDependentDefaults(given func(key string) bool) {
 	if c.Optimizer.Name == "adamw" {
 		if !given("optimizer.lr") {

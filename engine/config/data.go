@@ -1,44 +1,44 @@
 package config
 
-// Data is the [data] table.
+// Data contains the keys of table [data].
 type Data struct {
 	Dataset  string
-	Path     string // "" if the data set needs none
-	Fallback string // "" or a synthetic data set
+	Path     string // "" if the data set needs no path
+	Fallback string // name of a synthetic data set, or ""
 
-	FallbackEpochs int // maximum; 0 = as many as Train.Epochs
+	FallbackEpochs int // maximum number of epochs on fallback data; 0: Train.Epochs
 
-	Download    string // auto, never
-	CacheDir    string // "" = the user's cache folder
+	Download    string // "auto" or "never"
+	CacheDir    string // "": folder hetero-train in the user's cache folder
 	ValFraction float64
-	BatchSize   int // samples of one optimizer step over all ranks (global batch)
+	BatchSize   int // global batch: samples of one optimizer step over all ranks
 	ImageSize   int // pixels, height = width
-	NumSamples  int // 0 = all
-	NumClasses  int // synthetic data only; 0 = the default of the data set
-	MaxPixels   int // of an encoded image
-	Workers     int // 0 = chosen by the loader
+	NumSamples  int // 0: all samples, or the default of a synthetic data set
+	NumClasses  int // for synthetic data; 0: default of the data set
+	MaxPixels   int // maximum size of an encoded image, pixels
+	Workers     int // 0: the loader chooses the number
 
-	CropPadding       int // pixels; 0 = no random crop
+	CropPadding       int // pixels; 0: no random crop
 	RandomResizedCrop bool
 	Flip              bool
-	Mean              []float64 // per channel, of values in 0…1; empty = the data set's own
+	Mean              []float64 // one value per channel, for pixel values in [0, 1]; empty: values of the data set
 	Std               []float64
 
 	DataInput
 
-	// Options contains the keys that only this data set has, in the type that its package documents; nil if it has
-	// none.
+	// Options contains the keys that only this data set has, in the type that its package documents. It is nil if the
+	// data set has none.
 	Options Options
-	// FallbackOptions contains the options of the data set that Fallback names, with default values; nil without a
-	// fallback.
+	// FallbackOptions contains the options of the data set that Fallback names, with default values. It is nil without
+	// a fallback.
 	FallbackOptions Options
 
-	Samples Samples // of the data set; not a key
+	Samples Samples // type of the samples; not a key
 
-	traits DataTraits // of the data set
+	traits DataTraits // traits of the data set
 }
 
-// Keys lists the keys that every data set has.
+// Keys returns the keys that every data set has.
 func (d *Data) Keys() []Key {
 	return append([]Key{
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().

@@ -1,18 +1,18 @@
 package config
 
-// DataInput contains the keys of the [data] table that select samples and describe their files.
+// DataInput contains the keys of table [data] that select samples and describe their files.
 type DataInput struct {
-	ValPath         string // webdataset: shards of the evaluation part; "": found by name or split off
-	ClassNames      string // file of class names; "" if the data contain them
-	MaxClasses      int    // 0 = all
-	SamplesPerClass int    // 0 = all
-	ShardCacheMB    int    // MiB
+	ValPath         string // evaluation shards of webdataset; "": shards found by name, or else samples split off
+	ClassNames      string // file of class names; "": names in the data or next to it
+	MaxClasses      int    // 0: all
+	SamplesPerClass int    // 0: all
+	ShardCacheMB    int    // size of the cache, MiB
 	EXIFOrientation bool
-	Corrupt         string // error, skip
-	CorruptLimit    int    // samples
+	Corrupt         string // "error" or "skip"
+	CorruptLimit    int    // maximum number of unreadable samples
 }
 
-// Keys lists these keys.
+// Keys returns these keys.
 func (d *DataInput) Keys() []Key {
 	return []Key{
 		String(&d.ValPath, "val_path", "").Operational().

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Experiment is the [experiment] table.
+// Experiment contains the keys of table [experiment].
 type Experiment struct {
 	Name      string
 	OutputDir string
-	LogDir    string // "" = <OutputDir>/<Name>/logs
+	LogDir    string // "": <OutputDir>/<Name>/logs
 	Seed      uint64
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (e *Experiment) Keys() []Key {
 	return []Key{
 		String(&e.Name, "name", "distributed_training").Operational().
@@ -28,15 +28,15 @@ func (e *Experiment) Keys() []Key {
 	}
 }
 
-// Device is the [device] table.
+// Device contains the keys of table [device].
 type Device struct {
-	Kind     string // auto, cpu, cuda, reference, null
-	Index    int    // -1: the rank's number on its machine
+	Kind     string // "auto", "cpu", "cuda", "reference" or "null"
+	Index    int    // index of the GPU; -1: number of this rank on its machine
 	ShareGPU bool
-	Threads  int // 0 = as many as the CPU quota allows
+	Threads  int // 0: CPU quota
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (d *Device) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").Meant(meantDevice).
@@ -50,7 +50,8 @@ func (d *Device) Keys() []Key {
 	})
 }
 
-// meantDevice returns this program's name for a GPU that other programs call "gpu" or "cuda:1"; "" for any other text.
+// meantDevice returns this program's name for a GPU that other programs call "gpu" or "cuda:1". It returns "" for any
+// other text.
 func meantDevice(text string) string {
 	word, number, numbered := strings.Cut(strings.ToLower(text), ":")
 	switch word {

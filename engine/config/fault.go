@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Fault is one fault of a configuration.
+// Fault is one invalid setting, or one syntax error, of a configuration.
 type Fault struct {
-	Place   string // the file's name, "--set train.steps", "--epochs"; "" for a default
-	Line    int    // in the file, from 1; 0 if there is none
-	Key     string // full dotted key, as data.batch_size; "" if the fault concerns no key
+	Place   string // name of the file, or the flag: "--set train.steps", "--epochs"; "" for a default
+	Line    int    // line in the file, from 1; 0 if there is none
+	Key     string // full dotted key, such as data.batch_size; "" if the fault concerns no key
 	Message string // description of the fault
-	Got     string // the value found; "" if it adds no information
-	Want    string // the expected value; "" if Message contains it
+	Got     string // value found; "" if the value adds no information
+	Want    string // expected values; "" if Message contains them
 
-	rank int // order among overrides; 0 in the file
+	rank int // position among the overrides, from 1; 0 for the file
 }
 
-// String returns the fault on one line: `FILE: line N: key: message (got X, want Y)`.
+// String returns the fault on one line: "FILE: line N: key: message (got X, want Y)".
 func (f Fault) String() string {
 	var b strings.Builder
 	if f.Place != "" {
@@ -43,16 +43,17 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Error contains all faults of a configuration.
+// Error is the list of all faults of a configuration.
 type Error struct {
-	Faults []Fault // at most maxFaults of them, in the order of the file, then of the overrides
-	More   int     // number of further faults that are not listed
+	Faults []Fault // at most maxFaults faults, in the order of the file, then of the overrides
+	More   int     // number of faults that Faults omits
 }
 
-// maxFaults limits the list: a file that is not a configuration may have thousands of faults.
+// maxFaults is the maximum length of the list of faults. A file that is not a configuration can have thousands of
+// faults.
 const maxFaults = 100
 
-// Error returns one fault per line.
+// Error returns the faults, one per line.
 func (e *Error) Error() string {
 	lines := make([]string, 0, len(e.Faults)+1)
 	for _, f := range e.Faults {
@@ -64,9 +65,9 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// nearest returns the candidate that the user probably meant by text: the one with the smallest edit distance. A
-// correct last part in the wrong table counts as close, and so does the start of the last part. Ties go to the shortest
-// candidate, then to the first. Without candidates it returns "".
+// nearest returns the candidate that the user probably meant by text: the candidate with the smallest edit distance. It
+// also accepts a correct last part in the wrong table, and the start of a last part. Of equal candidates it returns the
+// shortest, then the first. It returns "" if there are no candidates.
 func nearest(text string, candidates []string) string {
 	best, bestDistance := "", 0
 	text = strings.ToLower(text)
@@ -87,24 +88,25 @@ func nearest(text string, candidates []string) string {
 	return best
 }
 
-// leastPrefix is the length from which the start of a name identifies the name.
+// leastPrefix is the minimum number of letters with which the start of a name identifies the name.
 const leastPrefix = 4
 
 func leafOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
-// Closest returns the candidate that the user probably meant by text, or "" if no candidate is similar: more than a
-// third of its last part would differ.
+// Closest returns the candidate that the user probably meant by text. It returns "" if no candidate is similar, which
+// means that more than a third of the last part would differ.
 func Closest(text string, candidates []string) string {
 	best := nearest(text, candidates)
 	a, b := strings.ToLower(leafOf(text)), strings.ToLower(leafOf(best))
 	if len(a) >= leastPrefix && strings.HasPrefix(b, a) || 3*editDistance(a, b) <= max(len(a), len(b)) ||
-		editDistance(strings.ToLower(text), strings.ToLower(best)) <= 2 { // also two letters in the wrong order
+		// a distance of 2 includes two exchanged letters
+		editDistance(strings.ToLower(text), strings.ToLower(best)) <= 2 {
 		return best
 	}
 	return ""
 }
 
-// Nearest returns up to n candidates that the user may have meant by text, the nearest first.
+// Nearest returns up to n candidates that the user may have meant by text, in the order of their distance.
 func Nearest(text string, candidates []string, n int) []string {
 	var all []string
 	for rest := slices.Clone(candidates); len(all) < n && len(rest) > 0; {
@@ -115,13 +117,14 @@ func Nearest(text string, candidates []string, n int) []string {
 	return all
 }
 
-// longestName limits the cost of editDistance: no key is longer.
+// longestName is the maximum length of a text for editDistance, whose time is the product of the lengths. All keys are
+// shorter.
 const longestName = 64
 
-// editDistance counts the insertions, deletions and replacements of bytes that transform a into b.
+// editDistance returns the minimum number of inserted, deleted and replaced bytes that change a to b.
 func editDistance(a, b string) int {
 	a, b = a[:min(len(a), longestName)], b[:min(len(b), longestName)]
-	row := make([]int, len(b)+1) // row[j]: distance from the part of a read so far to b[:j]
+	row := make([]int, len(b)+1) // row[j] is the distance from a[:i] to b[:j], where i is the number of bytes processed
 	for j := range row {
 		row[j] = j
 	}
@@ -152,7 +155,7 @@ func orList(values []string) string {
 	return strings.Join(quoted, "")
 }
 
-// shorten shortens a text for a message.
+// shorten limits the length of a text in a message.
 func shorten(text string) string {
 	const most = 60
 	runes := []rune(text)

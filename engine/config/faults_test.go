@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// tallOptions are the keys of a model that exists for these tests only.
+// tallOptions are the options of two models that exist only in these tests.
 type tallOptions struct {
 	Height int
 	Lean   float64
@@ -33,7 +33,7 @@ func (o *wideOptions) Keys() []Key {
 	return []Key{Int(&o.Width, "width", 2).AtLeast(1).Doc("Rooms.")}
 }
 
-// town is a catalog with every sort of kind.
+// town is a catalog with kinds that have no keys, own keys, and keys in common.
 var town = Catalog{
 	Models: []Kind{
 		{Name: "plain", Doc: "no keys of its own"},
@@ -63,8 +63,8 @@ func faultsOf(t *testing.T, err error) []Fault {
 	return faults.Faults
 }
 
-// Each testdata/faults/NAME.toml has the messages that a user reads in NAME.txt. Lines "# --set …" in the
-// file are the command line.
+// Each file testdata/faults/NAME.toml has a golden file NAME.txt with the error message. Lines "# --set …" in NAME.toml
+// are arguments of the command line.
 func TestEveryFaultIsReportedWithPlaceKeyAndRemedy(t *testing.T) {
 	files, err := filepath.Glob("testdata/faults/*.toml")
 	if err != nil || len(files) == 0 {
@@ -152,7 +152,7 @@ func TestLongListOfFaultsIsCut(t *testing.T) {
 }
 
 func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
-	lines := strings.Repeat("[data]\n", maxKeys+1) // tables given twice: decoding would say so
+	lines := strings.Repeat("[data]\n", maxKeys+1) // duplicate tables: decoding would report another error
 	_, err := Parse("run.toml", []byte(lines), town)
 	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Message != "too many keys and tables" {
 		t.Errorf("got %v", faults)
@@ -163,8 +163,8 @@ func TestFileOfThousandsOfKeysIsRefusedUndecoded(t *testing.T) {
 	}
 }
 
-// The parser takes time quadratic in the number of keys: 889 KB took 14 s. The cap on the size must hold
-// that down for the worst texts we know.
+// The parsing time is quadratic in the number of keys: without a limit, a file of 889 KB took 14 s. The limit on the
+// file size must bound the time for the worst known files.
 func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 	fill := func(part func(i int) string) string {
 		var b strings.Builder
@@ -176,7 +176,7 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 			b.WriteString(p)
 		}
 	}
-	const most = 2 * time.Second // fifty times what it takes on an idle machine: 16 s was seen without the bounds
+	const most = 2 * time.Second // 50 times the time on an idle machine; without the limits, the worst file took 16 s
 	for name, text := range map[string]string{
 		"keys of one table":   fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
 		"tables":              fill(func(i int) string { return fmt.Sprintf("[t%d]\n", i) }),
@@ -214,7 +214,7 @@ func TestDevicesThatOtherProgramsName(t *testing.T) {
 	}
 }
 
-// TestNumbersThatBecomeZeroAreFaults: strconv.ParseFloat returns 0 for them, without an error.
+// For these numbers, strconv.ParseFloat returns 0 without an error.
 func TestNumbersThatBecomeZeroAreFaults(t *testing.T) {
 	for _, text := range []string{"1e-400", "-0.1e-330", "[1e-400]"} {
 		_, err := Parse("run.toml", []byte("optimizer.lr = "+text), town)

@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// Key is one key of a table: the field that it sets, and all of its properties. Create one with [String], [Strings],
+// Key is one key of a table, with all its properties and the field that it sets. Create a Key with [String], [Strings],
 // [Choice], [Int], [Seed], [Float], [Bool], [Ints] or [Floats].
 type Key struct {
-	name   string // without the table
-	field  any    // *string, *[]string, *int, *uint64, *float64, *bool, *[]int, *[]float64
-	def    any    // the field's element: string, int, …
+	name   string // name without the table
+	field  any    // destination of the value: *string, *[]string, *int, *uint64, *float64, *bool, *[]int, *[]float64
+	def    any    // default, in the type that field points to
 	doc    string
 	unit   string
 	varies string                   // documentation of a default that depends on another key
-	enum   []string                 // for strings: the allowed values; empty allows any
-	meant  func(text string) string // see Meant
+	enum   []string                 // allowed values of a string key; empty: any value
+	meant  func(text string) string // set by Meant
 	min    float64                  // bounds of a number, or of each element of a list
 	max    float64
-	above  bool // min itself is not allowed
-	below  bool // max itself is not allowed
-	length int  // of a non-empty list; 0 allows any
-	filled bool // the list must not be empty
-	shapes bool // shapes or names of parameters depend on the key: another value means another model
+	above  bool // min is excluded
+	below  bool // max is excluded
+	length int  // number of elements of a list that is not empty; 0: any number
+	filled bool // an empty list is not allowed
+	shapes bool // shapes or names of parameters depend on the key, so another value means another model
 	effect effect
 
-	needs        []Need // see Only
-	overriddenBy string // see OverriddenBy
+	needs        []Need // set by Only
+	overriddenBy string // set by OverriddenBy
 }
 
-// effect is the consequence of a changed key for a run that resumes.
+// effect states whether a run may resume after a change of a key.
 type effect uint8
 
 const (
-	unclassified effect = iota // treated as learnt
+	unclassified effect = iota // has the meaning of learnt
 	learnt
 	operational
 )
@@ -44,11 +44,11 @@ func (e effect) String() string {
 	return [...]string{"another run", "another run", "resumes"}[e]
 }
 
-// Options is a struct with the keys that only one model or data set has. It lists them once:
+// Options is a struct with the keys that only one model, data set or policy has. Method Keys lists the keys:
 //
 //	func (o *Options) Keys() []config.Key {
 //		return []config.Key{
-//			config.Float(&o.Dropout, "dropout", 0.1).AtLeast(0).Below(1).Doc("Share of activations set to zero."),
+//			config.Float(&o.Dropout, "dropout", 0.1).AtLeast(0).Below(1).Doc("Fraction of activations set to zero."),
 //		}
 //	}
 type Options interface {
@@ -100,7 +100,7 @@ func Floats(field *[]float64, name string, def ...float64) Key {
 	return Key{name: name, field: field, def: def, min: 0, max: math.Inf(1)}
 }
 
-// Doc sets the meaning of the key, in Markdown.
+// Doc sets the documentation of the key, in Markdown.
 func (k Key) Doc(text string) Key { k.doc = text; return k }
 
 // Unit sets the unit of a number.
@@ -112,18 +112,18 @@ func (k Key) AtLeast(least float64) Key { k.min, k.above = least, false; return 
 // Above requires a value above bound.
 func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
 
-// Shapes marks a key on which names or shapes of the model's parameters depend: a run cannot resume with another value.
+// Shapes marks a key that changes names or shapes of the model's parameters. A run cannot resume with another value.
 func (k Key) Shapes() Key { k.shapes = true; return k }
 
-// Learnt marks a key that affects training results or reported results: with another value, the run is another run.
+// Learnt marks a key that affects training results or reported results. A changed value means a new run.
 func (k Key) Learnt() Key { k.effect = learnt; return k }
 
-// Operational marks a key that affects how long, where, how fast or how visibly a run trains, but not its training
-// results: a run may resume with another value. For a path, the text is operational; the caller that resumes must
-// compare the contents.
+// Operational marks a key that affects the duration, location, speed or output of a run, but not its training results.
+// A run may resume with another value. For a key that is a path, only the path may change: the caller that resumes a
+// run must compare the contents.
 func (k Key) Operational() Key { k.effect = operational; return k }
 
-// each marks those keys of a table that are not marked individually.
+// each applies mark to those keys of a table that are neither Learnt nor Operational.
 func each(mark func(Key) Key, keys []Key) []Key {
 	for i, k := range keys {
 		if k.effect == unclassified {
@@ -139,17 +139,17 @@ func (k Key) AtMost(most float64) Key { k.max, k.below = most, false; return k }
 // Below requires a value below bound.
 func (k Key) Below(bound float64) Key { k.max, k.below = bound, true; return k }
 
-// Length requires n elements in a non-empty list.
+// Length requires that a list is empty or has n elements.
 func (k Key) Length(n int) Key { k.length = n; return k }
 
 // NotEmpty refuses an empty list.
 func (k Key) NotEmpty() Key { k.filled = true; return k }
 
-// Varies describes how the default depends on other keys.
+// Varies sets the documentation of a default that depends on other keys.
 func (k Key) Varies(text string) Key { k.varies = text; return k }
 
-// Meant sets a function that returns the value, quoted, that the user meant by a text that is not allowed, or "" to
-// suggest the nearest spelling.
+// Meant sets a function for values that are not allowed. The function returns the quoted value that the user probably
+// meant, or "" to suggest the most similar value.
 func (k Key) Meant(f func(text string) string) Key { k.meant = f; return k }
 
 func (k Key) setDefault() {

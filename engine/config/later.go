@@ -1,24 +1,25 @@
 package config
 
-// later lists values that a configuration may name but this version does not implement. Delete a row when the missing
-// part is implemented; no other change is needed here.
+// later lists the valid values that this version does not implement. To implement one, delete its row; no other line of
+// this package changes.
 var later = []laterRow{
 	{key: "model.name", value: "bert_base", missing: "the BERT model"},
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16 (use \"auto\" or \"bf16\")"},
 }
 
-// laterRow is a value, or a condition, that this version does not implement.
+// laterRow is a value, or a condition on several keys, that this version does not implement.
 type laterRow struct {
 	key     string
-	value   string               // of a string key
-	waits   string               // for other keys: the values as text,
-	when    func(c *Config) bool // and the condition
-	missing string               // completes "this version lacks …"
+	value   string               // unsupported value, for a row without when
+	waits   string               // values that meet the condition, as text
+	when    func(c *Config) bool // condition; nil if value decides
+	missing string               // missing feature, which completes "this version lacks …"
 }
 
 func laterMessage(missing string) string { return "this version lacks " + missing }
 
-// laterValue returns what is missing for a value of a string key, "" if nothing is.
+// laterValue returns the feature that a value of a string key needs and this version lacks. It returns "" if this
+// version supports the value.
 func laterValue(key, value string) string {
 	for _, row := range later {
 		if row.when == nil && row.key == key && row.value == value {

@@ -15,20 +15,21 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// withPassword matches scheme://user:password@host.
+// withPassword matches addresses of the form scheme://user:password@host.
 var withPassword = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@`)
 
-// MaxFileBytes is the maximum size of a configuration: the time to parse is quadratic in the number of keys.
+// MaxFileBytes is the maximum size of a configuration file. A limit is necessary because the parsing time is quadratic
+// in the number of keys.
 const MaxFileBytes = 64 << 10
 
-// Override is a setting from the command line; it takes precedence over the file.
+// Override is a setting from the command line. It takes precedence over the file.
 type Override struct {
-	Origin string // the source, as shown in errors: "--set train.steps", "--epochs"
+	Origin string // source of the setting in error messages: "--set train.steps", "--epochs"
 	Key    string // full dotted key
-	Value  string // a TOML value, or a bare word for a string key
+	Value  string // TOML value; for a string key, a word without quotes is also valid
 }
 
-// ParseSet parses the argument of --set, `table.key=value`.
+// ParseSet parses the argument of flag --set, which has the form table.key=value.
 func ParseSet(text string) (Override, error) {
 	key, value, found := strings.Cut(text, "=")
 	key = strings.TrimSpace(key)
@@ -38,8 +39,8 @@ func ParseSet(text string) (Override, error) {
 	return Override{Origin: "--set " + dotted(strings.Split(key, ".")), Key: key, Value: strings.TrimSpace(value)}, nil
 }
 
-// Load reads a configuration file and applies the overrides in order. With file "" it applies them to the defaults.
-// Faults are reported as an [*Error]; a file that cannot be read is another error.
+// Load reads a configuration file and then applies the overrides in order. An empty file name means a file without
+// settings. Load returns an [*Error] for invalid settings, and another error for an unreadable file.
 func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, catalog, overrides...)
@@ -56,7 +57,7 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	return Parse(file, text, catalog, overrides...)
 }
 
-// Parse is [Load] for a text; name is the file's name in faults.
+// Parse is [Load] for the text of a file. Error messages call the text name.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
@@ -67,7 +68,8 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 		size := fmt.Sprintf("at least %d bytes", len(text))
 		return nil, &Error{Faults: []Fault{{Place: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
 	}
-	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff"))) // the byte order mark of editors on Windows
+	// some editors on Windows write a byte order mark
+	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff")))
 	for _, f := range faults {
 		f.Place = name
 		l.faults = append(l.faults, f)
@@ -93,14 +95,14 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	return l.config, nil
 }
 
-// place is the source of a value; the zero place means the default.
+// place is the source of a value. The zero place means that the key has its default.
 type place struct {
 	name string
-	line int // 0 unless name is the file
+	line int // line in the file, from 1; 0 for an override
 	rank int // position among the overrides, from 1; 0 for the file
 }
 
-// String returns the place in the form of [Config.Origin].
+// String returns the place in the form that [Config.Origin] documents.
 func (p place) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
@@ -108,27 +110,27 @@ func (p place) String() string {
 	return p.name
 }
 
-// typed reports whether the place is the command line.
+// typed reports whether the value comes from the command line.
 func (p place) typed() bool { return p.rank > 0 }
 
-// loader converts entries and overrides to a Config and faults.
+// loader converts entries and overrides to a Config, and collects the faults.
 type loader struct {
 	file      string
 	catalog   Catalog
 	config    *Config
-	chosen    map[string]string // the input's values of the keys that choose a kind, known or not
-	keys      map[string]Key    // by full dotted key
-	order     []string          // the keys of l.keys, in the order of the tables
+	chosen    map[string]string // configured names of the model, data set and policy, by key; a name may be unknown
+	keys      map[string]Key    // keys by full dotted name
+	order     []string          // names of the keys, in the order of the tables
 	tables    []string
 	tableLine map[string]int
-	places    map[string]place // of the keys that were set
-	bad       map[string]bool  // keys with a faulty value, which no rule checks
+	places    map[string]place // places of the keys that were set
+	bad       map[string]bool  // keys with an invalid value, which the rules do not check
 	overrides int
 	faults    []Fault
 }
 
-// bind selects the options of the model, data set and policy that the input names, binds every key to its field, and
-// sets all defaults.
+// bind selects the options of the configured model, data set and policy. It then binds each key to its field and sets
+// all defaults.
 func (l *loader) bind(entries []entry, overrides []Override) {
 	l.chosen = map[string]string{"data.fallback": ""}
 	for _, key := range choosers {
@@ -144,7 +146,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	}
 	for _, e := range entries {
 		if _, chooses := chosen[e.key()]; chooses && len(e.path) == 2 {
-			chosen[e.key()], _ = e.value.(string) // a value that is no text names no kind
+			chosen[e.key()], _ = e.value.(string) // a value that is not a string selects nothing
 		}
 	}
 	for _, o := range overrides {
@@ -179,7 +181,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	}
 }
 
-// entry assigns a value of the file.
+// entry assigns a value from the file.
 func (l *loader) entry(e entry) {
 	at := place{name: l.file, line: e.line}
 	_, isTable := e.value.(map[string]any)
@@ -195,7 +197,7 @@ func (l *loader) entry(e entry) {
 		case len(e.value.(map[string]any)) == 0:
 			l.fault(at, e.key(), Fault{Message: "unknown table", Want: "one of " + strings.Join(l.tables, ", ")})
 		}
-		return // an unknown table is reported through each of its keys
+		return // for an unknown table, each of its keys is reported
 	}
 	key, known := l.keys[e.key()]
 	switch {
@@ -203,10 +205,10 @@ func (l *loader) entry(e entry) {
 		l.assign(at, e.key(), key, e.value)
 	case !isTable || len(e.value.(map[string]any)) == 0 || len(e.path) == deepest:
 		l.unknown(at, e.path)
-	} // the keys of any other table are reported one by one
+	} // in a known table, each key is assigned or reported
 }
 
-// override assigns a value of the command line.
+// override assigns a value from the command line.
 func (l *loader) override(o Override) {
 	l.overrides++
 	at := place{name: o.Origin, rank: l.overrides}
@@ -228,7 +230,7 @@ func (l *loader) override(o Override) {
 	l.assign(at, o.Key, key, value)
 }
 
-// parseValue parses a TOML value. If wantText is set, any text that is not a quoted string is a bare word.
+// parseValue parses a TOML value. If wantText is true, any text without quotes is a string.
 func parseValue(text string, wantText bool) (any, error) {
 	if quoted := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, `'`); wantText && !quoted {
 		return text, nil
@@ -268,14 +270,14 @@ func (l *loader) assign(at place, name string, key Key, value any) {
 	l.fault(at, name, f)
 }
 
-// fault records a fault with its place.
+// fault adds a fault with its place.
 func (l *loader) fault(at place, key string, f Fault) {
 	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.rank
 	l.bad[key] = true
 	l.faults = append(l.faults, f)
 }
 
-// unknown records an unknown key.
+// unknown adds the fault of an unknown key.
 func (l *loader) unknown(at place, path []string) {
 	f := Fault{Message: "unknown key"}
 	key := dotted(path)
@@ -285,7 +287,7 @@ func (l *loader) unknown(at place, path []string) {
 		_, exists := find(l.catalog.kinds(path[0]), chosen)
 		switch {
 		case len(owners) > 0 && !exists:
-			return // until that name is corrected, it is unknown whether the key is valid
+			return // the key may be valid for the kind that the user meant
 		case len(owners) > 0:
 			f.Message = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen, strings.Join(owners, ", "))
 		case path[0] == "nccl" && loadsCode(path[1]):
@@ -300,7 +302,7 @@ func loadsCode(ncclKey string) bool {
 	return strings.Contains(name, "plugin") || strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_path") || strings.HasSuffix(name, "_dir")
 }
 
-// error sorts the faults in the order of the input, and adds the nearest key to each unknown one.
+// error returns the faults in the order of the input. It adds the nearest key to the fault of each unknown key.
 func (l *loader) error() *Error {
 	slices.SortStableFunc(l.faults, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Line, b.Line))

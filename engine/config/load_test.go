@@ -53,7 +53,7 @@ func TestDefaultThenFileThenOverrides(t *testing.T) {
 
 func TestLoadReadsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.toml")
-	text := "\ufeff[train]\r\nepochs = 20\r\n" // as an editor on Windows writes it
+	text := "\ufeff[train]\r\nepochs = 20\r\n" // a byte order mark and line ends as in files of Windows editors
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,14 +184,14 @@ func TestResolvedConfigurationLoadsBackEqual(t *testing.T) {
 	} {
 		c := mustParse(t, text)
 		again := mustParse(t, string(c.TOML()))
-		again.places = c.places // differ: every key is given now
+		again.places = c.places // the places differ, because the resolved text sets every key
 		if !reflect.DeepEqual(c, again) {
 			t.Errorf("differs: %+v\nof:\n%s", Diff(c, again), text)
 		}
 	}
 }
 
-// Every key, with values drawn from all it allows.
+// The test assigns random allowed values to every key.
 func TestEveryKeyReadsBackTheValueItWrites(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := mustParse(t, "[model]\nname = \"tall\"\n")
@@ -214,7 +214,7 @@ func TestEveryKeyReadsBackTheValueItWrites(t *testing.T) {
 	}
 }
 
-// randomize sets the key's field to a value that its own bounds allow.
+// randomize sets the field of a key to a random value that the key allows.
 func randomize(k Key, random *rand.Rand) {
 	number := func() float64 {
 		high := min(k.max, math.Ldexp(1, random.IntN(60)))
@@ -296,14 +296,14 @@ func TestDiffNamesKeysAndBothValues(t *testing.T) {
 	}
 }
 
-// TestEveryKeySaysWhatAChangeMeans: a key that is not classified counts as learnt, but only for models and data sets of other modules.
+// Only keys of models and data sets of other modules may be unclassified. The program treats such keys as learnt.
 func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	for key, k := range Default().keys() {
 		if k.effect == unclassified {
 			t.Errorf("%s: neither Learnt nor Operational", key)
 		}
 	}
-	want := map[string]bool{ // by kind: what a change of it does to the weights
+	want := map[string]bool{ // true if a change of the key affects training results
 		"optimizer.lr": true, "experiment.seed": true, "data.batch_size": true, "augment.mixup": true, "ema.decay": true, "parallel.wire_dtype": true,
 		"train.epochs": false, "train.steps": false, "parallel.ranks": false, "device.kind": false, "balance.policy": false, "profile.enabled": false,
 		"train.log_interval": false, "data.path": false, "experiment.output_dir": false, "nccl.algo": false, "lab.weather": false,
@@ -322,7 +322,8 @@ func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	}
 }
 
-// An accepted text contains only existing keys, and resolves to a text that is accepted with the same meaning.
+// An accepted text contains only existing keys. The resolved text of its configuration is also accepted and gives an
+// equal configuration.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/faults/*.toml")
 	if err != nil {
@@ -362,7 +363,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		again, err := Parse("resolved.toml", c.TOML(), town)
 		if err == nil {
-			again.places = c.places // differ: every key is given now
+			again.places = c.places // the places differ, because the resolved text sets every key
 		}
 		if err != nil || !reflect.DeepEqual(c, again) {
 			t.Errorf("the resolved configuration loads differently: %v", err)

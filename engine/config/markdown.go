@@ -28,7 +28,7 @@ This page lists every key; ` + "`hetero-train config docs`" + ` prints it.
 - The TOML files in this folder are examples of complete runs.
 `
 
-// Markdown returns the page that documents all keys of all tables, models, data sets and policies.
+// Markdown returns a page that documents all keys of all tables, models, data sets and policies.
 func Markdown(cat Catalog) []byte {
 	var b strings.Builder
 	b.WriteString(markdownHead)
@@ -52,7 +52,7 @@ func writeKeys(b *strings.Builder, keys []Key) {
 	}
 }
 
-// writeKinds writes the models, data sets or policies, then the keys that only some of them have.
+// writeKinds writes the list of models, data sets or policies, and then the keys that only some of them have.
 func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	what := map[string]string{"model": "models", "data": "data sets", "balance": "policies"}[table]
 	if len(kinds) == 0 {
@@ -86,7 +86,7 @@ func writeLater(b *strings.Builder) {
 	}
 }
 
-// markdownType returns the type with its values or bounds, without trivial bounds.
+// markdownType returns the type of the key with its values or bounds. It omits bounds that follow from the type.
 func (k Key) markdownType() string {
 	switch k.field.(type) {
 	case *string:
@@ -118,7 +118,7 @@ func (k Key) markdownType() string {
 	}
 }
 
-// interval returns the allowed range: 0…1, 0 < x < 1.
+// interval returns the allowed range, such as 0…1 or 0 < x < 1.
 func (k Key) interval() string {
 	low, high := formatBound(k.min), formatBound(k.max)
 	if !k.above && !k.below {

@@ -1,22 +1,23 @@
 package config
 
-// Model is the [model] table.
+// Model contains the keys of table [model].
 type Model struct {
 	Name         string
-	BatchNorm    string // sync, local, ghost
-	GhostGroup   int    // samples; 0 unless BatchNorm is ghost
-	InitFrom     string // path of a .safetensors file or a checkpoint, or ""
-	InitHead     string // auto, keep, new
-	NumClasses   int    // 0 = the data set's
+	BatchNorm    string // "sync", "local" or "ghost"
+	GhostGroup   int    // samples of a group; 0 unless BatchNorm is "ghost"
+	InitFrom     string // path of a .safetensors file or a checkpoint; "" for random weights
+	InitHead     string // "auto", "keep" or "new"
+	NumClasses   int    // 0: number of classes of the data set
 	Freeze       []string
 	FreezeLayers int
-	// Options contains the keys that only this model has, in the type that its package documents; nil if it has none.
+	// Options contains the keys that only this model has, in the type that its package documents. It is nil if the
+	// model has none.
 	Options Options
 
-	Samples Samples // that the model reads; not a key
+	Samples Samples // type of samples that the model reads; not a key
 }
 
-// Keys lists the keys that every model has.
+// Keys returns the keys that every model has.
 func (m *Model) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		String(&m.Name, "name", "simple_cnn").Shapes().

@@ -6,39 +6,40 @@ import (
 	"strings"
 )
 
-// Need is a condition on other keys. A key with an unmet need has no effect, see [Key.Only]. Create one with [Is],
-// [IsNot] or [Any].
+// Need is a condition on the values of other keys. A key has no effect if one of its needs is unmet; see [Key.Only].
+// Create a Need with [Is], [IsNot] or [Any].
 type Need struct {
-	any  []Need // of [Any]; the other fields are then unused
-	key  string // full dotted
-	not  bool   // the key must have none of the values; otherwise it must have one of them
-	want []any  // in the form of [Key]
+	any  []Need // alternatives of [Any]; if set, the other fields are unused
+	key  string // full dotted key
+	not  bool   // true: the key must have none of the values in want; false: one of them
+	want []any  // values in the types of Key.field
 }
 
-// Is returns a need that is met if the key, given by its full dotted name, has one of the values.
+// Is returns a need that is met if a key has one of the values. key is a full dotted name.
 func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
-// IsNot returns a need that is met if the key has none of the values.
+// IsNot returns a need that is met if a key has none of the values. key is a full dotted name.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
-// Any returns a need that is met if one of needs is met.
+// Any returns a need that is met if at least one of needs is met.
 func Any(needs ...Need) Need { return Need{any: needs} }
 
-// Only sets the needs of a key: it has an effect only if all of them are met. [Config.Unused] reports a key that was
-// set although a need is unmet.
+// Only adds needs to a key: the key has an effect only if all its needs are met. [Config.Unused] reports a key that is
+// set while a need is unmet.
 func (k Key) Only(needs ...Need) Key {
 	k.needs = append(slices.Clip(k.needs), needs...)
 	return k
 }
 
-// OverriddenBy sets the full dotted name of another key: while that key is not at its default, this key has no effect.
-// [Config.Unused] ignores the case in which the command line overrides the file in this way, because this is intended.
+// OverriddenBy declares that this key has no effect while another key, given by its full dotted name, is not at its
+// default. [Config.Unused] reports such a key, unless the file sets it and the command line sets the other key: this
+// case is intended.
 func (k Key) OverriddenBy(key string) Key { k.overriddenBy = key; return k }
 
-// String returns the need as a condition: `optimizer.name = "sgd"`.
+// String returns the need as a condition, such as: optimizer.name = "sgd".
 func (n Need) String() string { return n.text("") }
 
-// text returns the condition with mark around keys and values.
+// text returns the condition, with mark before and after each key and value.
 func (n Need) text(mark string) string {
 	var parts []string
 	if n.any != nil {
@@ -60,7 +61,7 @@ func (n Need) text(mark string) string {
 	return mark + n.key + mark + relation + parts[0]
 }
 
-// met reports whether values (TOML by full dotted key) meet the need.
+// met reports whether values meet the need. values maps full dotted keys to TOML values.
 func (n Need) met(values map[string]string) bool {
 	if n.any != nil {
 		return slices.ContainsFunc(n.any, func(one Need) bool { return one.met(values) })
@@ -68,7 +69,7 @@ func (n Need) met(values map[string]string) bool {
 	return n.not != slices.ContainsFunc(n.want, func(value any) bool { return values[n.key] == formatValue(value) })
 }
 
-// got returns the values that do not meet the need, each key once.
+// got returns the values that do not meet the need, with each key once.
 func (n Need) got(values map[string]string) string {
 	if n.any == nil {
 		return values[n.key]
@@ -82,17 +83,17 @@ func (n Need) got(values map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Ignorer is implemented by [Options] of a model, data set or policy that ignores some common keys of its table.
+// Ignorer is implemented by the [Options] of a model, data set or policy that ignores some common keys of its table.
 type Ignorer interface {
-	Ignores() []string // names without the table
+	Ignores() []string // names of the ignored keys, without the table
 }
 
-// Unused is a key that was set but has no effect.
+// Unused is a key that is set but has no effect.
 type Unused struct {
-	Key    string // full dotted
-	Value  string // TOML
-	Origin string // in the form of Config.Origin
-	Why    string // completes the sentence of String
+	Key    string // full dotted key
+	Value  string // value as TOML
+	Origin string // origin of the value, in the form of Config.Origin
+	Why    string // reason, which completes the sentence of String
 }
 
 // String returns the text of the warning.
@@ -100,9 +101,10 @@ func (u Unused) String() string {
 	return fmt.Sprintf("%s = %s (%s) has no effect: %s", u.Key, u.Value, u.Origin, u.Why)
 }
 
-// Unused lists the keys that were set but have no effect because another key chose something else, in the order of the
-// file. Of the keys in the file, it includes only those that are not at their defaults, because a file may contain
-// every key. actual contains the values that the caller knows for keys set to "auto": texts by full dotted key.
+// Unused returns the keys that are set but have no effect because of the value of another key, in the order of the
+// file. It omits keys of the file that are at their defaults, because a file may contain every key.
+//
+// actual contains, by full dotted key, the values that the caller selected for keys with value "auto".
 func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	values, _ := c.flat()
 	for key, value := range actual {
@@ -125,7 +127,7 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	return all
 }
 
-// unusedBecause returns the reason why a key that was set has no effect, or "".
+// unusedBecause returns the reason why a key has no effect, or "" if it has an effect.
 func (c *Config) unusedBecause(table string, k Key, at place, values map[string]string, keys map[string]Key) string {
 	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.places[by].typed()) {
 		return fmt.Sprintf("%s = %s overrides it", by, values[by])
@@ -143,12 +145,12 @@ func (c *Config) unusedBecause(table string, k Key, at place, values map[string]
 	return ""
 }
 
-// NoEffect returns the warning about a key whose lack of effect only the caller can detect.
+// NoEffect returns the warning about a key that has no effect for a reason that only the caller knows.
 func (c *Config) NoEffect(key, why string) Unused {
 	return Unused{Key: key, Value: c.keys()[key].text(), Origin: c.Origin(key), Why: why}
 }
 
-// conditions returns an addition to a key's documentation: its needs, and the key that overrides it.
+// conditions returns a text for the documentation of a key: its needs and the key that overrides it.
 func (k Key) conditions() string {
 	text := onlyWith(k.needs)
 	if k.overriddenBy != "" {
@@ -157,7 +159,7 @@ func (k Key) conditions() string {
 	return text
 }
 
-// onlyWith returns a sentence of the documentation; "" without needs.
+// onlyWith returns a sentence that states needs. It returns "" without needs.
 func onlyWith(needs []Need) string {
 	if len(needs) == 0 {
 		return ""
@@ -169,7 +171,7 @@ func onlyWith(needs []Need) string {
 	return " Only if " + strings.Join(texts, " and ") + "."
 }
 
-// clause returns the need as a clause of the documentation: `optimizer.name` is `"sgd"`.
+// clause returns the need as a clause, such as: `optimizer.name` is `"sgd"`.
 func (n Need) clause() string {
 	if n.any == nil {
 		if n.not {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// unused are the warnings of a file with overrides.
+// unused returns the warnings of a file with overrides.
 func unused(t *testing.T, file string, actual map[string]string, overrides ...string) []string {
 	t.Helper()
 	var texts []string
@@ -59,7 +59,7 @@ func TestAKeyWithoutEffectIsReportedWhereItWasSet(t *testing.T) {
 	}
 }
 
-// Conditions name keys by text: each key must exist, and each value be one that it may have.
+// Needs refer to keys by name, so each name must exist and each value must be valid for its key.
 func TestNeedsNameKeysThatExist(t *testing.T) {
 	keys := Default().keys()
 	for _, t := range Default().tables() {
@@ -94,7 +94,7 @@ func TestNeedsNameKeysThatExist(t *testing.T) {
 	}
 }
 
-// kindOf tells texts, numbers with and without a point, truth values and lists apart.
+// kindOf returns the type of a TOML value: text, integer, number with a point, truth value or list.
 func kindOf(toml string) string {
 	switch {
 	case strings.HasPrefix(toml, `"`):

@@ -1,19 +1,19 @@
 package config
 
-// Optimizer is the [optimizer] table.
+// Optimizer contains the keys of table [optimizer].
 type Optimizer struct {
-	Name              string // sgd, adamw
+	Name              string // "sgd" or "adamw"
 	LR                float64
-	Momentum          float64 // sgd
-	Nesterov          bool    // sgd
+	Momentum          float64 // used by sgd only
+	Nesterov          bool    // used by sgd only
 	WeightDecay       float64
 	DecayNormsAndBias bool
 	LayerDecay        float64
-	Betas             []float64 // adamw; two values
-	Eps               float64   // adamw
+	Betas             []float64 // used by adamw only; two values
+	Eps               float64   // used by adamw only
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (o *Optimizer) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Choice(&o.Name, "name", "sgd", "sgd", "adamw").
@@ -39,18 +39,18 @@ func (o *Optimizer) Keys() []Key {
 	})
 }
 
-// Schedule is the [schedule] table.
+// Schedule contains the keys of table [schedule].
 type Schedule struct {
-	Name         string  // constant, step, multistep, cosine, linear
-	WarmupSteps  int     // at most one of WarmupSteps and WarmupEpochs may exceed 0
+	Name         string  // "constant", "step", "multistep", "cosine" or "linear"
+	WarmupSteps  int     // steps; 0 if WarmupEpochs is not 0
 	WarmupEpochs float64 // epochs
 	StepSize     int     // epochs
-	Milestones   []int   // epochs, ascending
+	Milestones   []int   // epochs, in ascending order
 	Gamma        float64
 	MinLR        float64
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (s *Schedule) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
@@ -70,15 +70,15 @@ func (s *Schedule) Keys() []Key {
 	})
 }
 
-// EMA is the [ema] table.
+// EMA contains the keys of table [ema].
 type EMA struct {
-	Decay    float64 // 0 = no averages
+	Decay    float64 // 0: no averages
 	Warmup   bool
 	Interval int // steps
 	Evaluate bool
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (e *EMA) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Float(&e.Decay, "decay", 0).Below(1).

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Parallel is the [parallel] table.
+// Parallel contains the keys of table [parallel].
 type Parallel struct {
-	Backend                  string // auto, nccl, gloo
-	Ranks                    int    // 0 = one per local device
-	CPURanks                 int    // number of CPU ranks among Ranks: the last ones
+	Backend                  string // "auto", "nccl" or "gloo"
+	Ranks                    int    // 0: one rank for each local device
+	CPURanks                 int    // number of CPU ranks, which are the last of all ranks
 	BucketCapMB              float64
 	Overlap                  bool
-	WireDType                string // auto, f32, bf16, fp16
+	WireDType                string // "auto", "f32", "bf16" or "fp16"
 	MasterAddr               string
 	MasterPort               int
 	TimeoutSeconds           float64
 	RendezvousTimeoutSeconds float64
-	SharedMemory             string // auto, off
+	SharedMemory             string // "auto" or "off"
 	TokenFile                string
 	Insecure                 bool
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (p *Parallel) Keys() []Key {
 	return []Key{
 		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").Operational().
@@ -54,24 +54,24 @@ func (p *Parallel) Keys() []Key {
 	}
 }
 
-// Balance is the [balance] table.
+// Balance contains the keys of table [balance].
 type Balance struct {
-	Policy             string // a policy of the catalog
+	Policy             string // name of a policy of the catalog
 	Interval           int    // steps
-	Objective          string // time, energy, cost
+	Objective          string // "time", "energy" or "cost"
 	MaxSlowdownPercent float64
 	PowerWatts         []float64 // one value per rank
 	IdleWatts          []float64 // one value per rank
 	Prices             []float64 // money per hour, one value per rank
 	BenchWorthless     bool
-	CurveCache         string // auto, off
-	FixedShares        []int  // samples, one value per rank; overrides Policy
+	CurveCache         string // "auto" or "off"
+	FixedShares        []int  // samples, one value per rank; if set, Policy is not used
 
-	// Options contains the keys that only this policy has; nil if it has none.
+	// Options contains the keys that only this policy has. It is nil if the policy has none.
 	Options Options
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (b *Balance) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&b.Policy, "policy", "hybrid").
@@ -97,7 +97,7 @@ func (b *Balance) Keys() []Key {
 	})
 }
 
-// NCCL is the [nccl] table. Fields with zero values are not passed on.
+// NCCL contains the keys of table [nccl]. A field with value zero leaves NCCL's default unchanged.
 type NCCL struct {
 	Debug          string
 	Algo           string
@@ -114,17 +114,17 @@ type NCCL struct {
 	SocketNthreads int
 	NsocksPerTh    int
 
-	MinCTAs, MaxCTAs                                             int // of each communicator, not NCCL variables
+	MinCTAs, MaxCTAs                                             int // thread blocks of a communicator; options of the communicator, not environment variables
 	DebugSubsys, Net, P2PLevel, NetGDRLevel                      string
-	IBGIDIndex                                                   int // -1 = not passed on
+	IBGIDIndex                                                   int // -1: NCCL's default
 	IBTC, IBSL, IBQPS, IBTimeout, IBRetries, NetPeer             int
 	CrossNIC, NetGDRRead, NVLS, PAT, CuMem, RAS, Order, SplitQPs string
 	AdaptiveRouting                                              string
 	PXNDisable                                                   bool
 }
 
-// Variables returns the settings that are not at their defaults, as names and values of NCCL's environment variables.
-// It excludes settings of communicators.
+// Variables returns the settings that differ from their defaults, as pairs of an NCCL environment variable and its
+// value. It omits the options of communicators.
 func (n *NCCL) Variables() (list [][2]string) {
 	for _, k := range n.Keys() {
 		if k.name == "min_ctas" || k.name == "max_ctas" {
@@ -150,7 +150,7 @@ func (n *NCCL) Variables() (list [][2]string) {
 	return list
 }
 
-// Keys lists the table's keys, which are the permitted settings.
+// Keys implements [Options]. It lists all permitted settings of NCCL.
 func (n *NCCL) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO", "TRACE").Doc("Verbosity of NCCL's messages on standard error."),

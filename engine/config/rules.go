@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// rule is a condition on one or several keys. It is not checked if one of them already has a fault.
+// rule is a condition on one or several keys. The loader skips a rule if one of its keys already has a fault.
 type rule struct {
-	key   string   // the key with which the fault is reported
-	with  []string // the other keys that it reads
+	key   string   // key that the fault names
+	with  []string // other keys that check reads
 	check func(c *Config) *Fault
 }
 
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// rules are the conditions beyond the bounds of single keys.
+// rules are the conditions that the bounds of a single key cannot express.
 var rules = []rule{
 	{key: "experiment.name", check: func(c *Config) *Fault {
 		return unless(experimentName.MatchString(c.Experiment.Name), "not a folder name",
@@ -118,8 +118,8 @@ var rules = []rule{
 	}},
 }
 
-// CheckRanks checks the settings that depend on the number of ranks on all machines, which Load does not know. The
-// error is an [*Error].
+// CheckRanks checks the settings that must agree with the number of ranks on all machines. Load does not know this
+// number. The error is an [*Error].
 func (c *Config) CheckRanks(ranks int) error {
 	var faults []Fault
 	b := c.Balance
@@ -167,7 +167,7 @@ func fallback(c *Config) *Fault {
 	if stand == "" {
 		return nil
 	}
-	if c.Data.traits.Computed { // a file may still name a path after the command line changed its data set
+	if c.Data.traits.Computed { // the file may name a path for a data set that the command line replaced
 		return unless(stand == c.Data.Dataset, "synthetic data sets have no fallback", quote(stand), `""`)
 	}
 	return nil
@@ -195,7 +195,7 @@ func milestones(c *Config) *Fault {
 	return nil
 }
 
-// checkSamples reports a model that cannot read the samples of the data set.
+// checkSamples adds a fault if the model cannot read the samples of the data set.
 func (l *loader) checkSamples() {
 	m, d := &l.config.Model, &l.config.Data
 	if l.bad["model.name"] || l.bad["data.dataset"] || m.Samples == d.Samples {
@@ -209,7 +209,7 @@ func (l *loader) checkSamples() {
 		Want: fmt.Sprintf("a data set of %v (%s), or with model.name a model of %v (%s)", m.Samples, named(l.catalog.DataSets, m.Samples), d.Samples, named(l.catalog.Models, d.Samples))})
 }
 
-// checkRules checks every rule whose keys have no fault.
+// checkRules applies every rule whose keys have no fault.
 func (l *loader) checkRules() {
 	for _, r := range rules {
 		keys := append([]string{r.key}, r.with...)
@@ -222,7 +222,8 @@ func (l *loader) checkRules() {
 	}
 }
 
-// faultAt records a fault at the place where the key was set; for a default, at its table in the file.
+// faultAt adds a fault at the place where the key was set. For a key with its default, the place is the key's table in
+// the file.
 func (l *loader) faultAt(key string, f Fault) {
 	at, given := l.places[key]
 	if !given {

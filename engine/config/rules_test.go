@@ -9,7 +9,7 @@ func TestRules(t *testing.T) {
 	cases := []struct {
 		name string
 		toml string
-		key  string // that is at fault; "" = the text is right
+		key  string // key that the fault names; "" if the text is valid
 	}{
 		{"name with path", "experiment.name = \"a/b\"", "experiment.name"},
 		{"name of dots", "experiment.name = \"..\"", "experiment.name"},
@@ -154,7 +154,7 @@ func TestRulesAndLaterRowsNameKeysThatExist(t *testing.T) {
 	}
 }
 
-// A rule over a key that has a fault of its own would report nonsense.
+// A rule on a key with an invalid value would report a misleading fault.
 func TestRuleIsNotCheckedOverFaultyKeys(t *testing.T) {
 	_, err := Parse("run.toml", []byte("data.batch_size = 0\ntrain.grad_accumulation = 7\nbalance.fixed_shares = [1]"), town)
 	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "data.batch_size" {

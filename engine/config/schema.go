@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// node is a part of a JSON Schema (draft 7, which TOML editors support).
+// node is an object of a JSON Schema of draft 7, the draft that TOML editors support.
 type node map[string]any
 
-// Schema returns the JSON Schema of a configuration file, for editors. It contains the keys of all models, data sets
-// and policies, with the bounds of each key; Load checks the rules over several keys.
+// Schema returns the JSON Schema of a configuration file, for editors. The schema contains the keys of all models, data
+// sets and policies, with the bounds of each key. It does not contain the rules over several keys, which only Load
+// checks.
 func Schema(cat Catalog) []byte {
 	properties := node{}
 	for _, t := range cat.tables(Default()) {
@@ -34,12 +35,14 @@ func Schema(cat Catalog) []byte {
 		"properties":           properties,
 	}, "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("config: schema: %v", err)) // cannot happen: node contains only maps of strings, numbers and lists
+		// unreachable: a node contains only maps, lists, strings and numbers
+		panic(fmt.Sprintf("config: schema: %v", err))
 	}
 	return append(text, '\n')
 }
 
-// addOwn adds a key of one family of kinds. If another family has a key of that name, both forms are allowed.
+// addOwn adds a key of one family to the schema of a table. If another family has a key with this name, the schema
+// allows both.
 func addOwn(keys node, k Key, f family) {
 	own := k.schema(fmt.Sprintf("Only %s. %s", strings.Join(names(f.kinds), ", "), k.doc))
 	switch other := keys[k.name].(type) {
@@ -54,7 +57,7 @@ func addOwn(keys node, k Key, f family) {
 	}
 }
 
-// schema returns the schema of the key itself.
+// schema returns the schema of the key, without conditions on other keys.
 func (k Key) schema(doc string) node {
 	doc += k.conditions()
 	if k.unit != "" {
@@ -73,7 +76,7 @@ func (k Key) schema(doc string) node {
 	case *[]string:
 		s["type"], s["items"] = "array", node{"type": "string", "minLength": 1}
 		if formatValue(k.def) == "[]" {
-			s["default"] = []string{} // not null
+			s["default"] = []string{} // an empty list instead of null
 		}
 	case *bool:
 		s["type"] = "boolean"
@@ -84,12 +87,12 @@ func (k Key) schema(doc string) node {
 		k.numberSchema(element)
 		s["type"], s["items"] = "array", element
 		if formatValue(k.def) == "[]" {
-			s["default"] = []int{} // not null
+			s["default"] = []int{} // an empty list instead of null
 		}
 		if k.filled {
 			s["minItems"] = max(1, k.length)
 		}
-		if k.length > 0 { // a key without a default value may be an empty list
+		if k.length > 0 { // a list without a default may be empty
 			s["maxItems"] = k.length
 		}
 	}

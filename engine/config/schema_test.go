@@ -23,7 +23,7 @@ func resolvedSchema(t *testing.T) *jsonschema.Resolved {
 	return resolved
 }
 
-// asJSON is what a TOML-aware editor checks against the schema.
+// asJSON returns a TOML text as the JSON value that a TOML-aware editor validates against the schema.
 func asJSON(t *testing.T, text string) any {
 	t.Helper()
 	var decoded map[string]any
@@ -72,7 +72,7 @@ func TestSchemaRefusesFaultsOfSingleKeys(t *testing.T) {
 	}
 }
 
-// Two models may give one name to different keys; the schema allows either form.
+// Two models may use one name for different keys. The schema then allows both forms.
 func TestSchemaOfAKeyWithTwoMeanings(t *testing.T) {
 	two := Catalog{Models: []Kind{
 		{Name: "tall", Options: func() Options { return new(tallOptions) }},
@@ -90,7 +90,7 @@ func (o *oddOptions) Keys() []Key {
 	return []Key{String(&o.Height, "height", "low").Doc("A name.")}
 }
 
-// The page that a user reads, in the small.
+// The golden file is the page of documentation for a small catalog.
 func TestMarkdown(t *testing.T) {
 	text := string(Markdown(town))
 	for _, want := range []string{
@@ -111,7 +111,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// The resolved default, readable: a change of any default shows here.
+// The golden file is the resolved default configuration, so every change of a default appears in its diff.
 func TestDefaultAsTOML(t *testing.T) {
 	checkGolden(t, filepath.Join("testdata", "default.toml"), string(Default().TOML()))
 }

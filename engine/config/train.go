@@ -1,26 +1,26 @@
 package config
 
-// Train is the [train] table.
+// Train contains the keys of table [train].
 type Train struct {
-	Epochs            int // 0 = no limit; Steps or MaxSeconds then ends the run
-	Steps             int // if above 0, the exact number of optimizer steps
+	Epochs            int // 0: no limit by epochs; Steps or MaxSeconds then ends the run
+	Steps             int // exact number of optimizer steps; 0: no limit by steps
 	MaxSeconds        float64
-	Precision         string // auto, f32, bf16, fp16
+	Precision         string // "auto", "f32", "bf16" or "fp16"
 	GradAccumulation  int    // micro-batches per optimizer step
-	EvalInterval      int    // epochs; 0 = only at the end
+	EvalInterval      int    // epochs; 0: evaluation at the end only
 	LogInterval       int    // steps
-	NormsInterval     int    // steps; 0 = never
+	NormsInterval     int    // steps; 0: never
 	LabelSmoothing    float64
-	ClipNorm          float64 // 0 = no clipping
+	ClipNorm          float64 // 0: no clipping
 	NaNPatience       int     // steps
 	NaNRollbacks      int
-	EarlyStopPatience int    // evaluations; 0 = never
-	EarlyStopMetric   string // top1, top5, loss
+	EarlyStopPatience int    // evaluations; 0: no early stop
+	EarlyStopMetric   string // "top1", "top5" or "loss"
 	EarlyStopMinDelta float64
-	Resume            string // auto, none, or the path of a checkpoint
+	Resume            string // "auto", "none", or the path of a checkpoint
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (t *Train) Keys() []Key {
 	return []Key{
 		Int(&t.Epochs, "epochs", 10).Unit("epochs").Operational().OverriddenBy("train.steps").

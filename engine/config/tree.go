@@ -13,18 +13,18 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// entry is one element of a TOML text: a key with its value, or a table (value is a map).
+// entry is a key of a TOML text with its value, or a table, whose value is a map.
 type entry struct {
 	path  []string
-	value any // as decoded by go-toml: string, int64, float64, bool, []any, map[string]any, a date
-	line  int // from 1
+	value any // value that go-toml decodes: string, int64, float64, bool, []any, map[string]any, or a date
+	line  int // line in the text, from 1
 }
 
 func (e entry) key() string { return dotted(e.path) }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// dotted returns a path in TOML notation, with quotes around parts that need them.
+// dotted returns a path in TOML notation. It quotes the parts that need quotes.
 func dotted(path []string) string {
 	parts := make([]string, len(path))
 	for i, part := range path {
@@ -36,8 +36,8 @@ func dotted(path []string) string {
 	return shorten(strings.Join(parts, "."))
 }
 
-// parseTOML returns the entries of the text, in order. Faults are a syntax error (without entries) and keys of one
-// table that differ only in case.
+// parseTOML returns the entries of the text, in order. A syntax error is a fault without entries. Keys of one table
+// that differ only in case are faults.
 func parseTOML(text []byte) ([]entry, []Fault) {
 	if tooManyKeys(text) {
 		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "a configuration has about a hundred keys"}}
@@ -62,16 +62,18 @@ func parseTOML(text []byte) ([]entry, []Fault) {
 			w.keyValue(table, node)
 		}
 	}
-	if err := parser.Error(); err != nil { // cannot happen: Unmarshal uses the same grammar
+	if err := parser.Error(); err != nil { // unreachable: Unmarshal uses the same grammar
 		return nil, []Fault{{Message: "not valid TOML: " + err.Error()}}
 	}
 	return w.entries, w.faults
 }
 
-// maxKeys limits the time of decoding, which is quadratic in the number of keys, to a few milliseconds.
+// maxKeys is the maximum number of keys and tables. The decoding time is quadratic in this number; with this limit it
+// is a few milliseconds.
 const maxKeys = 2000
 
-// tooManyKeys counts keys and tables up to the first syntax error, in linear time.
+// tooManyKeys reports whether the text has more than maxKeys keys and tables before the first syntax error. Its time is
+// linear.
 func tooManyKeys(text []byte) bool {
 	var parser unstable.Parser
 	parser.Reset(text)
@@ -106,20 +108,21 @@ func syntaxFault(err error) Fault {
 	return f
 }
 
-// walk collects entries from the syntax tree, which has the lines, and the decoded values.
+// walk collects the entries. The lines come from the syntax tree, the values from the decoded text.
 type walk struct {
 	values     map[string]any
 	entries    []entry
 	faults     []Fault
-	seen       map[string]bool  // paths in entries
-	spelled    map[string]entry // first spelling, by path with the last part in lower case
-	lineStarts []int            // offset of each line
+	seen       map[string]bool  // paths of the entries, in the form of pathID
+	spelled    map[string]entry // first spelling of each path; the last part of the map key is in lower case
+	lineStarts []int            // byte offset of each line
 }
 
-// deepest limits the cost of a path with thousands of parts; a configuration has two.
+// deepest is the maximum number of parts of a path. It limits the time for paths with thousands of parts; valid keys
+// have two.
 const deepest = 4
 
-// keyValue adds `key = value`, and the contents of an inline table.
+// keyValue adds the entry of one key, or the entries of an inline table.
 func (w *walk) keyValue(table []string, node *unstable.Node) {
 	path := w.keyOf(table, node)
 	if text := underflow(node.Value()); text != "" {
@@ -134,10 +137,11 @@ func (w *walk) keyValue(table []string, node *unstable.Node) {
 	}
 }
 
-// errUnderflow reports a number that strconv would silently change to 0.
+// errUnderflow reports a number that strconv.ParseFloat would change to 0 without an error.
 var errUnderflow = errors.New("not 0, but too close to 0 to represent: the smallest positive number is about 4.9e-324")
 
-// underflow returns the first number of a value or list that is not 0 but becomes 0 as a float64, "" if there is none.
+// underflow returns the first number that is not 0 in the text but becomes 0 as a float64. It returns "" if there is
+// none.
 func underflow(node *unstable.Node) string {
 	switch node.Kind {
 	case unstable.Array:
@@ -157,7 +161,7 @@ func underflow(node *unstable.Node) string {
 	return ""
 }
 
-// keyOf returns the path of a table header or of a key inside a table, cut after deepest parts.
+// keyOf returns the path of a table header, or of a key of a table. It truncates the path to deepest parts.
 func (w *walk) keyOf(table []string, node *unstable.Node) []string {
 	path := slices.Clone(table)
 	for it := node.Key(); it.Next() && len(path) < deepest; {
@@ -166,7 +170,7 @@ func (w *walk) keyOf(table []string, node *unstable.Node) []string {
 	return path
 }
 
-// line returns the line of the node's key.
+// line returns the line of a key, from 1.
 func (w *walk) line(node *unstable.Node) int {
 	it := node.Key()
 	it.Next()
@@ -184,12 +188,12 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// add records the path, or the list of tables that contains it.
+// add adds the entry at path. If path leads into a list of tables, it adds the list as one entry.
 func (w *walk) add(path []string, line int) {
 	var value any = w.values
 	for depth, part := range path {
 		inner, isTable := value.(map[string]any)
-		if !isTable { // a list of tables has a single entry
+		if !isTable { // a list of tables, which is one entry
 			path = path[:depth]
 			break
 		}
@@ -206,8 +210,8 @@ func (w *walk) add(path []string, line int) {
 	w.entries = append(w.entries, entry{path: path, value: value, line: line})
 }
 
-// differsInCase reports whether the last part of path occurred before with different case. It records a fault the first
-// time.
+// differsInCase reports whether an earlier path differs from path only in the case of the last part. It adds a fault
+// the first time.
 func (w *walk) differsInCase(path []string, line int) bool {
 	last := len(path) - 1
 	id := pathID(append(slices.Clone(path[:last]), strings.ToLower(path[last])))
@@ -229,5 +233,6 @@ func (w *walk) differsInCase(path []string, line int) bool {
 	return true
 }
 
-// pathID distinguishes ["a.b"] from ["a", "b"]: TOML keys cannot contain NUL.
+// pathID returns a text that identifies a path: ["a.b"] and ["a", "b"] differ. The separator NUL cannot occur in TOML
+// keys.
 func pathID(path []string) string { return strings.Join(path, "\x00") }

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Values describes the possible values of a key, for completion on the command line.
+// Values describes the values of a key, for completion on the command line.
 type Values struct {
 	Key     string   // full dotted key
-	Doc     string   // first sentence of its documentation
+	Doc     string   // first sentence of the documentation
 	Allowed []string // all allowed values; nil if there are too many to list
-	Path    bool     // it is the path of a file or folder
-	Learnt  bool     // it affects training results: Key.Learnt
+	Path    bool     // true if the value is the path of a file or folder
+	Learnt  bool     // true if the key affects training results: Key.Learnt
 
-	Classified bool // it is marked Learnt or Operational
+	Classified bool // true if the key is marked Learnt or Operational
 }
 
 // Values lists the keys of all tables, models and data sets, in the order of the documentation.

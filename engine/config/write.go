@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// TOML returns every key with its value. Loading the text with the same [Catalog] gives an equal Config.
+// TOML returns every key with its value. [Parse] of this text with the same [Catalog] returns an equal Config.
 func (c *Config) TOML() []byte {
 	var b strings.Builder
 	for i, t := range c.tables() {
@@ -24,16 +24,16 @@ func (c *Config) TOML() []byte {
 	return []byte(b.String())
 }
 
-// Difference is a key that differs between two configurations.
+// Difference is a key whose value differs between two configurations.
 type Difference struct {
 	Key    string // full dotted key
-	Old    string // as TOML; "" if the key does not exist (another model's key)
+	Old    string // value as TOML; "" if the key does not exist, for example because it belongs to another model
 	New    string
-	Shapes bool // names or shapes of parameters depend on it: Key.Shapes
-	Learnt bool // it affects training results: Key.Learnt
+	Shapes bool // true if names or shapes of parameters depend on the key: Key.Shapes
+	Learnt bool // true if the key affects training results: Key.Learnt
 }
 
-// Diff lists the keys that differ between old and new, in the order of the file.
+// Diff returns the keys whose values differ between old and new, in the order of the file.
 func Diff(old, new *Config) []Difference {
 	before, oldOrder := old.flat()
 	after, order := new.flat()
@@ -67,15 +67,14 @@ func (c *Config) keys() map[string]Key {
 	return all
 }
 
-// Learnt reports whether a key, given by its full dotted name, affects training results (Key.Learnt), and whether the
-// key exists.
+// Learnt reports whether a key exists, and whether it affects training results (Key.Learnt). key is a full dotted name.
 func (c *Config) Learnt(key string) (affects, known bool) {
 	k, known := c.keys()[key]
 	return known && k.effect != operational, known
 }
 
 // Setting is a key with its value.
-type Setting struct{ Key, Value string } // full dotted key; TOML
+type Setting struct{ Key, Value string } // full dotted key; value as TOML
 
 // Settings returns all keys with their values, in the order of the file.
 func (c *Config) Settings() []Setting {
@@ -87,7 +86,7 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// flat returns the value of each dotted key as TOML, and the keys in order.
+// flat returns the values as TOML by full dotted key, and the keys in the order of the file.
 func (c *Config) flat() (values map[string]string, order []string) {
 	values = make(map[string]string)
 	for _, t := range c.tables() {
@@ -100,7 +99,7 @@ func (c *Config) flat() (values map[string]string, order []string) {
 	return values, order
 }
 
-// text returns the field's value as TOML.
+// text returns the value of the field as TOML.
 func (k Key) text() string {
 	switch field := k.field.(type) {
 	case *string:
@@ -123,7 +122,7 @@ func (k Key) text() string {
 	panic(fmt.Sprintf("config: key %s has a field of type %T", k.name, k.field))
 }
 
-// formatValue returns the TOML form of a field's value or default.
+// formatValue returns the value of a field, or a default, as TOML.
 func formatValue(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -148,7 +147,7 @@ func formatList[T any](list []T) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// formatFloat returns the shortest text that parses to x as a float: 1.0, 0.05, 1e-08.
+// formatFloat returns the shortest text that parses to x as a TOML float: 1.0, 0.05, 1e-08.
 func formatFloat(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -163,7 +162,7 @@ func formatFloat(x float64) string {
 	return text
 }
 
-// quote returns a TOML basic string.
+// quote returns text as a TOML basic string.
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
