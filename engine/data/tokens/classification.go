@@ -16,47 +16,48 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// ClassificationOptions describe a file of labelled texts.
+// ClassificationOptions describes a file of labelled texts.
 type ClassificationOptions struct {
-	// Path is a file of JSON lines (.jsonl, .ndjson), or of tab-separated values whose first line names the columns.
-	// Values are not quoted.
+	// Path is a file of JSON lines (.jsonl, .ndjson) or of tab-separated values. The first line of tab-separated
+	// values names the columns. The values are not quoted.
 	Path      string
 	Tokenizer *tokenizer.WordPiece
-	Length    int // positions of a sample, with special tokens; longer texts are truncated
-	// Names of columns or fields. Empty: "text", no second text, "label".
+	Length    int // number of positions of a sample, special tokens included; longer texts are truncated
+	// Text, Second and Label name the columns or fields. The defaults are "text", no second text, and "label".
 	Text, Second, Label string
-	// Classes are the names of classes, for example those of the training file. nil: the labels of the file, sorted.
+	// Classes are the names of the classes, for example those of the training file. nil means the sorted labels of
+	// this file.
 	Classes []string
 }
 
 // Classification holds labelled texts, or pairs of texts, in memory:
 //
-//	[CLS] text [SEP]             without a second text
-//	[CLS] text [SEP] second [SEP]
+//	[CLS] text [SEP]               without a second text
+//	[CLS] text [SEP] second [SEP]  with a second text
 //
-// Of a pair that is too long, the longer text loses its last tokens first.
+// If a pair is too long, the end of the longer text is cut off first.
 //
 //	field     shape
 //	tokens    (Length)
-//	labels    (): the class
+//	labels    (), the class
 //	segments  (Length)
 //	lengths   ()
 type Classification struct {
 	o         ClassificationOptions
 	classes   []string
-	tokens    []int32 // of all samples, without special tokens
+	tokens    []int32 // tokens of all samples, without special tokens
 	rows      []row
 	truncated int
 }
 
-// row is a sample.
+// row describes one sample.
 type row struct {
-	at            int64 // in tokens
-	first, second int32 // tokens of each text
+	at            int64 // position of the first token in Classification.tokens
+	first, second int32 // number of tokens of the first and the second text
 	label         int32
 }
 
-// OpenClassification reads and tokenises a file. Faults of the file are *data.Fault with the line.
+// OpenClassification reads and tokenises a file. If the file has a fault, the error is a *data.Fault with the line.
 func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classification, error) {
 	if o.Text == "" {
 		o.Text = "text"
@@ -84,7 +85,7 @@ func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classifi
 	return c, nil
 }
 
-// read adds all samples, and returns their labels.
+// read adds all samples of the file and returns their labels.
 func (c *Classification) read(ctx context.Context) (labels []string, err error) {
 	lines := strings.HasSuffix(c.o.Path, ".jsonl") || strings.HasSuffix(c.o.Path, ".ndjson")
 	e := c.o.Tokenizer.NewEncoder()
@@ -111,7 +112,8 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 	return labels, err
 }
 
-// values returns the texts and the label of a line. text is nil for an empty line and the names of columns.
+// values returns the texts and the label of a line. For an empty line and for the line with the column names, text is
+// nil.
 func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (text, second []byte, label string, err error) {
 	if line == nil {
 		return nil, nil, "", errors.New("more than 16 MiB, want a shorter line")
@@ -180,7 +182,7 @@ func firstInvalid(line []byte) int {
 	return -1
 }
 
-// jsonValue returns a string, number or truth value of an object as text.
+// jsonValue returns a field of an object as text. The field must be a string, a number or a boolean.
 func jsonValue(object map[string]any, name string) (string, error) {
 	switch v := object[name].(type) {
 	case string:
@@ -196,7 +198,7 @@ func jsonValue(object map[string]any, name string) (string, error) {
 	}
 }
 
-// add appends a sample without its label.
+// add appends a sample. The caller sets the label later.
 func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
 	r := row{at: int64(len(c.tokens))}
 	c.tokens = e.Append(c.tokens, text)
@@ -212,7 +214,8 @@ func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
 	c.rows = append(c.rows, r)
 }
 
-// fit shortens the longer of two texts until both fit.
+// fit returns the lengths to which two texts are cut, so that their sum is at most capacity. The longer text is cut
+// first.
 func fit(first, second, capacity int) (int, int) {
 	excess := max(first+second-capacity, 0)
 	if excess > 0 {
@@ -236,7 +239,7 @@ func (c *Classification) specials() int {
 	return 2
 }
 
-// setClasses numbers the labels.
+// setClasses assigns a class number to each label.
 func (c *Classification) setClasses(labels []string) error {
 	c.classes = c.o.Classes
 	if c.classes == nil {
@@ -260,7 +263,7 @@ func (c *Classification) setClasses(labels []string) error {
 	return nil
 }
 
-// sortNumbers sorts labels by value if all of them are integers.
+// sortNumbers sorts the labels by value if all labels are integers. Otherwise it changes nothing.
 func sortNumbers(labels []string) {
 	values := map[string]int{}
 	for _, l := range labels {
@@ -276,18 +279,18 @@ func sortNumbers(labels []string) {
 // Len implements [data.Samples].
 func (c *Classification) Len() int { return len(c.rows) }
 
-// Classes returns the names of classes. The caller must not modify the slice.
+// Classes returns the names of the classes. The caller must not modify the slice.
 func (c *Classification) Classes() []string { return c.classes }
 
-// Label returns the class of sample i.
+// Label returns the class number of sample i.
 func (c *Classification) Label(i int) int { return int(c.rows[i].label) }
 
-// Length returns the positions of sample i that are not padding.
+// Length returns the number of positions of sample i without padding.
 func (c *Classification) Length(i int) int {
 	return int(c.rows[i].first+c.rows[i].second) + c.specials()
 }
 
-// Truncated returns the number of samples whose texts were too long.
+// Truncated returns the number of samples that were truncated to Length.
 func (c *Classification) Truncated() int { return c.truncated }
 
 // Layout implements [data.Samples].

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Corpus is one sequence of tokens in one or several shards. Any goroutine may call its methods; Close must come last.
+// Corpus joins one or several shards to one sequence of tokens. All methods except Close are safe for concurrent use.
 type Corpus struct {
 	Shards []*Shard
-	starts []int64 // position of the first token of each shard; then the total
+	starts []int64 // position of the first token of each shard, then the number of all tokens
 }
 
-// OpenCorpus opens shards, which follow one another in the given order. All shards must come from the same tokenizer.
-// vocabulary is as in Open.
+// OpenCorpus opens shards and joins them in the given order. All shards must come from the same tokenizer. The
+// argument vocabulary has the same meaning as in Open.
 func OpenCorpus(paths []string, vocabulary int) (*Corpus, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("open token shards: no paths")
@@ -51,7 +51,7 @@ func describe(h *Header) string {
 // Len returns the number of tokens.
 func (c *Corpus) Len() int64 { return c.starts[len(c.starts)-1] }
 
-// EndOfText returns the token that ends a document; NoToken if the shards state none.
+// EndOfText returns the token that ends a document, or NoToken if the headers contain no such token.
 func (c *Corpus) EndOfText() int32 { return c.Shards[0].EndOfText }
 
 // Close closes all shards.
@@ -63,7 +63,8 @@ func (c *Corpus) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read copies the tokens at … at+len(dst)-1, which may be in several shards. It allocates nothing unless it fails.
+// Read copies the tokens from position at to at+len(dst)-1. The range may span several shards. A successful Read does
+// not allocate.
 func (c *Corpus) Read(at int64, dst []int32) error {
 	if at < 0 || at > c.Len()-int64(len(dst)) {
 		return fmt.Errorf("read tokens %d to %d of %d", at, at+int64(len(dst)), c.Len())
@@ -80,12 +81,12 @@ func (c *Corpus) Read(at int64, dst []int32) error {
 	return nil
 }
 
-// Found lists the shards of a path.
+// Found lists the shards at a path.
 type Found struct{ Train, Eval []string }
 
-// Find lists the shards at path: a shard, a pattern of shards such as "shards/train-*.bin", or a folder. In a folder,
-// files named *train*.bin are for training and files named *val*.bin for evaluation; hetero-train, llm.c and nanoGPT
-// name them so.
+// Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. In a folder,
+// files named *train*.bin are for training, and files named *val*.bin are for evaluation. hetero-train, llm.c and
+// nanoGPT use these names.
 func Find(path string) (Found, error) {
 	info, err := os.Stat(path)
 	if err != nil && strings.ContainsAny(path, "*?[") {
@@ -102,7 +103,7 @@ func Find(path string) (Found, error) {
 		return Found{}, fault("find token shards", path, "", err)
 	}
 	var f Found
-	for _, e := range entries { // sorted by name
+	for _, e := range entries { // os.ReadDir sorts the entries by name
 		name := e.Name()
 		switch {
 		case !strings.HasSuffix(name, ".bin"):

@@ -9,23 +9,24 @@
 //	FormatLLMC     llm.c: a header of 256 int32 values, then uint16 (GPT-2) or uint32 (Llama 3) tokens
 //	FormatNanoGPT  no header: uint16 tokens in a file whose name ends in .bin
 //
-// A document ends with the end-of-text token, which belongs to the document. OpenCorpus joins shards into one sequence
-// of tokens. Find lists the shards of a folder.
+// Each document ends with an end-of-text token, which is part of the document. OpenCorpus joins shards into one
+// sequence of tokens. Find lists the shards of a folder.
 //
 // # Samples
 //
-// These types implement data.Samples, for a data.Loader:
+// The following types implement data.Samples, so a data.Loader can read them:
 //
 //	Windows         successive tokens for a language model; each epoch starts at a different offset
-//	Masked          whole sentences of one document for BERT: masked tokens and, optionally, the next sentence
+//	Masked          sentences of one document for BERT, with masked tokens and, optionally, next-sentence prediction
 //	Classification  texts, or pairs of texts, with a label
-//	Markov          tokens computed from a Markov chain; its entropy is known, and no loss can be lower
+//	Markov          tokens from a Markov chain of known entropy, which is a lower bound of the loss
 //
-// Each sample is a function of (seed, epoch, sample index) only. Reading a sample allocates nothing. Masked and
-// Classification have samples of unequal lengths; Length returns the length of a sample without reading it.
+// A sample depends only on the seed, the epoch and the sample index. Reading a sample does not allocate. The samples
+// of Masked and Classification have unequal lengths. Their method Length returns the length of a sample without
+// reading the sample.
 //
 // # Errors
 //
-// Faults of files are of type *data.Fault, with the file and the position. Such faults are a header that disagrees with
-// the file's size, a truncated or empty file, a token beyond the vocabulary, and shards of different tokenizers.
+// An error in a file is a *data.Fault with the file and the position. Examples are a header that disagrees with the
+// file size, a truncated or empty file, a token outside the vocabulary, and shards from different tokenizers.
 package tokens

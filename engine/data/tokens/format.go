@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Format is the layout of a shard.
+// Format is the file format of a shard.
 type Format string
 
 // The formats that Open reads.
@@ -21,7 +21,7 @@ const (
 	FormatNanoGPT Format = "nanoGPT"
 )
 
-// NoToken is the value of EndOfText if a shard has none.
+// NoToken is the value of Header.EndOfText if a shard has no end-of-text token.
 const NoToken int32 = -1
 
 // HeaderBytes is the size of the header of FormatOwn.
@@ -50,24 +50,24 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //	 24  uint32    vocabulary size
 //	 28  uint32    end-of-text token; 2^32-1 if there is none
 //	 32  32 bytes  SHA-256 of all tokens as stored
-//	 64  64 bytes  name of the tokenizer, UTF-8, filled up with zeros
+//	 64  64 bytes  name of the tokenizer, UTF-8, padded with zeros
 //	128  32 bytes  SHA-256 of the vocabulary file; zeros if the tokenizer needs no file
 //	160  uint64    number of documents that end in this shard
 //	168  84 bytes  zeros
 //	252  uint32    CRC-32C of bytes 0 to 251
 type Header struct {
 	Format        Format
-	TokenBytes    int      // 2 or 4
-	Count         int64    // tokens
-	Vocabulary    int      // every token is below; 0 if the format does not state it
-	EndOfText     int32    // NoToken if there is none, or if the format does not state it
-	Documents     int64    // documents that end in this shard; 0 if the format does not state it
-	Tokenizer     string   // "" if the format does not state it
+	TokenBytes    int      // bytes per token: 2 or 4
+	Count         int64    // number of tokens
+	Vocabulary    int      // vocabulary size; every token is smaller; 0 if the format does not contain it
+	EndOfText     int32    // token that ends a document; NoToken if there is none, or if the format does not contain it
+	Documents     int64    // number of documents that end in this shard; 0 if the format does not contain it
+	Tokenizer     string   // name of the tokenizer; "" if the format does not contain it
 	VocabularySum [32]byte // SHA-256 of the vocabulary file; zeros if there is none
-	Sum           [32]byte // SHA-256 of the tokens; zeros if the format does not state it
+	Sum           [32]byte // SHA-256 of the tokens; zeros if the format does not contain it
 }
 
-// TokenBytes returns the bytes that store a token of a vocabulary.
+// TokenBytes returns the number of bytes that a shard uses for each token: 2 or 4. vocabulary is the vocabulary size.
 func TokenBytes(vocabulary int) int {
 	if vocabulary <= 1<<16 {
 		return 2
@@ -75,7 +75,7 @@ func TokenBytes(vocabulary int) int {
 	return 4
 }
 
-// start returns the offset of the first token in bytes.
+// start returns the byte offset of the first token.
 func (h *Header) start() int64 {
 	switch h.Format {
 	case FormatOwn:
@@ -86,8 +86,8 @@ func (h *Header) start() int64 {
 	return 0
 }
 
-// ParseHeader reads a header. head is the start of the file, at least 1,024 bytes if the file has them; size is the
-// size of the file in bytes. headerless permits FormatNanoGPT.
+// ParseHeader reads a header. head is the start of the file: its first 1,024 bytes, or the whole file if it is
+// shorter. size is the file size in bytes. headerless permits FormatNanoGPT.
 func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 	if size == 0 {
 		return Header{}, errors.New("the file is empty")
@@ -121,8 +121,8 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 	return h, nil
 }
 
-// hasDamagedMagic reports whether only the first bytes of a header are wrong. Without this check, such a file would be
-// read as tokens without header.
+// hasDamagedMagic reports whether the first 8 bytes of a header are wrong, but the other bytes match the checksum.
+// Without this check, ParseHeader would take such a file for tokens without a header.
 func hasDamagedMagic(head []byte) bool {
 	if len(head) < HeaderBytes {
 		return false
@@ -133,7 +133,8 @@ func hasDamagedMagic(head []byte) bool {
 
 func isLLMC(magic uint32) bool { return magic == llmcGPT2 || magic == llmcLlama3 }
 
-// parseLLMC reads the header of dev/data/data_common.py in llm.c: 256 int32, of which three are in use.
+// parseLLMC reads a header written by dev/data/data_common.py of llm.c: 256 int32 values, of which only the first
+// three are used.
 func parseLLMC(head []byte) (Header, error) {
 	if len(head) < llmcBytes {
 		return Header{}, fmt.Errorf("%d bytes of a header of llm.c, want %d: the file is truncated", len(head), llmcBytes)
@@ -218,7 +219,7 @@ func printable(name []byte) bool {
 	return true
 }
 
-// bytes returns the header as stored.
+// bytes encodes the header as a shard of FormatOwn stores it.
 func (h *Header) bytes() []byte {
 	b := make([]byte, HeaderBytes)
 	le := binary.LittleEndian

@@ -9,31 +9,32 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// MarkovOptions describe a Markov source.
+// MarkovOptions configures a Markov source.
 type MarkovOptions struct {
-	Seed       uint64  // of the transitions and the samples
-	Vocabulary int     // 2 … 65,536
-	Entropy    float64 // of a token, given the previous one, in nats: above 0, at most ln(Vocabulary)
-	Length     int     // positions of a sample
-	Samples    int     // of this part
-	Part       int     // 0 training, 1 evaluation: disjoint random numbers, the same transitions
+	Seed       uint64  // seed of the transitions and of the samples
+	Vocabulary int     // vocabulary size, 2 to 65,536
+	Entropy    float64 // entropy of a token, given the previous token, in nats; above 0, at most ln(Vocabulary)
+	Length     int     // number of positions of a sample
+	Samples    int     // number of samples of this part
+	Part       int     // 0 for training, 1 for evaluation; parts share the transitions, but use different random numbers
 }
 
-// Markov is a computed source of text: a chain whose next token depends on the previous one only.
+// Markov generates synthetic text from a Markov chain: each token depends only on the previous token.
 //
-// From state s, the chain goes to order[(s+j) mod Vocabulary] with probability p[j], where order is a random
-// permutation. All states thus have the same entropy, all tokens are equally frequent, and the entropy rate is exactly
-// that of p. No model can have a mean loss below it, and a table of the transitions reaches it.
+// From state s, the chain moves to state order[(s+j) mod Vocabulary] with probability p[j]. order is a random
+// permutation. All states therefore have the same entropy, and all tokens are equally frequent. The entropy rate of
+// the chain is the entropy of p. This entropy is the lowest mean loss of any model, and a table of the transitions
+// reaches it.
 //
-// Samples are those of [Windows], each from a sequence of its own.
+// Samples have the form of [Windows] samples. Each sample is a separate sequence of the chain.
 type Markov struct {
 	o       MarkovOptions
 	order   []int32
-	limits  []uint64 // ascending; transition j is chosen by the numbers of 32 bits from limits[j-1] to limits[j]-1
+	limits  []uint64 // ascending; transition j covers the random 32-bit numbers from limits[j-1] to limits[j]-1
 	entropy float64
 }
 
-// NewMarkov returns the source whose entropy is closest to the desired one.
+// NewMarkov returns the source whose entropy is closest to o.Entropy.
 func NewMarkov(o MarkovOptions) (*Markov, error) {
 	var errs []error
 	if o.Vocabulary < 2 || o.Vocabulary > 1<<16 {
@@ -61,11 +62,11 @@ func NewMarkov(o MarkovOptions) (*Markov, error) {
 	return m, nil
 }
 
-// ratioSteps divides the range of ratios. A coarse grid makes the choice independent of the last bits of math.Log,
-// which differ between architectures.
+// ratioSteps is the number of ratios that choose considers. This coarse grid makes the result independent of the last
+// bits of math.Log, which differ between architectures.
 const ratioSteps = 1 << 20
 
-// choose finds the probabilities: p[j] is proportional to ratio^j, and the entropy grows with the ratio.
+// choose sets the transition probabilities. p[j] is proportional to ratio^j, and the entropy grows with the ratio.
 func (m *Markov) choose() {
 	step := sort.Search(ratioSteps, func(step int) bool {
 		_, entropy := geometric(m.o.Vocabulary, float64(step)/ratioSteps)
@@ -80,7 +81,8 @@ func (m *Markov) choose() {
 	}
 }
 
-// geometric returns the distribution of n transitions for a ratio of 0 … 1, in units of 2^-32, and its entropy in nats.
+// geometric returns the cumulative probabilities of n transitions, in units of 2^-32, and their entropy in nats. The
+// probability of transition j is proportional to ratio^j, with ratio from 0 to 1.
 func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
 	const whole = 1 << 32
 	sum, term := 0.0, 1.0
@@ -98,7 +100,7 @@ func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
 		if j == n-1 {
 			limit = whole
 		}
-		if limit > last { // otherwise the transition has no probability
+		if limit > last { // skip a transition whose probability rounds to 0
 			p := float64(limit-last) / whole
 			entropy -= p * math.Log(p)
 			limits = append(limits, limit)
@@ -108,7 +110,7 @@ func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
 	return limits, entropy
 }
 
-// Entropy returns the entropy of a token, given the previous one, in nats: the lowest possible mean loss.
+// Entropy returns the entropy of a token, given the previous token, in nats. It is the lowest possible mean loss.
 func (m *Markov) Entropy() float64 { return m.entropy }
 
 // Len implements [data.Samples].
@@ -150,7 +152,7 @@ func (s *markovSource) fill(index int) {
 	for i := range s.buf[1:] {
 		at := uint64(r.Uint32())
 		j := 0
-		for s.limits[j] <= at { // mostly a few steps: likely transitions come first
+		for s.limits[j] <= at { // mostly a few steps, because likely transitions come first
 			j++
 		}
 		state = int(s.order[(state+j)%s.o.Vocabulary])

@@ -11,26 +11,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// MaskedOptions describe the samples of BERT.
+// MaskedOptions configures samples for BERT's pre-training.
 type MaskedOptions struct {
-	Corpus   *Corpus // of WordPiece: documents end with [SEP]
-	Length   int     // positions of a sample, with special tokens
+	Corpus   *Corpus // tokens of WordPiece; each document ends with [SEP]
+	Length   int     // number of positions of a sample, special tokens included
 	Specials tokenizer.Specials
 	// SentenceEnds are the tokens after which a sentence ends, usually those of ".", "!" and "?".
 	SentenceEnds []int32
-	// NextSentence makes pairs of texts, of which half do not belong together.
+	// NextSentence makes pairs of texts. In half of the pairs, the second text comes from another document.
 	NextSentence bool
-	MaskFraction float64 // of ordinary tokens that are to be predicted; 0 means 0.15
+	MaskFraction float64 // fraction of the ordinary tokens that the model must predict; 0 means 0.15
 }
 
-// Masked are the samples of BERT's pre-training. A sample holds whole sentences of one document, as many as fit:
+// Masked provides the samples of BERT's pre-training. A sample contains as many whole sentences of one document as
+// fit:
 //
-//	[CLS] text [SEP]            without NextSentence
-//	[CLS] text [SEP] text [SEP] with NextSentence: the second text follows the first one, or is from another document
+//	[CLS] text [SEP]             without NextSentence
+//	[CLS] text [SEP] text [SEP]  with NextSentence
 //
-// Sentences longer than a sample are divided. Of the ordinary tokens, MaskFraction (rounded, at least one) are labels:
-// 80 % of them become [MASK], 10 % a random token, and 10 % stay. Masks and second texts depend on (seed, epoch,
-// sample).
+// With NextSentence, the second text follows the first one, or comes from another document. A sentence longer than a
+// sample is split. A fraction MaskFraction of the ordinary tokens, at least one token, get labels. Of the tokens with
+// labels, 80 % become [MASK], 10 % become a random token, and 10 % stay unchanged. Masks and second texts depend on
+// the seed, the epoch and the sample.
 //
 //	field          shape
 //	tokens         (Length)
@@ -44,14 +46,14 @@ type Masked struct {
 	ends  map[int32]bool
 }
 
-// textSpan is the text of a sample in the corpus.
+// textSpan is the range of the corpus that contains the text of a sample.
 type textSpan struct {
-	at       int64 // of its first token
-	length   int32 // tokens
+	at       int64 // position of the first token in the corpus
+	length   int32 // number of tokens
 	document int32
 }
 
-// NewMasked reads the corpus once to find documents and sentences. It takes 16 bytes of memory per sample.
+// NewMasked reads the corpus once to find documents and sentences. It needs 16 bytes of memory per sample.
 func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
 	if o.MaskFraction == 0 {
 		o.MaskFraction = 0.15
@@ -107,9 +109,9 @@ func (m *Masked) scan(ctx context.Context) error {
 	capacity := int64(m.o.Length - m.specials())
 	least := int64(1)
 	if m.o.NextSentence {
-		least = 2 // one token for each text
+		least = 2 // one token for each of the two texts
 	}
-	var begin, whole int64 // of the current span; the end of its last whole sentence
+	var begin, whole int64 // start of the current span; end of the last whole sentence in this span
 	document := int32(0)
 	add := func(end int64) {
 		if end-begin >= least {
@@ -156,8 +158,8 @@ func (m *Masked) scan(ctx context.Context) error {
 // Len implements [data.Samples].
 func (m *Masked) Len() int { return len(m.spans) }
 
-// Length returns the positions of sample i that are not padding. With NextSentence it is an upper bound, because the
-// second text may be a shorter one.
+// Length returns the number of positions of sample i without padding. With NextSentence it returns an upper bound,
+// because a second text from another document may be shorter.
 func (m *Masked) Length(i int) int {
 	if m.o.NextSentence {
 		return m.o.Length
@@ -187,9 +189,9 @@ type maskedSource struct {
 	tokens   []int32 // (Length)
 	labels   []int32 // (Length)
 	segments []int32 // (Length)
-	n        int     // positions so far
-	text     []int32 // of a span
-	places   []int32 // positions of ordinary tokens
+	n        int     // number of positions filled so far
+	text     []int32 // memory for the text of a span
+	places   []int32 // positions of the ordinary tokens
 }
 
 // Close implements [data.Source].
@@ -213,7 +215,7 @@ func (s *maskedSource) Read(span *data.Span, errs []error) {
 	}
 }
 
-// fill computes a sample. next is the label of the next sentence.
+// fill computes a sample. next is the next-sentence label.
 func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	r := data.NewRandom(s.seed, epoch, index, data.ForMasks)
 	here := s.spans[index]
@@ -245,7 +247,8 @@ func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	return next, nil
 }
 
-// middle chooses the first token of the second text: after a sentence, if there are several.
+// middle chooses the first token of the second text. The second text starts after a sentence end, if the text
+// contains one.
 func (s *maskedSource) middle(text []int32, r *data.Random) int {
 	ends := s.places[:0]
 	for i, t := range text[:len(text)-1] {
@@ -259,7 +262,7 @@ func (s *maskedSource) middle(text []int32, r *data.Random) int {
 	return int(ends[r.Below(len(ends))])
 }
 
-// other returns the text of a random span of another document.
+// other returns the text of a random span that belongs to another document.
 func (s *maskedSource) other(document int32, r *data.Random) ([]int32, error) {
 	k := r.Below(len(s.spans))
 	if s.spans[k].document == document { // take the first span of the next document
@@ -280,7 +283,7 @@ func (s *maskedSource) add(text []int32, segment int32) {
 	}
 }
 
-// mask chooses the tokens to predict, and replaces most of them.
+// mask chooses the tokens to predict, and replaces most of these tokens.
 func (s *maskedSource) mask(r *data.Random) {
 	places := s.places[:0]
 	for i, t := range s.tokens[:s.n] {
@@ -289,7 +292,7 @@ func (s *maskedSource) mask(r *data.Random) {
 		}
 	}
 	count := min(max(int(float64(len(places))*s.o.MaskFraction+0.5), 1), len(places))
-	for i := range count { // the start of a Fisher-Yates shuffle
+	for i := range count { // first count steps of a Fisher-Yates shuffle
 		k := i + r.Below(len(places)-i)
 		places[i], places[k] = places[k], places[i]
 		at := places[i]

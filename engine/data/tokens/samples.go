@@ -9,19 +9,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Names of the fields of samples with T positions.
+// Names of the fields of a sample with T positions.
 const (
-	Tokens   = "tokens"        // (T), i32: tokens; padding at the end
-	Labels   = data.Labels     // (T), i32: the token to predict at each position, NoLabel where none is; of Classification (), the class
+	Tokens   = "tokens"        // (T), i32: tokens, with padding at the end
+	Labels   = data.Labels     // (T), i32: token to predict, or NoLabel; in Classification (), i32: class
 	Segments = "segments"      // (T), i32: 0 for the first text of a pair, 1 for the second
-	Lengths  = "lengths"       // (), i32: positions that are not padding
-	Next     = "next_sentence" // (), i32: 0 if the second text follows the first one, 1 if it is a random one
+	Lengths  = "lengths"       // (), i32: number of positions without padding
+	Next     = "next_sentence" // (), i32: 0 if the second text follows the first one, 1 if the second text is random
 )
 
-// NoLabel is the label of a position at which no token is to be predicted.
+// NoLabel is the label of a position at which the model predicts no token.
 const NoLabel int32 = -1
 
-// MostLength limits the positions of a sample. Memory of a batch grows with it.
+// MostLength is the largest permitted number of positions of a sample. It limits the memory of a batch.
 const MostLength = 1 << 20
 
 func checkLength(what string, length, least int) error {
@@ -50,7 +50,7 @@ func padOf(name string) byte {
 	return 0
 }
 
-// put writes values to the memory of a field, and fills the rest with pad.
+// put writes values to the memory of a field, and fills the remaining positions with pad.
 func put(memory []byte, values []int32, pad int32) {
 	for _, v := range values {
 		binary.NativeEndian.PutUint32(memory, uint32(v))
@@ -63,11 +63,11 @@ func put(memory []byte, values []int32, pad int32) {
 
 func putOne(memory []byte, v int32) { binary.NativeEndian.PutUint32(memory, uint32(v)) }
 
-// Windows are the samples of a language model: Length successive tokens, each with the token that follows as its label.
-// A window may begin within a document and contain several.
+// Windows provides samples for a language model. A sample consists of Length successive tokens. The label of a token
+// is the token that follows. A window may start within a document and may contain several documents.
 //
-// In training, each epoch starts at an offset of its own, so the windows of different epochs begin at different tokens.
-// The tokens outside an epoch's windows are fewer than 2·Length. An evaluation starts at the first token.
+// In training, each epoch starts at a different offset, so windows of different epochs start at different tokens.
+// Fewer than 2·Length tokens of an epoch are outside all windows. An evaluation starts at the first token.
 //
 //	field   shape
 //	tokens  (Length)
@@ -75,21 +75,21 @@ func putOne(memory []byte, v int32) { binary.NativeEndian.PutUint32(memory, uint
 type Windows struct {
 	Corpus *Corpus
 	Length int
-	// Rest adds a last, shorter window, so that an evaluation predicts every token but the first. Its labels end with
-	// NoLabel.
+	// Rest adds a shorter last window, so that an evaluation predicts every token except the first. The remaining
+	// labels of this window are NoLabel.
 	Rest bool
 }
 
 // Len implements [data.Samples].
 func (w Windows) Len() int {
 	if w.Corpus == nil || w.Length < 1 {
-		return 0 // Layout reports it
+		return 0 // Layout returns the error
 	}
 	labels, length := w.Corpus.Len()-1, int64(w.Length)
 	if w.Rest {
 		return int((labels + length - 1) / length)
 	}
-	// One window fewer than fit makes room for offsets.
+	// Leave out one window, so that epochs can start at different offsets.
 	return int(max(labels/length-1, min(labels/length, 1)))
 }
 
@@ -116,7 +116,7 @@ func (w Windows) NewSource(o *data.Options) (data.Source, error) {
 	return &windowSource{w: w, seed: o.Seed, evaluate: o.Evaluate, buf: make([]int32, w.Length+1)}, nil
 }
 
-// offset returns the position of the first window of an epoch.
+// offset returns the position of the first token of an epoch's first window.
 func (w Windows) offset(seed uint64, epoch int) int64 {
 	room := w.Corpus.Len() - 1 - int64(w.Len())*int64(w.Length)
 	r := data.NewRandom(seed, epoch, 0, data.ForWindows)

@@ -16,13 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// sample is what a loader returns for one sample.
+// sample is one sample that a loader returned.
 type sample struct {
 	id     int64
 	values map[string][]int32
 }
 
-// load reads batches of n samples, with a share for each of some ranks, and returns the samples in order.
+// load reads batches of n samples, divided among ranks according to shares, and returns the samples in order.
 func load(t testing.TB, s data.Samples, o data.Options, batches int, shares ...data.Share) []sample {
 	t.Helper()
 	o.Samples = s
@@ -76,7 +76,7 @@ func corpus(t testing.TB, h Header, tokens []int32, shards int) *Corpus {
 	return c
 }
 
-// numbered are tokens that state their own position.
+// numbered returns tokens whose values are their positions.
 func numbered(n int) (Header, []int32) {
 	h := testHeader()
 	h.Vocabulary, h.EndOfText = 1<<20, 1<<20-1
@@ -161,7 +161,7 @@ func TestATokenBeyondTheVocabularyEndsTheBatch(t *testing.T) {
 	}
 }
 
-// kinds returns each kind of samples, all with 16 positions.
+// kinds returns one data.Samples of each kind. All samples have 16 positions.
 func kinds(t testing.TB) map[string]data.Samples {
 	h, tokens := numbered(3000)
 	m, err := NewMarkov(MarkovOptions{Seed: 3, Vocabulary: 50, Entropy: 1, Length: 16, Samples: 96})
@@ -224,7 +224,8 @@ func TestTheEntropyOfMarkovTextIsTheStatedOne(t *testing.T) {
 		if math.Abs(m.Entropy()-c.entropy) > 1e-3*c.entropy+1e-4 {
 			t.Errorf("vocabulary %d: entropy %v, want %v", c.vocabulary, m.Entropy(), c.entropy)
 		}
-		// The mean of -log p over the text estimates the entropy; its deviation is that of -log p over sqrt(20,000).
+		// The mean of -log p over the text estimates the entropy. Its standard deviation is that of -log p divided by
+		// sqrt(20,000).
 		place := make([]int, c.vocabulary)
 		for i, token := range m.order {
 			place[token] = i
@@ -278,8 +279,8 @@ var special = tokenizer.Specials{Pad: 0, Unknown: 1, Class: 2, Separator: 3, Mas
 
 const fullStop = 5
 
-// documents are documents of sentences. The first token of each document states its number, 100 + document; all other
-// words are 1000 + their position in the corpus.
+// documents returns n documents of sentences. The first token of document d is 100 + d. Every other word is 1000 +
+// its position in the corpus.
 func documents(n int) (tokens []int32) {
 	for d := range n {
 		tokens = append(tokens, int32(100+d))
@@ -309,7 +310,7 @@ func masked(t testing.TB, pairs bool) *Masked {
 	return m
 }
 
-// original returns the tokens of a sample before masking.
+// original returns the tokens of a sample as they were before masking.
 func original(s sample) []int32 {
 	tokens := slices.Clone(s.values[Tokens])
 	for i, y := range s.values[Labels] {
@@ -353,7 +354,7 @@ func TestMaskedSamplesAreWholeSentencesOfOneDocument(t *testing.T) {
 	}
 }
 
-// TestMasks: each limit is five standard deviations of a binomial distribution.
+// TestMasks allows five standard deviations of a binomial distribution for each count.
 func TestMasks(t *testing.T) {
 	m := masked(t, false)
 	var labels, masks, kept, random, places float64
@@ -380,7 +381,7 @@ func TestMasks(t *testing.T) {
 			t.Fatalf("%d labels of %d tokens, want %d", here, n, want)
 		}
 		labels, places = labels+float64(here), places+float64(n)
-		if s.id == 0 { // once in each epoch
+		if s.id == 0 { // sample 0 occurs once in each epoch
 			if first == fmt.Sprint(s.values[Labels]) && m.Length(0) > 8 {
 				t.Error("two epochs have the same masks")
 			}
@@ -400,7 +401,7 @@ func TestMasks(t *testing.T) {
 func TestNextSentences(t *testing.T) {
 	m := masked(t, true)
 	_, all := maskedCorpus(t)
-	at := map[int32]int{} // position of a word; its document
+	at := map[int32]int{} // position and document of each word
 	document := map[int32]int{}
 	d := 0
 	for i, token := range all {
@@ -411,7 +412,7 @@ func TestNextSentences(t *testing.T) {
 			d++
 		}
 	}
-	// one returns a word of a text that occurs once in the corpus.
+	// one returns a word of the text that occurs only once in the corpus.
 	one := func(text []int32) int32 {
 		for _, token := range text {
 			if token >= 100 {
@@ -436,7 +437,7 @@ func TestNextSentences(t *testing.T) {
 		}
 		a, b := one(first), one(second)
 		if a < 0 || b < 0 {
-			continue // full stops only
+			continue // one of the texts contains only full stops
 		}
 		switch s.values[Next][0] {
 		case 0:
@@ -486,7 +487,7 @@ func wordPiece(t testing.TB) *tokenizer.WordPiece {
 	return w
 }
 
-// labelled are 96 texts of unequal lengths in three classes.
+// labelled returns 96 texts of unequal lengths in three classes.
 func labelled(t testing.TB) *Classification {
 	t.Helper()
 	var file strings.Builder
@@ -572,7 +573,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// FuzzClassification: a file is refused, or each of its samples has a class and fits.
+// FuzzClassification checks that a file is refused, or that each of its samples has a class and fits into the length.
 func FuzzClassification(f *testing.F) {
 	f.Add([]byte("text\tlabel\na b\t1\nc\t2\n"), false)
 	f.Add([]byte("{\"text\": \"a\", \"label\": 1}\n{\"text\": \"b\", \"label\": true}"), true)

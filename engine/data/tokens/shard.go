@@ -15,25 +15,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Shard is a file of tokens, mapped into memory. Any goroutine may call its methods; Close must come last.
+// Shard is a memory-mapped file of tokens. All methods except Close are safe for concurrent use.
 type Shard struct {
 	Header
 	Path   string
-	mapped []byte // the file
-	tokens []byte // the tokens in mapped
-	limit  uint32 // every token is below
+	mapped []byte // contents of the file
+	tokens []byte // part of mapped that contains the tokens
+	limit  uint32 // vocabulary size; every token is smaller
 }
 
-// Open maps the shard at path and checks its header. vocabulary is the vocabulary size of the caller, for example the
-// rows of a model's embedding; 0 means that of the header. A header with a larger vocabulary is a fault.
+// Open maps the shard at path and checks its header. vocabulary is the vocabulary size that the caller supports, for
+// example the number of rows of an embedding table. 0 means the vocabulary size of the header. Open fails if the
+// header has a larger vocabulary.
 //
-// Open does not read the tokens: Read checks those that it returns, Verify checks all.
+// Open does not read the tokens. Read checks the tokens that it returns, and Verify checks all tokens.
 func Open(path string, vocabulary int) (*Shard, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
 		return nil, fault("open token shard", path, "", err)
 	}
-	defer f.Close() // read only; the mapping outlives the file handle
+	defer f.Close() // the mapping remains valid after the file is closed
 	head := make([]byte, min(info.Size(), llmcBytes))
 	if _, err := io.ReadFull(f, head); err != nil {
 		return nil, fault("read header of token shard", path, "", err)
@@ -73,13 +74,15 @@ func (s *Shard) Close() error {
 	return unix.Munmap(mapped)
 }
 
-// Read copies the tokens at … at+len(dst)-1 to dst. The range must be within the shard. It allocates nothing unless it
-// fails. A token beyond the vocabulary, and a file that was truncated after Open, are *data.Fault.
+// Read copies the tokens from position at to at+len(dst)-1 to dst. The range must be within the shard. A successful
+// Read does not allocate. Read returns a *data.Fault for a token outside the vocabulary, and for a file that was
+// truncated after Open.
 func (s *Shard) Read(at int64, dst []int32) (err error) {
 	if at < 0 || at > s.Count-int64(len(dst)) {
 		return fault("read token shard", s.Path, "", fmt.Errorf("tokens %d to %d of %d", at, at+int64(len(dst)), s.Count))
 	}
-	// Access to a page behind the end of a truncated file raises SIGBUS, which would end the process.
+	// Access to a page behind the end of a truncated file raises SIGBUS. Without this setting, SIGBUS would end the
+	// process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.onPageFault(&err)
 	if most := s.decode(at, dst); most < s.limit {
@@ -112,7 +115,7 @@ func (s *Shard) beyond(at int64, token uint32) error {
 		fmt.Errorf("token %d (byte %d of the file) is %d, want below %d", at, s.start()+at*int64(s.TokenBytes), token, s.limit))
 }
 
-// decode copies tokens and returns the largest.
+// decode copies tokens to dst and returns the largest token.
 func (s *Shard) decode(at int64, dst []int32) (most uint32) {
 	if s.TokenBytes == 2 {
 		src := s.tokens[2*at:][:2*len(dst)]
@@ -131,13 +134,13 @@ func (s *Shard) decode(at int64, dst []int32) (most uint32) {
 	return most
 }
 
-// Summary is the result of Verify.
+// Summary is the result of Shard.Verify.
 type Summary struct {
-	Largest   int32 // token
-	Documents int64 // end-of-text tokens
+	Largest   int32 // largest token
+	Documents int64 // number of end-of-text tokens
 }
 
-// Verify reads all tokens, and checks them against the vocabulary and the SHA-256 of the header.
+// Verify reads all tokens, and checks them against the vocabulary size and the SHA-256 in the header.
 func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 	var sum Summary
 	hash := sha256.New()
@@ -172,7 +175,7 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 	return sum, nil
 }
 
-// hashRange adds n stored tokens to a hash.
+// hashRange writes n tokens, as stored, to w. The first token is the one at position at.
 func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.onPageFault(&err)

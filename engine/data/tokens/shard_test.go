@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// testHeader is that of a small vocabulary whose token 9 ends a document.
+// testHeader returns the header of a small vocabulary. Token 9 ends a document.
 func testHeader() Header { return Header{Tokenizer: "test", Vocabulary: 10, EndOfText: 9} }
 
 // writeShard writes tokens to a shard in a temporary folder.
@@ -96,7 +96,7 @@ func TestReadOutsideAShardIsAnError(t *testing.T) {
 	}
 }
 
-// llmc returns a file as dev/data/data_common.py of llm.c writes it.
+// llmc returns a file in the format that dev/data/data_common.py of llm.c writes.
 func llmc(magic, version, count int32, tokens []byte) []byte {
 	head := make([]byte, 1024)
 	for i, v := range []int32{magic, version, count} {
@@ -106,7 +106,7 @@ func llmc(magic, version, count int32, tokens []byte) []byte {
 }
 
 func TestFilesOfOtherProgramsAreRead(t *testing.T) {
-	u16 := []byte{1, 0, 0x50, 0xC4, 7, 0} // 1, 50256, 7
+	u16 := []byte{1, 0, 0x50, 0xC4, 7, 0} // tokens 1, 50256, 7
 	u32 := []byte{1, 0, 0, 0, 0, 0xF4, 1, 0}
 	for name, c := range map[string]struct {
 		file []byte
@@ -125,7 +125,7 @@ func TestFilesOfOtherProgramsAreRead(t *testing.T) {
 	}
 }
 
-// The test changes one value in a valid file; in all but one case the checksum of the header is corrected.
+// TestLyingHeaders changes one value in a valid file. In all cases but one, the checksum of the header is corrected.
 func TestLyingHeaders(t *testing.T) {
 	path := writeShard(t, testHeader(), 1, 2, 9)
 	good, err := os.ReadFile(path)
@@ -185,7 +185,7 @@ func TestLyingHeaders(t *testing.T) {
 }
 
 func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
-	file := llmc(20240520, 1, 3, []byte{1, 0, 0x51, 0xC4, 7, 0}) // 1, 50257, 7
+	file := llmc(20240520, 1, 3, []byte{1, 0, 0x51, 0xC4, 7, 0}) // tokens 1, 50257, 7
 	s := openShard(t, writeFile(t, "train.bin", file), 0)
 	want := "token 1 (byte 1026 of the file) is 50257, want below 50257"
 	if err := s.Read(0, make([]int32, 3)); err == nil || !strings.Contains(err.Error(), want) {
@@ -197,7 +197,7 @@ func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
 	if err := s.Read(2, make([]int32, 1)); err != nil {
 		t.Errorf("a range without the token: %v", err)
 	}
-	s = openShard(t, writeFile(t, "val.bin", []byte{64, 0, 65, 0}), 65) // nanoGPT's characters of Shakespeare
+	s = openShard(t, writeFile(t, "val.bin", []byte{64, 0, 65, 0}), 65) // nanoGPT encodes Shakespeare with 65 characters
 	if err := s.Read(0, make([]int32, 2)); err == nil || !strings.Contains(err.Error(), "token 1 (byte 2 of the file) is 65, want below 65") {
 		t.Errorf("got %v", err)
 	}
@@ -225,7 +225,7 @@ func TestDamagedTokensFailVerification(t *testing.T) {
 	}
 }
 
-// TestATruncatedMappingIsAFault: the access raises SIGBUS.
+// TestATruncatedMappingIsAFault reads behind the end of a truncated file, which raises SIGBUS.
 func TestATruncatedMappingIsAFault(t *testing.T) {
 	path := writeShard(t, testHeader(), count(20_000, 9)...)
 	s := openShard(t, path, 0)
@@ -265,7 +265,7 @@ func TestAWriterContinuesAPart(t *testing.T) {
 		must(t, w.Append(count(500, 10)))
 		must(t, w.Sync())
 		kept, documents := w.Count(), w.Documents()
-		must(t, w.Append([]int32{1, 1, 1})) // after the last Sync: of no use to a process that continues
+		must(t, w.Append([]int32{1, 1, 1})) // tokens after the last Sync; a process that continues ignores them
 		if finished {
 			_, err = w.Finish()
 			must(t, err)
@@ -357,7 +357,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzParseHeader: a header is refused, or describes the file exactly.
+// FuzzParseHeader checks that a header is refused, or describes the file exactly.
 func FuzzParseHeader(f *testing.F) {
 	good, err := os.ReadFile(writeShard(f, testHeader(), 1, 2, 9))
 	if err != nil {
@@ -371,7 +371,7 @@ func FuzzParseHeader(f *testing.F) {
 		if size < 0 || int64(len(head)) > size {
 			return
 		}
-		if len(head) >= HeaderBytes { // otherwise the checksum would stop nearly all inputs
+		if len(head) >= HeaderBytes { // a wrong checksum would end nearly all inputs early
 			binary.LittleEndian.PutUint32(head[252:], crc32.Checksum(head[:252], castagnoli))
 		}
 		h, err := ParseHeader(head, size, headerless)
@@ -397,7 +397,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestEveryChangedByteIsNoticed: checksums cover each byte of a shard.
+// TestEveryChangedByteIsNoticed checks that the checksums cover each byte of a shard.
 func TestEveryChangedByteIsNoticed(t *testing.T) {
 	good, err := os.ReadFile(writeShard(t, testHeader(), count(20, 10)...))
 	must(t, err)

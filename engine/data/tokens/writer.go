@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 )
 
-// Writer writes a shard of FormatOwn. The tokens go to PATH.part; Finish writes the header and gives the file its
-// name, so a shard exists complete or not at all.
+// Writer writes a shard of FormatOwn. It writes the tokens to PATH.part. Finish adds the header and renames the file
+// to PATH, so a shard at PATH is always complete.
 //
-// A Writer can continue the part that an earlier process left: Sync makes all tokens durable, and Resume keeps a number
-// of them.
+// A Writer can continue the part file of an earlier process. Sync makes all tokens durable. Resume keeps the given
+// number of tokens.
 type Writer struct {
 	h    Header
 	path string
@@ -26,12 +26,12 @@ type Writer struct {
 	buf  []byte
 }
 
-// Create starts a shard and replaces the part of an earlier attempt. The header needs Tokenizer, Vocabulary, EndOfText
-// and VocabularySum.
+// Create starts a shard and overwrites a part file of an earlier attempt. The caller must set Tokenizer, Vocabulary,
+// EndOfText and VocabularySum of the header.
 func Create(path string, h Header) (*Writer, error) { return Resume(path, h, 0, 0) }
 
-// Resume continues the part of path after its first count tokens, in which documents documents end. If the shard was
-// finished already, it becomes a part again.
+// Resume opens the part file of path and keeps its first count tokens, in which documents documents end. If the shard
+// is finished, Resume renames it to the part file.
 func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) || h.EndOfText >= int32(h.Vocabulary) {
 		return nil, fmt.Errorf("write token shard: invalid header: tokenizer %q, vocabulary %d, end of text %d", h.Tokenizer, h.Vocabulary, h.EndOfText)
@@ -59,7 +59,7 @@ func Resume(path string, h Header, count, documents int64) (*Writer, error) {
 
 func (w *Writer) part() string { return w.path + ".part" }
 
-// keep truncates the part to count tokens and computes their hash.
+// keep truncates the part file to count tokens and computes their hash.
 func (w *Writer) keep(count int64) error {
 	end := HeaderBytes + count*int64(w.h.TokenBytes)
 	info, err := w.f.Stat()
@@ -69,7 +69,7 @@ func (w *Writer) keep(count int64) error {
 	if count > 0 && info.Size() < end {
 		return fmt.Errorf("resume %s: %d bytes, want at least %d", w.part(), info.Size(), end)
 	}
-	if err := w.f.Truncate(end); err != nil { // also reserves the header
+	if err := w.f.Truncate(end); err != nil { // this also reserves space for the header
 		return err
 	}
 	_, err = w.f.Seek(HeaderBytes, io.SeekStart)
@@ -79,13 +79,13 @@ func (w *Writer) keep(count int64) error {
 	return err
 }
 
-// Count returns the number of tokens so far; Documents the number of end-of-text tokens among them.
+// Count returns the number of tokens written so far.
 func (w *Writer) Count() int64 { return w.h.Count }
 
-// Documents returns the number of documents that end in the shard so far.
+// Documents returns the number of end-of-text tokens written so far.
 func (w *Writer) Documents() int64 { return w.h.Documents }
 
-// Append adds tokens.
+// Append adds tokens to the shard.
 func (w *Writer) Append(tokens []int32) error {
 	w.buf = w.buf[:0]
 	for _, t := range tokens {
@@ -107,7 +107,7 @@ func (w *Writer) Append(tokens []int32) error {
 	return err
 }
 
-// Sync makes the tokens so far durable.
+// Sync makes all tokens written so far durable.
 func (w *Writer) Sync() error {
 	if err := w.out.Flush(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (w *Writer) finish() error {
 	return syncFolder(filepath.Dir(w.path))
 }
 
-// Close closes the part and leaves it for Resume.
+// Close closes the part file without finishing the shard. Resume can continue it.
 func (w *Writer) Close() error { return w.f.Close() }
 
 func syncFolder(dir string) error {

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	std = 0.02  // deviation of initial weights
-	eps = 1e-12 // of LayerNorm
+	std = 0.02  // standard deviation of the initial weights
+	eps = 1e-12 // epsilon of LayerNorm
 )
 
-// Size describes a member of the family.
+// Size describes a model of the family.
 type Size struct {
-	Vocabulary int // ids of tokens
-	Positions  int // longest sequence
-	Segments   int // kinds of segments
+	Vocabulary int // number of tokens
+	Positions  int // largest number of positions of a sequence
+	Segments   int // number of segment types
 	Layers     int
 	Heads      int
-	Channels   int // a multiple of Heads
-	Inner      int // channels of the feed-forward layer; 0: 4 times Channels
+	Channels   int // number of channels, a multiple of Heads
+	Inner      int // number of channels of the feed-forward layer; 0 means 4·Channels
 }
 
-// Family maps names to sizes.
+// Family contains the sizes of the published models.
 var Family = map[string]Size{
 	"bert_base":  {Vocabulary: 30522, Positions: 512, Segments: 2, Layers: 12, Heads: 12, Channels: 768},
 	"bert_large": {Vocabulary: 30522, Positions: 512, Segments: 2, Layers: 24, Heads: 16, Channels: 1024},
 }
 
-// Options are the settings of the model. The published models train with 0.1 for each probability.
+// Options are the settings of the model. The published models use 0.1 for both dropout probabilities.
 type Options struct {
-	HiddenDropout    float64 // of the embedding and of the result of each branch
+	HiddenDropout    float64 // dropout probability of the embedding and of the result of each branch
 	AttentionDropout float64
 }
 
-// Build returns the masked language model of a size.
+// Build returns the masked language model of the given size.
 //
 // Legend: N samples, T positions, C channels.
 func Build(s Size, o Options) models.Language {
@@ -49,7 +49,7 @@ func Build(s Size, o Options) models.Language {
 	}
 }
 
-// BuildClassifier returns a classifier that reads the first position, as for fine-tuning.
+// BuildClassifier returns a classifier for fine-tuning. It reads the hidden state of the first position.
 func BuildClassifier(s Size, o Options) models.SequenceClassifier {
 	return func(net *nn.Net, in models.Tokens, classes int) *graph.Value {
 		h, _ := encoder(net, in, s, o)
@@ -60,7 +60,7 @@ func BuildClassifier(s Size, o Options) models.SequenceClassifier {
 	}
 }
 
-// encoder returns the hidden states (N, T, C) and the table of the tokens.
+// encoder returns the hidden states (N, T, C) and the token embedding table (Vocabulary, C).
 func encoder(net *nn.Net, in models.Tokens, s Size, o Options) (h, table *graph.Value) {
 	const name = "bert.embeddings"
 	tables := graph.Tables{
@@ -83,7 +83,8 @@ func encoder(net *nn.Net, in models.Tokens, s Size, o Options) (h, table *graph.
 	return x, tables.Weight
 }
 
-// layer is attention and a feed-forward network. Each is a branch that is added to its input and normalised.
+// layer builds attention and a feed-forward network. Each of the two is a branch: its result is added to its input,
+// and the sum is normalised.
 func layer(net *nn.Net, name string, x *graph.Value, in models.Tokens, s Size, o Options) *graph.Value {
 	self := name + ".attention.self"
 	q := net.Projection(self+".query", x, s.Channels, std)
@@ -99,7 +100,7 @@ func layer(net *nn.Net, name string, x *graph.Value, in models.Tokens, s Size, o
 	return output(net, name+".output", f, x, s, o)
 }
 
-// output ends a branch.
+// output ends a branch: it projects the branch, adds the input x, and normalises the sum.
 func output(net *nn.Net, name string, branch, x *graph.Value, s Size, o Options) *graph.Value {
 	branch = net.Dropout(name+".dropout", net.Projection(name+".dense", branch, s.Channels, std), o.HiddenDropout)
 	h, _ := net.LayerNorm(name+".LayerNorm", branch, x, eps)

@@ -1,5 +1,5 @@
-// Package language is the task of training language models to predict tokens.
+// Package language implements the task of language models: to predict tokens.
 //
-// There are two metrics. The perplexity is exp(loss). The accuracy is the fraction of targets whose token has the
-// highest score.
+// The metrics are the perplexity, which is exp(loss), and the accuracy. The accuracy is the fraction of the targets
+// whose token has the highest score.
 package language
