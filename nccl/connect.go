@@ -21,8 +21,8 @@ func Available() error {
 	return err
 }
 
-// Loaded returns the version of NCCL and the path of its library. The first call opens the library, so the environment
-// must be set before ([Settings.Apply]).
+// Loaded returns the version of NCCL and the path of its library. The first call opens the library, so call
+// [Settings.Apply] before.
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
@@ -43,7 +43,7 @@ type Communicator struct {
 // connectTime limits the time to join if the context has no deadline.
 const connectTime = 5 * time.Minute
 
-// controlOps is the number of operations of Control that joining uses.
+// controlOps is the number of operations that joining runs on Control.
 const controlOps = 3
 
 // Connect joins all ranks and returns when all have joined. All ranks must call it. It fails when ctx ends or Control
@@ -110,7 +110,7 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 	return e, nil
 }
 
-// introduce returns the message that describes this rank to the others.
+// introduce returns the message that describes this rank to the other ranks.
 func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) {
 	own = hello{Host: c.Host, ShareGPU: c.ShareGPU}
 	lib, err := openLibrary(c.library)
@@ -156,9 +156,10 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 	return perform(ctx, control, collective.Barrier{Name: "nccl joined"})
 }
 
-// connectEarly makes NCCL connect all peers when ranks join, unless the user set the variable. From 2.22 on NCCL
-// connects them in the first operation of a kind, and allocates memory there. An allocation may wait until all streams
-// of the GPU are idle, while one stream is blocked until that operation ends: a deadlock.
+// connectEarly makes NCCL connect all peers when ranks join, unless the user has set the variable. Since version 2.22,
+// NCCL by default connects peers in the first operation of each kind, and then allocates memory. The allocation may
+// wait until all streams of the GPU are idle. If a stream is blocked until this operation ends, the result is a
+// deadlock.
 func connectEarly() error {
 	const name = "NCCL_RUNTIME_CONNECT"
 	if os.Getenv(name) != "" {
@@ -167,8 +168,8 @@ func connectEarly() error {
 	return os.Setenv(name, "0")
 }
 
-// shareGPU lets NCCL put several ranks on one GPU. Older versions cannot, so the ranks must pretend to be on different
-// machines, and they communicate through the network.
+// shareGPU lets NCCL put several ranks on one GPU. Older versions do not support this. For them the ranks pretend to be
+// on different machines, and communicate through the network.
 func shareGPU(v Version, rank int) error {
 	if v.Has(MultiRankGPU) {
 		return os.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")

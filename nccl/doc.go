@@ -5,10 +5,10 @@
 //
 // # Two data paths
 //
-// NCCL transfers GPU memory, on a stream of the communicator. Control transfers host memory. Control also performs Max
-// and Min of floating-point numbers, because NCCL loses NaN, which the contract of package collective forbids. If all
-// parts have the same size, all-gather and reduce-scatter use NCCL's own operations. Otherwise they use a group of
-// broadcasts or reductions.
+// NCCL transfers GPU memory, on a stream of the communicator. [Config].Control, a host communicator, transfers host
+// memory. Control also performs Max and Min of floating-point numbers, because NCCL loses NaN, which the contract of
+// package collective forbids. If all parts have the same size, all-gather and reduce-scatter use NCCL's own operations.
+// Otherwise they use a group of broadcasts or reductions.
 //
 // Control also exchanges information that NCCL does not provide:
 //
@@ -55,8 +55,9 @@
 // # The library
 //
 // libhetero_nccl.so is built if a CUDA toolkit and nccl.h are found. Package nativelib describes the search for this
-// library. The library opens libnccl.so.2, and searches for it like for CUDA's other libraries (HETERO_CUDA_LIBS,
-// toolkits, Python packages). If this fails, [Available] returns the reason. shim/ contains a fake NCCL for tests.
+// library. The library opens libnccl.so.2, and searches for it in the same places as CUDA's other libraries
+// (HETERO_CUDA_LIBS, toolkits, Python packages). If this fails, [Available] returns the reason. shim/ contains a fake
+// NCCL for tests.
 //
 // # Trust
 //

@@ -18,7 +18,8 @@ type Setting struct {
 // Settings are the variables with which NCCL runs, sorted by name.
 type Settings []Setting
 
-// rule describes the permitted values of a variable: one of words, a list of names, text of a form, or a number.
+// rule describes the permitted values of a variable: one of several words, a list of names, text in a certain form, or
+// a number.
 type rule struct {
 	words    []string
 	fold     bool     // ignore case, where NCCL does
@@ -160,7 +161,8 @@ func among(words []string, value string, fold bool) bool {
 
 func printable(value string) string { return strconv.Quote(value[:min(len(value), 80)]) }
 
-// Apply sets the variables in the environment of this process. Call it before NCCL is opened, which reads them.
+// Apply sets the variables in the environment of this process. Call it before NCCL is opened, because NCCL then reads
+// them.
 func (s Settings) Apply() error {
 	for _, one := range s {
 		if err := os.Setenv(one.Name, one.Value); err != nil {

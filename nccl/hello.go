@@ -11,20 +11,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// hello is the message that describes a rank to the others before they join.
+// hello is the message that describes a rank to the other ranks before they join.
 type hello struct {
 	Version  Version `json:"version"`
 	Path     string  `json:"path"` // path of NCCL's library
 	Host     string  `json:"host"`
 	GPU      string  `json:"gpu"` // PCI bus id
 	ShareGPU bool    `json:"share"`
-	Fault    string  `json:"fault"` // why this rank cannot join; "" = it can
+	Fault    string  `json:"fault"` // why this rank cannot join; "" if it can
 }
 
 // helloBytes is the maximum length of a hello.
 const helloBytes = 8 << 10
 
-// agree returns the reason why the ranks cannot join: a rank with a fault, a different NCCL, or two ranks on one GPU.
+// agree returns an error if the ranks cannot join: a rank has a fault or a different NCCL, or two ranks use one GPU.
 func agree(all []hello) error {
 	for rank, h := range all {
 		if h.Fault != "" {

@@ -125,7 +125,7 @@ func (e *end) connect(limit time.Duration) (status, error) {
 	return s, why.err()
 }
 
-// run performs op on the calling OS thread. memory is its buffer on the GPU.
+// run performs op on the calling OS thread. memory is the operation's buffer on the GPU.
 func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duration, memory unsafe.Pointer) status {
 	e.call.kind, e.call.dtype, e.call.reduce, e.call.root = C.int32_t(sig.Kind), C.int32_t(sig.DType), C.int32_t(sig.Reduce), C.int32_t(sig.Root)
 	e.call.elements, e.call.timeout_ns = C.int64_t(sig.Elements), C.int64_t(limit)

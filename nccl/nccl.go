@@ -26,16 +26,16 @@ func (e *Error) Error() string { return fmt.Sprintf("nccl: rank %d: %s: %s", e.R
 
 // Config describes a group from the view of one rank.
 type Config struct {
-	// Control is a communicator of the host for the same ranks, which must also transfer device memory (package
-	// staged). Its time-out must equal Timeout. Connect takes ownership of it, even if Connect fails.
+	// Control is a host communicator for the same ranks. It must also transfer device memory (package staged). Its
+	// time-out must equal Timeout. Connect takes ownership of Control, even if Connect fails.
 	Control collective.Communicator
 	// Device is this rank's GPU.
 	Device device.Device
-	// Timeout limits an operation; 0 = none. Without a limit, an operation that hangs within NCCL while all ranks live
-	// ends only when the communicator is aborted.
+	// Timeout limits an operation; 0: no limit. Without a limit, an operation that hangs within NCCL while all ranks
+	// live ends only when the communicator is aborted.
 	Timeout time.Duration
-	// MinCTAs and MaxCTAs bound the number of thread blocks of an operation, and thereby the multiprocessors that it
-	// takes from concurrent computation; 0 = NCCL's choice.
+	// MinCTAs and MaxCTAs bound the number of thread blocks of an operation, and thereby the multiprocessors that the
+	// operation takes from concurrent computation; 0: NCCL's choice.
 	MinCTAs, MaxCTAs int
 	// ShareGPU permits several ranks on one GPU, to test the code but not its speed.
 	ShareGPU bool
@@ -72,7 +72,7 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100
 const (
 	MaxCTAs      Version = 21700 // ncclConfig_t.maxCTAs
 	Profiler     Version = 22300 // profiler plugins
-	StrictChoice Version = 22400 // NCCL_ALGO and NCCL_PROTO by collective, strictly
+	StrictChoice Version = 22400 // NCCL_ALGO and NCCL_PROTO by operation; unknown names fail
 	MultiRankGPU Version = 23003 // NCCL_MULTI_RANK_GPU_ENABLE
 )
 

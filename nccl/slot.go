@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// slot is an in-flight operation and its operation on the control communicator: a gather of the ranks' descriptions, or
-// the operation itself if NCCL cannot satisfy the contract. Slots are reused.
+// slot holds an in-flight operation and the matching operation on the control communicator. The latter is a gather of
+// the ranks' descriptions, or the operation itself if NCCL cannot satisfy the contract. Slots are reused.
 type slot struct {
 	op     collective.Op
 	number uint64
@@ -57,7 +57,7 @@ func (s *slot) take(op collective.Op, number uint64) {
 	s.word = moved(op, s.started, s.agreed)
 }
 
-// exact reports whether NCCL satisfies the contract. Its Max and Min of real numbers lose NaN.
+// exact reports whether NCCL satisfies the contract for an operation. NCCL's Max and Min of real numbers lose NaN.
 func exact(sig signature.Signature) bool {
 	if sig.Reduce == collective.Sum {
 		return true
@@ -84,7 +84,7 @@ func moved(op collective.Op, after, done device.Event) collective.Op {
 	return collective.Barrier{Name: op.Tags().Name, After: after, Done: done}
 }
 
-// encode writes this rank's word.
+// encode writes this rank's word: its encoded signature.
 func (s *slot) encode() {
 	b := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
 	for i, v := range [...]uint64{s.sig.Number, uint64(s.sig.Kind), uint64(s.sig.DType)<<32 | uint64(s.sig.Reduce), uint64(s.sig.Root), uint64(s.sig.Elements), s.sig.Parts} {

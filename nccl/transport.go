@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// agreeSlice is the interval at which a rank that waits for the others' words checks whether the communicator has
-	// failed.
+	// agreeSlice is the interval at which a rank checks whether the communicator has failed, while it waits for the
+	// other ranks' words.
 	agreeSlice = 50 * time.Millisecond
 	// afterwards is how long a rank waits for the control communicator to name the lost rank, after NCCL has reported a
 	// loss.
@@ -31,17 +31,17 @@ type transport struct {
 	background sync.WaitGroup
 	ended      chan struct{} // closed by Close
 
-	enqueuing sync.Mutex // so that the queue and Control get their operations in one order
+	enqueuing sync.Mutex // ensures that the queue and Control get their operations in the same order
 	number    uint64
 
-	// Other threads than the communicator's hold mu for reading while they use the endpoint. Close holds it for
+	// Threads other than the communicator's hold mu for reading while they use the endpoint. Close holds mu for
 	// writing.
 	mu     sync.RWMutex
 	end    *end
 	closed bool
 
 	slots  sync.Mutex
-	flying []*slot // in order
+	flying []*slot // in-flight operations, in order
 	free   []*slot
 }
 
@@ -172,9 +172,9 @@ func (t *transport) give(s *slot) {
 	t.free = append(t.free, s)
 }
 
-// translate converts an error of the control communicator to the operation numbers of this one.
+// translate converts an error of the control communicator to the operation numbers of this communicator.
 func (t *transport) translate(err error) error {
-	switch e := err.(type) { // an error inside an abort's cause belongs to another group
+	switch e := err.(type) { // not errors.As: an error inside an abort's cause belongs to another group
 	case *collective.PeerError:
 		return &collective.PeerError{Rank: e.Rank, Cause: t.translate(e.Cause)}
 	case *collective.TimeoutError:
@@ -196,10 +196,10 @@ func (t *transport) translate(err error) error {
 	return err
 }
 
-// numbered converts an operation number of the control communicator to this one's.
+// numbered converts an operation number of the control communicator to a number of this communicator.
 func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
 
-// look takes over a failure of the control communicator.
+// look adopts a failure of the control communicator.
 func (t *transport) look() {
 	if err := t.control.Err(); err != nil {
 		t.queue.Fail(t.translate(err))

@@ -157,7 +157,7 @@ func middle(a, b int64) int64 {
 // Pair is a measurement between two ranks.
 type Pair struct {
 	Ranks          [2]int  `json:"ranks"`
-	LatencySeconds float64 `json:"latency_seconds"` // of an all-reduce of one number
+	LatencySeconds float64 `json:"latency_seconds"` // latency of an all-reduce of one number
 	BusGBytes      float64 `json:"bus_gbytes_per_second"`
 }
 
@@ -180,11 +180,11 @@ func Pairs(size int) (list [][2]int) {
 	return list
 }
 
-// slowFraction is the fraction of the median rank's bandwidth below which a rank is slow. A rank's bandwidth is that of
-// its best link.
+// slowFraction is the fraction of the median rank's bandwidth below which a rank is slow. The bandwidth of a rank is
+// the bandwidth of its best link.
 const slowFraction = 0.7
 
-// SlowRanks returns the ranks whose links are all slow: even the best one is far below that of the median rank. A
+// SlowRanks returns the ranks whose links are all slow: even the best link is far below the median rank's best link. A
 // single slow pair makes neither of its ranks slow.
 func SlowRanks(size int, pairs []Pair) (slow []int) {
 	best := make([]float64, size)

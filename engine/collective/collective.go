@@ -2,18 +2,18 @@ package collective
 
 import "context"
 
-// Communicator is one rank's endpoint in a group. The package comment says which goroutines may call its methods, and
+// Communicator is one rank's endpoint in a group. The package comment states which goroutines may call its methods, and
 // when.
 type Communicator interface {
 	// Rank is this rank's number, from 0 to Size - 1.
 	Rank() int
 	Size() int
-	// Enqueue queues op and returns at once. It returns an error, and queues nothing, if op is invalid (Op.Check).
-	// Differences between ranks are found when op runs. After a failure or Close, Enqueue queues nothing and returns
-	// the error of Err.
+	// Enqueue queues op and returns at once. If op is invalid (Op.Check), it returns an error and queues nothing.
+	// Enqueue does not compare op with the operations of other ranks; the communicator does so when op runs. After a
+	// failure or Close, Enqueue queues nothing and returns the error of Err.
 	Enqueue(op Op) error
-	// Sync waits until no operation is queued or running, and returns Err. If ctx ends first, it returns the error of
-	// ctx.
+	// Sync waits until no operation is queued or running, and then returns the result of Err. If ctx ends first, Sync
+	// returns the error of ctx.
 	Sync(ctx context.Context) error
 	// Err returns the first failure, or nil. It never changes after the first failure.
 	Err() error
@@ -33,13 +33,13 @@ type Progress struct {
 	Last     string // name of the last operation that the rank entered; "" before the first
 }
 
-// Watcher is implemented by communicators that know the progress of every rank; watchdogs use it.
+// Watcher is implemented by communicators that know the progress of every rank. Watchdogs report this progress.
 type Watcher interface {
 	// Progress returns one entry per rank. Any goroutine may call it until Close.
 	Progress() []Progress
 }
 
-// Positioner is implemented by communicators that know the progress of this rank; status lines use it.
+// Positioner is implemented by communicators that know the progress of this rank. Status lines show this progress.
 type Positioner interface {
 	// Position returns the progress of this rank. Any goroutine may call it at any time.
 	Position() Progress

@@ -27,10 +27,9 @@
 // + x1) + (x2 + x3). Sums of bf16 are accumulated in f32 and rounded once, to nearest even. Package hosts rounds bf16
 // sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16 at
 // every hop.
-//
-// Every rank receives the same bits. Two runs whose ranks run in the same places give the same bits. Sums of integers
-// wrap around. Of two equal values, Max and Min keep the one that comes first. For Max and Min, a NaN wins over every
-// number, so that a rank that has diverged is visible.
+// Every rank receives the same bits. Two runs whose ranks run on the same hosts and devices give the same bits. Sums of
+// integers wrap around. Of two equal values, Max and Min keep the value of the first rank in this order. For Max and
+// Min, a NaN wins over every number, so that a rank that has diverged is visible.
 //
 // # Failure
 //
@@ -48,8 +47,8 @@
 // After a failure only Err and Close may be used; the remaining ranks must create another communicator.
 //
 // # Duties of the caller
-//
-// Enqueue, Sync and Close must be called by one goroutine at a time; Err and Abort may be called by any. Buffers and
-// events must stay valid until their operations end, which Sync or a completed Done indicates. Every communicator must
+// At any time, at most one goroutine may call Enqueue, Sync or Close. Any goroutine may call Err and Abort. Buffers and
+// events must stay valid until their operations end: until Sync returns or the Done event is complete. Every
+// communicator must be closed.
 // be closed.
 package collective

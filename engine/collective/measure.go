@@ -9,10 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MeasureAllReduce times all-reduces (f32, sum) of a buffer, and waits for each before it starts the next. This is the
-// time that a training step sees if it waits for one bucket. All ranks must call it with the same number of rounds. It
-// runs its own warm-up rounds first. It returns the time of each round on this rank, from Enqueue to the return of
-// Sync. A round starts when this rank has left the previous one.
+// MeasureAllReduce times all-reduces (f32, sum) of a buffer, one after another. It measures the time for which a
+// training step that waits for one bucket is blocked. All ranks must call MeasureAllReduce with the same number of
+// rounds. Some warm-up rounds come first and are not measured. The result is the time of each round on this rank, from
+// Enqueue to the return of Sync. A round starts when this rank has ended the previous round.
 func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration, error) {
 	const warmUp = 3
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}
@@ -34,7 +34,8 @@ func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Regi
 
 // BusBytesPerSecond returns the bus bandwidth of an all-reduce of a buffer of the given bytes among size ranks, in
 // bytes per second. Every rank must send at least 2·(size-1)/size of the buffer; the bandwidth is this amount divided
-// by elapsed. It is comparable between different numbers of ranks, and with the speed of the link.
+// by elapsed. Bus bandwidths of groups of different sizes are comparable with each other and with the speed of the
+// link.
 func BusBytesPerSecond(size int, bytes int64, elapsed time.Duration) float64 {
 	if size < 2 || elapsed <= 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one operation. All implementations are values. The events, buffers and counts to which they refer must not
+// Op is one operation. All implementations are values. The events, buffers and counts to which an Op refers must not
 // change until the operation is complete.
 type Op interface {
 	// Kind is "all_reduce", "broadcast", "all_gather", "reduce_scatter" or "barrier".
@@ -20,17 +20,18 @@ type Op interface {
 	Memory() (buffer device.Region, dtype tensor.DType, reduce Reduce)
 	// Parts returns the number of buffer elements of each rank; nil for operations without parts.
 	Parts() []int64
-	// Check returns an error if the operation is invalid in a group of size ranks. It does not compare ranks.
+	// Check returns an error if the operation is invalid in a group of size ranks. It does not compare the operation
+	// with those of other ranks.
 	Check(size int) error
 }
 
 // Tags are the fields that all operations have.
 type Tags struct {
-	Name        string       // for errors and watchdogs: "bucket 3"
+	Name        string       // name in errors and watchdog reports, such as "bucket 3"
 	After, Done device.Event // a nil After starts the operation at once; a nil Done signals nothing
 }
 
-// Reduce is a reduction: how it combines the values of all ranks.
+// Reduce is the function that combines the values of all ranks.
 type Reduce uint8
 
 // The reductions. The package comment describes their order and their treatment of NaN.
@@ -247,7 +248,7 @@ func Agree(a, b Op) bool {
 // errNoOp is the error of Enqueue for nil.
 var errNoOp = errors.New("got no operation")
 
-// Check is Op.Check that also handles a nil op.
+// Check calls o.Check, and returns an error if o is nil.
 func Check(o Op, size int) error {
 	if o == nil {
 		return errNoOp

@@ -168,7 +168,7 @@ func difference(got, want []string) (d RankDifference) {
 	return d
 }
 
-// gather returns the concatenated bytes of all ranks, which pass equal lengths.
+// gather returns the part of each rank. All ranks must pass parts of the same length.
 func gather(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
 	counts := make([]int64, comm.Size())
 	for i := range counts {

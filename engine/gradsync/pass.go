@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// SamplesInput is the name of the graph input (ranks) i32 that nn.Net.Sync reads. Passes write it if the graph has it.
+// SamplesInput is the name of the graph input (ranks) i32 that nn.Net.Sync reads. Passes write this input if the graph
+// has it.
 const SamplesInput = "samples"
 
 // Pass is a plan that is connected to the other ranks.

@@ -65,7 +65,7 @@ type Sync struct {
 	tail, finish device.Program // tail runs before the all-reduces in Sequential mode; finish runs after them
 	backwardEnd  device.Event
 	modelled     bool          // the device models time
-	exchanged    time.Duration // time in the passes of this step, without the times that points still hold
+	exchanged    time.Duration // time of exchanges in the passes of this step, without the times that points still hold
 
 	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // called for each operation between ranks; nil: no watcher
 

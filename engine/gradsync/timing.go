@@ -21,7 +21,7 @@ type Times struct {
 	// device does not measure waiting, Exchanges is the whole time of the exchanges.
 	Exchanges time.Duration
 
-	Bytes   int64 // of the summed buffers, in their type on the wire
+	Bytes   int64 // size of the summed buffers, in their type on the wire
 	Buckets int
 }
 

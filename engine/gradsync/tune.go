@@ -24,8 +24,8 @@ const (
 
 // Tuning is the measurement and the choice of Tune.
 type Tuning struct {
-	Ends         []int64 // of buckets, for Options
-	Link         Link    // in bytes of gradients
+	Ends         []int64 // ends of buckets, for Options.Ends
+	Link         Link    // measured cost of an all-reduce; bytes are bytes of gradients
 	ReadySeconds []float64
 }
 

@@ -25,7 +25,7 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("no %s in %s; run make, or set %s to the folder that holds it: %w", name, strings.Join(dirs, ", "), DirVariable, fs.ErrNotExist)
 }
 
-// Dirs returns the folders to search, in order. A folder in DirVariable is the only one.
+// Dirs returns the folders to search, in order. If DirVariable is set, its folder is the only one.
 func Dirs() []string {
 	if dir := os.Getenv(DirVariable); dir != "" {
 		return []string{dir}

@@ -36,9 +36,9 @@ namespace {
 using fake::Call;
 using fake::Kind;
 
-constexpr int kJoining = 3; // ncclCommGetAsyncError returns ncclInProgress so often after all ranks have joined
+constexpr int kJoining = 3; // number of ncclInProgress results of ncclCommGetAsyncError after all ranks have joined
 
-// A rank's endpoint. It lives as long as the communicator or work on its stream needs it.
+// A rank's endpoint. It exists as long as the communicator or work on its stream needs it.
 struct End {
   End(const std::string &name, int rank, int size) : board(name, rank, size), rank(rank) {}
   fake::Board board;
@@ -97,7 +97,7 @@ bool two_ranks_a_gpu() {
   return version() >= 23003 && text && std::strcmp(text, "1") == 0;
 }
 
-// Runs on the stream when it is an operation's turn.
+// Performs an operation. The stream calls it when it is the operation's turn.
 void perform(End &end, const Operation &o, bool hangs, bool wrong) {
   // An operation that hangs, or in which ranks differ, stays on the GPU until it is aborted.
   const auto stopped = [&] { return end.stopped.load(); };
@@ -136,7 +136,7 @@ ncclResult_t enqueue(ncclComm_t c, Kind kind, const void *from, void *to, size_t
   return c->end->state;
 }
 
-// Removes a rank. Its unfinished operations never end for the others.
+// Removes a rank. Its unfinished operations never end on the other ranks.
 void leave(ncclComm_t c) {
   const std::lock_guard<std::mutex> lock(mutex);
   c->end->stopped = true;

@@ -22,8 +22,8 @@ int32_t say(char *error, int32_t status, const char *text) {
   return status;
 }
 
-// While an object of this class exists, new threads block all signals: the handlers of Go's runtime need Go's stacks.
-// Signals of faults stay unblocked.
+// While an object of this class exists, new threads block all signals, because the signal handlers of Go's runtime need
+// Go's stacks. Signals of faults stay unblocked.
 class NoSignals {
 public:
   NoSignals() {

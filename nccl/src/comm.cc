@@ -20,12 +20,13 @@ namespace {
 
 // A waiting thread first polls continuously, since most operations take microseconds, and then sleeps between polls.
 constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
-// If a wait has not polled for this long, the process or the machine was stopped, and this time does not count.
+// If a wait has not polled for this long, the process or the machine was stopped. Such a pause does not count towards
+// the time limit.
 constexpr int64_t kSlept = 1'000'000'000;    // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two checks whether a running operation has failed
-constexpr int64_t kFinalize = 2'000'000'000; // ns
-// Time in ns for an aborted operation to leave the GPU, and for NCCL to return once it is closed. If the GPU is lost,
-// neither may happen.
+constexpr int64_t kFinalize = 2'000'000'000; // ns; time limit of finalize
+// Time limit in ns for an aborted operation to leave the GPU, and for NCCL to return from the call that ends the
+// communicator. If the GPU is lost, neither may happen.
 int64_t give_up() {
 #ifdef HETERO_CUDA_SHIM
   if (const char *ms = std::getenv("HETERO_SHIM_GIVE_UP_MS")) return int64_t{1'000'000} * std::atoi(ms);
@@ -194,7 +195,7 @@ void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-// Checks the result of a call that may still be in progress: a call within a group, which has not started, or a running
+// Checks the result of a call whose work may be incomplete: a call within a group, which has not started, or a running
 // operation.
 void Comm::noted(ncclResult_t result, const char *what) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
@@ -261,9 +262,9 @@ template <class Ready> bool Comm::in_time(Ready ready) {
 bool Comm::let_go() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
 bool Comm::came_back() const { return !over_ || *over_; }
 
-// Aborts the running operation and waits until the GPU has released its memory. It does not wait for NCCL to return:
-// NCCL then frees memory, for which the whole GPU may have to be idle, while a stream may be blocked until this
-// operation is reported as ended.
+// Aborts the running operation and waits until the operation has left the GPU. It does not wait for NCCL to return,
+// because NCCL frees memory before it returns. Freeing may wait until the whole GPU is idle, while a stream is blocked
+// until this operation is reported as ended.
 void Comm::abort() {
   if (!comm_) return;
   begin_end("ncclCommAbort", nccl_.CommAbort);

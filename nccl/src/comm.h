@@ -25,7 +25,7 @@ public:
   ~Comm(); // call end first
   Comm(const Comm &) = delete;
 
-  // Both throw Ended, and the exceptions of CUDA's checks; then no operation is running.
+  // connect and run throw Ended or the exceptions of CUDA's checks. After a throw no operation is running.
   void connect(int64_t timeout_ns);
   void run(const hetero_nccl_call &call, void *buffer, const int64_t *counts);
   void stop() { stopped_ = true; }
@@ -57,9 +57,9 @@ private:
   cudaStream_t stream_ = nullptr;
   cudaEvent_t done_ = nullptr;
   std::atomic<bool> stopped_{false};
-  int64_t deadline_ns_ = 0; // of the current call; 0: no limit
+  int64_t deadline_ns_ = 0; // deadline of the current call; 0: no limit
 
-  // Name of the call that ends the communicator, once made, and whether it has returned.
+  // Name of the call that ends the communicator, once that call was made, and whether the call has returned.
   std::string ends_;
   std::shared_ptr<std::atomic<bool>> over_;
 };

@@ -9,8 +9,8 @@ import (
 
 // Fault is an unusable value.
 type Fault struct {
-	Name string // of the variable or flag
-	Got  string // its text, or "not set"
+	Name string // name of the variable or flag
+	Got  string // text of the value, or "not set"
 	Want string
 }
 
@@ -41,8 +41,8 @@ func (in *input) fault(name, got, want string, args ...any) {
 	in.faults = append(in.faults, Fault{name, got, fmt.Sprintf(want, args...)})
 }
 
-// variable returns a variable of the environment as a Value. An empty variable is a fault only if it is read, so its
-// text becomes emptyText, which differs from a missing value.
+// variable returns a variable of the environment as a Value. If the variable is set but empty, the Value has the text
+// emptyText: an empty variable is a fault only if a source reads it.
 func (in *input) variable(name string) Value {
 	text, set := in.env[name]
 	if set && text == "" {
@@ -90,7 +90,7 @@ func (in *input) number(value Value, least, most int, what string) int {
 	return n
 }
 
-// optional is number for an optional value, with the default otherwise.
+// optional reads a number as number does. It returns otherwise if the value is missing.
 func (in *input) optional(value Value, least, most, otherwise int, what string) int {
 	if !value.given() {
 		return otherwise

@@ -37,8 +37,8 @@ type Options struct {
 type Place struct {
 	Source string // the source that decided, as named in the package comment
 
-	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the first of them,
-	// LocalWorldSize their number, and LocalRank is -1.
+	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the number of the
+	// node's first rank, LocalWorldSize the number of its ranks, and LocalRank is -1.
 	Launch bool
 
 	Rank           int
@@ -50,8 +50,8 @@ type Place struct {
 	// or is a pod's only process. Its standard output and error are therefore read separately.
 	OwnOutput bool
 
-	Node  int // -1: unknown
-	Nodes int // 0: unknown
+	Node  int // number of this node; -1: unknown
+	Nodes int // number of nodes; 0: unknown
 
 	// Uncounted means that each node knows only its own number of ranks. Until the nodes have counted their ranks
 	// (rendezvous.CountRanks) and Numbered is called, Rank and WorldSize assume LocalWorldSize ranks on each node.
@@ -61,8 +61,8 @@ type Place struct {
 	MasterPort int    // 0: any free port, because this process starts all ranks
 	MasterFrom string // the source of the address
 
-	// Ports is set if no port was given and the launcher identifies its starts. Rank 0 listens on the first free one of
-	// Ports, most likely MasterPort. Start is equal on all ranks of a start and differs for any other start.
+	// Ports is set if no port was given and the launcher gives each start of the run an identity. Rank 0 listens on the
+	// first free port of Ports, usually MasterPort. Start is equal on all ranks of a start and differs between starts.
 	Ports []int
 	Start uint64
 
@@ -106,8 +106,8 @@ func (p Place) String() string {
 	return text.String()
 }
 
-// Find determines the place of this process. environment is a list of NAME=value, as os.Environ returns it; the last
-// entry of a name counts. The error is an *Error.
+// Find determines the place of this process. environment is a list of NAME=value, as os.Environ returns it. If a name
+// occurs several times, the last entry applies. The error is an *Error.
 func Find(options Options, environment []string) (Place, error) {
 	env := make(map[string]string, len(environment))
 	for _, entry := range environment {
@@ -139,7 +139,7 @@ func Find(options Options, environment []string) (Place, error) {
 	return place, nil
 }
 
-// summary describes what an unused source says.
+// summary describes the position that an unused source gives, or its first fault.
 func (c *claim) summary() string {
 	switch {
 	case len(c.in.faults) > 0:

@@ -23,7 +23,8 @@ func (c *claim) settle() Place {
 	return place
 }
 
-// asNode treats the only process of a machine as the one that starts the machine's ranks.
+// asNode turns a claim about the only process of a machine into a claim about a node: the process starts the machine's
+// ranks.
 func (c *claim) asNode(perNode int) {
 	if c.localWorldSize > 1 {
 		c.in.fault(c.in.options.RanksPerNode.From, got(c.in.options.RanksPerNode.Text),
@@ -112,13 +113,13 @@ func (c *claim) checkWorldSize(place Place) {
 func (c *claim) findMaster(place *Place) {
 	in := c.in
 	local := place.Nodes == 1 || place.WorldSize == 1 || place.WorldSize > 0 && place.LocalWorldSize == place.WorldSize
-	// A node that starts all ranks itself needs no address from the environment: a stale address must not make it
+	// A node that starts all ranks itself needs no address from the environment. A stale address must not make the node
 	// listen on a network.
 	alone := c.source == "one process"
 	port := firstGiven(in.options.MasterPort, c.petOnly(c.port), in.variableUnless(alone, "MASTER_PORT"), c.port)
 	addr := firstGiven(in.options.MasterAddr, c.petOnly(c.addr), in.variableUnless(alone, "MASTER_ADDR"))
 	if local && c.storePort && !in.options.MasterAddr.given() {
-		addr = Value{} // it is the address of torchrun's store; a host name may also be reachable from other machines
+		addr = Value{} // the address of torchrun's store, which other machines may reach
 	}
 	if !addr.given() && !local {
 		addr = c.addr

@@ -17,7 +17,7 @@ type claim struct {
 
 	byNode      bool // the source numbers nodes: rank and worldSize are unused
 	node, nodes int
-	perNode     int // ranks of this node
+	perNode     int // number of ranks of this node
 
 	pinned bool // this process is one rank, regardless of RanksPerNode
 
@@ -29,7 +29,7 @@ type claim struct {
 	names claimNames
 }
 
-// claimNames are the variables of the numbers, for later faults.
+// claimNames are the names of the variables that gave the claim's numbers. Later faults show these names.
 type claimNames struct{ rank, localRank, localWorldSize, node string }
 
 func unknown() claim {
@@ -45,7 +45,7 @@ func (c *claim) readRank(in *input, rank, size, local, localSize Value) {
 	c.names = claimNames{rank: rank.From, localRank: local.From, localWorldSize: localSize.From}
 }
 
-// source is one possible origin of the rank. find returns a claim, or the reason why it has none.
+// source is one possible origin of the rank. find returns a claim, or the reason why the source makes none.
 type source struct {
 	name string
 	find func(in *input) (found claim, reason string)
@@ -158,8 +158,8 @@ func fromMPI(in *input) (claim, string) {
 			c.job = job("MPI " + name)
 		}
 		if reason := notInStep(in); reason == "" {
-			// srun --mpi=pmi2 sets PMI_*. Slurm's node list then contains the host of rank 0; faults in the list are
-			// reported by Slurm's source.
+			// srun --mpi=pmi2 sets PMI_*. Slurm's node list then contains the host of rank 0. Slurm's source reports
+			// faults in the list.
 			if step, _ := fromSlurm(&input{env: in.env}); validHost(step.addr.Text) {
 				c.addr, c.port = step.addr, step.port
 			}

@@ -27,7 +27,8 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if err != nil {
 		return 0, 0, err
 	}
-	// A node that returned before node 0 has closed the port would send its ranks to the wrong rendezvous.
+	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to node 0's count, not to
+	// rank 0.
 	select {
 	case <-group.ended:
 	case <-ctx.Done():

@@ -6,7 +6,7 @@
 //		Rank: 1, WorldSize: 4, LocalRank: -1,
 //		Address:  "node-a:29500",
 //		Token:    token,
-//		Endpoint: listener.Addr().String(), // where the other ranks reach this one
+//		Endpoint: listener.Addr().String(), // address at which other ranks reach this rank
 //		Facts:    []rendezvous.Fact{{Name: "version", Value: version}, {Name: "config", Value: configText}},
 //	})
 //	if err != nil { … names the missing ranks, the differences between ranks, or the fault of the address … }

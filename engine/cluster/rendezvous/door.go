@@ -10,14 +10,16 @@ import (
 
 const pendingPerRank = 4 // concurrent handshakes per rank
 
-// Time after which a handshake may be dropped if other connections wait for room. Ranks send a greeting at once, so a
-// connection without one gets less time. With a greeting, one round trip follows.
+// Minimum time that a handshake gets before the server may drop it in favour of a waiting connection. Ranks send their
+// greeting at once, so a connection without a greeting gets less time (strangerStay). After the greeting, one round
+// trip follows.
 const (
 	strangerStay = 10 * time.Millisecond
 	greeterStay  = 500 * time.Millisecond
 )
 
-// door limits the number of connections in the handshake, so that unknown clients cannot use all of them.
+// door limits the number of connections in the handshake, so that unknown clients cannot exhaust the server's
+// connections.
 type door struct {
 	limit int
 	log   *slog.Logger
@@ -41,8 +43,8 @@ func newDoor(limit int, log *slog.Logger) *door {
 	return &door{limit: limit, log: log, room: make(chan struct{}, 1), lastSaid: map[string]time.Time{}}
 }
 
-// enter admits a connection to the handshake. If there are too many, it waits until one ends or has used up its time;
-// the latter is dropped.
+// enter admits a connection to the handshake. If too many handshakes are in progress, enter waits until one ends or has
+// had its minimum time. In the latter case enter drops that handshake.
 func (d *door) enter(conn net.Conn) *visit {
 	v := &visit{conn: conn, from: addressOf(conn), since: time.Now()}
 	d.mu.Lock()
@@ -75,8 +77,9 @@ func (d *door) enter(conn net.Conn) *visit {
 	return v
 }
 
-// longest returns the connection to drop: the oldest one of the address that has most connections. Connections without
-// a greeting are preferred. The caller must hold d.mu, and d.visits must not be empty.
+// longest returns the connection to drop: the oldest connection of the address with the most connections. If some
+// connections have sent no greeting, only those are considered. The caller must hold d.mu, and d.visits must not be
+// empty.
 func (d *door) longest() *visit {
 	strangers := slices.ContainsFunc(d.visits, func(v *visit) bool { return !v.greeted })
 	counts := map[string]int{}

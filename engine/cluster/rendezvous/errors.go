@@ -32,7 +32,7 @@ func (e *ListenError) Unwrap() error { return e.Err }
 type UnreachableError struct {
 	Address string
 	Waited  time.Duration
-	Err     error // of the last attempt
+	Err     error // error of the last attempt
 }
 
 func (e *UnreachableError) Error() string {
@@ -49,7 +49,7 @@ type Difference struct{ Name, Value, Rank0 string }
 // that differs.
 type DisagreeError struct {
 	Rank        int
-	Who         string // host and process
+	Who         string // host and process of the rank
 	Differences []Difference
 }
 
@@ -64,14 +64,14 @@ func (e *DisagreeError) Error() string {
 // DuplicateError reports two processes with the same rank.
 type DuplicateError struct {
 	Rank          int
-	First, Second string // host and process
+	First, Second string // host and process of each
 }
 
 func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("two processes claim to be rank %d: %s and %s", e.Rank, e.First, e.Second)
 }
 
-// MissingError reports the ranks that did not arrive.
+// MissingError reports the ranks that did not reach an event in time.
 type MissingError struct {
 	What      string // the event for which the ranks were expected
 	Missing   []int  // the first missing ranks, at most 64; empty if the event does not concern ranks
@@ -96,8 +96,8 @@ type LostError struct {
 
 func (e *LostError) Error() string { return fmt.Sprintf("rank %d is lost: %s", e.Rank, e.Cause) }
 
-// RankList returns text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". ranks may be the first of all ranks; count is
-// the number of all.
+// RankList returns text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". count is the total number of ranks; ranks may
+// contain only the first of them.
 func RankList(ranks []int, count int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {

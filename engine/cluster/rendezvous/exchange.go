@@ -57,7 +57,7 @@ func (s *server) handle(p *peer, k kind, payload []byte) error {
 		return d.end()
 	case kindSet, kindGet, kindGather, kindCancel, kindSurvey, kindAnswer:
 		if !member {
-			return nil // belongs to a group that has ended
+			return nil // the frame belongs to a group that has ended
 		}
 		return s.call(p, k, d)
 	}
@@ -164,7 +164,7 @@ func (s *server) gather(r *request, name string, value []byte) {
 	}
 }
 
-// cancel replies to a call whose caller has stopped waiting, and withdraws it.
+// cancel withdraws a call whose caller has stopped waiting, and replies to it.
 func (s *server) cancel(r *request) {
 	rank := r.peer.member.Rank
 	mine := func(other request) bool { return other.peer == r.peer && other.id == r.id }
@@ -229,7 +229,7 @@ func (s *server) leave(p *peer) {
 	p.outbox.close()
 }
 
-// reply answers a request; many values take several frames.
+// reply sends the reply to a request. It uses several frames if the values do not fit into one.
 func (s *server) reply(r *request, values [][]byte) {
 	for first := true; first || len(values) > 0; first = false {
 		size, n := 0, 0

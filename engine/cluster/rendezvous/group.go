@@ -18,11 +18,11 @@ type Fact struct{ Name, Value string }
 // Member is the public description of one rank.
 type Member struct {
 	Rank      int
-	LocalRank int // as given, or its position among the ranks of its host
+	LocalRank int // from Options, or the rank's position among the ranks of its host
 	PID       int
 	Host      string // equal for ranks that reach each other by loopback; see HostID
-	Name      string // of its machine, for messages
-	Endpoint  string // as in its Options
+	Name      string // name of the rank's machine, for messages
+	Endpoint  string // Options.Endpoint of the rank
 }
 
 func (m Member) who() string { return fmt.Sprintf("%s, process %d", m.Name, m.PID) }
@@ -43,7 +43,7 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []Member
-	absent  *MissingError // the ranks for which the server last reported waiting
+	absent  *MissingError // missing ranks in the server's last report
 	calls   map[uint32]*call
 	lastID  uint32
 	failure error // why the group ended
@@ -55,7 +55,7 @@ type Group struct {
 // call waits for the reply to a request.
 type call struct {
 	values [][]byte
-	done   chan error // has room for one
+	done   chan error // capacity 1
 }
 
 // Rank returns the rank of this process.
@@ -97,8 +97,8 @@ func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 // Gather exchanges one value of each rank, at most MaxValue bytes, and returns all values, by rank. It waits until
-// every rank has called it with the same name. Afterwards the name may be used again. If ctx ends first, Gather returns
-// a *MissingError that names the missing ranks, and withdraws this rank's value.
+// every rank has called Gather with the same name. Afterwards the name may be used again. If ctx ends first, Gather
+// returns a *MissingError that names the missing ranks, and withdraws this rank's value.
 func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	values, err := g.call(ctx, kindGather, name, value)
 	if err == nil && len(values) != g.Size() {
@@ -107,7 +107,7 @@ func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte
 	return values, err
 }
 
-// Barrier waits until every rank has called it with the same name. It is a Gather of empty values.
+// Barrier waits until every rank has called Barrier with the same name. It is a Gather of empty values.
 func (g *Group) Barrier(ctx context.Context, name string) error {
 	_, err := g.Gather(ctx, name, nil)
 	return err
@@ -151,7 +151,7 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	return &DisagreeError{Rank: odd, Who: g.members[odd].who(), Differences: found}
 }
 
-// Abort breaks the group for every rank: all get a *LostError with this rank and the cause.
+// Abort breaks the group for every rank: all ranks get a *LostError with this rank and the cause.
 func (g *Group) Abort(cause error) {
 	text := cut(cause.Error(), maxText)
 	var e encoder
@@ -160,8 +160,8 @@ func (g *Group) Abort(cause error) {
 	g.fail(&LostError{Rank: g.Rank(), Cause: text})
 }
 
-// Close leaves the group in order and ends the connection; on rank 0 it also frees the port. It waits about a second at
-// most.
+// Close leaves the group in order and ends the connection; on rank 0 it also frees the port. Close waits at most about
+// a second.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	first, leaves := !g.closed, g.failure == nil
@@ -216,8 +216,8 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	return g.cancel(ctx, id, c)
 }
 
-// cancel asks the server which ranks are missing. Its reply, or that of the call itself, arrives soon unless rank 0 is
-// lost.
+// cancel asks the server to withdraw a call and to report the missing ranks. The server's reply, or the reply to the
+// call, arrives soon unless rank 0 is lost.
 func (g *Group) cancel(ctx context.Context, id uint32, c *call) ([][]byte, error) {
 	defer g.forget(id)
 	var e encoder

@@ -23,7 +23,7 @@ const (
 // Options describe this rank and the group that it joins.
 type Options struct {
 	Rank, WorldSize int
-	LocalRank       int    // -1: unknown; numbered among the ranks of its host
+	LocalRank       int    // -1: unknown; Join then numbers the ranks of each host
 	Address         string // host:port of rank 0
 	// Alternatives are further addresses, the same on every rank. Rank 0 listens on the first free one of Address and
 	// Alternatives. The other ranks try all of them, and skip a listener that is not rank 0 of their Generation.
@@ -31,28 +31,29 @@ type Options struct {
 	Generation   uint64 // identifies the start of the run; equal on all of its ranks
 
 	Host     string // "": HostID()
-	Endpoint string // where the others reach this rank, for example a listening address; passed on unchanged
+	Endpoint string // address at which other ranks reach this rank; Members returns it unchanged
 	Facts    []Fact // values that must be the same on every rank
 
 	Token    Token
 	Insecure bool // rank 0 may listen beyond loopback without a token
 
-	Timeout          time.Duration // for all ranks to join; 0: DefaultTimeout
-	HeartbeatTimeout time.Duration // maximum silence of a rank; 0: DefaultHeartbeatTimeout. The same on every rank
+	Timeout          time.Duration // time for all ranks to join; 0: DefaultTimeout
+	HeartbeatTimeout time.Duration // maximum silence of a rank, the same on every rank; 0: DefaultHeartbeatTimeout
 
 	// Status describes this rank's activity, for Survey. It may be called from any goroutine.
 	Status func() string
 
 	Log *slog.Logger // nil: no log
 
-	// Listener replaces listening on Address in rank 0. Join closes it when it fails, otherwise when the group ends.
+	// Listener, if not nil, is the socket on which rank 0 listens; Address is then not opened. If Join fails, it closes
+	// Listener. Otherwise Listener is closed when the group ends.
 	Listener net.Listener
-	// Dial replaces the TCP connection to Address in the other ranks.
+	// Dial, if not nil, connects the other ranks to address, instead of TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Join adds this rank to the group and returns when all ranks have joined. Every rank of the run must call it once. Its
-// errors are listed in the package comment; it may also return the error of ctx.
+// Join adds this rank to the group and returns when all ranks have joined. Every rank of the run must call it once. The
+// package comment lists its errors; Join may also return the error of ctx.
 func Join(ctx context.Context, options Options) (*Group, error) {
 	if err := options.complete(); err != nil {
 		if options.Listener != nil {
@@ -155,7 +156,7 @@ func host(ctx context.Context, options Options) (*Group, error) {
 }
 
 // lingerTime is how long rank 0 of a failed start keeps listening, to report the reason to ranks that connect later.
-// Otherwise they would wait until their time limit.
+// Without this report these ranks would wait until their time limit.
 const lingerTime = 5 * time.Second
 
 func (s *server) linger(ctx context.Context) {
@@ -207,15 +208,15 @@ func visitRank0(ctx context.Context, options Options) (*Group, error) {
 	}
 }
 
-// tokenPatience is how long a rank with several addresses keeps trying after one of them required another token. That
-// server may be rank 0 of another run, while this run's rank 0 does not listen yet.
+// tokenPatience is how long a rank with several addresses keeps trying after a server required another token. Such a
+// server may be rank 0 of another run, and this run's rank 0 may not listen yet.
 const tokenPatience = 10 * time.Second
 
 // search is the state of a rank that tries to reach rank 0.
 type search struct {
 	began   time.Time
 	refused time.Time // time of the first refused token
-	last    error     // informative error of the last attempt
+	last    error     // last error of an attempt that is informative
 	failure error     // the error that ended the search; nil: rank 0 was found
 }
 
@@ -247,7 +248,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	return false
 }
 
-// ofAnotherStart reports whether err is the reply of a rank 0 of another start.
+// ofAnotherStart reports whether err is a reply from rank 0 of another start of the run.
 func ofAnotherStart(err error) bool {
 	var disagree *DisagreeError
 	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool { return d.Name == generationName })
@@ -266,7 +267,7 @@ func tooLate(ctx context.Context, address string, waited time.Duration, last err
 	return &UnreachableError{Address: address, Waited: waited, Err: last}
 }
 
-// attempt connects to rank 0 once and waits there for the other ranks. final means that another attempt would end in
+// attempt connects to rank 0 once and waits until all ranks have joined. final means that another attempt would end in
 // the same way.
 func attempt(ctx context.Context, options Options) (g *Group, final bool, err error) {
 	conn, err := options.Dial(ctx, options.Address)
@@ -315,8 +316,8 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	return g, nil
 }
 
-// await returns when the group is complete. At the time limit it prefers the report of rank 0, which knows best which
-// ranks are missing.
+// await returns when the group is complete. At the time limit it prefers the report of rank 0, because rank 0 knows
+// best which ranks are missing.
 func (g *Group) await(ctx context.Context) error {
 	select {
 	case <-g.formed:
@@ -339,7 +340,8 @@ func (g *Group) await(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lateError returns the missing ranks when ctx ended: missing, or the last report of the server.
+// lateError returns the error of await after ctx has ended. After a time-out it names the missing ranks: those of
+// missing, or else those of the server's last report.
 func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))

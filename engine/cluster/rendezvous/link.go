@@ -67,8 +67,8 @@ const (
 	purposeFromServer = "frames from server"
 )
 
-// greet performs the rank's half of the handshake: both sides prove that they have the token. The rank is first, so
-// that a scanner receives nothing that depends on the token. The caller must set the deadline.
+// greet performs the rank's half of the handshake: both sides prove that they have the token. The rank sends its proof
+// first, so that a port scanner receives nothing that depends on the token. The caller must set the deadline.
 func greet(conn net.Conn, token Token) (*link, error) {
 	var client [nonceBytes]byte
 	_, _ = rand.Read(client[:]) // never fails
@@ -100,7 +100,7 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server), hmacOf(token, purposeFromRank, client[:], server)), nil
 }
 
-// welcome performs the server's half. It calls greeted when the other side has sent a valid greeting.
+// welcome performs the server's half of the handshake. It calls greeted when the other side has sent a valid greeting.
 func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 	r := bufio.NewReader(conn)
 	client, err := readGreeting(r)
@@ -131,7 +131,7 @@ func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 // readGreeting reads magic and nonce.
 func readGreeting(r io.Reader) (nonce []byte, err error) {
 	var greeting [len(magic) + nonceBytes]byte
-	// An unknown client may send less than a greeting and then wait. Its first bytes suffice to detect it.
+	// An unknown client may send less than a greeting and then wait. The magic bytes suffice to detect such a client.
 	if _, err := io.ReadFull(r, greeting[:len(magic)]); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (l *link) write(k kind, payload []byte) error {
 	l.outN++
 	_, err := l.conn.Write(l.frame)
 	if cap(l.frame) > 64<<10 {
-		l.frame = nil // frees the space of the longest frame, since there may be a thousand ranks
+		l.frame = nil // frees the buffer after a long frame, because a server may have a thousand links
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 
 const (
 	maxOutbox   = 64 << 20        // maximum queued bytes for a peer that does not read
-	closingTime = time.Second     // for unsent frames, and for the other side to close
-	writeTime   = 5 * time.Second // for one frame
+	closingTime = time.Second     // time to send queued frames, and for the other side to close
+	writeTime   = 5 * time.Second // time to write one frame
 )
 
 type message struct {
@@ -19,7 +19,7 @@ type message struct {
 
 // outbox queues frames for a link, so that the server never waits for a slow peer.
 type outbox struct {
-	wake chan struct{} // has room for one
+	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
 	waiting []message
@@ -29,7 +29,7 @@ type outbox struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// push reports whether there was room. Frames after close are dropped.
+// push queues a frame and reports whether there was room. After close it drops the frame.
 func (o *outbox) push(k kind, payload []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -2,7 +2,8 @@ package rendezvous
 
 import "time"
 
-// pulse is the interval of heartbeats: several within the time after which silence means a lost rank.
+// pulse is a ticker for heartbeats. Its interval is an eighth of the time after which a silent rank is lost, at most 1
+// s.
 type pulse struct {
 	every  time.Duration
 	ticker *time.Ticker

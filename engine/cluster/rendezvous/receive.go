@@ -151,7 +151,7 @@ func (g *Group) finish(id uint32, err error) {
 	}
 }
 
-// sayBye records that rank 0 has left or released this rank: its connection may end from now on.
+// sayBye records that rank 0 has left or released this rank. From then on the end of the connection is no failure.
 func (g *Group) sayBye() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *Group) sayBye() {
 	}
 }
 
-// watch sends heartbeats and checks those of rank 0.
+// watch sends heartbeats and checks that rank 0's frames arrive.
 func (g *Group) watch() {
 	beat := newPulse(g.options.HeartbeatTimeout)
 	defer beat.stop()

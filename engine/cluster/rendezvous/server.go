@@ -62,7 +62,7 @@ func (s *server) start() {
 	s.running.Go(s.watch)
 }
 
-// local connects rank 0 itself and returns its end of the pipe.
+// local connects rank 0 to its own server through a pipe, and returns rank 0's end of the pipe.
 func (s *server) local() net.Conn {
 	near, far := net.Pipe()
 	s.running.Go(func() { s.serve(far, nil) })
@@ -145,8 +145,8 @@ func (s *server) receive(conn net.Conn, visit *visit) (*peer, registration, erro
 	return p, reg, nil
 }
 
-// admit makes a peer a member, or returns the reason why not. If the ranks were started with different settings, it
-// ends the whole start.
+// admit makes a peer a member, or returns the reason for a refusal. If the ranks were started with different settings,
+// startup fails on all ranks.
 func (s *server) admit(p *peer, reg registration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,8 @@ func (s *server) form() {
 	s.log.Debug("group complete", "ranks", len(members), "after", time.Since(s.started))
 }
 
-// fillLocalRanks numbers the ranks that do not know their local rank, among those of their host.
+// fillLocalRanks assigns a local rank to each rank that does not know its own. The ranks of a host get different
+// numbers.
 func fillLocalRanks(members []Member) {
 	taken := map[string]map[int]bool{}
 	for _, m := range members {

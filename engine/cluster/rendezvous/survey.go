@@ -14,8 +14,8 @@ const NoAnswer = "no answer"
 const surveyTime = time.Second
 
 // Survey asks every rank for its activity (Options.Status) and returns the replies, by rank, after a second at most.
-// The entry of a rank that hangs is NoAnswer. A watchdog uses it to report the activity of all ranks when a step does
-// not end.
+// The entry of a rank that hangs is NoAnswer. When a step does not end, watchdogs use Survey to report the activity of
+// all ranks.
 func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
@@ -68,8 +68,8 @@ type survey struct {
 	left    int
 }
 
-// startSurvey asks all ranks. Each rank may have one survey at a time. The caller must hold s.mu, also in the functions
-// below.
+// startSurvey asks all ranks for their activity. Each rank may have one survey in progress. The callers of startSurvey
+// and of the functions below must hold s.mu.
 func (s *server) startSurvey(r *request) {
 	if slices.ContainsFunc(s.surveys, func(other *survey) bool { return other.request.peer == r.peer }) {
 		s.refuse(r, errors.New("this rank already has a survey in progress"))

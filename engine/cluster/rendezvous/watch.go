@@ -12,8 +12,8 @@ func (s *server) missing(what string) *MissingError {
 	return s.absent(what)
 }
 
-// absent is missing for callers that hold s.mu. Rank 0 is never missing: this is its process, even before its own
-// registration arrives.
+// absent is missing for callers that hold s.mu. Rank 0 is never missing, even before its own registration arrives,
+// because this is rank 0's process.
 func (s *server) absent(what string) *MissingError {
 	m := missingOf(what, s.peers[1:], func(p *peer) bool { return p != nil }, time.Since(s.started))
 	m.WorldSize = len(s.peers)
@@ -37,7 +37,7 @@ func missingOf[T any](what string, all []T, here func(T) bool, waited time.Durat
 	return m
 }
 
-// watch sends heartbeats and checks those of the ranks.
+// watch sends heartbeats and checks that the ranks' heartbeats arrive.
 func (s *server) watch() {
 	beat := newPulse(s.options.HeartbeatTimeout)
 	defer beat.stop()

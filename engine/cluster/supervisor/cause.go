@@ -14,9 +14,10 @@ const CauseVariable = "HETERO_CAUSE_FD"
 // mostCauseBytes is less than a pipe holds, so that a rank never waits for the supervisor.
 const mostCauseBytes = 32 << 10
 
-// ReportCause sends the cause of this rank's failure to its supervisor, which puts it into RankError.Cause. It reports
-// false if environment (in the form of os.Environ) names no pipe, or if the pipe cannot be written: the caller then
-// prints the cause itself. Call it at most once per process, at its end. A longer text is cut after 32 KiB.
+// ReportCause sends the cause of this rank's failure to its supervisor, which puts it into RankError.Cause. environment
+// has the form of os.Environ. ReportCause returns false if environment names no pipe or the pipe cannot be written. The
+// caller must then print the cause. Call ReportCause at most once per process, at its end. It sends at most 32 KiB of
+// text.
 func ReportCause(environment []string, text string) bool {
 	for _, entry := range environment {
 		number, ok := strings.CutPrefix(entry, CauseVariable+"=")
@@ -34,7 +35,8 @@ func ReportCause(environment []string, text string) bool {
 	return false
 }
 
-// readCause reads the cause that an ended rank has written. A process that the rank left behind may hold the pipe open.
+// readCause reads the cause that an ended rank has written. The read has a time limit, because a process that the rank
+// left behind may hold the pipe open.
 func readCause(file *os.File) string {
 	defer file.Close()
 	if err := file.SetReadDeadline(time.Now().Add(drainTime)); err != nil {

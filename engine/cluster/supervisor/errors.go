@@ -15,16 +15,16 @@ type RankError struct {
 	Code int // exit code; -1: killed by Signal
 
 	Signal syscall.Signal // 0: not killed by a signal
-	Core   bool           // it left a core dump
+	Core   bool           // the rank left a core dump
 	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
-	Hung   bool           // it did not end with the others, or when requested. Code is then the exit code of the others, -1 if they succeeded
+	Hung   bool           // the rank did not end with the others; Code is then their exit code, or -1 if they succeeded
 
 	Cause  string // reported by the rank (ReportCause); "": none
 	Common bool   // all ranks of this machine, at least two, ended with this code and cause
-	Tail   string // the last lines of its standard error, unless that is a file
+	Tail   string // last lines of the rank's standard error; "" if standard error is a file
 }
 
-// Error names the rank, its end and the cause. The cause alone describes a failure of all ranks.
+// Error names the rank, how it ended, and the cause. For a failure of all ranks (Common) it returns the cause alone.
 func (e *RankError) Error() string {
 	if e.Common {
 		return e.Cause

@@ -13,8 +13,8 @@ import (
 // LifelineVariable is the environment variable with the file descriptor to which rank 0's Lifeline writes.
 const LifelineVariable = "HETERO_LIFELINE_FD"
 
-// beatEvery is the interval of heartbeats while a Lifeline is held. The supervisor ignores them after mostHeld, because
-// a process may send heartbeats although its save never ends.
+// beatEvery is the interval of heartbeats while a Lifeline is held. The supervisor ignores heartbeats after mostHeld,
+// because a process may send heartbeats although its save hangs.
 const (
 	beatEvery = 500 * time.Millisecond
 	mostHeld  = 30 * time.Minute

@@ -10,8 +10,8 @@ import (
 
 // memoryKills counts the processes that the kernel has killed because memory ran out.
 type memoryKills struct {
-	group  int64 // in the control group of this process; -1: unknown
-	system int64 // on the machine; -1: unknown
+	group  int64 // kills in the control group of this process; -1: unknown
+	system int64 // kills on the machine; -1: unknown
 }
 
 // readMemoryKills reads the counts below the folder root, which is "/" outside tests.

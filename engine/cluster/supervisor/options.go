@@ -19,28 +19,28 @@ const (
 type Options struct {
 	Command []string // program and arguments of every rank
 	Dir     string   // working directory; "": the current one
-	Env     []string // of every rank, without the variables that Run sets; nil: os.Environ()
+	Env     []string // environment of every rank, without the variables that Run sets; nil: os.Environ()
 	RankEnv func(rank int) []string
 
 	Ranks     int // number of ranks on this machine
 	FirstRank int // number of the first rank
-	WorldSize int // on all machines; 0: Ranks
+	WorldSize int // number of ranks on all machines; 0: Ranks
 
-	MasterAddr string // of rank 0; "": 127.0.0.1
-	MasterPort int    // 0: a free port, if all ranks are on this machine
+	MasterAddr string // address of rank 0; "": 127.0.0.1
+	MasterPort int    // port of rank 0; 0: a free port, if all ranks are on this machine
 
 	Threads int // CPU threads to divide among the ranks; 0: leave OMP_NUM_THREADS unchanged
 
-	Stdout, Stderr io.Writer                // of the first rank here; nil: discarded
-	Output         func(rank int) io.Writer // receives both streams of another rank; nil, or a nil writer: discarded
+	Stdout, Stderr io.Writer                // output of the first rank on this machine; nil: discarded
+	Output         func(rank int) io.Writer // returns the writer for both streams of another rank; nil: discarded
 
 	Signals <-chan os.Signal // forwarded to every rank
 
-	Grace     time.Duration // for the other ranks after one has failed; 0: DefaultGrace
-	KillAfter time.Duration // between SIGTERM and SIGKILL; 0: DefaultKillAfter
+	Grace     time.Duration // time for the other ranks to end after one rank has ended; 0: DefaultGrace
+	KillAfter time.Duration // time between SIGTERM and SIGKILL; 0: DefaultKillAfter
 
 	Orderly   []int // exit codes of a rank that stopped as requested
-	Secondary []int // exit codes of a rank that ends because another one is lost
+	Secondary []int // exit codes of a rank that ends because another rank is lost
 
 	Log *slog.Logger // nil: no log
 }

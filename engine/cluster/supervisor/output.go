@@ -37,13 +37,13 @@ func (t *tail) String() string {
 	defer t.mu.Unlock()
 	lines := strings.Split(strings.TrimRight(string(t.kept), "\n"), "\n")
 	if t.cut && len(lines) > 1 {
-		lines = lines[1:] // its beginning was dropped
+		lines = lines[1:] // the beginning of the first line was dropped
 	}
 	return strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }
 
-// sink writes to a writer that several streams share. If the writer fails, sink drops the remaining output and logs
-// this once: the rank that writes must not stop.
+// sink writes to a writer that several streams share. If the writer fails, sink logs the failure once and drops the
+// remaining output, so that the rank can continue.
 type sink struct {
 	rank int
 	log  *slog.Logger
@@ -66,7 +66,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streams returns a rank's standard output and error, and the tail of the latter. Files are passed on directly.
+// streams returns writers for a rank's standard output and standard error, and the tail of standard error. The rank
+// writes to files directly.
 func (o *Options) streams(local int) (stdout, stderr io.Writer, end *tail) {
 	end = &tail{}
 	rank := o.FirstRank + local

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// drainTime is how long the output of an ended rank is still read: a process that it left behind may hold the pipe
-// open.
+// drainTime limits how long the supervisor reads the output of an ended rank. A process that the rank left behind may
+// hold the pipe open.
 const drainTime = 2 * time.Second
 
 // process is one rank.
@@ -25,15 +25,15 @@ type process struct {
 	cause   *os.File // reading end of the pipe of ReportCause
 
 	mu     sync.Mutex
-	reaped bool // its process id may have been reused
+	reaped bool // the process id may belong to another process
 
-	said string // the cause that it reported; set by wait
+	said string // cause that the rank reported; set by wait
 
 	// The loop of Run owns the following fields.
 	ended  bool
-	told   bool   // it got SIGTERM or SIGKILL from the supervisor, not from the user
-	killed bool   // it got SIGKILL
-	doing  string // its activity when the time limit expired
+	told   bool   // the supervisor, not the user, sent SIGTERM or SIGKILL
+	killed bool   // the supervisor sent SIGKILL
+	doing  string // activity of the process when the time limit expired
 }
 
 // start starts one rank. It must run on an OS thread that outlives the rank.
@@ -44,7 +44,7 @@ func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start rank %d: open the pipe for the cause of a failure: %w", p.rank, err)
 	}
-	defer cause.Close() // only the rank may keep it open
+	defer cause.Close() // only the rank may keep this end open
 	p.cause, files.cause = words, cause
 	p.command.Env = append(o.environment(local, port), files.environment()...)
 	p.command.Stdout, p.command.Stderr, p.end = o.streams(local)
@@ -110,7 +110,7 @@ func (o *Options) environment(local, port int) []string {
 func (p *process) wait() {
 	awaitExit(p.command.Process.Pid)
 	p.mu.Lock()
-	p.signalGroup(syscall.SIGKILL) // processes that it left behind
+	p.signalGroup(syscall.SIGKILL) // processes that the rank left behind
 	p.mu.Unlock()
 	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
 	p.said = readCause(p.cause)
@@ -119,7 +119,7 @@ func (p *process) wait() {
 	p.reaped = true
 }
 
-// signal sends a signal to the process itself.
+// signal sends a signal to the process, not to its group.
 func (p *process) signal(signal syscall.Signal) {
 	_ = p.command.Process.Signal(signal) // if the process has ended, wait reports that
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
-// rank that ended the run, or an error if a rank could not be started. When ctx ends, the ranks get SIGTERM, and
-// SIGKILL after KillAfter; the error then also wraps the cause of ctx.
+// rank that ended the run, or an error if a rank could not be started. When ctx ends, Run sends SIGTERM to the ranks
+// and, after KillAfter, SIGKILL. The error then also wraps the cause of ctx.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
@@ -38,7 +38,7 @@ type watch struct {
 	options     Options
 	processes   []*process
 	startThread *thread
-	memory      memoryKills // when the ranks started
+	memory      memoryKills // counts of memory kills when the ranks started
 	exits       chan *process
 	beats       chan struct{} // of rank 0's lifeline
 
@@ -50,7 +50,7 @@ type watch struct {
 	cancelled  error         // cause of the end of the context
 
 	failures  []*RankError // in the order of their ends, without ranks that stopped as requested
-	first     *RankError   // first failure that is not a consequence of another
+	first     *RankError   // first failure that is not a consequence of another failure
 	orderly   *RankError
 	secondary *RankError
 }
@@ -65,7 +65,7 @@ const (
 	stepNothingLeft
 )
 
-// startAll starts all ranks. If one cannot be started, it kills those that were.
+// startAll starts all ranks. If a rank cannot be started, startAll kills the ranks that it has started.
 func (w *watch) startAll() error {
 	o := &w.options
 	port := o.MasterPort
@@ -180,7 +180,7 @@ func (w *watch) exited(p *process) {
 		return
 	case p.told:
 		return
-	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // the latter may happen while the program is loaded
+	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // a signal may arrive while the program is loaded
 		w.orderly = firstOf(w.orderly, failure)
 		o.Log.Debug("rank stopped as requested", "rank", p.rank, "code", failure.Code)
 		return
@@ -192,7 +192,7 @@ func (w *watch) exited(p *process) {
 		}
 		w.first = firstOf(w.first, failure)
 	}
-	// The result of Run has the cause, or told logs it.
+	// The result of Run contains the cause, or tellOthers logs it.
 	switch {
 	case failure.Cause == "":
 		o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
@@ -312,7 +312,7 @@ func (w *watch) take(now step) {
 	w.timer, w.step = nil, stepNothingLeft
 }
 
-// verdict returns the failure that caused the others.
+// verdict returns the failure that caused the other failures.
 func (w *watch) verdict() error {
 	switch {
 	case w.first != nil:

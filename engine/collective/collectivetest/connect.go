@@ -32,7 +32,7 @@ func Connected[C collective.Communicator](t conformance.TB, size int, connect fu
 	return comms
 }
 
-// GroupOf returns a group of communicators. kill must end a rank as kill -9 would.
+// GroupOf returns a group of communicators. kill must end a rank as kill -9 does: the rank notifies no other rank.
 func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	g := Group{Kill: kill}
 	for _, c := range comms {
@@ -46,7 +46,7 @@ func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 type Board struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	changed chan struct{} // closed at the next change
+	changed chan struct{} // closed, and replaced, when a value is stored
 	broken  chan struct{}
 	err     error
 }
@@ -74,7 +74,7 @@ type lostError struct {
 func (e *lostError) Error() string { return fmt.Sprintf("rank %d is lost: %v", e.rank, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
-// LostRank returns the rank that an error of a board names, or -1.
+// LostRank returns the lost rank that err, an error of a Board, names; -1 if err is another error.
 func LostRank(err error) int {
 	var lost *lostError
 	if errors.As(err, &lost) {

@@ -9,6 +9,6 @@
 //
 // Package processes drives ranks that are separate processes, through communicators that represent them in the test.
 // [Options].Apart skips the checks that need to look inside the ranks, which is impossible when the ranks are separate
-// processes. A group may leave the order of addition unspecified ([Group].Unordered). It must then give exact bits only
-// where every order gives the same bits. Elsewhere the suite checks that the rounding error is within its bound.
+// processes. A group may leave the order of addition unspecified ([Group].Unordered). The suite then compares bits only
+// for sums that are the same in every order. For other sums it checks the rounding error against a bound.
 package collectivetest

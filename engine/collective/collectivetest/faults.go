@@ -102,7 +102,8 @@ func (r *rig) died(dead int) {
 	})
 }
 
-// forDead lets every rank die in turn. It skips rank 1 if ranks are processes, because a restart takes long.
+// forDead runs f once for each of the ranks 0, 1 and 2, which dies in f. If ranks are processes, forDead skips rank 1,
+// because restarting a process takes long.
 func forDead(t conformance.T, s suite, f func(t conformance.T, r *rig, dead int)) {
 	for dead, name := range []string{"rank 0 dies", "rank 1 dies", "rank 2 dies"} {
 		if s.Apart && dead == 1 {
@@ -216,7 +217,7 @@ func checkFailedProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	op := r.sum(0, "of a program").(collective.AllReduce)
 	op.After = &brokenEvent{}
-	r.enqueue(1, r.sum(1, "of a program")) // first: once rank 0 has failed, others may be refused
+	r.enqueue(1, r.sum(1, "of a program")) // enqueued before rank 0 fails: after the failure, Enqueue may return an error
 	r.enqueue(0, op)
 	if err := r.sync(0); !errors.Is(err, errWhim) {
 		t.Errorf("rank 0: got %v, want %v", err, errWhim)
@@ -259,7 +260,7 @@ func checkMismatch(t conformance.T, s suite) {
 					op = c.odd(r)
 				}
 				err := r.Comms[rank].Enqueue(op)
-				if err == nil { // otherwise two other ranks found the mismatch first
+				if err == nil { // otherwise the other two ranks found the mismatch first
 					err = r.sync(rank)
 				}
 				var mismatch *collective.MismatchError
@@ -282,7 +283,7 @@ func checkMismatch(t conformance.T, s suite) {
 }
 
 func checkOrderlyClose(t conformance.T, s suite) {
-	for range s.rounds() { // the race between the first to close and the last to finish
+	for range s.rounds() { // repeat the race between the first Close and the end of the last operation
 		g := s.open(t, 3, 0)
 		r := &rig{Group: g, t: t, size: 3}
 		r.openDevices()
@@ -306,7 +307,7 @@ func checkOrderlyClose(t conformance.T, s suite) {
 	}
 }
 
-// lingering is an event whose Complete returns long after others have seen the event as complete.
+// lingering is an event whose Complete returns long after other goroutines have seen the event as complete.
 type lingering struct{ flag }
 
 func (l *lingering) Complete() error {

@@ -13,12 +13,11 @@ import (
 const (
 	// largeBytes is large enough that an abort interrupts the operation on every implementation.
 	largeBytes = 96 << 20
-	// settle is the time in which a late write must become visible.
+	// settle is how long the check waits for a late write to a buffer.
 	settle = 300 * time.Millisecond
 )
 
-// checkFreeAfterAbort checks that the caller owns the buffers again when Sync returns, also with an error: no rank may
-// write to them later.
+// checkFreeAfterAbort checks that no rank writes to a buffer after Sync has returned, even if Sync returned an error.
 func checkFreeAfterAbort(t conformance.T, s suite) {
 	conformance.Long(t)
 	const size = 3
@@ -61,7 +60,7 @@ func (r *rig) stayFree(rank int, op collective.Op) {
 			r.t.Errorf("rank %d: the abort was never told", rank)
 			return
 		}
-		_ = r.Comms[rank].Enqueue(op) // fails after the communicator has failed; Sync reports that
+		_ = r.Comms[rank].Enqueue(op) // after a failure, Enqueue returns an error too; Sync reports the failure
 	}
 	region, _, _ := op.Memory()
 	host, pattern := r.host(region), bytes.Repeat([]byte{0xa5}, 1<<20)

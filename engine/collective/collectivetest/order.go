@@ -155,7 +155,7 @@ func checkUnequalSpeed(t conformance.T, s suite) {
 		r := newRig(t, s, size, 0)
 		results := make([][]byte, size)
 		r.each(func(rank int) {
-			list := rand.New(rand.NewPCG(1, 1)) // the same on all ranks and in both runs
+			list := rand.New(rand.NewPCG(1, 1)) // the same operations on all ranks and in both runs
 			data := rand.New(rand.NewPCG(2, uint64(rank)))
 			delays := rand.New(rand.NewPCG(run, uint64(rank)))
 			var buffers []device.Region
@@ -285,7 +285,8 @@ func checkProgress(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "first") })
 	r.enqueue(0, r.sum(0, "second"))
-	// positions asks each rank for its own progress; progress asks one rank for the progress of all ranks, if it knows.
+	// positions collects the progress that each rank reports for itself. If rank 0 knows the progress of all ranks, the
+	// test also checks the list that rank 0 returns.
 	positions := func() (list []collective.Progress) {
 		for _, c := range r.Comms {
 			list = append(list, c.(collective.Positioner).Position())

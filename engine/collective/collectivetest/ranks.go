@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-// lastWords is the time in which ranks may still print lines after a test has failed: they detect a failure one after
+// lastWords is how long a failed test waits for further output of the ranks, because ranks detect a failure one after
 // another.
 const lastWords = 2 * time.Second
 
@@ -33,10 +33,11 @@ type rank struct {
 	said strings.Builder
 }
 
-// StartRanks starts size ranks. It calls role with each rank's number and the meeting address, and passes the result,
-// as JSON, in the environment variable whose name is in variable. Rank 0 inherits a listener on the meeting address
-// ([MeetingListener]), because another test could take the port if the port were merely found free and not held open.
-// The ranks are killed when the test ends.
+// StartRanks starts size ranks. For each rank it calls role with the rank's number and the meeting address. The rank
+// receives the result of role, as JSON, in the environment variable with the name variable.
+//
+// Rank 0 inherits a listener on the meeting address ([MeetingListener]). The open listener prevents other tests from
+// taking the port. The ranks are killed when the test ends.
 func StartRanks(t conformance.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,13 +126,13 @@ func (r *Ranks) Expect(rank int, want string) {
 		if ok {
 			got = strconv.Quote(line)
 		}
-	case <-time.After(2 * patience): // ranks report their own, shorter limit first
+	case <-time.After(2 * patience): // longer than the ranks' own limits, so that ranks report a failure first
 		got = "nothing for minutes"
 	}
 	r.t.Fatalf("rank %d: got %s, want %q; the ranks have said:\n%s", rank, got, want, r.said())
 }
 
-// said returns the output of all ranks, after waiting lastWords for the rest of it.
+// said waits lastWords for further output, and returns the output of all ranks.
 func (r *Ranks) said() string {
 	time.Sleep(lastWords)
 	var all strings.Builder

@@ -18,9 +18,10 @@ import (
 const (
 	// patience is longer than any check takes on a loaded machine.
 	patience = 60 * time.Second
-	// moment is long enough for a fault to become visible, and short enough to cost little time without one.
+	// moment is long enough for a fault to become visible, and short enough that a check without faults stays fast.
 	moment = 30 * time.Millisecond
-	// promptly is the time in which all ranks must detect a failure without a time-out, on a loaded machine.
+	// promptly limits the time in which all ranks must detect a failure, on a loaded machine. It does not apply to
+	// time-outs.
 	promptly = 10 * time.Second
 )
 
@@ -29,14 +30,15 @@ type Group struct {
 	Comms []collective.Communicator
 	// Kill ends a rank as kill -9 would. The suite still closes the rank's communicator.
 	Kill func(rank int)
-	// Hosts, if not nil, lists the ranks of each host. The values of a host are reduced and rounded first, then those
-	// of the hosts, in order.
+	// Hosts, if not nil, lists the ranks of each host. The group first reduces and rounds the values within each host.
+	// It then reduces and rounds the results of the hosts, in order.
 	Hosts [][]int
-	// Unordered groups add real numbers in an unspecified order, and may round at every step. Sums with the same bits
-	// in every order are compared exactly, other sums with the bound of the rounding errors.
+	// Unordered means that the group adds real numbers in an unspecified order and may round after every addition. The
+	// suite compares a sum exactly only if every order gives the same bits. It checks other sums against a bound of the
+	// rounding error.
 	Unordered bool
-	// Device, if not nil, opens the device of a rank, whose memory the group transfers. Host returns this memory as the
-	// suite sees it; nil: the memory of the host.
+	// Device, if not nil, opens the device of a rank; otherwise the suite uses reference devices. Host, if not nil,
+	// returns the content of device memory that the host cannot access directly.
 	Device func(rank int) device.Device
 	Host   func(device.Region) []byte
 }
@@ -45,7 +47,7 @@ type Group struct {
 // communicators.
 type Opener func(t conformance.TB, size int, limit time.Duration) Group
 
-// Options describe an implementation. The zero value describes a fast one whose ranks are in this process.
+// Options describe an implementation. The zero value describes a fast implementation whose ranks are in this process.
 type Options struct {
 	// Sizes are the group sizes for which every value is checked; nil: 1, 2, 3, 4 and 7. Some checks use up to 4 ranks
 	// regardless of Sizes.
@@ -117,8 +119,8 @@ type rig struct {
 	devs []device.Device
 }
 
-// newRig creates a rig. The end of the test closes its communicators; an error from Close fails the test unless the
-// communicator has failed.
+// newRig creates a rig. When the test ends, the rig closes its communicators. An error of Close fails the test, unless
+// the communicator had already failed.
 func newRig(t conformance.T, s suite, size int, limit time.Duration) *rig {
 	t.Helper()
 	r := &rig{Group: s.open(t, size, limit), t: t, size: size}
@@ -152,7 +154,7 @@ func (r *rig) openDevices() {
 	}
 }
 
-// host returns a rank's memory as the suite sees it.
+// host returns the content of a region of a rank's memory.
 func (r *rig) host(m device.Region) []byte {
 	if r.Host != nil {
 		return r.Host(m)

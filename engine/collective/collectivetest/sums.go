@@ -10,15 +10,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unordered reports whether the order of a sum is unspecified. Sums of two numbers have only one order.
+// unordered reports whether the order of a sum is unspecified. A sum of two numbers is the same in both orders.
 func (r *rig) unordered(dt tensor.DType) bool {
 	return r.Unordered && r.size > 2 && isReal(dt)
 }
 
 func isReal(dt tensor.DType) bool { return dt == tensor.F32 || dt == tensor.BF16 || dt == tensor.F64 }
 
-// summands returns values of all ranks whose sums have the same bits in every permitted order. For unordered groups
-// these are integers up to 16: sums of up to 16 of them are exact in every type.
+// summands returns values of all ranks whose sums have the same bits in every permitted order. For unordered groups the
+// values are integers up to 16: a sum of up to 16 such integers is exact in every type.
 func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 	if !r.unordered(dt) {
 		return randoms(seed, dt, n, r.size)
@@ -34,7 +34,7 @@ func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 }
 
 // compareSums runs an all-reduce of arbitrary numbers. All ranks must get the same bits, and some order of addition
-// must be able to give them.
+// must be able to produce these bits.
 func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	r.t.Helper()
 	out := r.reduced(dt, collective.Sum, in)
@@ -57,8 +57,8 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 }
 
 // possible reports whether got can be a sum of the summands in some order, given that one is a sum in another order.
-// Each of the n-1 additions has a relative error of at most u, so it contributes at most u times the sum of magnitudes
-// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both sums may have this error.
+// Each of the n-1 additions has a relative error of at most u. It adds at most u times the sum of magnitudes to the
+// error of the sum (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both got and one may have this error.
 func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 	u, largest := 0x1p-24, math.MaxFloat32
 	switch dt {
@@ -80,7 +80,7 @@ func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 		}
 	}
 	bound := 2 * float64(len(summands)) * u * magnitude
-	switch overflows := magnitude+bound > largest; { // in some orders
+	switch overflows := magnitude+bound > largest; { // the sum overflows in some orders
 	case up && down:
 		return math.IsNaN(got)
 	case up || down:

@@ -26,8 +26,8 @@ var (
 	allSizes   = []int{1, 2, 3, 4, 7}
 	types      = []tensor.DType{tensor.F32, tensor.BF16, tensor.F64, tensor.I32, tensor.I64, tensor.U8}
 	reductions = []collective.Reduce{collective.Sum, collective.Max, collective.Min}
-	// lengths in elements: zero, fewer than ranks, near sizes of vectors and cache lines, and multiples of no block
-	// size.
+	// lengths are buffer lengths in elements: zero, fewer than the ranks, and close to the sizes of vectors and cache
+	// lines. No block size divides the longest lengths.
 	lengths = []int{0, 1, 2, 3, 5, 15, 17, 63, 64, 65, 1000, 4099, 20_011}
 )
 

@@ -39,7 +39,7 @@ const connectTime = 5 * time.Minute
 
 // Connect connects this rank to all other ranks. All ranks must call it. It fails when ctx ends or Control breaks. It
 // returns ErrUnavailable if Available returns an error. After any other error the caller must abort Control, because
-// the other ranks wait for this one.
+// the other ranks are waiting for this rank.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -109,7 +109,8 @@ func (c Config) join(ctx context.Context, conn *connection) error {
 	return nil
 }
 
-// reason returns the error of join, given the underlying error err.
+// reason returns the error that join reports after err. If Control is broken or ctx has ended, reason returns that
+// cause instead of err.
 func (c Config) reason(ctx context.Context, err error) error {
 	select {
 	case <-c.Control.Broken():
@@ -122,7 +123,7 @@ func (c Config) reason(ctx context.Context, err error) error {
 	return err
 }
 
-// broken returns this package's error for a broken Control.
+// broken returns an error that describes why Control is broken.
 func (c Config) broken() error {
 	err := c.Control.Err()
 	if rank := c.RankOf(err); rank >= 0 && rank != c.Rank {
@@ -131,6 +132,5 @@ func (c Config) broken() error {
 	return fmt.Errorf("gloo: rank %d: %w", c.Rank, errors.Join(collective.ErrAborted, err))
 }
 
-// Die ends this rank as kill -9 would: it leaves without notifying others, which must detect the loss. For conformance
-// suites.
+// Die simulates kill -9 for conformance suites: this rank stops without notifying the other ranks.
 func (c *Communicator) Die() { c.transport.die() }

@@ -31,16 +31,17 @@ type Control interface {
 type Config struct {
 	Rank, Size int
 	Control    Control
-	// RankOf returns the rank that an error of Control concerns, or a negative number. For the rendezvous this is
-	// LostError.Rank.
+	// RankOf returns the rank that an error of Control concerns, or a negative number. For an error of package
+	// rendezvous it is LostError.Rank.
 	RankOf func(error) int
 	// Name distinguishes groups that share one Control; it is the same on all ranks.
 	Name string
-	// Host is the address or host name at which other ranks reach this rank; Interface is the name of its network
-	// interface. One of them suffices. If both are empty, the address of the machine's host name is used.
+	// Host is the address or host name at which other ranks reach this rank. Interface is the name of this rank's
+	// network interface; if set, it takes precedence over Host. If both are empty, Connect uses the address of the
+	// machine's host name.
 	Host, Interface string
-	// Timeout limits an operation, from when a rank enters it; 0 = none. Time in which this rank's process is stopped
-	// does not count.
+	// Timeout limits an operation, from when a rank enters it; 0: no limit. Time in which this rank's process is
+	// stopped does not count.
 	Timeout time.Duration
 }
 

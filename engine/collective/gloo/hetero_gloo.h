@@ -32,7 +32,7 @@ typedef enum hetero_gloo_status {
 /* One operation and its outcome. */
 typedef struct hetero_gloo_call {
   hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ms;  /* from now, excluding time in which this process was stopped; 0: no limit */
+  int64_t timeout_ms;  /* limit, excluding time in which this process was stopped; 0: no limit */
   int32_t rank;
   hetero_signature theirs;
   char text[HETERO_GLOO_TEXT];

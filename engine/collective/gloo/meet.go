@@ -44,7 +44,7 @@ type place struct {
 	Answer  []byte // the reply to Hello
 }
 
-// meeting is one rank's part in connecting all ranks. Of two ranks, the one with the higher number connects. The
+// meeting is one rank's side of connecting all ranks. Of two ranks, the rank with the higher number connects. The
 // handshake has three messages: Hello with the rank's number, Answer, and one byte that commits the rank to this
 // connection. Other connections to the port get no reply and are closed.
 type meeting struct {
@@ -83,7 +83,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	return m, nil
 }
 
-// listenHost returns the address of Host, of Interface, or of this machine's host name.
+// listenHost returns the address of Interface, or else Host, or else this machine's host name.
 func (c Config) listenHost() (string, error) {
 	if c.Interface == "" {
 		if c.Host != "" {
@@ -192,7 +192,7 @@ func (m *meeting) keep(rank int, conn *net.TCPConn) {
 	close(m.arrived[rank])
 }
 
-// close ends all waits, and closes the sockets that were not handed over.
+// close ends all waits, and closes the sockets that Gloo has not received.
 func (m *meeting) close() {
 	m.mu.Lock()
 	m.over = true
@@ -245,7 +245,8 @@ func (m *meeting) connect(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the error for a rank that is not connected when ctx ends. After a time-out, the error includes found.
+// missing returns the error for a rank that is not connected when ctx ends. After a time-out, the error includes found,
+// the error of the last attempt.
 func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	reason := m.config.reason(ctx, context.Canceled)
 	if errors.Is(reason, context.DeadlineExceeded) {

@@ -49,7 +49,7 @@ func openLibrary() (*library, error) {
 
 func (l *library) version() string { return C.GoString(C.gloo_description(l.api)) }
 
-// connection holds one rank's connections to all others.
+// connection holds one rank's connections to all other ranks.
 type connection struct {
 	api     *C.hetero_gloo_api
 	ptr     *C.hetero_gloo_context
@@ -99,10 +99,10 @@ const (
 // result is the outcome of an operation.
 type result struct {
 	status    status
-	rank      int    // peerGone, mismatched
-	text      string // peerGone: Gloo's message
-	got, want string // mismatched
-	missing   []int  // timedOut
+	rank      int    // of peerGone: the lost rank; of mismatched: the rank with a different operation
+	text      string // of peerGone: Gloo's message
+	got, want string // of mismatched: texts of both operations
+	missing   []int  // of timedOut: ranks that have not entered the operation
 }
 
 // run performs op on the calling OS thread. host is its buffer, nil if empty.

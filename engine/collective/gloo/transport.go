@@ -21,7 +21,7 @@ type transport struct {
 	background sync.WaitGroup // watch, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
 
-	// Other threads than the communicator's hold mu for reading while they use the connection. Close and die hold it
+	// Threads other than the communicator's hold mu for reading while they use the connection. Close and die hold mu
 	// for writing.
 	mu     sync.RWMutex
 	conn   *connection
@@ -29,8 +29,8 @@ type transport struct {
 	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 }
 
-// afterwards is how long a rank that lost a connection waits for the reason: a farewell of the other rank, or an error
-// of Control.
+// afterwards is how long a rank that lost a connection waits for the reason. The reason is a farewell of the other
+// rank, or an error of Control.
 const afterwards = 2 * time.Second
 
 // Do implements queue.Transport.
@@ -47,7 +47,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		return 0, nil
 	}
 	err := t.failure(op, number, r)
-	// Notify the other ranks before the connections close, so that they get the reason first. Closing takes a while.
+	// Notify the other ranks before the connections close, so that the ranks receive the reason first. Closing takes a
+	// while.
 	t.queue.Fail(err)
 	t.background.Go(t.conn.disconnect)
 	return 0, err
@@ -119,7 +120,7 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.conn.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { // an error inside an abort's cause belongs to another group
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { // not errors.As: an error inside an abort's cause belongs to another group
 		return
 	}
 	t.config.Control.Abort(err)

@@ -29,14 +29,14 @@
 //
 // # Failure
 //
-// The first failure of an inner communicator ends all three inner communicators on this rank. Thereby the communicators
-// of all other ranks end too. The package translates [collective.PeerError], [collective.TimeoutError] and
+// The first failure of an inner communicator ends all three inner communicators on this rank. The communicators of all
+// other ranks then end too. The package translates [collective.PeerError], [collective.TimeoutError] and
 // [collective.MismatchError], so that they name ranks of the whole group. An inner communicator may send only the text
 // of a failure to another rank. The package therefore writes a failure as a line that the receiver parses. While no
 // operation runs, failures are detected by polling every 20 ms.
 //
-// Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report it before
-// the other hosts blame that host's first rank. [Timeouts] returns suitable limits.
+// Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report that rank
+// before the other hosts report the host's first rank as missing. [Timeouts] returns suitable limits.
 //
 // The inner communicators detect differences between the ranks' operations, with one exception. If the ranks of one
 // host differ only in the counts of other hosts, no error is reported, and the counts of the host's first rank apply.

@@ -55,7 +55,7 @@ func (e *finish) CompleteAt(at time.Duration) error {
 	for i := range f.links { // after a failure earlier stages may still be ending; Done means that the buffer is free
 		f.links[i].settle()
 	}
-	f.comm.look() // a caller that sees Done calls Err
+	f.comm.look() // so that Err returns the failure when the caller sees Done
 	f.comm.end(f) // the caller may now close, or enqueue the operation again
 	switch done := f.done.(type) {
 	case nil:
@@ -110,7 +110,7 @@ func (l *link) WaitHost(limit time.Duration) error {
 		return err
 	}
 	if err := l.comm.Err(); err != nil {
-		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may notify others before Abort does
+		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may send this before Abort does
 	}
 	return nil
 }

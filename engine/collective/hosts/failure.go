@@ -30,8 +30,8 @@ func (c *Communicator) enter(f *inFlight) {
 	}
 }
 
-// fail sets the first failure and notifies the other ranks. It does nothing if there is one already or the communicator
-// is closed.
+// fail sets the first failure and notifies the other ranks. It does nothing if a failure is already set or the
+// communicator is closed.
 func (c *Communicator) fail(err error) {
 	c.mu.Lock()
 	first := c.err == nil && !c.closing
@@ -48,7 +48,7 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// translate returns an inner communicator's error with ranks of the whole group.
+// translate returns an inner communicator's error with the rank numbers of the whole group.
 func (c *Communicator) translate(err error, ranks []int) error {
 	own := c.opts.Rank
 	if n, ok := parseNotice(err.Error()); ok {
@@ -56,13 +56,13 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	}
 	if c.opts.RankOf != nil {
 		if rank := c.opts.RankOf(err); rank >= 0 && rank != own {
-			if peer, ok := err.(*collective.PeerError); ok { // its own rank is a rank of the inner communicator
+			if peer, ok := err.(*collective.PeerError); ok { // peer.Rank is numbered within the inner communicator
 				err = peer.Cause
 			}
 			return &collective.PeerError{Rank: rank, Cause: err}
 		}
 	}
-	switch e := err.(type) { // an error inside an abort's cause belongs to another group
+	switch e := err.(type) { // not errors.As: an error inside an abort's cause belongs to another group
 	case *collective.PeerError:
 		return &collective.PeerError{Rank: ranks[e.Rank], Cause: causeOf(e.Cause, ranks)}
 	case *collective.TimeoutError:
@@ -85,7 +85,7 @@ func causeOf(cause error, ranks []int) error {
 		m.Rank = ranks[e.Rank]
 		return &m
 	}
-	if cause == collective.ErrDied || cause == collective.ErrClosed { // these sentinels need no explanation
+	if cause == collective.ErrDied || cause == collective.ErrClosed { // these sentinels contain no rank numbers
 		return cause
 	}
 	return fmt.Errorf("among ranks %v: %w", ranks, cause)
@@ -133,7 +133,7 @@ func (c *Communicator) told(n notice) error {
 
 // notice is the transferable form of a failure: inner communicators may keep only its text.
 type notice struct {
-	rank            int    // the rank that failed or is gone
+	rank            int    // the rank that failed or was lost
 	kind            string // died, closed, late, failed
 	number          uint64 // for late: as in collective.TimeoutError
 	limit           time.Duration
@@ -182,8 +182,9 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, errors.Join(faults[:]...) == nil
 }
 
-// Origin finds, in the text of an error of the group, the rank that failed first and its cause. A rank that passes on a
-// failure ends the group under its own rank. ok is false if the text contains no such failure.
+// Origin extracts the original failure from the text of a group's error: the rank that failed first, and its cause. The
+// error itself may name a different rank, which only forwarded the failure. ok is false if the text contains no such
+// failure.
 func Origin(text string) (rank int, cause string, ok bool) {
 	n, ok := parseNotice(text)
 	if !ok {

@@ -15,15 +15,15 @@ import (
 // Options describe one rank's endpoint.
 type Options struct {
 	Rank, Size int
-	// Hosts lists the ranks of each host, each rank once, the same on all ranks. The first rank of a host represents
-	// it.
+	// Hosts lists the ranks of each host. It contains each rank once and is the same on all ranks. The first rank of a
+	// host exchanges data with other hosts.
 	Hosts [][]int
 	// Within and Spread connect the ranks of this host, numbered by their position in Hosts; nil on a host of one rank.
 	Within, Spread collective.Communicator
 	// Between connects the hosts' first ranks, numbered by the position of the host in Hosts; nil on all other ranks.
 	Between collective.Communicator
 	// RankOf returns the rank of the whole group that an error of an inner communicator concerns, or a negative number
-	// if unknown. If RankOf is nil, the rank of the inner error is the only information.
+	// if unknown. If RankOf is nil, the package derives the rank from the error's type and text.
 	RankOf func(error) int
 }
 
@@ -43,7 +43,8 @@ func ByHost(names []string) [][]int {
 	return hosts
 }
 
-// HostOf returns the index of a rank's host, and the position of the rank on it; -1 and -1 if no host has the rank.
+// HostOf returns the index of a rank's host and the position of the rank within the host; -1 and -1 if no host has the
+// rank.
 func HostOf(hosts [][]int, rank int) (host, place int) {
 	for host, ranks := range hosts {
 		if place := slices.Index(ranks, rank); place >= 0 {
@@ -53,7 +54,7 @@ func HostOf(hosts [][]int, rank int) (host, place int) {
 	return -1, -1
 }
 
-// Timeouts returns the time-outs of the inner communicators if an operation may take limit; 0 = none.
+// Timeouts returns the time-outs of the inner communicators for an operation with the time-out limit; 0: no time-out.
 func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
 	return limit, 2 * limit, 3 * limit
 }
@@ -63,14 +64,14 @@ type Communicator struct {
 	opts    Options
 	ranks   []int // ranks of this host
 	host    int
-	place   int   // position of this rank among them
+	place   int   // index of this rank in ranks
 	leaders []int // the first ranks of the hosts
 	ordered bool  // the concatenation of Hosts is 0, 1, 2, …
 	inner   []inner
 	stop    chan struct{} // closed by Close
 	looking sync.WaitGroup
 
-	enqueuing sync.Mutex // so that all inner communicators get their operations in one order
+	enqueuing sync.Mutex // ensures that all inner communicators get their operations in the same order
 	count     uint64     // operations enqueued
 
 	mu      sync.Mutex
@@ -78,8 +79,8 @@ type Communicator struct {
 	cached  int
 	under   []*inFlight   // operations under way, in order
 	ended   uint64        // number of the last operation that has ended
-	turn    sync.Cond     // ended or err has changed
-	drained chan struct{} // closed when under becomes empty; nil without a waiting goroutine
+	turn    sync.Cond     // signals that ended or err has changed
+	drained chan struct{} // closed when under becomes empty; nil if no goroutine waits
 	at      collective.Progress
 	err     error
 	closing bool
@@ -88,7 +89,7 @@ type Communicator struct {
 // inner is an inner communicator.
 type inner struct {
 	collective.Communicator
-	ranks []int // for each of its ranks, the rank in the whole group
+	ranks []int // rank in the whole group, by rank of the inner communicator
 }
 
 // New combines inner communicators and takes ownership of them: Close closes them.
@@ -124,7 +125,7 @@ func New(opts Options) (*Communicator, error) {
 	return c, nil
 }
 
-// settle finds this rank, and checks that every rank occurs once.
+// settle finds this rank's host, and checks that every rank occurs once.
 func (c *Communicator) settle() error {
 	o := c.opts
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
@@ -232,7 +233,7 @@ func (c *Communicator) end(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.busy = false
-	if at := slices.Index(c.under, f); at >= 0 { // the first one, unless there was a failure
+	if at := slices.Index(c.under, f); at >= 0 { // without a failure, f is the first element
 		c.under = slices.Delete(c.under, at, at+1)
 	}
 	c.ended = f.number
@@ -246,9 +247,9 @@ func (c *Communicator) end(f *inFlight) {
 	}
 }
 
-// awaitTurn waits until no earlier operation uses the memory of f. Stages of different operations overlap, but on the
-// same memory the caller expects operations in sequence. awaitTurn cannot deadlock, because the end of an operation
-// never waits for the first stage of a later one.
+// awaitTurn waits until no earlier operation uses the memory of f. Stages of different operations overlap, but the
+// caller expects operations on the same memory to run in sequence. awaitTurn cannot deadlock, because the end of an
+// operation never waits for the first stage of a later operation.
 func (c *Communicator) awaitTurn(f *inFlight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +277,7 @@ func (c *Communicator) Sync(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	for _, i := range c.inner { // operations that a failure left, and the last Done event
+	for _, i := range c.inner { // wait for operations that remain after a failure, and for the last Done event
 		if err := i.Sync(ctx); err != nil && i.Err() == nil {
 			return err
 		}

@@ -10,21 +10,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// inFlight is an operation on its way through the stages. It is kept for reuse by the same operation.
+// inFlight is the state of an operation in the stages. It is kept so that the same operation can reuse it.
 type inFlight struct {
 	comm        *Communicator
 	op          collective.Op
 	parts       []int64 // parts of op when the stages were created
 	stages      []collective.Op
-	after, done device.Event // of op
+	after, done device.Event // events of op
 	links       [2]link
 	memory      span
 
 	// The communicator's lock protects these fields.
 	number uint64
-	behind uint64 // number of an earlier operation that uses some of its memory; 0 = none
+	behind uint64 // number of an earlier operation that uses some of this operation's memory; 0: none
 	busy   bool
-	next   *inFlight // another of the same key
+	next   *inFlight // next state with the same key
 }
 
 // key identifies operations with the same stages, except for the counts.
@@ -37,10 +37,10 @@ type key struct {
 	after, done device.Event
 }
 
-// mostKept is the maximum number of operations whose memory and stages are kept.
+// mostKept is the maximum number of operations whose states are kept.
 const mostKept = 512
 
-// inFlightOf returns a state for op that no operation uses. The caller must hold the lock.
+// inFlightOf returns a state for op that is not in use. The caller must hold the lock.
 func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	tags := op.Tags()
 	k := key{kind: op.Kind(), name: tags.Name, after: tags.After, done: tags.Done}
@@ -48,7 +48,7 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	if b, rooted := op.(collective.Broadcast); rooted {
 		k.root = b.Root
 	}
-	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // otherwise the key may not be comparable
+	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // values of other types may not be comparable
 	if kept {
 		for f := c.kept[k]; f != nil; f = f.next {
 			if !f.busy && slices.Equal(f.parts, op.Parts()) {
@@ -62,7 +62,7 @@ func (c *Communicator) inFlightOf(op collective.Op) *inFlight {
 	f := c.newInFlight(op)
 	if kept {
 		if c.cached >= mostKept {
-			clear(c.kept) // operations in progress still end normally
+			clear(c.kept) // operations that are under way keep their states
 			c.cached = 0
 		}
 		f.next = c.kept[k]
@@ -100,13 +100,14 @@ func (c *Communicator) newInFlight(op collective.Op) *inFlight {
 	return f
 }
 
-// stages are the three operations of one operation: within the host, between hosts, and within the host again.
+// stages are the three parts of one operation: within the host, between hosts, and within the host again.
 type stages struct {
 	within, between, spread func(after, done device.Event) collective.Op
 }
 
 // stagesOf returns one operation of each inner communicator for every operation, so that all communicators have the
-// same count. Different operations have different stages, so a difference between ranks appears in at least one stage.
+// same count. Different operations have different stages. A difference between ranks therefore appears in at least one
+// stage.
 func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	name := op.Tags().Name
 	barrier := func(after, done device.Event) collective.Op {
@@ -141,7 +142,7 @@ func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 		return stages{gather(there, counts), gather(op.Buffer, hosts), broadcast(op.Buffer, 0)}
 	case collective.ReduceScatter:
 		there, _, hosts := c.partsOf(op.Buffer, op.DType, parts)
-		all := make([]int64, len(c.ranks)) // to the first rank
+		all := make([]int64, len(c.ranks)) // all elements of the buffer go to the host's first rank
 		all[0] = op.Buffer.Bytes / op.DType.Size()
 		scatter := func(counts []int64) func(after, done device.Event) collective.Op {
 			return func(after, done device.Event) collective.Op {
@@ -154,8 +155,8 @@ func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	return stages{barrier, barrier, barrier}
 }
 
-// partsOf divides a buffer of one part per rank. It returns the region of this host's parts, their counts, and the
-// counts of the hosts.
+// partsOf divides a buffer that contains one part per rank. It returns the region of this host's parts, the counts of
+// these parts, and the counts of all hosts.
 func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []int64) (there device.Region, own, hosts []int64) {
 	there = device.Region{Buffer: buffer.Buffer, Offset: buffer.Offset}
 	for host, ranks := range c.opts.Hosts {

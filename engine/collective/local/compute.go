@@ -24,7 +24,7 @@ func (g *group) compute() error {
 	}
 	switch {
 	case hosts == 0:
-		return nil // modelled memory: only time passes
+		return nil // modelled memory has no content; the operation only takes time
 	case hosts < len(g.members):
 		return fmt.Errorf("%s: the buffers of %d of %d ranks have no host memory, want all or none", collective.Describe(op), len(g.members)-hosts, len(g.members))
 	}
@@ -61,7 +61,7 @@ func eachPart(counts []int64, dt tensor.DType, do func(rank int, from, to int64)
 	}
 }
 
-// reduced returns the reduction over all ranks. It is valid until the next call.
+// reduced returns the reduction over all ranks. The result is valid until the next call.
 func (g *group) reduced(dt tensor.DType, f collective.Reduce) []byte {
 	n := len(g.hosts[0])
 	if len(g.scratch) < n {
@@ -118,7 +118,7 @@ func reduceBF16(f collective.Reduce, dst []byte, src [][]byte) {
 	}
 }
 
-// combine reduces acc, the value of the ranks before, and v.
+// combine reduces acc, the reduction of the earlier ranks' values, and v.
 func combine[T number](f collective.Reduce, acc, v T) T {
 	switch {
 	case f == collective.Sum:

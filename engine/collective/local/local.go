@@ -11,7 +11,7 @@ import (
 
 // Options of a group.
 type Options struct {
-	Timeout time.Duration // of an operation, measured from when a rank enters it; 0 = none
+	Timeout time.Duration // time limit of an operation, from when a rank enters it; 0: no limit
 	Model   Model
 }
 
@@ -39,8 +39,8 @@ func New(size int, opts Options) ([]*Communicator, error) {
 	return comms, nil
 }
 
-// Die simulates the death of the rank's process: the rank leaves without notifying others. Its own communicator fails
-// with ErrDied and must still be closed.
+// Die simulates the death of the rank's process: the rank stops without notifying other ranks. Its own communicator
+// fails with ErrDied and must still be closed.
 func (c *Communicator) Die() { c.member.queue.Fail(collective.ErrDied) }
 
 // Progress implements collective.Watcher.
@@ -57,11 +57,11 @@ type group struct {
 	members []*member
 
 	mu      sync.Mutex
-	arrived int           // ranks that wait in the current operation
+	arrived int           // number of ranks that wait in the current operation
 	busy    bool          // the last rank to arrive is performing the operation, on the memory of all ranks
 	end     time.Duration // modelled end of the last operation
 	broken  *failure
-	leaver  *member  // the first rank that closed its communicator
+	leaver  *member  // the first rank to close its communicator
 	hosts   [][]byte // buffers of the operation, by rank
 	scratch []byte
 }
@@ -183,7 +183,7 @@ func (g *group) perform(m *member) (time.Duration, error) {
 	return end, nil
 }
 
-// wakeAll wakes all waiting ranks but one. The caller must hold the group's lock.
+// wakeAll wakes all waiting ranks except one. The caller must hold the group's lock.
 func (g *group) wakeAll(but *member) {
 	for _, other := range g.members {
 		if other != but {
@@ -212,7 +212,7 @@ func (g *group) timeOut(m *member, number uint64) {
 	g.mu.Lock()
 	if m.finished >= number || g.broken != nil || g.busy {
 		g.mu.Unlock()
-		return // a token is present or about to be sent
+		return // perform has sent, or is about to send, this rank's wake token
 	}
 	err := &collective.TimeoutError{Op: collective.Describe(m.op), Number: number, Limit: g.opts.Timeout, Ranks: g.progress()}
 	for _, other := range g.members {
@@ -236,7 +236,7 @@ func (g *group) progress() []collective.Progress {
 // Fail implements queue.Transport.
 func (m *member) Fail(err error) { m.group.fail(m.rank, err) }
 
-// fail breaks the group and notifies every rank. Only the first call has an effect.
+// fail breaks the group and notifies every rank. Calls after the first have no effect.
 func (g *group) fail(rank int, err error) {
 	g.mu.Lock()
 	first := g.broken == nil

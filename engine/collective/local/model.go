@@ -6,15 +6,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Model computes how long operations take on devices that model time. With the zero value they take no time.
+// Model computes how long operations take on devices that model time. With the zero value, operations take no time.
 type Model struct {
-	LatencySeconds float64 // of one message between two ranks
-	BytesPerSecond float64 // that a rank sends and, at the same time, receives; 0 = no limit
+	LatencySeconds float64 // time of one message between two ranks, s
+	BytesPerSecond float64 // rate at which a rank sends and, at the same time, receives; 0: no limit
 	RealTime       float64 // seconds of sleep per modelled second; 0 = no sleep
 }
 
 // Duration returns the duration of op among size ranks on a ring. An all-reduce sends 2·(size-1)/size of the buffer in
-// 2·(size-1) sequential messages; the other operations send half of both.
+// 2·(size-1) sequential messages. The other operations send half as many bytes in half as many messages.
 func (m Model) Duration(op collective.Op, size int) time.Duration {
 	messages := float64(size - 1)
 	if _, both := op.(collective.AllReduce); both {

@@ -18,7 +18,7 @@ typedef enum hetero_kind {
 
 /* The properties of an operation on which all ranks must agree. */
 typedef struct hetero_signature {
-  uint64_t number;                   /* of the operation, from 1 */
+  uint64_t number;                   /* position of the operation in the communicator's sequence, from 1 */
   int32_t kind, dtype, reduce, root; /* kind is a hetero_kind */
   int64_t elements;
   uint64_t parts; /* hash of the counts, 0 without counts */

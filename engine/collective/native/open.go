@@ -40,8 +40,8 @@ var tables struct {
 }
 
 // Table returns the function table of a library such as "libhetero_shm.so". Package nativelib describes the search for
-// the library, which stays open until the program ends. symbol is the library's exported function, version the table's
-// version for which the caller was built.
+// the library. The library stays open until the program ends. symbol is the library's exported function, and version is
+// the table version for which the caller was built.
 func Table(library, symbol string, version uint32) (unsafe.Pointer, error) {
 	path, err := nativelib.Find(library)
 	if err != nil {

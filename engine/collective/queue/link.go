@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Link is an event between two communicators of one rank: one completes it, the other waits for it. It can be reused
-// after Clear, without allocating.
+// Link is an event between two communicators of one rank: one communicator completes the event, and the other waits for
+// it. After Clear, a link can be reused without allocating.
 type Link struct {
 	over  atomic.Bool
-	token chan struct{} // holds a token from completion until the wait
+	token chan struct{} // contains a token from Complete until WaitHost takes it
 	timer *time.Timer
 }
 
@@ -41,7 +41,7 @@ func (l *Link) Complete() error {
 	return nil
 }
 
-// WaitHost implements device.Event, for one goroutine, once.
+// WaitHost implements device.Event. After each Clear, one goroutine may call it, once.
 func (l *Link) WaitHost(limit time.Duration) error {
 	l.timer.Reset(limit)
 	select {

@@ -1,5 +1,5 @@
-// Package queue contains the code that communicators of the host share: the order of operations, the thread that runs
-// them, their events, and the first failure. An implementation adds a [Transport], which moves the data of one
+// Package queue contains the code that host communicators share: the order of operations, the thread that runs
+// operations, their events, and the first failure. An implementation adds a [Transport], which moves the data of one
 // operation.
 package queue
 
@@ -18,11 +18,12 @@ import (
 
 // Transport moves the data of operations.
 type Transport interface {
-	// Do performs op, with its position in the communicator's sequence (from 1), on the communicator's thread. On
-	// devices that model time, at is the earliest start of the operation, and Do returns the time of its end.
+	// Do performs op on the communicator's thread. number is op's position in the communicator's sequence, from 1. On
+	// devices that model time, at is the earliest start of the operation, and Do returns the time of the operation's
+	// end.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
-	// Fail is called once, from any goroutine, with the communicator's first failure. It makes a running Do return, and
-	// notifies the other ranks unless err came from them.
+	// Fail is called once, from any goroutine, with the communicator's first failure. It makes a running Do return.
+	// Unless err came from another rank, it also notifies the other ranks.
 	Fail(err error)
 	// Close is called once, after the last Do. orderly reports whether this rank has run all operations that it
 	// enqueued.
@@ -39,13 +40,13 @@ type Queue struct {
 	ended      chan struct{} // closed when the thread ends
 
 	mu      sync.Mutex
-	work    sync.Cond       // signals that queued has grown, or closing
+	work    sync.Cond       // signals that queued has grown or closing is set
 	queued  []collective.Op // ring buffer; the first operation is at head
-	head, n int             // n includes the running operation
-	drained chan struct{}   // closed when n reaches 0; nil without a waiting goroutine
+	head, n int             // n is the number of operations, including the running one
+	drained chan struct{}   // closed when n reaches 0; nil if no goroutine waits
 	at      collective.Progress
 	err     error
-	done    bool // the running operation has run; only its Done event is pending
+	done    bool // the running operation has ended, and only its Done event is pending
 	closing bool
 }
 
@@ -181,8 +182,8 @@ func (q *Queue) enter(name string, number uint64) bool {
 	return true
 }
 
-// await returns when e is complete or the communicator has failed. at is the modelled time at which e was completed, if
-// any.
+// await returns when e is complete or the communicator has failed. at is the modelled time at which e was completed; 0
+// if e has no modelled time.
 func (q *Queue) await(e device.Event) (at time.Duration, err error) {
 	if e == nil {
 		return 0, nil
@@ -212,7 +213,7 @@ func complete(e device.Event, at time.Duration) error {
 	return e.Complete()
 }
 
-// Fail sets the first failure. It does nothing if there is one already or the communicator is closed.
+// Fail sets the first failure. It does nothing if a failure is already set or the communicator is closed.
 func (q *Queue) Fail(err error) {
 	if q.failed(err) {
 		q.transport.Fail(err)

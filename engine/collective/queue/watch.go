@@ -2,10 +2,10 @@ package queue
 
 import "time"
 
-// LookEvery is the interval at which a communicator that consists of others checks them for failures.
+// LookEvery is the interval at which a communicator built from inner communicators checks them for failures.
 const LookEvery = 20 * time.Millisecond
 
-// Watch calls look regularly until stop is closed, so that failures are noticed while no operation runs.
+// Watch calls look every LookEvery until stop is closed, so that failures are noticed while no operation runs.
 func Watch(stop <-chan struct{}, look func()) {
 	ticker := time.NewTicker(LookEvery)
 	defer ticker.Stop()

@@ -24,8 +24,8 @@ type Communicator struct {
 	transport *transport
 }
 
-// Connect joins the group and returns when all ranks have joined. All ranks must call it. It fails when ctx ends; on
-// rank 0 the error names the missing ranks. It returns ErrUnavailable if Available returns an error.
+// Connect joins the group and returns when all ranks have joined. All ranks must call it. Connect fails when ctx ends;
+// on rank 0 the error names the missing ranks. It returns ErrUnavailable if Available returns an error.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -64,6 +64,5 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 // Progress implements collective.Watcher.
 func (c *Communicator) Progress() []collective.Progress { return c.transport.Progress() }
 
-// Die ends this rank as kill -9 would: it leaves without notifying others, which must detect the loss. For conformance
-// suites.
+// Die simulates kill -9 for conformance suites: this rank stops without notifying the other ranks.
 func (c *Communicator) Die() { c.transport.die() }

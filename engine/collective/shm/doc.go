@@ -1,22 +1,25 @@
 // Package shm connects ranks through shared memory. The ranks are processes of one host.
 //
 // Ranks meet at a unix socket in the abstract namespace. Rank 0 sends every other rank the descriptor of one unnamed
-// memory file. Socket and file vanish with the processes, also after kill -9. The sockets stay open. When a rank dies,
-// its socket closes, so all other ranks detect which rank died. All ranks must share a network namespace and a user.
+// memory file. The socket and the file vanish with the processes, also after kill -9. The connections between ranks
+// stay open. When a rank dies, its connection closes, so all other ranks detect which rank died. All ranks must share a
+// network namespace and a user.
 //
 // # Data path
 //
 // A buffer passes through the shared memory block by block. Each rank reduces one part of the buffer. In each turn
 // every rank copies one block of every other rank's part into its own area of the shared memory. Then it reduces the
-// block of its own part, in the order of ranks, and publishes the result. Blocks fit the caches, and the buffer itself
-// is read and written once. In a small all-reduce every rank computes the whole result. This takes one synchronization
-// instead of two. The work is done in C++ (src/, libhetero_shm.so), on the communicator's own OS thread. A rank that
-// waits sleeps on a futex and leaves its core to others.
+// block of its own part, in the order of ranks, and publishes the result. Blocks fit into the caches, and the buffer
+// itself is read and written once. In a small all-reduce every rank computes the whole result, which takes one
+// synchronization instead of two.
+//
+// The code is in C++ (src/, libhetero_shm.so) and runs on the communicator's own OS thread. A waiting rank sleeps on a
+// futex and leaves its core to other threads.
 //
 // # The library
 //
 // Package nativelib describes the search for the library. If the library cannot be used, [Available] returns the
-// reason. HETERO_CPU_ISA=avx512|avx2|generic restricts the instruction set; the bits are the same.
+// reason. HETERO_CPU_ISA=avx512|avx2|generic restricts the instruction set; the results are bit-equal.
 //
 // # Trust
 //

@@ -41,7 +41,7 @@ typedef enum hetero_shm_status {
 /* One operation and its outcome. */
 typedef struct hetero_shm_call {
   hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ns;  /* from now; negative: no limit */
+  int64_t timeout_ns;  /* limit, from the call of run; negative: no limit */
   char name[HETERO_SHM_NAME];
   int32_t rank;            /* PEER, MISMATCH */
   hetero_signature theirs; /* MISMATCH */

@@ -21,7 +21,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// peer is the open connection to another rank. Rank 0 has one to each other rank; the others have one to rank 0.
+// peer is the open connection to another rank. Rank 0 has a connection to each other rank; each other rank has a
+// connection to rank 0 only.
 type peer struct {
 	rank int
 	conn *net.UnixConn
@@ -29,12 +30,13 @@ type peer struct {
 
 func closeAll(peers []peer) {
 	for _, p := range peers {
-		p.conn.Close() // nothing is lost: it transfers single bytes
+		p.conn.Close() // the error is irrelevant: messages are single bytes
 	}
 }
 
-// Messages of the handshake. A rank sends its greeting. When all ranks have joined, rank 0 replies with one byte and
-// the memory. At any time it may reply with another byte and the reason for a refusal.
+// Messages of the handshake. A rank first sends its greeting. When all ranks have joined, rank 0 replies with sayStart
+// and the descriptor of the memory. At any time, rank 0 may instead reply with sayRefused and the reason for the
+// refusal.
 const (
 	greetingMagic = "HTSHM001"
 	sayStart      = 'G'
@@ -46,7 +48,7 @@ const (
 type greeting struct {
 	Magic      [8]byte
 	Rank, Size uint32
-	Token      [sha256.Size]byte // hash
+	Token      [sha256.Size]byte // hash of Config.Token
 }
 
 func (c Config) greeting() greeting {
@@ -57,13 +59,13 @@ func (c Config) greeting() greeting {
 
 func (c Config) socket() *net.UnixAddr { return &net.UnixAddr{Name: "@" + c.Address, Net: "unix"} }
 
-// refusal is the reason for a refused connection. A fatal refusal concerns a rank of this group, and ends the group.
+// refusal is the reason for a refused connection. A fatal refusal concerns a rank of this group and ends the group.
 type refusal struct {
 	reason string
 	fatal  bool
 }
 
-// gatherRanks is rank 0's part: it waits for all ranks, creates the memory and sends it to them.
+// gatherRanks is rank 0's side of the handshake: it waits for all ranks, creates the memory and sends it to the ranks.
 func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
 	defer func() {
 		if err != nil {
@@ -97,7 +99,7 @@ type arrival struct {
 	refusal *refusal
 }
 
-// accept returns when every other rank has joined. On failure it returns the ranks that had joined.
+// accept returns when every other rank has joined. If it fails, it returns the ranks that had joined.
 func accept(ctx context.Context, c Config) ([]peer, error) {
 	l, err := net.ListenUnix("unix", c.socket())
 	if err != nil {
@@ -177,13 +179,13 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 		a.refusal = &refusal{err.Error(), false}
 		return a
 	}
-	conn.SetReadDeadline(time.Now().Add(greetingTime)) // reading from a closed connection fails anyway
+	conn.SetReadDeadline(time.Now().Add(greetingTime)) // a closed connection reports its error at the next read
 	got, want := greeting{}, c.greeting()
 	if err := binary.Read(conn, binary.LittleEndian, &got); err != nil {
 		a.refusal = &refusal{"it did not identify itself", false}
 		return a
 	}
-	conn.SetReadDeadline(time.Time{}) // as above
+	conn.SetReadDeadline(time.Time{}) // ignored for the reason above
 	a.rank = int(got.Rank)
 	switch {
 	case got.Magic != want.Magic:
@@ -224,12 +226,13 @@ func sameUser(conn *net.UnixConn) error {
 func refuse(conn *net.UnixConn, reason string) {
 	message := []byte{sayRefused}
 	message = append(message, reason...)
-	conn.SetWriteDeadline(time.Now().Add(time.Second)) // writing to a closed connection fails anyway
+	conn.SetWriteDeadline(time.Now().Add(time.Second)) // a closed connection reports its error at the next write
 	conn.Write(message)                                // the other end may be gone
-	conn.Close()                                       // nothing is lost
+	conn.Close()                                       // the connection has no further use
 }
 
-// joinRanks is the part of the other ranks: it connects to rank 0, sends the greeting and waits for the memory.
+// joinRanks is the other ranks' side of the handshake: it connects to rank 0, sends the greeting and waits for the
+// memory.
 func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	conn, err := dial(ctx, c)
 	if err != nil {
@@ -237,7 +240,7 @@ func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	}
 	memory, err := join(ctx, c, conn)
 	if err != nil {
-		conn.Close() // nothing is lost
+		conn.Close() // the connection has no further use
 		return nil, nil, err
 	}
 	return memory, []peer{{0, conn}}, nil
@@ -263,7 +266,7 @@ func dial(ctx context.Context, c Config) (*net.UnixConn, error) {
 
 func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Now()) // reading from a closed connection fails anyway
+		conn.SetDeadline(time.Now()) // a closed connection reports its error at the next read
 	})
 	defer stop()
 	var hello bytes.Buffer

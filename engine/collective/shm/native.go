@@ -107,11 +107,11 @@ const (
 // result is the outcome of an operation.
 type result struct {
 	status    status
-	rank      int    // peerGone, mismatched
-	got, want string // mismatched
+	rank      int    // of peerGone: the lost rank; of mismatched: the rank with a different operation
+	got, want string // of mismatched: texts of both operations
 }
 
-// run performs op on the calling OS thread. host is its buffer, nil if empty.
+// run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.
 func (g *group) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	c := g.call
@@ -167,7 +167,7 @@ func (g *group) state(rank int) (state, string) {
 // failed returns the rank that ended the group, or a negative number.
 func (g *group) failed() int { return int(C.shm_failed(g.api, g.ptr)) }
 
-// progress returns the progress of every rank, and the number of steps that each has made within operations.
+// progress returns the progress of every rank, and the number of steps that each rank has made within operations.
 func (g *group) progress(size int) (list []collective.Progress, steps []int) {
 	for rank := range size {
 		var p C.hetero_shm_progress

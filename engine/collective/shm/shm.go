@@ -13,17 +13,18 @@ var ErrUnavailable = errors.New("shared memory between ranks is unavailable")
 // LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_shm.so"
 
-// DefaultStageBytes is used if Config.StageBytes is 0.
+// DefaultStageBytes applies if Config.StageBytes is 0.
 const DefaultStageBytes = 1 << 20
 
 // Config describes a group from the view of one rank.
 type Config struct {
 	Rank, Size int
-	// Address is where the ranks meet: the same for all ranks, and different for every other group (NewAddress).
+	// Address is the address at which the ranks meet. All ranks of a group use the same address; every group needs its
+	// own (NewAddress).
 	Address string
-	// Token is a secret of the job, the same for all ranks; "" = none.
+	// Token is a secret of the job, the same for all ranks; "": none.
 	Token string
-	// Timeout limits an operation, from when a rank enters it; 0 = none.
+	// Timeout limits an operation, from when a rank enters it; 0: no limit.
 	Timeout time.Duration
 	// StageBytes is the number of bytes that a rank stages in one turn: a multiple of 64; 0 = DefaultStageBytes. Each
 	// rank uses four times this amount of shared memory. The value of rank 0 applies.

@@ -20,7 +20,7 @@ type transport struct {
 	peers    []peer
 	watching sync.WaitGroup
 
-	// Other threads than the communicator's hold mu for reading while they use the group. Close and die hold it for
+	// Threads other than the communicator's hold mu for reading while they use the group. Close and die hold mu for
 	// writing.
 	mu     sync.RWMutex
 	group  *group
@@ -70,7 +70,8 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	return fmt.Errorf("shm: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lateness names the ranks that have not entered an operation, and the ranks that are behind others within it.
+// lateness returns a time-out error that names the ranks that have not entered an operation, and the ranks that are
+// behind others within it.
 func (t *transport) lateness(op collective.Op, number uint64) *collective.TimeoutError {
 	ranks, steps := t.group.progress(t.config.Size)
 	err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Ranks: ranks}
@@ -96,7 +97,7 @@ func (t *transport) errorOf(rank int) error {
 	case stateDead:
 		err.Cause = collective.ErrDied
 	case stateTimedOut:
-		// If this rank waits in the same operation, its own time limit has expired too, or is about to.
+		// If this rank waits in the same operation, its own time limit has expired too or is about to expire.
 		t.current.Lock()
 		op, number := t.op, t.number
 		t.current.Unlock()
@@ -127,8 +128,8 @@ func (t *transport) watch(p peer) {
 	}
 }
 
-// heard checks the states because another rank asked for it or is gone. It returns false if this rank has stopped
-// listening.
+// heard checks the states after another rank sent poke or disconnected (gone). It returns false if this rank has
+// stopped listening.
 func (t *transport) heard(rank int, gone bool) bool {
 	t.mu.RLock()
 	if t.closed || t.silent {
@@ -141,7 +142,7 @@ func (t *transport) heard(rank int, gone bool) bool {
 	var err error
 	by := t.group.failed()
 	switch {
-	case by < 0 || t.queue.Err() != nil: // no failure, or a known one
+	case by < 0 || t.queue.Err() != nil: // no failure, or a failure that this rank already knows
 	case by == t.config.Rank:
 		err = fmt.Errorf("shm: rank %d: its connection to rank %d broke: %w", by, rank, collective.ErrDied)
 	default:
@@ -160,8 +161,8 @@ func (t *transport) heard(rank int, gone bool) bool {
 // tell notifies the ranks to which this one is connected.
 func (t *transport) tell() {
 	for _, p := range t.peers {
-		p.conn.SetWriteDeadline(time.Now().Add(time.Second)) // writing to a closed connection fails anyway
-		p.conn.Write(poke)                                   // a rank that is gone needs no message
+		p.conn.SetWriteDeadline(time.Now().Add(time.Second)) // a closed connection reports its error at the next write
+		p.conn.Write(poke)                                   // a rank that has ended needs no message
 	}
 }
 
@@ -173,7 +174,7 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.group.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent { // an error inside an abort's cause belongs to another group
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent { // not errors.As: an error inside an abort's cause belongs to another group
 		return
 	}
 	state := stateGaveUp

@@ -1,4 +1,5 @@
-// Package signature describes an operation by numbers of fixed size, which ranks exchange to check that they agree.
+// Package signature describes an operation by numbers of fixed size. Ranks exchange signatures to check that they run
+// the same operation.
 package signature
 
 import (
@@ -22,13 +23,13 @@ const (
 
 // Signature describes one operation.
 type Signature struct {
-	Number   uint64 // of the operation in its communicator, from 1
+	Number   uint64 // position of the operation in its communicator's sequence, from 1
 	Kind     Kind
 	DType    tensor.DType
 	Reduce   collective.Reduce
 	Root     int // rank
 	Elements int64
-	Parts    uint64 // hash of the counts, 0 without counts
+	Parts    uint64 // hash of the counts; 0 if the operation has no counts
 }
 
 // Of returns the signature of an operation without Parts, which the native libraries fill in.

@@ -10,8 +10,9 @@
 //	bring   another thread and stream: copies back the data that the operation changed, then completes Done
 //
 // Events connect the three stages. The stages overlap: while one bucket is reduced, the next is fetched and the
-// previous one is copied back. If two operations use the same memory, the data of the later one is fetched only
-// after the result of the earlier one has been copied back. Operations on host memory, and barriers, go to the inner communicator unchanged.
+// previous one is copied back. If two operations use the same memory, the data of the later operation is fetched only
+// after the result of the earlier operation has been copied back. Operations on host memory, and barriers, go to the
+// inner communicator unchanged.
 //
 // The first use of an operation allocates its page-locked memory, and later uses reuse it. In total this memory is as
 // large as the buffers of all operations of a step.

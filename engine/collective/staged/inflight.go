@@ -11,12 +11,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// inFlight is an in-flight operation: to page-locked memory, through the inner communicator, and back. It is kept, with
-// its page-locked memory, for reuse by the same operation.
+// inFlight is the state of an in-flight operation: fetch to page-locked memory, inner operation, and copy back. It is
+// kept with its page-locked memory, so that the same operation can reuse both.
 type inFlight struct {
 	comm      *Communicator
 	op        collective.Op
-	parts     []int64 // parts of op when the operation was first seen
+	parts     []int64 // parts of op when inFlight was created
 	pinned    device.Buffer
 	travel    collective.Op // op, on the page-locked memory
 	out, back stage
@@ -107,7 +107,7 @@ func same(a, b any) bool {
 	return a == nil && b == nil || a != nil && reflect.TypeOf(a).Comparable() && a == b
 }
 
-// lay determines the copies, and creates the operation on page-locked memory.
+// lay determines which regions to copy, and creates the operation on page-locked memory.
 func (f *inFlight) lay(region device.Region) {
 	rank := f.comm.Rank()
 	whole := []device.Region{{Bytes: region.Bytes}}
@@ -152,7 +152,7 @@ func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region
 	return []device.Region{{Offset: from, Bytes: to - from}}, []device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
 }
 
-// stage is an entry of a copier's queue: the operation, with the events before and after its copy.
+// stage is an entry of a copier's queue: an operation with the events before and after its copy.
 type stage struct {
 	collective.Op
 	inFlight *inFlight
@@ -180,7 +180,7 @@ func (t *copier) Fail(err error) { t.comm.fail(err) }
 // Close implements queue.Transport.
 func (t *copier) Close(bool) error { return t.stream.Close() }
 
-// carryOut copies to host memory, once no earlier operation uses the device memory.
+// carryOut copies to host memory when no earlier operation uses the device memory.
 func (f *inFlight) carryOut(stream device.Stream) error {
 	if err := f.comm.awaitTurn(f); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (f *inFlight) carry(stream device.Stream, pieces []device.Region, out bool)
 }
 
 // awaitTurn waits until no earlier operation uses the memory of f. It cannot deadlock, because the end of an operation
-// never waits for a later one.
+// never waits for a later operation.
 func (c *Communicator) awaitTurn(f *inFlight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +235,7 @@ func overlap(a, b collective.Op) bool {
 	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes && y.Offset < x.Offset+x.Bytes
 }
 
-// end records the end of an operation, whose memory is then free.
+// end records the end of an operation. Its memory may then be reused.
 func (c *Communicator) end(f *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

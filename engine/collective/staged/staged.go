@@ -19,17 +19,18 @@ type Communicator struct {
 	stop         chan struct{} // closed by Close
 	looking      sync.WaitGroup
 
-	enqueuing sync.Mutex // so that all three queues get their operations in one order
+	enqueuing sync.Mutex // ensures that all three queues get their operations in the same order
 
 	mu    sync.Mutex
 	turn  sync.Cond   // signals that an operation has ended, or err is set
 	kept  []*inFlight // kept for reuse
-	under []*inFlight // in flight, in order
-	count uint64      // operations begun
+	under []*inFlight // operations that are in flight, in the order of Enqueue
+	count uint64      // number of operations that have begun
 	err   error       // the first failure
 }
 
-// New puts a communicator of the host behind a device. The communicator takes ownership of inner, even if New fails.
+// New returns a communicator for memory of dev that transfers data through inner, a host communicator. The communicator
+// takes ownership of inner, even if New fails.
 func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err error) {
 	c := &Communicator{inner: inner, dev: dev, stop: make(chan struct{})}
 	c.turn.L = &c.mu
@@ -54,7 +55,8 @@ func (c *Communicator) Rank() int { return c.inner.Rank() }
 // Size implements collective.Communicator.
 func (c *Communicator) Size() int { return c.inner.Size() }
 
-// Position implements collective.Positioner. It returns the position of the inner communicator, if that has one.
+// Position implements collective.Positioner. It returns the position of the inner communicator if that communicator is
+// a Positioner.
 func (c *Communicator) Position() collective.Progress {
 	if p, ok := c.inner.(collective.Positioner); ok {
 		return p.Position()
@@ -67,7 +69,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	c.enqueuing.Lock()
 	defer c.enqueuing.Unlock()
 	if err := collective.Check(op, c.Size()); err != nil || seen(op) {
-		return c.inner.Enqueue(op) // it reports the error, or needs no copies
+		return c.inner.Enqueue(op) // inner.Enqueue returns the error, or the operation needs no copies
 	}
 	f, err := c.begin(op)
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *Communicator) Close() error {
 	}
 	c.looking.Wait()
 	faults := []error{c.inner.Close()}
-	c.look() // operations that it left unfinished have failed
+	c.look() // operations that the inner communicator left unfinished have failed
 	faults = append(faults, c.fetch.Close(), c.bring.Close())
 	for _, f := range c.kept {
 		faults = append(faults, f.pinned.Free())
@@ -135,14 +137,15 @@ func (c *Communicator) Close() error {
 	return errors.Join(faults...)
 }
 
-// look takes over a failure of the inner communicator.
+// look adopts a failure of the inner communicator.
 func (c *Communicator) look() {
 	if err := c.inner.Err(); err != nil {
 		c.fail(err)
 	}
 }
 
-// fail sets the first failure and aborts everything. It does nothing if there is a failure already.
+// fail sets the first failure and aborts the inner communicator and both copiers. It does nothing if a failure is
+// already set.
 func (c *Communicator) fail(err error) {
 	c.mu.Lock()
 	first := c.err == nil
@@ -158,7 +161,7 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// Needs reports whether the memory of a device that computes is inaccessible to the host.
+// Needs reports whether a device needs this package: it is not modelled, and the host cannot access its memory.
 func Needs(dev device.Device) (bool, error) {
 	if dev.Info().Modelled {
 		return false, nil

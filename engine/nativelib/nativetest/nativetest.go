@@ -63,7 +63,7 @@ func RefuseThreads(t testing.TB) string {
 	return library
 }
 
-// folder returns the folder in the variable, or build/lib of the source tree.
+// folder returns the folder in HETERO_LIB_DIR, or build/lib of the source tree.
 func folder() (string, error) {
 	if dir := os.Getenv(nativelib.DirVariable); dir != "" {
 		return filepath.Abs(dir)

@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// bench is the device of a rank, with buffers that operations reuse: page-locked memory is slow to allocate.
+// bench holds a rank's device, and buffers that operations reuse because page-locked memory is slow to allocate.
 type bench struct {
 	dev device.Device
-	in  device.Stream // to the device
-	out device.Stream // back
+	in  device.Stream // copies to the device
+	out device.Stream // copies to the host
 
 	mu    sync.Mutex
-	spare map[int][]*inFlight // by the logarithm of their size in bytes
+	spare map[int][]*inFlight // free memory and events, by size class
 }
 
 func newBench(dev device.Device) (*bench, error) {
@@ -45,7 +45,7 @@ type gate struct {
 
 func (g *gate) fail(err error) { g.failed.Store(&err) }
 
-// WaitHost implements device.Event. Only calls that start after a failure report it.
+// WaitHost implements device.Event. If fail is called during WaitHost, only the next call returns the error.
 func (g *gate) WaitHost(limit time.Duration) error {
 	if failed := g.failed.Load(); failed != nil {
 		return *failed
@@ -88,8 +88,8 @@ func (b *bench) giveBack(f *inFlight) {
 func (f *inFlight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
 func (f *inFlight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
 
-// begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with it
-// instead.
+// begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with this
+// cause instead.
 func (f *inFlight) begin(b *bench, data []byte, cause string) {
 	if cause != "" {
 		f.start.fail(errors.New(cause))

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// communicator represents the communicator in a rank's process. It implements collective.Communicator and
+// communicator forwards calls to the communicator in a rank's process. It implements collective.Communicator and
 // collective.Positioner.
 type communicator struct {
 	worker     *worker
@@ -21,10 +21,11 @@ type communicator struct {
 	group      uint64
 
 	mu     sync.Mutex
-	causes []error // sent to the rank
+	causes []error // causes whose texts were sent to the rank
 }
 
-// lookEvery is the interval at which an operation that waits for the suite's event checks whether it has ended.
+// lookEvery is the interval at which follow checks whether an operation has failed, while the operation waits for its
+// After event.
 const lookEvery = 20 * time.Millisecond
 
 func (c *communicator) Rank() int { return c.rank }
@@ -70,7 +71,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 		}
 		close(over)
 		if tags.Done != nil {
-			_ = tags.Done.Complete() // events of the suite, whose Complete does not fail
+			_ = tags.Done.Complete() // Complete of the suite's events never fails
 		}
 	})
 	if _, err := c.take(<-to); err != nil {
@@ -83,7 +84,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// contentOf returns memory of the suite; nil for a barrier.
+// contentOf returns the bytes of a buffer of the suite; nil for a barrier, which has no buffer.
 func contentOf(r device.Region) []byte {
 	if r.Bytes == 0 {
 		return nil
@@ -112,7 +113,8 @@ func (c *communicator) follow(after device.Event, buffer device.Region, number u
 	}
 }
 
-// told stores a cause and returns its text: only the text is sent to the process.
+// told keeps cause and returns its text, because only text can be sent to the process. If the text comes back in an
+// error, errors.Is finds the kept cause.
 func (c *communicator) told(cause error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

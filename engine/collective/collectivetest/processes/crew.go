@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	patience  = time.Minute            // for ranks to start and to join
-	lastWords = 200 * time.Millisecond // for the output of a process whose pipe its child processes keep open
-	deathbed  = 10 * time.Second       // for a killed process to end
+	patience  = time.Minute            // time for ranks to start and to join a group
+	lastWords = 200 * time.Millisecond // time to read a dead process's output if its child processes keep the pipe open
+	deathbed  = 10 * time.Second       // time for a killed process to end
 )
 
 // Crew is a set of processes, one per rank. Only one goroutine at a time may use it.
@@ -79,7 +79,7 @@ func all(t conformance.TB, size int, do func(rank int) error) {
 	}
 }
 
-// Close ends all processes. Its error names those that do not end.
+// Close ends all processes. Its error names the processes that did not end.
 func (c *Crew) Close() error {
 	var errs []error
 	for _, w := range c.workers {
@@ -101,7 +101,7 @@ type worker struct {
 
 	mu       sync.Mutex
 	waiting  map[uint64]chan *reply
-	complete map[uint64]func(*reply) // called when the operation of this request is complete
+	complete map[uint64]func(*reply) // called when the operation of the request with this number is complete
 	lost     error                   // why no further reply will arrive
 	over     chan struct{}           // closed when lost is set
 }
@@ -174,7 +174,7 @@ func (w *worker) listen(from io.Reader) {
 			delete(w.waiting, r.Number)
 		}
 		w.mu.Unlock()
-		switch { // a request that was given up has no channel
+		switch { // the channel is nil if the caller no longer waits for the reply
 		case r.Complete && complete != nil:
 			complete(r)
 		case !r.Complete && to != nil:
@@ -184,7 +184,7 @@ func (w *worker) listen(from io.Reader) {
 	w.lose(w.cmd.Wait())
 }
 
-// lose ends all waits for replies of this process, with the reason.
+// lose ends all waits for replies of this process. The waits return the reason.
 func (w *worker) lose(why error) {
 	w.mu.Lock()
 	if w.lost != nil { // already lost
@@ -251,8 +251,8 @@ func (w *worker) tell(q *request) {
 	_ = w.requests.Encode(q)
 }
 
-// kill ends the process as kill -9 does, and returns when it has ended. A process that a driver blocks may not end;
-// kill gives up after limit.
+// kill ends the process as kill -9 does, and returns when it has ended. It waits at most limit, because a process that
+// is blocked in a driver may not end.
 func (w *worker) kill(limit time.Duration) error {
 	_ = w.cmd.Process.Kill() // it may have ended already
 	select {

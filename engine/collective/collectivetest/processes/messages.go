@@ -17,9 +17,9 @@ import (
 // Group describes the group that a rank joins.
 type Group struct {
 	Rank, Size int
-	Number     uint64        // unique in the crew: several groups may exist at once
+	Number     uint64        // unique in the crew, because several groups may exist at once
 	Address    string        // the same for all ranks of this group, different for every other group
-	Limit      time.Duration // of an operation; 0: none
+	Limit      time.Duration // time limit of an operation; 0: no limit
 }
 
 // verb is the kind of a request.
@@ -41,18 +41,18 @@ type request struct {
 	Number    uint64
 	Do        verb
 	Group     Group     // for join; other requests set only its Number
-	Operation operation // to enqueue
-	Of        uint64    // the request that enqueued the operation, for ready
+	Operation operation // for enqueue: the operation
+	Of        uint64    // for ready: number of the request that enqueued the operation
 	Data      []byte    // content of the operation's buffer
 	Cause     string    // the cause of an abort, or the error of a failed After event
 }
 
-// reply is a message from a rank's process: one for each request but ready, and one more for each operation when it is
-// complete.
+// reply is a message from a rank's process. Each request except ready has one reply. Each operation has one more reply,
+// when the operation is complete.
 type reply struct {
 	Number   uint64
 	Complete bool   // the operation that this request enqueued is complete
-	Data     []byte // content of its buffer, nil if the communicator has failed
+	Data     []byte // content of the operation's buffer; nil if the communicator has failed
 	Fault    *fault
 	Position collective.Progress
 }
@@ -106,7 +106,7 @@ type fault struct {
 	Mismatch *collective.MismatchError
 }
 
-// sentinels are the errors that the suite looks for.
+// sentinels are the errors for which the suite checks with errors.Is.
 var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded, context.DeadlineExceeded, device.ErrDevice}
 
 // faultOf returns the fault of err; nil for nil.
@@ -153,7 +153,8 @@ type farError struct {
 
 func (e *farError) Error() string { return e.fault.Text }
 
-// Is finds the sentinels that the error matched in the rank's process. It finds causes of the suite by their texts.
+// Is reports whether target is a sentinel that the error matched in the rank's process, or a cause of the suite with
+// the same text.
 func (e *farError) Is(target error) bool {
 	return slices.ContainsFunc(e.fault.Is, func(i int) bool { return sentinels[i] == target }) ||
 		slices.ContainsFunc(e.causes, func(cause error) bool {

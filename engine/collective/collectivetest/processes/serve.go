@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Connect joins a group on a rank's device. It is called by every rank of the group at once.
+// Connect joins a group on a rank's device. All ranks of the group call it concurrently.
 type Connect func(ctx context.Context, dev device.Device, g Group) (collective.Communicator, error)
 
 // Serve runs a rank's process: it opens the device and serves requests from in until in ends.
@@ -30,7 +30,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 	go s.land()
 	todo := make(chan *request, queued)
-	go func() { // so that the end of in is noticed even if a request blocks
+	go func() { // a separate goroutine, so that Serve detects the end of in even if a request blocks
 		for q := range todo {
 			s.do(q)
 		}
@@ -60,7 +60,7 @@ type server struct {
 	out     *gob.Encoder
 
 	groups  map[uint64]*member
-	starts  map[uint64]*inFlight // operations that wait for ready, by their request
+	starts  map[uint64]*inFlight // operations that wait for ready, by the number of their request
 	landing chan landing         // operations of all groups, in order
 }
 
@@ -78,11 +78,11 @@ func (s *server) reply(r reply) {
 	_ = s.out.Encode(&r)
 }
 
-// do serves a request. Requests that wait for other ranks run in a goroutine, because the next request may be the one
-// that ends the wait.
+// do serves a request. A request that waits for other ranks runs in a goroutine, because the next request may be the
+// one that ends the wait.
 func (s *server) do(q *request) {
 	comm := s.groups[q.Group.Number]
-	if comm == nil && q.Do != join && q.Do != ready { // ready belongs to an operation
+	if comm == nil && q.Do != join && q.Do != ready { // ready refers to an operation, not to a group
 		s.reply(reply{Number: q.Number, Fault: faultOf(collective.ErrClosed)})
 		return
 	}
@@ -157,15 +157,16 @@ func (s *server) enqueue(comm *member, q *request) error {
 	return nil
 }
 
-// landing is an operation whose result is to be sent back.
+// landing is an operation whose result must be sent back.
 type landing struct {
 	*inFlight
 	number uint64
 	comm   *member
 }
 
-// land sends results back, in order: on some devices a stream that waits blocks its caller. Every operation arrives
-// here, because a communicator that fails completes all operations.
+// land sends the results of operations back, in order. It runs in its own goroutine, because on some devices
+// Stream.Wait blocks the caller. Every operation reaches land, because a failed communicator completes all its
+// operations.
 func (s *server) land() {
 	for l := range s.landing {
 		r := reply{Number: l.number, Complete: true}
@@ -175,7 +176,7 @@ func (s *server) land() {
 			r.Data = data
 		}
 		s.reply(r)
-		if good { // otherwise ready may still arrive for it
+		if good { // after a failure, a request ready may still use this memory
 			s.bench.giveBack(l.inFlight)
 		}
 		l.comm.flying.Done()

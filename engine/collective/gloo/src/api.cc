@@ -14,8 +14,8 @@ struct hetero_gloo_context {
 
 namespace {
 
-// guarded catches exceptions, and blocks signals in the threads that Gloo starts: the handlers of Go's runtime need
-// Go's stacks. Signals of faults stay unblocked.
+// guarded catches exceptions. It also blocks signals in the threads that Gloo starts, because the signal handlers of
+// Go's runtime need Go's stacks. Signals of faults stay unblocked.
 template <class F> int32_t guarded(char *error, F f) {
   sigset_t blocked, before;
   sigfillset(&blocked);

@@ -45,7 +45,7 @@ gloo::IoException failed(const char *what) {
   return gloo::IoException(std::string(what) + ": " + std::strerror(errno));
 }
 
-// Socket closes a descriptor that still belongs to it.
+// Socket owns a file descriptor, and closes it unless take was called.
 struct Socket {
   int fd;
   ~Socket() {
@@ -68,7 +68,7 @@ struct Opened : gloo::transport::tcp::Pair {
     if (state == CONNECTING || state == CONNECTED || state == CLOSED)
       throw gloo::IoException("the rank is already connected");
     int &own = pair.*(&Opened::fd_);
-    if (own >= 0) { // Gloo before May 2023: each pair listens on a socket of its own, not all pairs of a device on one
+    if (own >= 0) { // Gloo before May 2023 opens a listening socket for each pair, not for each device
       device.unregisterDescriptor(own, &pair);
       ::close(own);
       own = -1;
@@ -80,13 +80,14 @@ struct Opened : gloo::transport::tcp::Pair {
   }
 };
 
-// If the watcher has not read the clock for this long, the process or the machine was stopped, and this time does not
-// count. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends the limit.
+// If the watcher has not read the clock for this long, the process or the machine was stopped. Such a pause does not
+// count towards the time limit. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends
+// the limit.
 constexpr std::chrono::milliseconds slept{1000};
 // Interval at which the watcher reads the clock. Larger: a time-out is noticed later.
 constexpr std::chrono::milliseconds look_every{100};
-// Interval at which the watcher aborts waits until the operation has ended. It must repeat the abort because a wait may
-// begin just after one.
+// Interval at which the watcher aborts waits until the operation has ended. It repeats the abort because a wait may
+// begin just after an abort.
 constexpr std::chrono::milliseconds abort_every{5};
 // Gloo has no wait without a time limit.
 constexpr std::chrono::hours without_limit{24 * 365};

@@ -1,6 +1,6 @@
-// run.cc: the operations. Every rank sends directly to every other rank: as many bytes as on a ring, in one or two
-// hops. The rank that reduces has the values of all ranks and combines them in the order of ranks. Gloo's own
-// all-reduce adds along the ring, in a different order for each chunk, and rounds bf16 at every hop.
+// run.cc: the operations. Every rank sends directly to every other rank. A rank sends as many bytes as on a ring, in
+// one or two hops. The rank that reduces has the values of all ranks and combines them in the order of ranks. Gloo's
+// own all-reduce adds along the ring, in a different order for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 
@@ -24,7 +24,7 @@ void Context::perform(std::byte *buffer, const int64_t *counts) {
   element_ = element_bytes(op.dtype);
   kernel_ = reduce_kernel(op.dtype, op.reduce);
   size_t bytes = static_cast<size_t>(op.elements) * element_;
-  if (!bytes) return; // the ranks had only to agree
+  if (!bytes) return; // an empty operation only compares signatures, which agree has done
   if (op.kind == HETERO_ALL_REDUCE && bytes <= small_bytes / static_cast<size_t>(size_))
     reduce_small(buffer);
   else if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)

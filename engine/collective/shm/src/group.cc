@@ -16,9 +16,9 @@ namespace {
 // Maximum time that a waiting rank sleeps before it checks the states.
 constexpr int64_t slice_ns = 100'000'000;
 
-// If a rank has not read the clock for this long, its process or the machine was stopped, and this time does not count.
-// Larger: a pause of this length ends an operation with a shorter time limit. Smaller: a starved thread gets more time
-// than it needs.
+// If a rank has not read the clock for this long, its process or the machine was stopped. Such a pause does not count
+// towards the time limit. Larger: a shorter pause can exceed an operation's time limit. Smaller: the delays of a busy
+// machine extend the limit.
 constexpr int64_t slept_ns = 1'000'000'000;
 
 int64_t now_ns() {
@@ -54,7 +54,7 @@ void Group::enter() {
 }
 
 // await_all waits until every rank has raised a counter to this turn. After the first wait of an operation, all ranks
-// have entered it.
+// have entered the operation.
 void Group::await_all(Counter RankHead::*counter) {
   for (int i = 1; i < size_; i++) {
     int rank = (me_ + i) % size_;
@@ -74,8 +74,9 @@ void Group::check_agreement() {
   agreed_ = true;
 }
 
-// await waits for one rank. Arrival takes precedence over a later loss of that rank or another. await never spins:
-// measured with as many ranks as cores and with more, a spin of 5 us already costs more than it saves.
+// await waits until one rank has raised a counter to this turn. If the rank has raised it, await succeeds even if a
+// rank was lost later. await never spins: in measurements, with at least as many ranks as cores, a spin of 5 us cost
+// more time than it saved.
 void Group::await(int rank, Counter &counter) {
   if (counter.reached(turn_)) return;
   counter.waiters++;

@@ -1,4 +1,5 @@
-// parts.h: the bytes of a buffer that each rank owns in an operation, in all libraries that add in the order of ranks.
+// parts.h: the part of a buffer that each rank owns in an operation. All libraries that add in the order of ranks use
+// it.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ inline size_t element_bytes(int dtype) {
   }
 }
 
-// part_of returns the part that a rank owns. With counts, the part follows from them. In a broadcast the root owns
-// everything. In an all-reduce the parts are equal, in whole cache lines.
+// part_of returns the part that a rank owns. With counts, rank r owns counts[r] elements. In a broadcast the root owns
+// the whole buffer. In an all-reduce the ranks own equal numbers of whole cache lines, except at the end of the buffer.
 inline Part part_of(const hetero_signature &op, int rank, int size, const int64_t *counts) {
   const size_t element = element_bytes(op.dtype), all = static_cast<size_t>(op.elements) * element;
   if (counts) {
@@ -42,7 +43,7 @@ inline Part part_of(const hetero_signature &op, int rank, int size, const int64_
   return {from, rank == size - 1 ? all - from : std::min(each, all - from)};
 }
 
-// FNV-1a of the counts, 0 without counts.
+// hash_of returns the FNV-1a hash of the counts; 0 without counts.
 inline uint64_t hash_of(const int64_t *counts, int size) {
   uint64_t h = 14695981039346656037u;
   for (int r = 0; counts && r < size; r++)

@@ -1,5 +1,5 @@
-// reduce.h: reduction kernels, one table per instruction set. All give the same bits: values are combined in the order
-// of sources, sums of bf16 are accumulated in f32 and rounded once, and no operations are contracted.
+// reduce.h: reduction kernels, one table per instruction set. All tables give the same bits: values are combined in the
+// order of sources, sums of bf16 are accumulated in f32 and rounded once, and the compiler contracts no operations.
 #pragma once
 
 #include <cstddef>

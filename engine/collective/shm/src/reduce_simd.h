@@ -1,5 +1,5 @@
-// reduce_simd.h: the kernels, in a form that the compiler vectorises; included once per instruction set. Everything is
-// in an unnamed namespace (see CONTRIBUTING.md).
+// reduce_simd.h: the kernels, in a form that the compiler vectorises. Each instruction set includes this file once. All
+// definitions are in an unnamed namespace (see CONTRIBUTING.md).
 #pragma once
 
 #include <stdint.h>
@@ -10,10 +10,10 @@
 namespace hetero {
 namespace {
 
-// Elements per block: sources are read once, and sums stay in the L1 cache.
+// Elements per block. Each source is read once, and the sums of a block stay in the L1 cache.
 constexpr size_t block = 1024;
 
-// Memory: the type in the buffer. Value: the type of the computation.
+// Plain describes an element type. Memory: the type in the buffer. Value: the type of the computation.
 template <class T> struct Plain {
   using Memory = T;
   using Value = T;
@@ -46,7 +46,7 @@ struct BF16 {
 struct Sum {
   template <class V> static V of(V acc, V v) { return static_cast<V>(acc + v); }
 };
-// Keeps the earlier of equal values; a NaN wins.
+// Keeps the earlier of equal values; a NaN wins over every number.
 struct Max {
   template <class V> static V of(V acc, V v) { return (v > acc) | (v != v) ? v : acc; }
 };

@@ -36,8 +36,8 @@ Part Group::piece(int rank, const int64_t *counts, size_t first, size_t block) c
   return {p.offset + first, std::min(block, p.bytes - first)};
 }
 
-// gather implements all-gather, broadcast and barrier. Every rank stages the next block of its part and reads the
-// blocks of the others. A rank stages again only after it has read the others' blocks.
+// gather implements all-gather, broadcast and barrier. Every rank stages the next block of its part and reads the other
+// ranks' blocks. It stages its following block only after it has read these blocks.
 void Group::gather(std::byte *buffer, const int64_t *counts) {
   size_t block = segment.stage_bytes(), longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);

@@ -37,8 +37,8 @@ void futex_wake(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// take_pages allocates all pages of a file, or returns an errno. It blocks signals meanwhile: on many kernels any
-// signal with a handler, as Go's runtime uses, interrupts the allocation (EINTR).
+// take_pages allocates all pages of a file, or returns an errno. It blocks signals during the allocation, because on
+// many kernels any signal with a handler interrupts the allocation (EINTR). Go's runtime uses such signals.
 int take_pages(int fd, size_t bytes) {
   sigset_t all, before;
   sigfillset(&all);
@@ -51,7 +51,8 @@ int take_pages(int fd, size_t bytes) {
 } // namespace
 
 void Counter::raise(uint32_t turn) {
-  // Sequentially consistent, like the count of waiters: one of the two threads sees the other's change.
+  // These accesses, and those of a waiting rank, are sequentially consistent. Either this rank sees the waiting rank,
+  // or the waiting rank sees the new value.
   value.store(turn);
   if (waiters.load() > 0) futex_wake(value);
 }

@@ -3,9 +3,10 @@
 // Layout: a head, one RankHead per rank, then for each rank two stages and two results of stage_bytes each.
 //
 // All ranks go through the same turns, numbered from 1 since the creation of the group. In a turn a rank fills its
-// stage (turn % 2), raises `staged` to the turn's number, and reads the stages of the others once they have raised
-// theirs. To distribute sums, it then fills its result (turn % 2) and raises `reduced` in the same way. Two of each
-// suffice, because run.cc follows this rule: a rank that raises `staged` to t + 1 has read everything of turn t - 1.
+// stage (turn % 2) and raises `staged` to the turn's number. It reads another rank's stage after that rank has raised
+// its own `staged`. To distribute sums, a rank then fills its result (turn % 2) and raises `reduced` in the same way.
+// Two stages and two results suffice, because run.cc follows this rule: a rank that raises `staged` to t + 1 has read
+// all data of turn t - 1.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@
 
 namespace hetero {
 
-// A number that only grows (and wraps). One process raises it; others wait for it.
+// A number that only grows, modulo 2^32. One process raises it; other processes wait until it reaches a turn.
 struct alignas(64) Counter {
   std::atomic<uint32_t> value;
   std::atomic<uint32_t> waiters;
