@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// averagedOptions average the weights every so many steps.
+// averagedOptions returns options that update the averages of the weights every interval steps.
 func averagedOptions(interval int) ReplicaOptions {
 	o := testOptions()
 	o.Average = optim.AverageOptions{Decay: 0.9, Warmup: true, Interval: interval}
@@ -42,7 +42,7 @@ func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 	}
 }
 
-// stuck is a stream that fails to put weights back once their averages stood in their place.
+// stuck is a stream whose second exchange of averages fails, so the trained weights cannot be restored.
 type stuck struct {
 	device.Stream
 	averages  device.Region
@@ -58,13 +58,14 @@ func (s *stuck) Copy(dst, src device.Region) error {
 	return s.Stream.Copy(dst, src)
 }
 
-// TestAveragesAreNeverSavedAsWeights: an interruption in an evaluation of averages is a clean end, but not where the weights do not come back.
+// TestAveragesAreNeverSavedAsWeights interrupts an evaluation of averaged weights. The run must save the trained
+// weights. If these weights cannot be restored, the run must save nothing.
 func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(context.Background())
 		s := start(ctx, t, openReference(t), t.TempDir(), averagedOptions(1), &recorder{}, func(o *Options) {
 			o.Observer.(*recorder).after = func(step int64) {
-				if step == 4 { // the end of an epoch: an evaluation follows
+				if step == 4 { // the epoch ends after step 4, so an evaluation follows
 					if lost {
 						o.Replica.stream = &stuck{Stream: o.Replica.stream, averages: o.Replica.mean.Values()}
 					}
@@ -117,7 +118,7 @@ func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
 	}
 }
 
-// A run may begin to average, and cease to.
+// A resumed run may switch averaging on or off.
 func TestAveragesComeAndGoBetweenRuns(t *testing.T) {
 	dir := t.TempDir()
 	until := func(steps int64) func(*Options) { return func(o *Options) { o.Steps, o.EvalInterval = steps, 0 } }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// setShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
-// It plans only if the cache lacks plans for this rank's share.
+// setShares sets the number of samples of each micro-batch for every rank, from the next Step on. All ranks pass the
+// same shares. setShares compiles plans for this rank's share only if the cache does not contain them.
 func (r *Replica) setShares(samples []int) error {
 	if err := r.checkShares(samples); err != nil {
 		return err
@@ -27,13 +27,13 @@ func (r *Replica) setShares(samples []int) error {
 	return nil
 }
 
-// change is a change of shares that is in progress. All ranks switch at the same step, once each has plans for its
+// change is a change of shares in progress. All ranks switch at the same step, after each rank has plans for its new
 // share.
 type change struct {
 	shares []int
-	hash   uint32       // of shares, never 0
-	own    *plans       // this rank's plans, held; nil until they are ready
-	coming chan planned // receives the plans; nil if they were ready at once
+	hash   uint32       // hash of shares, never 0
+	own    *plans       // plans of this rank; the change holds them in the cache; nil until they are ready
+	coming chan planned // receives the plans; nil if the cache already contained them
 }
 
 // planned is the result of planning in the background.
@@ -42,7 +42,7 @@ type planned struct {
 	err   error
 }
 
-// prepareShares starts planning for this rank's share in the background, while training continues.
+// prepareShares starts to compile plans for this rank's share in the background, while training continues.
 func (r *Replica) prepareShares(samples []int) (*change, error) {
 	if err := r.checkShares(samples); err != nil {
 		return nil, err
@@ -54,14 +54,15 @@ func (r *Replica) prepareShares(samples []int) (*change, error) {
 	}
 	c.coming = make(chan planned, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread and the device's per-thread resources end with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread and the device's per-thread resources end with the goroutine
 		p, err := r.plans.acquire(n)
 		c.coming <- planned{p, err}
 	}()
 	return c, nil
 }
 
-// poll checks without blocking whether the plans are ready. A rank that cannot plan for its share ends the run.
+// poll checks without blocking whether the plans are ready. If the plans cannot be compiled, poll returns an error,
+// which ends the run.
 func (c *change) poll(rank int) error {
 	if c.own != nil {
 		return nil
@@ -77,7 +78,7 @@ func (c *change) poll(rank int) error {
 	return nil
 }
 
-// split asks the splitter for shares, and switches to them once all ranks have planned for them.
+// split asks the splitter for shares, and switches to these shares once all ranks have plans for them.
 func (r *run) split() error {
 	if r.Splitter == nil || r.peers() == nil {
 		return nil
@@ -97,16 +98,16 @@ func (r *run) split() error {
 	if err != nil {
 		return fmt.Errorf("prepare shares %v after step %d: %w", shares, r.step, err)
 	}
-	r.change, r.asked.unready = c, true // until the ranks agree that all are ready
+	r.change, r.asked.unready = c, true // postpone the switch until all ranks report that they are ready
 	return nil
 }
 
-// switchShares switches to the new shares, for which all ranks have plans. The next step uses them.
+// switchShares switches to the new shares. All ranks have plans for them. The next step uses the new shares.
 func (r *run) switchShares() error {
 	c := r.change
 	r.change = nil
 	defer r.Replica.plans.release(c.own)
-	read := r.Replica.feed != nil && r.Replica.feed.staged // the next step's batch was staged for the old shares
+	read := r.Replica.feed != nil && r.Replica.feed.staged // true if the next step's batch was staged for the old shares
 	err := errors.Join(r.Replica.forget(), r.Replica.setShares(c.shares))
 	if read {
 		err = errors.Join(err, r.jump())

@@ -15,20 +15,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
-// gated is a device that does not compile for batches of some sizes until it is let, or never.
+// gated is a device that blocks while it compiles for batches of a certain size, until the test closes open.
 type gated struct {
 	device.Device
 	mu      sync.Mutex
-	samples int // that wait, 0: none
+	samples int // batch size whose compilation blocks; 0: none
 	open    chan struct{}
-	err     error // instead of a kernel
+	err     error // error that a blocked compilation returns instead of a kernel; may be nil
 }
 
 func newGated(t *testing.T) *gated {
 	return &gated{Device: openReference(t), open: make(chan struct{})}
 }
 
-// hold makes batches of so many samples wait.
+// hold blocks the compilation for batches of this many samples.
 func (g *gated) hold(samples int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +48,7 @@ func (g *gated) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return g.Device.Compile(op, in, out)
 }
 
-// once answers other shares from a step on.
+// once is a Splitter that returns the same shares at every step from step from on.
 type once struct {
 	from   int64
 	shares []int
@@ -70,7 +70,7 @@ func cachePlans(r *Replica, n int) error {
 	return err
 }
 
-// awaitPlans returns when the plans for n samples are there.
+// awaitPlans waits until the plan cache contains plans for n samples.
 func awaitPlans(r *Replica, n int) {
 	for {
 		if s := r.plans.acquireBound(n); s != nil {
@@ -81,7 +81,7 @@ func awaitPlans(r *Replica, n int) {
 	}
 }
 
-// changes are the steps that had other shares than the one before, and the shares of each step.
+// changes returns the steps at which the shares changed, and the shares of every step.
 func changes(t *testing.T, s session) (at []int64, shares [][]int) {
 	t.Helper()
 	for i, step := range s.steps {
@@ -111,7 +111,7 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 				devices[1].hold(to[1])
 			}
 			rec.after = func(step int64) {
-				if step == 6 { // an epoch and its evaluation have ended meanwhile
+				if step == 6 { // by now an epoch and its evaluation have ended
 					if rank == 1 {
 						close(devices[1].open)
 					}
@@ -122,7 +122,7 @@ func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
 	ranks := c.start(t)
 	follows(t, alone(t, c.options, openReference), ranks)
 	for rank, s := range ranks {
-		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // step 7 carries the news
+		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // all are ready after step 7
 			t.Errorf("rank %d: changed at steps %v, want at step 8 alone; shares %v", rank, at, shares)
 		}
 	}
@@ -151,7 +151,7 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 			ranks := cr.start(t)
 			follows(t, alone(t, o, openReference), ranks)
 			for rank, s := range ranks {
-				for i := range s.steps { // shares of a micro-batch
+				for i := range s.steps { // compare the shares of each micro-batch
 					for r := range s.steps[i].Ranks {
 						s.steps[i].Ranks[r].Samples /= c.accumulation
 					}
@@ -164,7 +164,7 @@ func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
 	}
 }
 
-// What all ranks together allocate, observers aside.
+// TestStepsOfRanksAllocateNothing counts the heap allocations of all ranks, without those of the observers.
 func TestStepsOfRanksAllocateNothing(t *testing.T) {
 	if addressSanitizer {
 		t.Skip("the address sanitizer allocates on the Go heap")
@@ -188,7 +188,8 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 			t.Fatalf("rank %d: %v", rank, s.err)
 		}
 	}
-	// Sync waits on a channel that it makes, if it comes first; loaders shuffle an epoch of four steps; the runtime allocates for itself.
+	// These allocate: a Sync that has to wait makes a channel, loaders shuffle an epoch of four steps, and the Go
+	// runtime itself.
 	if n := after.Mallocs - before.Mallocs; n > (late-early)*size*3/2 {
 		t.Errorf("got %d heap allocations in %d steps of %d ranks, want at most one of each rank", n, late-early, size)
 	}
@@ -264,7 +265,7 @@ func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
 	}
 }
 
-// A change is under way when the run is stopped, or goes back.
+// TestAChangeThatIsUnderWayHoldsUpNothing stops a run, or rolls it back, while a change of shares is in progress.
 func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 	for name, ends := range map[string]func(rank int, cancel context.CancelFunc, o *Options, step int64){
 		"a stop": func(rank int, cancel context.CancelFunc, _ *Options, step int64) {
@@ -311,7 +312,7 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // rank 1 wants no change
+			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // for rank 1 these shares are no change
 		}}
 	for rank, s := range c.start(t) {
 		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 computed different shares") {

@@ -11,7 +11,7 @@ import (
 type part int
 
 const (
-	noPart part = iota // between parts
+	noPart part = iota // time between parts, which is not counted
 	dataPart
 	forwardPart
 	backwardPart
@@ -37,20 +37,20 @@ func (t *StepTimes) add(p part, took time.Duration) {
 	}
 }
 
-// clock measures the parts of a step. On devices whose streams run asynchronously the device keeps time: a mark in the
-// stream ends each part, and the clock reads the marks after the stream has passed them.
+// clock measures the parts of a step. On devices with asynchronous streams, the device measures the time: a mark in
+// the stream ends each part. The clock reads the marks after the stream has passed them.
 type clock struct {
 	at    time.Time
 	rec   *timeline.Recorder // nil: no recording
 	marks device.MarkingStream
-	laps  []part // between marks 0, 1, …
+	laps  []part // parts between successive marks
 }
 
 // startStep begins the first part.
 func (r *Replica) startStep() error {
 	r.unread = r.unread[:0]
 	c := &r.clock
-	c.marks, _ = r.stream.(device.MarkingStream) // nil while every launch is recorded: the host then waits for each
+	c.marks, _ = r.stream.(device.MarkingStream) // nil while each launch is timed on the host
 	c.rec = r.recorder
 	err := c.restart()
 	if c.rec != nil && c.marks != nil {
@@ -67,11 +67,11 @@ func (c *clock) restart() error {
 	return c.marks.Mark(0)
 }
 
-// lap ends part p, which began at the previous lap.
+// lap ends part p. The part began at the previous lap.
 func (r *Replica) lap(times *StepTimes, p part) error {
 	c := &r.clock
 	if c.marks != nil {
-		if len(c.laps) == device.MaxMarks-1 { // only with very many micro-batches
+		if len(c.laps) == device.MaxMarks-1 { // only if a step has very many micro-batches
 			if err := r.stream.Sync(); err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func (r *Replica) lap(times *StepTimes, p part) error {
 	return nil
 }
 
-// read adds the times of the parts whose marks the stream has passed, and begins the next part.
+// read adds the times between the marks that the stream has passed, and starts the next part.
 func (c *clock) read(times *StepTimes) error {
 	if c.marks == nil {
 		return nil
@@ -114,7 +114,7 @@ func (c *clock) read(times *StepTimes) error {
 	return c.restart()
 }
 
-// note passes the parts, the last of which has just ended, to the recorder.
+// note passes the times of the parts to the recorder. The last part ended at now.
 func (c *clock) note(now time.Time) error {
 	n := len(c.laps)
 	before, err := c.marks.Between(0, n)

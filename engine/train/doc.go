@@ -1,5 +1,6 @@
-// Package train contains the training loop: it reads batches, computes gradients, updates parameters, evaluates, and
-// saves checkpoints. A [task.Task] defines what is learnt; the loop does not depend on images or text.
+// Package train contains the training loop. The loop reads batches, computes gradients, updates parameters,
+// evaluates, and saves checkpoints. A [task.Task] defines what the model learns; the loop does not depend on images
+// or text.
 //
 //   - A [Replica] is one model on one device, with its plans, parameters and optimizer. Replica.Step runs one optimizer
 //     step (step.go). Replica.Evaluate runs one batch of an evaluation.
@@ -10,17 +11,19 @@
 //
 // # Several ranks
 //
-// [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an all-reduce
-// sums the gradients. The ranks exchange their reports about a step ([RankStep]) directly after the gradients, so ranks
-// synchronize only once per step. NewReplica finds the largest share that fits into each rank's memory
-// (Replica.Limits); then Peers.Divide chooses the shares. A [Splitter] changes the shares during training: each rank
-// plans for its new share in the background, and all ranks switch at the same step. A cache keeps the plans of recently
-// used shares.
+// [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an
+// all-reduce sums the gradients. The ranks exchange their reports about a step ([RankStep]) directly after the
+// gradients. The ranks therefore synchronize only once per step.
+//
+// NewReplica finds the largest share that fits into the memory of each rank (Replica.Limits). Peers.Divide then
+// chooses the first shares. A [Splitter] can change the shares during training. Each rank then compiles plans for its
+// new share in the background, and all ranks switch at the same step. A cache keeps the plans of recently used
+// shares.
 //
 // # Duties of the caller
 //
-// One goroutine uses a replica at a time. The caller closes the replica before its device. Observers and callbacks run
-// on the training goroutine, so they lengthen the run.
+// Only one goroutine at a time may use a replica. The caller closes the replica before its device. Observers and
+// callbacks run on the training goroutine, so a slow one slows the run down.
 //
 // # Errors
 //

@@ -9,12 +9,12 @@ import (
 
 // EarlyStop ends a run whose evaluations no longer improve. The zero value never ends a run.
 type EarlyStop struct {
-	Metric   string  // of evaluations: "top1", "top5" or "loss"
-	Patience int     // number of consecutive evaluations without improvement that ends the run; 0: never
+	Metric   string  // metric of the evaluations: "top1", "top5" or "loss"
+	Patience int     // number of consecutive evaluations without improvement after which the run ends; 0: no early stopping
 	MinDelta float64 // smallest improvement that counts, in the metric's unit
 }
 
-// value returns the metric, signed so that more is better.
+// value returns the metric. The sign is chosen such that a larger value is better.
 func (s EarlyStop) value(e Evaluation) float64 {
 	switch s.Metric {
 	case "loss":
@@ -25,16 +25,16 @@ func (s EarlyStop) value(e Evaluation) float64 {
 	return e.Top1
 }
 
-// stopping is the state of early stopping. Checkpoints keep it. It is equal on all ranks, because all see the same
-// evaluations.
+// stopping is the state of early stopping, which checkpoints store. The state is equal on all ranks, because all
+// ranks have the same evaluations.
 type stopping struct {
 	Metric string           `json:"metric"`
-	Best   checkpoint.Float `json:"best"`  // signed as EarlyStop.value
-	Since  int              `json:"since"` // evaluations without an improvement
-	Any    bool             `json:"any"`   // at least one evaluation was done
+	Best   checkpoint.Float `json:"best"`  // best metric so far, with the sign of EarlyStop.value
+	Since  int              `json:"since"` // number of evaluations since the last improvement
+	Any    bool             `json:"any"`   // true after the first evaluation
 }
 
-// note records an evaluation. If the metric has changed, the state starts again.
+// note records an evaluation. If EarlyStop.Metric has changed since the last call, note first resets the state.
 func (s *stopping) note(o EarlyStop, e Evaluation) {
 	if o.Patience == 0 {
 		return

@@ -14,7 +14,7 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		stop   EarlyStop
-		values []float64 // of the metric
+		values []float64 // values of the metric in successive evaluations
 		since  []int
 	}{
 		{"accuracy", EarlyStop{Metric: "top1", Patience: 2}, []float64{0.5, 0.6, 0.6, 0.59, 0.61}, []int{0, 0, 1, 2, 0}},
@@ -40,7 +40,7 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 	}
 }
 
-// never is better by so much.
+// never sees an improvement, because no loss improves by 1e9.
 var never = EarlyStop{Metric: "loss", Patience: 1, MinDelta: 1e9}
 
 func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
@@ -48,7 +48,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	rec.after = func(step int64) {
-		if step == 5 { // behind the first evaluation, at the end of an epoch of 4 steps
+		if step == 5 { // after the first evaluation, at the end of an epoch of 4 steps
 			cancel()
 		}
 	}
@@ -56,7 +56,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	if s := start(ctx, t, openReference(t), dir, testOptions(), rec, change); s.err != nil || !s.result.Interrupted || s.result.GaveUp != "" {
 		t.Fatalf("got %v, %+v, want an interruption", s.err, s.result)
 	}
-	for i := range 2 { // the second has nothing left to do
+	for i := range 2 { // the second session has no steps left
 		s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change)
 		if s.err != nil || s.result.Steps != 8 || !strings.HasPrefix(s.result.GaveUp, "loss has not improved on ") || len(s.losses) != 3*(1-i) {
 			t.Errorf("resumed %d times: got %v, %+v after %d steps, want an end at step 8", i+1, s.err, s.result, len(s.losses))
@@ -68,7 +68,7 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	}
 }
 
-// TestEvaluationsOfOtherDataAreForgotten: neither their best nor their count holds for the data that the run goes on with.
+// If a run continues with other data, neither the best evaluation nor the count of earlier evaluations applies.
 func TestEvaluationsOfOtherDataAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	change := func(o *Options) { o.EarlyStop = never }
@@ -106,9 +106,9 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 			o.SaveAgreed = func() { agreed[rank]++ }
 			rec.after = func(step int64) {
 				if rank == 1 && step == 2 {
-					asked[1]++ // the other rank learns it with the next step
+					asked[1]++ // rank 0 receives the request in the reports of the next step
 				}
-				if rank == 0 && rec.saved > len(savedAt) { // saved behind the step before
+				if rank == 0 && rec.saved > len(savedAt) { // the checkpoint was saved after the previous step
 					savedAt = append(savedAt, step-1)
 				}
 			}
@@ -127,7 +127,7 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 	alone, rec := int64(0), &recorder{}
 	rec.after = func(step int64) {
 		if step == 2 {
-			alone = 3 // several at once are one
+			alone = 3 // several requests at once cause one save
 		}
 	}
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(o *Options) {
@@ -141,7 +141,7 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 func TestTimeEndsARunAndSavesIt(t *testing.T) {
 	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-			if rank == 0 { // whose clock counts
+			if rank == 0 { // only rank 0 checks the time limit
 				o.MaxDuration = time.Nanosecond
 			}
 		}}).start(t) {

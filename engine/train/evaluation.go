@@ -11,14 +11,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// evaluationDue reports whether this step ends the run or every EvalInterval-th epoch.
+// evaluationDue reports whether an evaluation follows this step: at the end of the run and of every EvalInterval-th
+// epoch.
 func (r *run) evaluationDue() bool {
 	epochEnd := r.EvalInterval > 0 && r.position()%(r.epochSteps*int64(r.EvalInterval)) == 0
 	return r.Eval != nil && (epochEnd || r.end > 0 && r.step >= r.end)
 }
 
-// evaluateIfOwed evaluates if an evaluation is due. An interrupted evaluation stays due: the resumed run starts with
-// it.
+// evaluateIfOwed evaluates if an evaluation is due. If the evaluation is interrupted, the evaluation remains due, and
+// the resumed run starts with it.
 func (r *run) evaluateIfOwed(ctx context.Context) error {
 	if !r.evalOwed {
 		return nil
@@ -58,7 +59,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 // evaluate evaluates all held-out samples.
 func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	started, whole := time.Now(), context.WithoutCancel(ctx)
-	one := ctx // a single rank stops at once; several ranks stop an evaluation together
+	one := ctx // a single rank stops at once; several ranks must stop the evaluation together
 	if r.peers() != nil {
 		one = whole
 	}
@@ -68,7 +69,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 			return Evaluation{}, err
 		}
 		defer func() {
-			if back := r.Replica.exchangeAverages(); back != nil { // ahead of err: a save would store averages as weights
+			if back := r.Replica.exchangeAverages(); back != nil { // comes first: a save would store averages
 				err = fmt.Errorf("restore the trained weights after the evaluation of the averaged weights: %w (the evaluation itself failed with: %v)", back, err)
 			}
 		}()
@@ -76,7 +77,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
 	}
-	if p := r.peers(); p != nil { // shares may have changed since the last evaluation
+	if p := r.peers(); p != nil { // the shares may have changed since the last evaluation
 		if reads := p.reads(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
 			return Evaluation{}, fmt.Errorf("set share %+v of the evaluation", reads)
 		}

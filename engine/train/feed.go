@@ -11,33 +11,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// feed prefetches micro-batches for a device whose streams run asynchronously. While the device computes with one
-// batch, feed reads the next into page-locked memory, and a second stream copies it to the end of the arena. The
-// computing stream then copies it to the inputs of the pass.
+// feed prefetches micro-batches for a device with asynchronous streams. While the device computes with one batch,
+// feed reads the next batch into page-locked memory. A second stream copies this batch to the staging area at the end
+// of the arena. The computing stream then copies the batch to the inputs of the pass.
 type feed struct {
 	stream device.Stream
-	host   device.Buffer // laid out like the host twins of a pass's batch
-	ready  device.Event  // the batch is in the arena
-	taken  device.Event  // the computing stream has copied the batch out of the staging place
+	host   device.Buffer // page-locked memory with the layout of the inputs of a pass's host memory
+	ready  device.Event  // completes when the batch is in the staging area
+	taken  device.Event  // completes when the computing stream has copied the batch out of the staging area
 
 	staged  bool
-	batches Batches // source of the staged batch, which is for pass
+	batches Batches // source of the staged batch
 	pass    *pass
-	at      device.Region // staging place in the arena
+	at      device.Region // staging area in the arena
 	batch   batchFacts
 	err     error // error of staging the batch
 }
 
-// batchFacts are the counters of a batch that a step needs.
+// batchFacts are the counts of a batch that a step needs.
 type batchFacts struct {
-	n               int // samples
-	count           int // targets that count
+	n               int // number of samples
+	count           int // number of targets that count
 	epoch, replaced int
 }
 
 func factsOf(b *data.Batch) batchFacts { return batchFacts{b.N, targetsOf(b), b.Epoch, b.Replaced} }
 
-// patience is how long the host waits for a copy before it asks the device whether it still works.
+// patience is the time that the host waits for a copy before it checks whether the device has failed.
 const patience = 10 * time.Second
 
 func newFeed(dev device.Device, bytes int64) (_ *feed, err error) {
@@ -59,7 +59,7 @@ func newFeed(dev device.Device, bytes int64) (_ *feed, err error) {
 	if f.taken, err = dev.NewEvent(); err != nil {
 		return nil, err
 	}
-	return f, f.taken.Complete() // the staging place is free
+	return f, f.taken.Complete() // the staging area is free
 }
 
 func (f *feed) close() error {
@@ -91,8 +91,8 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 	}
 }
 
-// stage reads the next batch for p and starts its copy to the staging place at. take returns any error of stage.
-// computes is the stream that took the previous batch.
+// stage reads the next batch for p and starts its copy to the staging area at. If stage fails, take returns the
+// error. computes is the stream that copied the previous batch out of the staging area.
 func (f *feed) stage(ctx context.Context, batches Batches, p *pass, at device.Region, computes device.Stream) {
 	f.staged, f.batches, f.pass, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)
@@ -118,7 +118,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	return errors.Join(err, f.stream.Record(f.ready))
 }
 
-// take enqueues the copy of the batch to the inputs of p. It stages the batch first if stage was not called.
+// take enqueues the copy of the staged batch to the inputs of p. If no batch is staged, take stages one first.
 func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Region, stream device.Stream) (batchFacts, error) {
 	if f.staged && (f.batches != batches || f.pass != p) {
 		if err := f.discard(); err != nil {
@@ -145,7 +145,7 @@ func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Reg
 	return f.batch, stream.Record(f.taken)
 }
 
-// discard drops the staged batch, if any, because the next batch comes from another position of the data.
+// discard drops the staged batch, if there is one. The caller continues at another position of the data.
 func (f *feed) discard() error {
 	if f == nil || !f.staged {
 		return nil

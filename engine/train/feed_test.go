@@ -16,14 +16,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// openBehind opens a device whose streams run behind the caller: the GPU's kernels, compiled for the host.
+// openBehind opens a device with asynchronous streams: the GPU kernels, compiled for the host.
 func openBehind(t *testing.T) device.Device { return gpus(t, 1)[0] }
 
-// gpus opens several of them.
+// gpus opens n such devices.
 func gpus(t *testing.T, n int) (devs []device.Device) {
 	t.Helper()
 	path := filepath.Join(nativetest.Need(t, "cpu", "libhetero_cuda_shim.so"), "libhetero_cuda_shim.so")
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // it keeps which algorithms are fast
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
 	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(n))
 	lib, err := native.Load(path, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func gpus(t *testing.T, n int) (devs []device.Device) {
 	return devs
 }
 
-// inStep is a stream that is done when a call returns.
+// inStep is a stream whose calls return only after the work is done.
 type inStep struct{ device.Stream }
 
 func (s inStep) Run(p device.Program) error { return errors.Join(s.Stream.Run(p), s.Sync()) }
@@ -51,7 +51,8 @@ func (s inStep) Copy(dst, src device.Region) error {
 	return errors.Join(s.Stream.Copy(dst, src), s.Sync())
 }
 
-// TestBatchesStagedAheadAreTheSame: whether the next batch is staged while the device computes with one, or each is loaded when its time has come.
+// TestBatchesStagedAheadAreTheSame compares batches that are staged while the device computes with batches that are
+// loaded when the step needs them.
 func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 	for _, accumulation := range []int{1, 2} {
 		o := testOptions()
@@ -82,7 +83,7 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 						t.Error("the batch that was read ahead was not forgotten")
 					}
 				}
-				loader := testLoader(t, o, false) // another one, from the beginning: what was read ahead of the last does not count
+				loader := testLoader(t, o, false) // starts again, so no staged batch may be used
 				for range 2 {
 					out, err := r.Step(context.Background(), loader, 0.05)
 					if err != nil {
@@ -108,8 +109,9 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 	}
 }
 
-// TestResNetOnTheGPUsKernels: a residual network, two steps, beside the CPU device. Convolutions sum in another order there; batch normalisation over few
-// values enlarges that, so losses agree to 1e-4, where one wrong gradient is 1e-2 and more.
+// TestResNetOnTheGPUsKernels compares two steps of a residual network with the CPU device. The devices sum
+// convolutions in different orders, and batch normalisation over few values amplifies the difference. Losses
+// therefore agree only to 1e-4. A single wrong gradient would change them by 1e-2 or more.
 func TestResNetOnTheGPUsKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains a large network")
@@ -142,12 +144,13 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 	}
 }
 
-// lasting is a device that its user does not close.
+// lasting is a device whose Close does nothing.
 type lasting struct{ device.Device }
 
 func (lasting) Close() error { return nil }
 
-// TestRanksThatRunBehindTrainAsOneRank: the host gives out the next micro-batch while the device is still at the exchanges of the last.
+// In TestRanksThatRunBehindTrainAsOneRank, the host enqueues the next micro-batch while the device still executes the
+// exchanges of the last one.
 func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 	o := testOptions()
 	o.Accumulation = 2
@@ -164,8 +167,9 @@ func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 	}
 }
 
-// onGPUs has each rank of a crew train on a GPU, with others through page-locked memory. Their devices note nothing: no code is loaded and no memory freed
-// while a stream stands at an exchange, which the stand-in refuses.
+// onGPUs lets each rank of a crew train on a GPU, with communicators that transfer through page-locked memory. The
+// devices must report no notes: the stand-in for CUDA notes any load of code and any release of memory while a stream
+// is blocked on an exchange.
 func onGPUs(t *testing.T, c crew) crew {
 	t.Helper()
 	devs := gpus(t, len(c.shares))
@@ -175,7 +179,7 @@ func onGPUs(t *testing.T, c crew) crew {
 			t.Error(err)
 			return inner
 		}
-		t.Cleanup(func() { s.Close() }) // the inner one is closed already
+		t.Cleanup(func() { s.Close() }) // the communicator within s is closed already
 		return s
 	}
 	c.openRank = func(rank int) device.Device { return lasting{devs[rank]} }
@@ -192,8 +196,8 @@ func onGPUs(t *testing.T, c crew) crew {
 	return c
 }
 
-// TestSharesChangeOnGPUs: plans are made beside training, whose streams stand at the exchanges of batch normalisation, and the batch of the step that follows has been
-// read for the shares before.
+// In TestSharesChangeOnGPUs, ranks compile plans while streams are blocked on the exchanges of batch normalisation.
+// At the change, the next batch is already staged for the old shares.
 func TestSharesChangeOnGPUs(t *testing.T) {
 	o := testOptions()
 	one := alone(t, o, openBehind)

@@ -6,38 +6,39 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Footprint is the device memory, in bytes, and the arithmetic of this rank for a number of samples of a micro-batch.
+// Footprint describes the device memory, in bytes, and the arithmetic of this rank for a share of Samples samples.
 type Footprint struct {
 	Samples int `json:"samples"`
 
-	// Bytes that do not depend on the number of samples.
+	// Bytes that do not depend on Samples.
 	Weights    int64 `json:"weights_bytes"`
 	Statistics int64 `json:"statistics_bytes"`
-	Gradients  int64 `json:"gradients_bytes"` // includes the sum over micro-batches
+	Gradients  int64 `json:"gradients_bytes"` // includes the buffer that sums over micro-batches
 	Moments    int64 `json:"moments_bytes"`
-	Averages   int64 `json:"averages_bytes"` // of weights and statistics (ema.decay)
-	Norms      int64 `json:"norms_bytes"`    // the copy of the weights for norms of single parameters
-	Other      int64 `json:"other_bytes"`    // sums over ranks, staging, scratch of the optimizer
+	Averages   int64 `json:"averages_bytes"` // averages of weights and statistics (ema.decay)
+	Norms      int64 `json:"norms_bytes"`    // copy of the weights, for the norms of single parameters
+	Other      int64 `json:"other_bytes"`    // buffers for sums over ranks, staging, scratch memory of the optimizer
 
-	// Memory of a pass. Arena includes evaluation; the next fields are its contents at the moment of largest use. Gaps
-	// is the rest of the arena, including memory that only evaluation needs.
+	// Arena is the memory of the passes, including evaluation. Usage lists the contents of the arena at its peak; its
+	// field Gaps is the rest, including memory that only evaluation needs.
 	Arena int64      `json:"arena_bytes"`
 	Usage plan.Usage `json:"usage"`
 
-	// Arithmetic of one optimizer step on this rank.
+	// FLOPs of one optimizer step on this rank.
 	ForwardFLOPs  int64 `json:"forward_flops"`
 	BackwardFLOPs int64 `json:"backward_flops"`
 }
 
-// Fixed returns the bytes that do not depend on the number of samples.
+// Fixed returns the bytes that do not depend on Samples.
 func (f Footprint) Fixed() int64 {
 	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Averages + f.Norms + f.Other
 }
 
-// Bytes returns the total.
+// Bytes returns the total memory in bytes.
 func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
-// Footprint plans for n samples, rounded to whole groups of batch normalisation, without allocating memory for them.
+// Footprint computes the footprint for n samples of a micro-batch, rounded up to whole groups of batch normalisation.
+// It compiles plans, but allocates no device memory for them.
 func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	if n < 1 {
 		return f, fmt.Errorf("replica: footprint of %d samples, want at least 1", n)
@@ -76,8 +77,8 @@ func (r *Replica) footprint(p *plans) Footprint {
 	return f
 }
 
-// LargestFit returns the largest number of samples of a micro-batch, up to most and in whole groups of batch
-// normalisation, whose footprint is at most bytes. It returns 0 if not even one group fits.
+// LargestFit returns the largest number of samples of a micro-batch whose footprint is at most bytes. The result is
+// at most most and consists of whole groups of batch normalisation. It is 0 if not even one group fits.
 func (r *Replica) LargestFit(bytes int64, most int) (int, error) {
 	return r.plans.fitFromBelow(most, r.opts.wholeGroup(), bytes-(r.PredictedBytes()-r.arena.Bytes()))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// What a dry device says is what the real one gives out, to the byte.
+// The footprint of a dry device must equal the memory that the real device allocates, to the byte.
 func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 	for _, open := range []func(*testing.T) device.Device{openReference, openCPU} {
 		dev := open(t)
@@ -87,7 +87,7 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 		if n, err := r.LargestFit(f.Fixed(), 1<<20); err != nil || n != 0 {
 			t.Errorf("groups of %d: got %d samples, %v; want none in the memory of the weights", group, n, err)
 		}
-		// A device of that size holds so many, and no more.
+		// A device with this much memory holds n samples, but no more.
 		o.BatchSize = n
 		if group == 0 {
 			holds, err := NewReplica(dry.New(dev, limit+f.Other), o)

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// frozenOptions train the second block and the classifier of the test's network, each layer at a rate of its own.
+// frozenOptions trains the second block and the classifier of the test network, each with its own learning rate.
 func frozenOptions() ReplicaOptions {
 	o := testOptions()
 	o.Freeze = nn.Freeze{Patterns: []string{"block0"}}
@@ -20,7 +20,7 @@ func frozenOptions() ReplicaOptions {
 	return o
 }
 
-// contents is a copy of tensors by name.
+// contents returns copies of the tensors' values by name.
 func contents(t *testing.T, tensors []checkpoint.Tensor) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -48,7 +48,7 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 			defer r.Close()
 			model, optimizer := r.Tensors()
 			before := contents(t, model)
-			if len(optimizer) != 2*8 { // two moments of the second block's six parameters and of the classifier's two
+			if len(optimizer) != 2*8 { // two moments for each of 6 + 2 parameters
 				t.Errorf("got %d tensors of optimizer state, want 16", len(optimizer))
 			}
 			loader := testLoader(t, o, false)
@@ -72,14 +72,15 @@ func TestFrozenLayersStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// Averages of statistics over ranks would move what is frozen: 1/3 of a number, three times, is not the number.
+// TestRanksKeepFrozenStatistics checks that the ranks do not average frozen statistics. An average of three equal
+// numbers may differ from the number, because 1/3 is rounded.
 func TestRanksKeepFrozenStatistics(t *testing.T) {
 	o := frozenOptions()
 	var before, after map[string][]byte
 	ranks := crew{open: openReference, options: o, shares: []int{3, 2, 1}, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
 		if rank == 0 {
 			model, _ := opts.Replica.Tensors()
-			for _, s := range opts.Replica.state.Params.States { // statistics that a sum of thirds does not give back
+			for _, s := range opts.Replica.state.Params.States { // values that differ from a sum of thirds
 				raw := []byte{1, 0xab, 0xaa, 0x3e, 3, 0, 0x80, 0x3f, 7, 0xab, 0xaa, 0x3f, 9, 0x77, 0x12, 0x3f}[:s.Spec.Size()]
 				if err := opts.Replica.state.Write(opts.Replica.state.States, s, raw); err != nil {
 					t.Error(err)

@@ -31,7 +31,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// golden is a run of PyTorch, made by scripts/goldens.py, where the batches and parameters are defined.
+// golden is a PyTorch run, made by scripts/goldens.py. The script also defines the batches and parameters.
 type golden struct {
 	Config struct {
 		Model          string
@@ -71,14 +71,14 @@ type golden struct {
 }
 
 const (
-	// lossFloor is the error of a loss that is always allowed: PyTorch's f32 runs agree with its f64 run to 3e-7 at best,
-	// and what is closer to it in one step than that is luck.
+	// lossFloor is an error that is always permitted. PyTorch's f32 runs agree with its f64 run to 3e-7 at best, so
+	// smaller differences in a single step are accidental.
 	lossFloor = 2e-6
 	// normTolerance is the relative error of a parameter's gradient norm at the first step.
 	normTolerance = 1e-4
 )
 
-// goldenData is the batches of a golden run, one after the other.
+// goldenData provides the batches of a golden run in order.
 type goldenData struct{ g *golden }
 
 func (d goldenData) Len() int { return (d.g.Config.Steps + 1) * d.g.Config.BatchSize }
@@ -133,7 +133,7 @@ func (g *golden) options(compute tensor.DType) ReplicaOptions {
 	return o
 }
 
-// openCPU opens the CPU device, or skips where its library was not built, unless HETERO_REQUIRE names it.
+// openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
@@ -164,7 +164,8 @@ func openLibrary(t *testing.T, kind string) device.Device {
 	return dev
 }
 
-// openShim opens the CUDA device compiled for the host, or skips where it was not built, unless HETERO_REQUIRE names the CPU.
+// openShim opens the CUDA device compiled for the host. It skips the test if this library was not built, unless
+// HETERO_REQUIRE names the CPU.
 func openShim(t *testing.T) device.Device {
 	t.Helper()
 	if _, err := nativelib.Find("libhetero_cuda_shim.so"); err != nil && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
@@ -222,7 +223,7 @@ func (g *golden) loader(t *testing.T) *data.Loader {
 	return loader
 }
 
-// batch is one batch of the run.
+// batch returns one batch of the run.
 func (g *golden) batch(t *testing.T, index int) *data.Batch {
 	t.Helper()
 	loader := g.loader(t)
@@ -248,7 +249,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	checkFirstBatch(t, g)
 	loader := g.loader(t)
 	r.setResidualWeights(t, g.Config.ResidualWeight)
-	gap := 0.0 // of PyTorch's f32 runs so far: once two runs have parted they are not bound to meet again
+	gap := 0.0 // largest error of PyTorch's f32 runs so far; two runs that have diverged need not converge again
 	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
 	for step := range steps {
 		out, err := r.Step(context.Background(), loader, schedule.Rate(step))
@@ -266,7 +267,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	if steps < g.Config.Steps {
 		return
 	}
-	batch := g.batch(t, steps) // the loader's own may be on the device already
+	batch := g.batch(t, steps) // a new batch, because the loader may already have staged its batch on the device
 	defer batch.Release()
 	if r.mean != nil {
 		if err := r.exchangeAverages(); err != nil {
@@ -286,7 +287,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	checkLoss(t, "evaluation", sums.Score().Loss, g.EvalLossF64, gap)
 }
 
-// checkLoss allows three times the error that PyTorch's own f32 runs have had against its f64 run.
+// checkLoss permits three times the error of PyTorch's own f32 runs against its f64 run.
 func checkLoss(t *testing.T, what string, got, want, gap float64) {
 	t.Helper()
 	diff := math.Abs(got - want)
@@ -296,7 +297,7 @@ func checkLoss(t *testing.T, what string, got, want, gap float64) {
 	t.Logf("%s: off by %.1e, PyTorch in f32 by up to %.1e", what, diff, gap)
 }
 
-// setResidualWeights starts the last BatchNorm of each bottleneck at weight w.
+// setResidualWeights sets the initial weight of the last BatchNorm of each bottleneck to w.
 func (r *Replica) setResidualWeights(t *testing.T, w float64) {
 	t.Helper()
 	for _, p := range r.state.Params.Params {
@@ -329,7 +330,7 @@ func checkFirstBatch(t *testing.T, g *golden) {
 	}
 }
 
-// checkGradientNorms compares the gradients that the last step left behind.
+// checkGradientNorms compares the gradients of the last step.
 func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 	t.Helper()
 	if len(g.GradNormF64) != len(r.trained()) {
@@ -357,7 +358,7 @@ func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 	}
 }
 
-// steadyReplica is a ResNet on the CPU after two steps, with its batches.
+// steadyReplica returns a ResNet on the CPU after two steps, and its loader.
 func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) {
 	t.Helper()
 	dev := openCPU(t)
@@ -382,7 +383,7 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	for range 9 { // an epoch: everything is cached
+	for range 9 { // train one epoch, so that all caches are filled
 		if _, err := r.Step(context.Background(), l, 0.01); err != nil {
 			t.Fatal(err)
 		}
@@ -419,7 +420,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// The first step touches all memory for the first time; from then on nothing may come, in Go, C++ or oneDNN.
+// The first step touches all memory. Later steps must not allocate more, in Go, C++ or oneDNN.
 func TestResidentMemoryStopsGrowing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains a large network")
@@ -430,7 +431,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 	}
 	defer statm.Close()
 	resident := func() int {
-		debug.FreeOSMemory() // what the Go heap holds back is no growth
+		debug.FreeOSMemory() // memory that the Go heap has not returned to the system is no growth
 		text := make([]byte, 256)
 		n, err := statm.ReadAt(text, 0)
 		fields := strings.Fields(string(text[:n]))
@@ -470,7 +471,7 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 		}
 		return resident()
 	}
-	const slack = 1 << 20 // stacks and pages of code that are touched late; a step's activations are 100 times that
+	const slack = 1 << 20 // for stacks and late code pages; a step has 100 times as many activations
 	if two, eight := steps(2), steps(6); eight > two+slack {
 		t.Errorf("resident memory: %d bytes after 2 steps, %d after 8", two, eight)
 	}

@@ -20,7 +20,7 @@ const (
 	phraseWords  = 11 // vocabulary
 )
 
-// phrases are samples of tokens of which different numbers count, even none.
+// phrases are samples of tokens with different numbers of targets that count, including 0.
 type phrases struct{ n int }
 
 func (p phrases) Len() int { return p.n }
@@ -48,7 +48,7 @@ func (p phrases) Read(s *data.Span, errs []error) {
 	}
 }
 
-// countOf returns the number of targets of a sample that count, the dumb way.
+// countOf returns the number of targets of a sample that count, by a simple loop.
 func (p phrases) countOf(index int) (n int) {
 	for k := range phraseLength {
 		if (index+k)%3 != 0 && k < index%(phraseLength+1) {
@@ -131,7 +131,7 @@ func TestMeansDivideByTheTargetsThatCount(t *testing.T) {
 	}
 }
 
-// silenced are samples of which the second half of each batch has no target that counts.
+// silenced provides batches in which no target of the second half counts.
 type silenced struct{ phrases }
 
 func (s silenced) NewSource(*data.Options) (data.Source, error) { return s, nil }
@@ -145,7 +145,8 @@ func (s silenced) Read(span *data.Span, errs []error) {
 	}
 }
 
-// A batch whose second half has no targets trains as its first half alone: the gradient is that of the mean over the targets that count.
+// The gradient is that of the mean over the targets that count. A batch whose second half has no such targets
+// therefore gives the same step as its first half alone.
 func TestSamplesWithoutTargetsDoNotScaleTheGradient(t *testing.T) {
 	step := func(batch int, samples data.Samples) StepResult {
 		o := languageOptions(0)

@@ -20,7 +20,8 @@ func halfOptions() ReplicaOptions {
 	return o
 }
 
-// The loss scale is in no figure that a run shows: losses and norms are those of f32 but for f16's rounding, 2^-11 in every layer.
+// TestHalfPrecisionFollowsF32 checks that no figure of a run contains the loss scale. Losses and norms differ from
+// those of f32 only by f16's rounding, 2^-11 per layer.
 func TestHalfPrecisionFollowsF32(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { checkHalf(t, openReference) })
 	t.Run("kernels of the GPU", func(t *testing.T) {
@@ -51,7 +52,7 @@ func checkHalf(t *testing.T, open func(*testing.T) device.Device) {
 			t.Errorf("step %d: loss %v, norm %v in f16, %v, %v in f32", i+1, half.losses[i], h.GradNorm, whole.losses[i], w.GradNorm)
 		}
 	}
-	// Of the last step that was measured.
+	// norms returns the norms of the last step that measured them.
 	norms := func(s session) map[string]float64 {
 		m := map[string]float64{}
 		for _, p := range s.steps[7].Norms {
@@ -98,7 +99,7 @@ func TestAScaleThatIsTooLargeIsLoweredAndTheStepChangesNothing(t *testing.T) {
 			skipped++
 		}
 	}
-	if skipped < 3 || skipped == len(rec.steps) || s.result.Skipped != int64(skipped) { // more in a row than NaNPatience allows
+	if skipped < 3 || skipped == len(rec.steps) || s.result.Skipped != int64(skipped) { // more than NaNPatience permits
 		t.Errorf("skipped %d steps of %d, counted %d; want some", skipped, len(rec.steps), s.result.Skipped)
 	}
 }

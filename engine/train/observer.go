@@ -8,55 +8,57 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 )
 
-// Observer receives the events of a run. Its methods run on the training goroutine, so their time is part of the run.
+// Observer receives the events of a run. Its methods run on the training goroutine, so a slow method slows the run
+// down.
 type Observer interface {
 	// StepDone is called after each optimizer step. The record is valid only during the call.
 	StepDone(r *StepRecord)
 	EvalDone(e Evaluation)
-	// RolledBack is called when the run returns to an earlier step. The later steps will run again.
+	// RolledBack is called when the run returns to an earlier step. All steps after this one will be repeated.
 	RolledBack(step int64)
-	// Saving is called before a checkpoint is written. The observer flushes data that must be as safe as the
-	// checkpoint.
+	// Saving is called before a checkpoint is written. The observer flushes its data, so that the data is as durable
+	// as the checkpoint.
 	Saving()
 	Saved(s checkpoint.Saved, took time.Duration)
 	// Warn reports an error that does not end the run.
 	Warn(err error)
 }
 
-// StepRecord describes one optimizer step. Losses and counts are those of all ranks, times those of this rank.
+// StepRecord describes one optimizer step. Losses and counts are totals over all ranks. Times are those of this rank.
 type StepRecord struct {
 	StepResult
-	Ranks      []RankStep // each rank's part: this rank's as measured, the others' as reported
-	Shares     []int      // samples of a micro-batch for each rank; nil for a single rank
+	Ranks      []RankStep // report of each rank; the entry of this rank has its measured times of this step
+	Shares     []int      // samples of a micro-batch per rank; nil for a single rank
 	Changed    bool       // Shares differ from those of the previous step
-	Step       int64      // optimizer steps done, including this one
-	Total      int64      // steps of the run, 0 if unknown
-	Epoch      int        // from 0
-	EpochStep  int        // steps of this epoch done, including this one
+	Step       int64      // number of optimizer steps done, including this step
+	Total      int64      // number of steps of the run; 0 if unknown
+	Epoch      int        // number of the epoch, from 0
+	EpochStep  int        // number of steps of this epoch done, including this step
 	EpochSteps int
 	Rate       float64 // learning rate
-	Skipped    int64   // steps skipped so far because of NaN or Inf
+	Skipped    int64   // number of steps skipped so far because the gradient was not finite
 	Time       time.Time
 
-	EpochReplaced int // samples of this epoch, over all ranks, that could not be read
+	EpochReplaced int // samples of this epoch that could not be read, on all ranks
 }
 
-// Evaluation is the result of one evaluation: means over the targets that count of all samples.
+// Evaluation is the result of one evaluation: means over those targets of all samples that count.
 type Evaluation struct {
 	Step       int64
 	Epoch      int
 	Samples    int
 	Loss       float64
 	Top1, Top5 float64 // fractions, 0…1
-	Best       bool    // the best so far
-	Averaged   bool    // of the averaged weights
+	Best       bool    // the result is the best so far
+	Averaged   bool    // the evaluation used the averaged weights
 	Took       time.Duration
 }
 
-// Score returns the means, from which metrics follow.
+// Score returns the means from which metrics are computed.
 func (e Evaluation) Score() task.Score { return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5} }
 
-// evaluationJSON carries a loss that may be NaN or infinite, which JSON numbers cannot represent.
+// evaluationJSON represents an evaluation in JSON. Its loss may be NaN or infinite, which JSON numbers cannot
+// represent.
 type evaluationJSON struct {
 	Step     int64            `json:"step"`
 	Epoch    int              `json:"epoch"`
@@ -69,12 +71,12 @@ type evaluationJSON struct {
 	Averaged bool             `json:"averaged,omitempty"`
 }
 
-// MarshalJSON writes the evaluation for checkpoints.
+// MarshalJSON encodes the evaluation for checkpoints.
 func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged})
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON decodes an evaluation that MarshalJSON encoded.
 func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	var w evaluationJSON
 	if err := json.Unmarshal(text, &w); err != nil {

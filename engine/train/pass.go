@@ -20,26 +20,26 @@ import (
 // pass is a plan with the host memory of its inputs and outputs.
 type pass struct {
 	plan   *plan.Plan
-	joined *gradsync.Pass // the plan joined to other ranks; nil for a single rank
-	idle   bool           // no samples: it only takes part in exchanges between ranks
+	joined *gradsync.Pass // the plan with its exchanges between ranks; nil for a single rank
+	idle   bool           // the share is 0, so the pass only takes part in exchanges between ranks
 
 	predicts bool // the graph outputs logits
 
-	slots       int // micro-batches whose results the host holds at a time
+	slots       int // number of micro-batches whose results the host holds at a time
 	host        device.Buffer
-	batchBytes  int64 // of host memory at its start: the inputs of a batch
-	resultBytes int64 // of a slot
+	batchBytes  int64 // bytes at the start of host for the inputs of a batch
+	resultBytes int64 // bytes of one slot of results
 	inputs      map[string]transfer
-	results     []transfer // device to the first slot: loss, top-k position, and logits if requested
+	results     []transfer // copies from the device to the first slot: loss, top-k position, and logits if requested
 	loss        transfer
 	position    transfer
 	logits      transfer
-	targets     int      // of a sample
-	n           int      // samples of a full micro-batch
-	fields      []string // inputs that a batch fills
+	targets     int      // number of targets of a sample
+	n           int      // number of samples of a full micro-batch
+	fields      []string // names of the inputs that a batch fills
 }
 
-// transfer pairs a region of device memory with its host twin.
+// transfer pairs a region of device memory with its copy in host memory, its host twin.
 type transfer struct {
 	dev, host device.Region
 	spec      device.TensorSpec
@@ -48,10 +48,10 @@ type transfer struct {
 // twinUnit is the alignment of host twins, in bytes: a cache line.
 const twinUnit = 64
 
-// in returns the host twin within host, a buffer with the layout of the pass's host memory.
+// in returns the bytes of the host twin in host, a buffer with the layout of the pass's host memory.
 func (t transfer) in(host []byte) []byte { return host[t.host.Offset:][:t.host.Bytes] }
 
-// bind gives the plan its memory, joins it to other ranks if sync is not nil, and lays out the host twins.
+// bind assigns memory to the plan, connects the plan to other ranks if sync is not nil, and lays out the host twins.
 func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, sync *gradsync.Sync) (err error) {
 	if sync != nil {
 		p.joined, err = sync.Bind(p.plan, arena)
@@ -92,8 +92,8 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 	return nil
 }
 
-// twins returns the plan's inputs and outputs with the positions of their host twins in a buffer of total bytes. The
-// inputs of a batch are first, the slots of results last.
+// twins returns the plan's inputs and outputs, each with the position of its host twin. total is the size of the host
+// buffer in bytes. The inputs of a batch come first in the buffer, the slots of results last.
 func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	all = map[string]transfer{}
 	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
@@ -148,7 +148,7 @@ func (p *pass) forward(s device.Stream) error {
 	return p.plan.Forward(s)
 }
 
-// backward runs the backward pass. With last, the sums over ranks start during the pass.
+// backward runs the backward pass. If last is set, the sums over ranks start during the pass.
 func (p *pass) backward(s device.Stream, last bool) error {
 	if p.joined != nil {
 		return p.joined.Backward(s, last)
@@ -169,7 +169,7 @@ func (p *pass) free() error {
 // Graph inputs that the trainer fills.
 const (
 	scaleInput = "scale" // (1): factor of the loss of every target
-	keyInput   = "key"   // (2), u32: of this epoch's dropout
+	keyInput   = "key"   // (2), u32: dropout key of this epoch
 )
 
 // isField reports whether a batch fills the graph input.
@@ -185,7 +185,7 @@ func (p *pass) load(s device.Stream, b *data.Batch) error {
 	return p.send(s, p.fields...)
 }
 
-// targetsOf counts the targets of a batch that count.
+// targetsOf returns the number of targets of a batch that count.
 func targetsOf(b *data.Batch) (count int) {
 	for _, label := range data.Values[int32](b, task.Labels) {
 		if label >= 0 {
@@ -195,8 +195,8 @@ func targetsOf(b *data.Batch) (count int) {
 	return count
 }
 
-// fill writes a batch to host, laid out like the host twins of the pass's inputs. It pads a batch that has fewer samples
-// than the plan; the loss ignores the padding.
+// fill writes a batch to host, which has the layout of the host twins. If the batch has fewer samples than the plan,
+// fill pads the batch. The loss ignores the padding.
 func (p *pass) fill(b *data.Batch, host []byte) error {
 	if b.N > p.n {
 		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
@@ -232,7 +232,7 @@ func (t transfer) fill(host []byte, field data.Field, src []byte, n int) error {
 			v := math.Float32frombits(binary.LittleEndian.Uint32(src[i:]))
 			binary.LittleEndian.PutUint64(dst[2*i:], math.Float64bits(float64(v)))
 		}
-		return nil // the loss ignores the samples that are missing
+		return nil // the loss ignores the missing samples
 	}
 	if want := n * field.Bytes(); t.spec.DType != field.DType || len(dst) != want {
 		return fmt.Errorf("replica: field %s of a batch has %d bytes of type %v, want %d of type %v", field.Name, want, field.DType, len(dst), t.spec.DType)
@@ -244,7 +244,7 @@ func (t transfer) fill(host []byte, field data.Field, src []byte, n int) error {
 	return nil
 }
 
-// fieldNames lists the fields of a batch.
+// fieldNames returns the names of a batch's fields as one text.
 func fieldNames(b *data.Batch) string {
 	var names []string
 	for _, f := range b.Fields {
@@ -253,7 +253,7 @@ func fieldNames(b *data.Batch) string {
 	return strings.Join(names, ", ")
 }
 
-// missing returns the inputs that a batch lacks.
+// missing returns the names of the inputs that a batch lacks.
 func (p *pass) missing(b *data.Batch) (names []string) {
 	for _, name := range p.fields {
 		if !slices.ContainsFunc(b.Fields, func(f data.Field) bool { return f.Name == name }) {
@@ -263,7 +263,7 @@ func (p *pass) missing(b *data.Batch) (names []string) {
 	return names
 }
 
-// send copies inputs to the device; it skips names that this pass lacks.
+// send copies the named inputs to the device. It ignores names that this pass does not have.
 func (p *pass) send(s device.Stream, names ...string) error {
 	for _, name := range names {
 		if t, ok := p.inputs[name]; ok {
@@ -275,7 +275,7 @@ func (p *pass) send(s device.Stream, names ...string) error {
 	return nil
 }
 
-// setScale writes the factor of every target's loss, and the dropout key.
+// setScale writes the factor of every target's loss and the dropout key to the device.
 func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
 	if p.idle {
 		return nil
@@ -293,7 +293,7 @@ func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
 // roundUp returns the smallest multiple of unit that is at least n.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// fetch enqueues the copy of the results to a slot of host memory. They are valid after the stream's Sync.
+// fetch enqueues the copy of the results to a slot of host memory. The results are valid after the stream's Sync.
 func (p *pass) fetch(s device.Stream, slot int) error {
 	for _, t := range p.results {
 		t.host.Offset += int64(slot) * p.resultBytes
@@ -304,7 +304,8 @@ func (p *pass) fetch(s device.Stream, slot int) error {
 	return nil
 }
 
-// sums adds up the fetched results of the first n samples in a slot. Count is 0: the batch determines it (targetsOf).
+// sums adds up the fetched results of the first n samples in a slot. Field Count is not set; the caller computes it
+// from the batch with targetsOf.
 func (p *pass) sums(n, slot int) Sums {
 	out := Sums{Samples: n}
 	if n == 0 {
@@ -323,7 +324,7 @@ func (p *pass) sums(n, slot int) Sums {
 		out.Loss += l
 		at := positions[i]
 		if at < 0 || math.IsNaN(l) {
-			continue // no logit is above a NaN, so a NaN target would count as position 0, the best
+			continue // no logit is larger than NaN, so a NaN target would count as position 0, the best position
 		}
 		if at == 0 {
 			out.Top1++
@@ -335,21 +336,21 @@ func (p *pass) sums(n, slot int) Sums {
 	return out
 }
 
-// Sums are totals over samples.
+// Sums are totals over a number of samples.
 type Sums struct {
 	Samples    int
-	Count      int // targets with a label of 0 or more; a classified image has one
-	Top1, Top5 int // targets whose label has one of the highest 1 or 5 scores
+	Count      int // number of targets that count, with a label of 0 or more; a classified image has one target
+	Top1, Top5 int // number of targets whose label has one of the highest 1 or 5 scores
 	Loss       float64
 }
 
-// Score returns the means over the targets that count, NaN if there are none.
+// Score returns the means over the targets that count. The means are NaN if no target counts.
 func (s Sums) Score() task.Score {
 	n := float64(s.Count)
 	return task.Score{Loss: s.Loss / n, Top1: float64(s.Top1) / n, Top5: float64(s.Top5) / n}
 }
 
-// Add adds the totals of other samples.
+// Add adds o to s.
 func (s *Sums) Add(o Sums) {
 	s.Samples += o.Samples
 	s.Count += o.Count

@@ -18,30 +18,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Peers connects the replicas of the ranks of one training. All fields except a rank's own resources are equal on all
-// ranks.
+// Peers connects the replicas of the ranks that train together. All fields except a rank's own resources are equal on
+// all ranks.
 type Peers struct {
-	// Grads carries gradients, reports and weights. Stats carries exchanges within passes, which so never queue behind
-	// a bucket.
+	// Grads transfers gradients, reports and weights. Stats transfers the exchanges within passes, so an exchange
+	// never waits for a gradient bucket.
 	Grads, Stats collective.Communicator
 
-	Shares []int // samples of a micro-batch for each rank; they sum to it
-	// Divide returns the first Shares from the largest share of each rank. It returns the same on all ranks. nil keeps
-	// Shares.
+	Shares []int // samples of a micro-batch for each rank; their sum is the micro-batch
+	// Divide computes the first Shares from the largest share of each rank. Its result must be equal on all ranks.
+	// nil keeps Shares.
 	Divide func(limits []int) ([]int, error)
-	// MaxShare is the largest share that this rank will ever have; it determines the rank's memory. 0 means a whole
-	// micro-batch with Divide, and the rank's entry of Shares without. NewReplica lowers it to what fits into memory.
+	// MaxShare is the largest share that this rank may get; it determines the memory that the rank allocates. 0 means
+	// the whole micro-batch if Divide is set, and the rank's entry of Shares otherwise. NewReplica lowers MaxShare to
+	// a share that fits into memory.
 	MaxShare    int
-	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all
+	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all memory
 
-	SyncNorm bool // batch normalisation over all ranks' samples; else over the rank's own samples or groups
+	SyncNorm bool // batch normalisation uses the samples of all ranks; otherwise the rank's own samples or groups of them
 
-	Wire       tensor.DType // of gradients in transit: bf16, or Invalid for their own type
-	CapBytes   int64        // of a bucket; 0: chosen by timing passes and all-reduces at the start
-	Sequential bool         // no overlap with the backward pass
+	Wire       tensor.DType // element type of transferred gradients: bf16, or Invalid for the type of the gradients
+	CapBytes   int64        // size limit of a bucket; 0: choose buckets by timing passes and all-reduces at the start
+	Sequential bool         // all-reduces start only after the backward pass
 }
 
-// share returns this rank's share of a micro-batch; a single rank has all of it.
+// share returns this rank's share of a micro-batch. A single rank has the whole micro-batch.
 func (p *Peers) share(micro int) int {
 	if p == nil {
 		return micro
@@ -49,7 +50,7 @@ func (p *Peers) share(micro int) int {
 	return p.Shares[p.Grads.Rank()]
 }
 
-// shares returns the current shares, nil for a single rank.
+// shares returns the current shares of all ranks, or nil for a single rank.
 func (p *Peers) shares() []int {
 	if p == nil {
 		return nil
@@ -57,7 +58,7 @@ func (p *Peers) shares() []int {
 	return p.Shares
 }
 
-// reads returns this rank's share for a data.Loader.
+// reads returns this rank's part of each batch for a data.Loader.
 func (p *Peers) reads() data.Share {
 	s, rank := data.Share{}, p.Grads.Rank()
 	for _, n := range p.Shares[:rank] {
@@ -67,14 +68,15 @@ func (p *Peers) reads() data.Share {
 	return s
 }
 
-// Reads returns the part of each batch that this rank's loaders read, and the largest part they will ever read.
+// Reads returns the part of each batch that this rank's loaders read, and the largest number of samples they may
+// read.
 func (p *Peers) Reads() (share data.Share, most int) {
 	share = p.reads()
 	return share, max(p.MaxShare, share.Count, 1)
 }
 
-// check returns an error for shares that do not sum to a micro-batch, or that cut a group of samples of batch
-// normalisation. Only the last group, which ends with the micro-batch, may be smaller.
+// check returns an error if the shares do not sum to a micro-batch, or if a share splits a group of batch
+// normalisation. Only the last group of a micro-batch may be incomplete.
 func (p *Peers) check(shares []int, micro, group int) error {
 	if len(shares) != p.Grads.Size() {
 		return fmt.Errorf("replica: got %d shares, want one for each of %d ranks", len(shares), p.Grads.Size())
@@ -94,8 +96,8 @@ func (p *Peers) check(shares []int, micro, group int) error {
 	return nil
 }
 
-// statistics returns the exchange for batch normalisation over all ranks' samples, nil if each rank uses its own
-// samples.
+// statistics returns the exchange for batch normalisation over the samples of all ranks. It returns nil if each rank
+// uses its own samples.
 func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 	if p == nil || !p.SyncNorm {
 		return nil
@@ -104,7 +106,7 @@ func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 	return &graph.Ranks{Rank: p.Grads.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
 }
 
-// Abort ends the run on the other ranks with this rank's cause.
+// Abort ends the run on the other ranks. Their errors contain cause.
 func (p *Peers) Abort(cause error) {
 	if p != nil {
 		p.Grads.Abort(cause)
@@ -115,12 +117,12 @@ func (p *Peers) Abort(cause error) {
 // Drain waits until no operation of a failed communicator accesses memory.
 func (p *Peers) Drain() {
 	if p != nil {
-		p.Grads.Sync(context.Background()) // returns the known failure
+		p.Grads.Sync(context.Background()) // its error is already known
 		p.Stats.Sync(context.Background())
 	}
 }
 
-// openSync prepares the sums over ranks. Its buckets may change once plans exist to choose them by.
+// openSync prepares the sums over ranks with default buckets. tuneSync can replace the buckets after the plans exist.
 func (r *Replica) openSync(into device.Buffer) (err error) {
 	if r.opts.Peers == nil {
 		return nil
@@ -136,7 +138,7 @@ func (r *Replica) openSync(into device.Buffer) (err error) {
 	return nil
 }
 
-// tuneSync fixes the buckets and passes the shares to the sums.
+// tuneSync chooses the buckets, unless CapBytes fixes them, and passes the shares to the sums.
 func (r *Replica) tuneSync(into device.Buffer) error {
 	p := r.opts.Peers
 	if p == nil {
@@ -157,14 +159,15 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 	return r.sums.SetShares(p.Shares)
 }
 
-// newSync creates a Sync into a buffer, with buckets that end at ends; nil ends buckets by CapBytes.
+// newSync creates a Sync that sums into a buffer. The buckets end at the offsets ends, in bytes. If ends is nil,
+// CapBytes limits them.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
 	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
 }
 
-// chooseBuckets times a few passes and returns the bucket ends with which the last all-reduce ends first.
+// chooseBuckets times a few passes. It returns the bucket ends with which the last all-reduce completes earliest.
 func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	const passes = 3
 	p := r.now.train
@@ -172,14 +175,14 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees its programs: the plan is bound again later
+	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees its programs; it is bound again later
 	if err := r.clearInputs(p.plan); err != nil {
 		return nil, err
 	}
 	elapsed := make([]time.Duration, len(p.plan.Launches()))
 	for i := range passes + 1 {
 		if i == 1 {
-			clear(elapsed) // the first pass also pays for page faults
+			clear(elapsed) // the first pass includes page faults
 		}
 		if err := joined.RunTimed(r.stream, elapsed); err != nil {
 			return nil, err
@@ -195,7 +198,7 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	return t.Ends, err
 }
 
-// clearInputs writes zeros to the inputs of a bound plan, because labels must be valid.
+// clearInputs writes zeros to the inputs of a bound plan, so that the labels are valid.
 func (r *Replica) clearInputs(p *plan.Plan) error {
 	for _, name := range p.InputNames() {
 		to, _, err := p.Input(name)
@@ -215,7 +218,7 @@ func (r *Replica) clearInputs(p *plan.Plan) error {
 	return nil
 }
 
-// agree returns a *gradsync.DifferenceError unless all ranks train the same model and sum the same buckets.
+// agree returns a *gradsync.DifferenceError if the models or the buckets of the ranks differ.
 func (r *Replica) agree(ctx context.Context) error {
 	if r.sums == nil {
 		return nil
@@ -223,7 +226,8 @@ func (r *Replica) agree(ctx context.Context) error {
 	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
-// checkReplicas returns a *gradsync.ReplicaError, which names the odd ranks, unless all ranks hold the same bits.
+// checkReplicas returns a *gradsync.ReplicaError, which names the ranks that differ, unless all ranks have the same
+// bits.
 func (r *Replica) checkReplicas(ctx context.Context) error {
 	hash, err := r.sums.Hash(r.stream, r.averages()...)
 	if err != nil {
@@ -231,17 +235,17 @@ func (r *Replica) checkReplicas(ctx context.Context) error {
 	}
 	err = gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
 	if errors.As(err, new(*gradsync.ReplicaError)) {
-		// A barrier keeps every rank until all know the error. A rank that only saw another rank leave would save its
-		// own state as valid.
+		// All ranks wait at this barrier until each of them knows the error. Without the barrier, a rank might see
+		// only that another rank left, and would save its own state as valid.
 		if waitErr := r.opts.Peers.Grads.Enqueue(collective.Barrier{Name: "replicas differ"}); waitErr == nil {
-			_ = r.opts.Peers.Grads.Sync(ctx) // the run ends with or without an error of the barrier
+			_ = r.opts.Peers.Grads.Sync(ctx) // the run ends in any case, so the barrier's error does not matter
 		}
 	}
 	return err
 }
 
-// spread copies rank 0's parameters, statistics, moments and averages to every rank, and returns rank 0's state, which
-// may be nil. Layouts are equal on all ranks.
+// spread copies the parameters, statistics, moments and averages of rank 0 to every rank. It returns rank 0's state,
+// which may be nil. All ranks use the same layouts.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
 	p := r.opts.Peers
 	if p == nil {
@@ -284,7 +288,7 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 	return got, nil
 }
 
-// spreadBytes returns rank 0's text on every rank.
+// spreadBytes returns rank 0's bytes on every rank.
 func (r *Replica) spreadBytes(ctx context.Context, text []byte) ([]byte, error) {
 	comm := r.opts.Peers.Grads
 	send := func(bytes []byte) ([]byte, error) {

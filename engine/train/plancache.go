@@ -11,21 +11,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// plans are the passes of training and evaluation for one number of samples of a micro-batch.
+// plans are the passes of training and evaluation for one share: a number of samples of a micro-batch.
 type plans struct {
 	samples int
 	train   *pass
-	eval    *pass // nil without samples
-	flops   int64 // of one optimizer step on this rank
-	staging int64 // bytes after the activations for the next batch; 0 if batches are not staged
+	eval    *pass // nil if samples is 0
+	flops   int64 // FLOPs of one optimizer step on this rank
+	staging int64 // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
 
-	// Guarded by planCache.mu.
-	bound bool  // ready to run
-	used  int64 // turn of the cache at the last request
-	holds int   // number of holders; the plans stay cached while it is above 0
+	// The remaining fields are guarded by planCache.mu.
+	bound bool  // the plans have memory and can run
+	used  int64 // value of planCache.turn at the last request
+	holds int   // number of holders; the cache keeps the plans while it is above 0
 }
 
-// arenaBytes returns the device memory that the plans need: activations, then the staging place.
+// arenaBytes returns the device memory that the plans need: activations, then the staging area.
 func (p *plans) arenaBytes() int64 {
 	bytes := p.train.plan.ArenaBytes()
 	if p.eval != nil {
@@ -37,10 +37,10 @@ func (p *plans) arenaBytes() int64 {
 	return roundUp(bytes, stagingUnit) + p.staging
 }
 
-// stagingUnit is the alignment of the staging place in bytes, with which copies reach full speed.
+// stagingUnit is the alignment of the staging area in bytes. Copies need it to reach full speed.
 const stagingUnit = 256
 
-// stagingAt returns the staging place in the arena.
+// stagingAt returns the staging area in the arena.
 func (p *plans) stagingAt(arena device.Buffer) device.Region {
 	return device.Region{Buffer: arena, Offset: p.arenaBytes() - p.staging, Bytes: p.staging}
 }
@@ -54,53 +54,54 @@ func (p *plans) free() error {
 	return err
 }
 
-// memory is the device memory that plans run in.
+// memory is the memory that plans are bound to.
 type memory struct {
 	arena device.Buffer
 	state *plan.State
 	sums  *gradsync.Sync // nil for a single rank
 }
 
-// cachedPlans is the capacity of a plan cache, in numbers of samples. The plans of a large network take some megabytes
-// of kernels and programs for each number of samples.
+// cachedPlans is the capacity of a plan cache: a number of shares. For a large network, the kernels and programs of
+// each share take some megabytes.
 const cachedPlans = 32
 
-// planCache compiles the plans of a replica and binds them to memory. It keeps those of recently used numbers of
-// samples. Any goroutine may call its methods. It knows nothing of other ranks.
+// planCache compiles the plans of a replica and binds them to memory. It keeps the plans of recently used shares. Its
+// methods are safe for concurrent use. It does not communicate with other ranks.
 type planCache struct {
 	dev          device.Device
 	kernels      *plan.Cache
-	params       *plan.Params // their layout, which all plans use
-	accumulation int          // micro-batches of an optimizer step
-	targets      int          // of a sample
+	params       *plan.Params // layout of the parameters, which is the same in all plans
+	accumulation int          // number of micro-batches of an optimizer step
+	targets      int          // number of targets of a sample
 	graph        func(training bool, samples int) (*graph.Graph, error)
 
-	compiling sync.Mutex // serialises compilation and binding; taken before mu
+	compiling sync.Mutex // serialises compilation and binding; lock it before mu
 	memory    memory
 	closed    bool
 
 	mu       sync.Mutex
 	cached   map[int]*plans
-	turn     int64 // counts requests
-	capacity int   // plans in use may exceed it
+	turn     int64 // number of requests so far
+	capacity int   // largest number of cached plans; plans that are held may exceed it
 }
 
-// useMemory sets the memory that acquire binds plans to.
+// useMemory sets the memory to which acquire binds plans.
 func (c *planCache) useMemory(m memory) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
 	c.memory = m
 }
 
-// acquire returns the plans for n samples, bound and held. It compiles them unless they are cached, and then evicts the
-// least recently used plans beyond the capacity. Cached plans need not wait for a compilation in progress.
+// acquire returns the plans for n samples, bound and held. If the cache does not contain them, acquire compiles them,
+// and evicts the least recently used plans beyond the capacity. For cached plans, acquire does not wait for a
+// compilation in progress.
 func (c *planCache) acquire(n int) (*plans, error) {
 	if p := c.acquireBound(n); p != nil {
 		return p, nil
 	}
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
-	if p := c.acquireBound(n); p != nil { // compiled meanwhile
+	if p := c.acquireBound(n); p != nil { // another goroutine compiled them while this one waited
 		return p, nil
 	}
 	p, err := c.planned(n)
@@ -113,7 +114,8 @@ func (c *planCache) acquire(n int) (*plans, error) {
 	return p, c.keep(p)
 }
 
-// acquireBound returns bound plans for n samples and holds them; nil if there are none.
+// acquireBound returns the bound plans for n samples and holds them. It returns nil if the cache does not contain
+// bound plans.
 func (c *planCache) acquireBound(n int) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,21 +127,21 @@ func (c *planCache) acquireBound(n int) *plans {
 	return p
 }
 
-// release ends a hold of acquire or acquireBound.
+// release ends one hold of acquire or acquireBound.
 func (c *planCache) release(p *plans) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.holds--
 }
 
-// compiled returns the plans for n samples, which may not be bound yet. The cache keeps them.
+// compiled returns the plans for n samples, which may not be bound yet. The plans stay in the cache.
 func (c *planCache) compiled(n int) (*plans, error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
 	return c.planned(n)
 }
 
-// inspect compiles plans for n samples, calls f with them, and frees them.
+// inspect compiles plans for n samples, calls f with them, and frees them. The plans do not enter the cache.
 func (c *planCache) inspect(n int, f func(*plans)) error {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -151,7 +153,7 @@ func (c *planCache) inspect(n int, f func(*plans)) error {
 	return p.free()
 }
 
-// close waits until no plan is being compiled, then frees all plans. The cache compiles no plan afterwards.
+// close waits for a compilation in progress, then frees all plans. After close, the cache compiles no plans.
 func (c *planCache) close() error {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -166,7 +168,7 @@ func (c *planCache) close() error {
 	return errors.Join(errs...)
 }
 
-// planned is compiled for a caller that holds c.compiling.
+// planned returns the plans for n samples, and compiles them if necessary. The caller holds c.compiling.
 func (c *planCache) planned(n int) (*plans, error) {
 	if p := c.find(n); p != nil {
 		return p, nil
@@ -233,21 +235,21 @@ func (c *planCache) bind(p *plans) error {
 	return nil
 }
 
-// find returns the plans for n samples, nil if there are none.
+// find returns the plans for n samples, or nil if the cache does not contain them.
 func (c *planCache) find(n int) *plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cached[n]
 }
 
-// hold keeps p cached until it is released. The caller holds c.mu.
+// hold adds a holder to p. The caller holds c.mu.
 func (c *planCache) hold(p *plans) {
 	c.turn++
 	p.used = c.turn
 	p.holds++
 }
 
-// keep holds p, which has been bound, and evicts the least recently used plans beyond the capacity.
+// keep marks p as bound, holds it, and evicts the least recently used plans beyond the capacity.
 func (c *planCache) keep(p *plans) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,7 +272,7 @@ func (c *planCache) keep(p *plans) error {
 	return errors.Join(errs...)
 }
 
-// drop frees p, which has no holders.
+// drop removes p from the cache and frees it. p must have no holders.
 func (c *planCache) drop(p *plans) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,8 +280,8 @@ func (c *planCache) drop(p *plans) error {
 	return p.free()
 }
 
-// fit returns the largest number of samples whose plans need at most free bytes: most, or a smaller multiple of unit,
-// or 0. need is the memory of most samples in bytes. If most samples fit, the cache keeps their plans.
+// fit returns the largest share whose plans need at most free bytes: most, a multiple of unit below most, or 0. need
+// is the memory of most samples in bytes. If most samples fit, the cache keeps their plans.
 func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -297,8 +299,8 @@ func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, er
 	return samples, need, err
 }
 
-// fitFromBelow is fit for a most that may be far above the result. It compiles no plans of more than twice the result,
-// and the cache keeps none.
+// fitFromBelow returns the same result as fit, but searches upwards, because most may be far above the result. It
+// compiles no plans for more than twice the result. The cache keeps none of these plans.
 func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -318,7 +320,7 @@ func (c *planCache) fitFromBelow(most, unit int, free int64) (int, error) {
 	}
 }
 
-// bytes returns the memory that n samples need.
+// bytes returns the device memory that the plans for n samples need.
 func (c *planCache) bytes(n int) (int64, error) {
 	p, err := c.compile(n)
 	if err != nil {
@@ -327,14 +329,15 @@ func (c *planCache) bytes(n int) (int64, error) {
 	return p.arenaBytes(), p.free()
 }
 
-// search returns the largest number of samples below most, which needs too much, that fits into free bytes. The bytes
-// of a plan are almost linear in its samples, so each guess is on the line through the previous two points.
+// search returns the largest number of samples below most that fits into free bytes; most samples need too much. The
+// memory of plans grows almost linearly with the samples. Each guess is therefore a linear extrapolation from the
+// previous two points.
 func (c *planCache) search(most, unit int, need, free int64) (int, error) {
 	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
 	x0, y0, x1, y1 := 0.0, 0.0, float64(most), float64(need)
 	for tries := 0; high-low > 1; tries++ {
 		guess := (low + high) / 2
-		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // else bisection
+		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // otherwise bisection
 			guess = int((x0 + (float64(free)-y0)/slope) / float64(unit))
 		}
 		guess = min(max(guess, low+1), high-1)

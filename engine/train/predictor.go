@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Predictor is a trained model on one device for forward passes only, without gradients and optimizer state. One
-// goroutine uses it at a time.
+// Predictor runs only forward passes of a trained model on one device. It has no gradients and no optimizer state.
+// Only one goroutine at a time may use it.
 type Predictor struct {
 	opts   ReplicaOptions
 	dev    device.Device
@@ -22,12 +22,12 @@ type Predictor struct {
 	stream device.Stream
 	arena  device.Buffer
 	pass   *pass
-	stale  bool // the weights have changed since the pass copied them
+	stale  bool // the weights have changed since the plan last made its working copies
 	closer closer
 }
 
-// NewPredictor plans for batches of up to opts.BatchSize samples and allocates all memory. Options about training have
-// no effect. The weights are zero until LoadWeights.
+// NewPredictor compiles a plan for batches of up to opts.BatchSize samples and allocates all memory. It ignores
+// options that concern training only. All weights are 0 until LoadWeights or LoadAverages.
 func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, true
 	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true, targets: opts.Task.Targets()}}
@@ -61,20 +61,21 @@ func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err err
 		return nil, tooLarge(dev, opts.BatchSize, bytes, err)
 	}
 	p.closer.add(p.arena.Free)
-	p.closer.add(p.pass.free) // frees its programs before the memory
+	p.closer.add(p.pass.free) // frees the programs of the pass before the memory
 	return p, p.pass.bind(dev, device.Whole(p.arena), p.state, nil)
 }
 
-// LoadWeights loads parameters and statistics from a safetensors file. Its error lists the differences if the file is
-// of another model.
+// LoadWeights loads parameters and statistics from a safetensors file. If the file belongs to another model, the
+// error lists the differences.
 func (p *Predictor) LoadWeights(f *checkpoint.File) error { return p.load(f, f.ReadInto) }
 
-// LoadAverages loads the averages that a checkpoint holds next to its weights; see checkpoint.Checkpoint.Averaged.
+// LoadAverages loads the averages that a checkpoint stores in addition to its weights; see
+// checkpoint.Checkpoint.Averaged.
 func (p *Predictor) LoadAverages(c *checkpoint.Checkpoint) error {
 	return p.load(c.Model, c.ReadAverage)
 }
 
-// load checks names and shapes against f and reads the values through read.
+// load compares names and shapes with f and reads the values through read.
 func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) error) error {
 	params := p.state.Params
 	var want []checkpoint.Info
@@ -90,8 +91,8 @@ func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) 
 	return p.state.Fill(read)
 }
 
-// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. Only Samples
-// includes targets with label -1.
+// Run computes a batch of at most BatchSize samples, with running statistics and without dropout. Targets with a
+// label below 0 count only in Sums.Samples.
 func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	if p.stale {
 		if err := p.pass.plan.Prepare(p.stream); err != nil {
@@ -113,7 +114,8 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	return sums, nil
 }
 
-// Probabilities writes the softmax of target i's logits in the last batch to out, one number per class.
+// Probabilities writes the softmax of the logits of target i to out, one number per class. Target i belongs to the
+// last batch.
 func (p *Predictor) Probabilities(i int, out []float64) {
 	t := p.pass.logits
 	mem, classes := t.host.Host(), len(out)
@@ -146,5 +148,5 @@ func (p *Predictor) ParamCount() int64 {
 	return n
 }
 
-// Close frees everything in reverse order.
+// Close frees all resources in reverse order of allocation.
 func (p *Predictor) Close() error { return p.closer.close() }

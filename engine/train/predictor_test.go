@@ -14,7 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What a checkpoint's weights score alone is what they scored in the run, to the bit; the batch is larger than the last one.
+// A predictor with a checkpoint's weights must give the same scores as the run, to the bit. Its batch is larger than
+// the last batch.
 func TestPredictorScoresAsTheRunDid(t *testing.T) {
 	for _, open := range []func(*testing.T) device.Device{openReference, openCPU} {
 		dev := open(t)
@@ -52,7 +53,7 @@ func TestPredictorScoresAsTheRunDid(t *testing.T) {
 	}
 }
 
-// score runs the evaluation samples and wants probabilities that are such, and that agree with the top-1 count.
+// score evaluates the held-out samples. It checks that the probabilities sum to 1 and agree with the top-1 count.
 func score(t *testing.T, p *Predictor, o ReplicaOptions) Sums {
 	t.Helper()
 	l := testLoader(t, o, true)

@@ -23,25 +23,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// crew is a run of several ranks in this process.
+// crew describes a run of several ranks in this process.
 type crew struct {
 	open     func(*testing.T) device.Device
-	openRank func(rank int) device.Device // instead of open
+	openRank func(rank int) device.Device // replaces open if not nil
 	options  ReplicaOptions
-	types    []tensor.DType // of each rank's activations; nil: that of options
+	types    []tensor.DType // compute type of each rank; nil: options.Compute on all ranks
 	shares   []int
 	sync     bool
 	splitter Splitter
-	dir      string // of checkpoints
-	cap      int64  // of a bucket
+	dir      string // folder of the checkpoints
+	cap      int64  // size limit of a bucket in bytes
 
 	sequential bool
-	listen     func(rank int, grads collective.Communicator) collective.Communicator // stands in for it; nil: nothing does
-	peers      func(rank int, p *Peers)                                              // changes them; nil: nothing does
+	listen     func(rank int, grads collective.Communicator) collective.Communicator // replaces grads; may be nil
+	peers      func(rank int, p *Peers)                                              // changes Peers; may be nil
 	change     func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
-// start trains on one goroutine a rank and gives what each of them saw.
+// start trains with one goroutine per rank and returns the session of each rank.
 func (c crew) start(t *testing.T) []session {
 	t.Helper()
 	size := len(c.shares)
@@ -59,7 +59,7 @@ func (c crew) start(t *testing.T) []session {
 	return out
 }
 
-// localGroup joins ranks of this process.
+// localGroup returns communicators that connect size ranks of this process.
 func localGroup(t *testing.T, size int) []collective.Communicator {
 	t.Helper()
 	group, err := local.New(size, local.Options{Timeout: 20 * time.Second})
@@ -127,7 +127,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated {
 		return fail(fmt.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated))
 	}
-	if c.splitter != nil { // also while it trains
+	if c.splitter != nil { // compile other plans while the rank trains
 		go cachePlans(r, 3)
 	}
 	s.replica = r
@@ -138,7 +138,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	return s
 }
 
-// rotating gives other shares at every step, among them none.
+// rotating is a Splitter that returns other shares at every step, some of them 0.
 type rotating struct{ shares [][]int }
 
 func (r rotating) Split(step int64, _ []RankStep, _ bool) []int {
@@ -154,10 +154,11 @@ func alone(t *testing.T, o ReplicaOptions, open func(*testing.T) device.Device) 
 	return s
 }
 
-// f32 sums in another order, 11 steps long: far below what a wrong sum or statistic would show, 1e-2.
+// ranksTolerance permits differences of f32 sums in another order over 11 steps. A wrong sum or statistic changes
+// results by 1e-2.
 const ranksTolerance = 2e-5
 
-// follows compares losses, norms and evaluations with those of one rank.
+// follows compares losses, norms and evaluations of the ranks with those of a single rank.
 func follows(t *testing.T, one session, ranks []session) {
 	t.Helper()
 	for rank, s := range ranks {
@@ -186,7 +187,7 @@ func follows(t *testing.T, one session, ranks []session) {
 	}
 }
 
-// oneBlock is a residual block whose branch is dropped for half of the samples.
+// oneBlock is a network with one residual block, whose branch is dropped for half of the samples.
 func oneBlock(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn1", net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})
 	y := net.BatchNorm("bn2", net.Conv2D("conv2", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{})
@@ -241,7 +242,7 @@ func TestRanksStopTogetherAndGoOnWithAnotherSplit(t *testing.T) {
 		change: func(rank int, cancel context.CancelFunc, _ *Options, rec *recorder) {
 			rec.after = func(step int64) {
 				if rank == 1 && step == 5 {
-					cancel() // seen by the other rank in the reports of the step that follows
+					cancel() // the other rank sees this in the reports of the next step
 				}
 			}
 		}}.start(t)
@@ -267,7 +268,7 @@ func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			if rank == 1 {
-				o.Train.Close() // its data is gone
+				o.Train.Close() // so that rank 1 cannot read its data
 			}
 		}}
 	for rank, s := range c.start(t) {
@@ -287,7 +288,7 @@ func TestRanksRollBackTogether(t *testing.T) {
 			o.SaveSteps, o.Eval = 1, nil
 			rec.after = func(step int64) {
 				if rank == 1 && step == 4 && len(rec.rolledBackTo) == 0 {
-					poison(t, o.Replica) // one rank's gradients are NaN from here on
+					poison(t, o.Replica) // gradients of this rank are NaN from here on
 				}
 			}
 		}}
@@ -298,8 +299,8 @@ func TestRanksRollBackTogether(t *testing.T) {
 	}
 }
 
-// TestAllRanksSkipTheStepOfOneBadGradient: one of three ranks has a gradient that is not finite in one step, 30 times with HETERO_HOSTILE=1, and the run
-// goes on (row M1).
+// In TestAllRanksSkipTheStepOfOneBadGradient, one of three ranks has a gradient that is not finite in one step, or in
+// 30 steps with HETERO_HOSTILE=1. All ranks skip these steps, and the run continues.
 func TestAllRanksSkipTheStepOfOneBadGradient(t *testing.T) {
 	steps := []int64{4}
 	if os.Getenv("HETERO_HOSTILE") != "" {

@@ -22,28 +22,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// ReplicaOptions describe a task and its training.
+// ReplicaOptions describes a task and how to train it.
 type ReplicaOptions struct {
 	Task         task.Task
-	Compute      tensor.DType // of this rank's activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
-	LossScale    bool         // scale the loss for any Compute: if a rank computes in F16, all ranks use one scale
-	GhostGroup   int          // samples of a BatchNorm group; 0: the whole micro-batch
-	BatchSize    int          // global batch: samples of an optimizer step
-	Accumulation int          // micro-batches of an optimizer step; divides BatchSize
+	Compute      tensor.DType // type of activations: F32, BF16, F16 with a loss scale, F64 on the reference device
+	LossScale    bool         // use a loss scale for any Compute; if one rank computes in F16, all ranks use the same scale
+	GhostGroup   int          // number of samples of a BatchNorm group; 0: the whole micro-batch
+	BatchSize    int          // global batch: number of samples of an optimizer step
+	Accumulation int          // number of micro-batches of an optimizer step; divides BatchSize
 	Freeze       nn.Freeze
 	Seed         uint64
 	Optimizer    optim.Options
-	Average      optim.AverageOptions // of the weights; Decay 0: no averages
-	Norms        bool                 // allows norms of single parameters, see Options.NormsInterval
-	Peers        *Peers               // nil: a single rank
+	Average      optim.AverageOptions // averages of the weights; Decay 0: no averages
+	Norms        bool                 // permit measuring norms of single parameters, see Options.NormsInterval
+	Peers        *Peers               // connections to other ranks; nil: a single rank
 
 	logits bool // the pass also outputs logits, for a Predictor
 }
 
-// microBatch returns the samples of one forward and backward pass over all ranks.
+// microBatch returns the number of samples of one forward and backward pass, summed over all ranks.
 func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
-// Check returns an error if the graph of the task cannot be built. It needs no device.
+// Check returns an error if the graph of the task cannot be built. It does not need a device.
 func (o ReplicaOptions) Check() error {
 	g, err := o.graph(true, o.microBatch())
 	if err != nil {
@@ -52,7 +52,7 @@ func (o ReplicaOptions) Check() error {
 	return o.Freeze.Check(g)
 }
 
-// Replica is one model on one device. One goroutine, locked to its OS thread, uses it while it trains.
+// Replica is one model on one device. During training, one goroutine that is locked to its OS thread uses it.
 type Replica struct {
 	opts   ReplicaOptions
 	dev    device.Device
@@ -60,29 +60,29 @@ type Replica struct {
 	plans  *planCache
 	state  *plan.State
 	optim  *optim.Optimizer
-	mean   *optim.Average   // nil: no averages
-	norms  *optim.Norms     // nil: no norms of single parameters
-	scale  *optim.LossScale // nil: no loss scale
-	stream device.Stream    // wraps plain while recorder records
+	mean   *optim.Average   // nil without averages
+	norms  *optim.Norms     // nil if no norms of single parameters are measured
+	scale  *optim.LossScale // nil without a loss scale
+	stream device.Stream    // wraps plain while recorder is set
 	arena  device.Buffer
-	feed   *feed  // nil where streams run synchronously: batches are then read to where passes read them
-	now    *plans // in use; held
+	feed   *feed  // nil if streams are synchronous; batches are then written directly to the inputs of a pass
+	now    *plans // current plans, held in the cache
 	clock  clock
 	spare  device.Buffer // running statistics before the current step; nil without peers
-	began  bool          // a step is in progress, and spare holds the statistics before it
-	unread []batchFacts  // of the step's micro-batches whose results are not read yet
+	began  bool          // a step is in progress, and spare contains the statistics before it
+	unread []batchFacts  // micro-batches of this step whose results are not read yet
 
 	recorder *timeline.Recorder // records the launches of a step; nil: no recording
-	plain    device.Stream      // the device's own stream; nil before the first Trace
+	plain    device.Stream      // the unwrapped stream of the device; nil before the first Trace
 
-	copied map[string]*bytes.Buffer // copies for the last checkpoint in mid-run, by tensor
+	copied map[string]*bytes.Buffer // copies of tensors for the last background checkpoint, by tensor name
 
-	sums    *gradsync.Sync // over ranks; nil without peers
+	sums    *gradsync.Sync // sums over ranks; nil without peers
 	reports *reports
-	limits  []int // the largest share of each rank, in samples of a micro-batch
-	most    int   // the largest share of this rank
+	limits  []int // largest share of each rank, in samples of a micro-batch
+	most    int   // largest share of this rank
 
-	// Sum of the gradients of micro-batches, with accumulation.
+	// With accumulation: the buffer that sums the gradients of micro-batches, and the program that adds to it.
 	sum        device.Buffer
 	addProgram device.Program
 
@@ -103,7 +103,7 @@ func (c *closer) close() error {
 	return errors.Join(errs...)
 }
 
-// NewReplica builds graphs and plans, allocates all memory and sets the initial values.
+// NewReplica builds graphs and plans, allocates all memory, and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
 	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev)}
 	if opts.LossScale || opts.Compute == tensor.F16 {
@@ -137,8 +137,8 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	return r, r.initialize()
 }
 
-// chooseLayout fixes the layout of parameters by a plan that the caller frees. Ranks must agree, so with peers the plan
-// is for the whole micro-batch, regardless of shares.
+// chooseLayout compiles a first plan, which determines the layout of parameters. The caller frees the plan. With
+// peers, the plan is for the whole micro-batch, so that all ranks choose the same layout, regardless of their shares.
 func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	g, err := r.opts.graph(true, r.opts.microBatch())
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	if p := r.opts.Peers; p != nil {
 		same, err = gradsync.SameLayouts(context.Background(), p.Grads, r.dev, first.Params())
 	}
-	if err == nil && !same { // unlike devices have only plain layouts in common
+	if err == nil && !same { // different devices have only plain layouts in common
 		if err = first.Free(); err == nil {
 			first, err = plan.CompilePlain(r.cache, g)
 		}
@@ -162,7 +162,7 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	return first, nil
 }
 
-// graph builds the pass for n samples of a micro-batch.
+// graph builds the graph of a pass over n samples.
 func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
@@ -186,7 +186,7 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 	})
 }
 
-// targets returns the number of targets of a global batch, including those that may not count.
+// targets returns the number of targets of a global batch, including targets that do not count.
 func (o ReplicaOptions) targets() int { return o.BatchSize * o.Task.Targets() }
 
 // checkPeers returns an error for options with which ranks cannot train together.
@@ -203,7 +203,7 @@ func (o ReplicaOptions) checkPeers() error {
 	return p.check(p.Shares, o.microBatch(), o.GhostGroup)
 }
 
-// allocate allocates all device memory that the replica will ever use.
+// allocate allocates all device memory that the replica will use.
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
@@ -257,8 +257,8 @@ func (r *Replica) allocate() (err error) {
 	return err
 }
 
-// allocateArena allocates memory for the activations of the largest share. A device that uses host memory commits pages
-// only when they are touched.
+// allocateArena allocates memory for the activations of the largest share. On a device that uses host memory, pages
+// are committed when they are first touched.
 func (r *Replica) allocateArena() (err error) {
 	if r.now, err = r.plans.compiled(r.opts.Peers.share(r.opts.microBatch())); err != nil {
 		return err
@@ -282,14 +282,14 @@ func (r *Replica) allocateArena() (err error) {
 	return err
 }
 
-// MemoryError reports that the activations of a micro-batch do not fit into the device.
+// MemoryError reports that the activations of a micro-batch do not fit into the memory of the device.
 type MemoryError struct {
-	Samples   int   // of a micro-batch
-	Fit       int   // estimated number of samples that fit, 0 if not even one
-	NeedBytes int64 // of activations
-	HeldBytes int64 // by parameters, optimizer state and other allocations on the device
-	FreeBytes int64 // device memory that is left
-	Err       error // the device's error
+	Samples   int   // number of samples of the micro-batch
+	Fit       int   // estimated number of samples that fit; 0 if not even one fits
+	NeedBytes int64 // bytes of the activations
+	HeldBytes int64 // bytes of parameters, optimizer state and other allocations on the device
+	FreeBytes int64 // bytes of device memory that are free
+	Err       error // error of the device
 }
 
 func (e *MemoryError) Error() string {
@@ -298,10 +298,10 @@ func (e *MemoryError) Error() string {
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
-// Unwrap returns the device's error; its chain contains device.ErrOutOfMemory.
+// Unwrap returns the device's error. Its chain contains device.ErrOutOfMemory.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// tooLarge explains why the allocation of activations failed.
+// tooLarge returns the error of a failed allocation of activations, with an explanation.
 func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
@@ -312,11 +312,12 @@ func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 		most = free
 	}
 	e := &MemoryError{Samples: samples, NeedBytes: bytes, HeldBytes: used, FreeBytes: max(most-used, 0), Err: err}
-	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow with the samples
+	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow linearly
 	return e
 }
 
-// allocateSum allocates the buffer and the program that add up the gradients of micro-batches: sum += grads.
+// allocateSum allocates the buffer that sums the gradients of micro-batches, and the program that adds to it: sum +=
+// grads.
 func (r *Replica) allocateSum() (err error) {
 	params := r.state.Params
 	if r.sum, err = r.state.NewFlat(params.TrainBytes); err != nil {
@@ -344,8 +345,8 @@ func (r *Replica) allocateSum() (err error) {
 	return err
 }
 
-// PredictedBytes returns the device memory that the replica needs by its plans. It equals the bytes that the device
-// allocated.
+// PredictedBytes returns the device memory that the replica needs according to its plans. It equals the number of
+// bytes that the device allocated.
 func (r *Replica) PredictedBytes() int64 {
 	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
 	for _, b := range []device.Buffer{r.sum, r.spare} {
@@ -365,10 +366,10 @@ func (r *Replica) PredictedBytes() int64 {
 	return bytes
 }
 
-// ParamCount returns the number of elements of parameters, without padding.
+// ParamCount returns the number of elements of all parameters, without padding.
 func (r *Replica) ParamCount() int64 { return r.count(func(plan.ParamInfo) bool { return true }) }
 
-// FrozenCount returns the number of elements of frozen parameters.
+// FrozenCount returns the number of elements of the frozen parameters.
 func (r *Replica) FrozenCount() int64 {
 	return r.count(func(p plan.ParamInfo) bool { return p.Frozen })
 }
@@ -382,13 +383,14 @@ func (r *Replica) count(of func(plan.ParamInfo) bool) (n int64) {
 	return n
 }
 
-// FLOPs returns the nominal arithmetic of this rank in one optimizer step.
+// FLOPs returns the nominal number of operations of this rank in one optimizer step.
 func (r *Replica) FLOPs() int64 { return r.now.flops }
 
 // Plan returns the training plan, for reports.
 func (r *Replica) Plan() *plan.Plan { return r.now.train.plan }
 
-// initialize sets parameters and statistics, which are functions of (seed, name, position).
+// initialize sets parameters and statistics. Each value is a function of the seed, the tensor's name and the
+// position.
 func (r *Replica) initialize() error {
 	set := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
@@ -401,7 +403,8 @@ func (r *Replica) initialize() error {
 	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States), r.resetAverages())
 }
 
-// initialValues draws a tensor in double precision and rounds it to its type: plain layout, little endian.
+// initialValues returns the initial values of a tensor: plain layout, little endian. They are computed in double
+// precision and rounded to the tensor's type.
 func initialValues(p plan.ParamInfo, seed uint64) []byte {
 	n := p.Spec.Shape.Elements()
 	s := random.New(seed, p.Name)
@@ -423,7 +426,7 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 	return out
 }
 
-// Close waits until no plan is being made, then frees everything in reverse order.
+// Close waits for a compilation in progress, then frees all resources in reverse order of allocation.
 func (r *Replica) Close() error {
 	var err error
 	if r.plans != nil {
@@ -432,8 +435,8 @@ func (r *Replica) Close() error {
 	return errors.Join(err, r.closer.close())
 }
 
-// RunTimed runs prepare, forward and backward on the last loaded batch and adds each launch's time to elapsed, in the
-// order of Plan().Launches(). It does not update parameters.
+// RunTimed runs prepare, forward and backward on the last loaded batch. It adds the time of each launch to elapsed,
+// in the order of Plan().Launches(). It does not update parameters.
 func (r *Replica) RunTimed(elapsed []time.Duration) error {
 	return r.now.train.plan.RunTimed(r.stream, elapsed)
 }

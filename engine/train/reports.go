@@ -13,48 +13,50 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// RankStep is one rank's part of a step, as the rank reports it to the others. Reports follow the gradients, so ranks
-// need no second synchronization and report values known at that time. Times.Communication, Hidden and Optimizer are
-// therefore of the rank's previous step (0 in its first); all other values are of this step. In the record of a step a
-// rank's own part is entirely of this step.
+// RankStep is one rank's part of a step, as the rank reports it to the other ranks. The reports directly follow the
+// gradients, so the ranks need no second synchronization. At that time, three values of the step are not known yet:
+// Times.Communication, Hidden and Optimizer. These values are therefore those of the rank's previous step, and 0 in
+// its first step. All other values are of this step. In a StepRecord, the entry of the observing rank itself contains
+// only values of this step.
 type RankStep struct {
 	Sums
 	Times   StepTimes
-	Other   time.Duration // between the last step and this one, without evaluating and saving; not in Times
+	Other   time.Duration // time between the last step and this step, without evaluation and saving; not included in Times
 	Buckets int
-	Bytes   int64 // of gradients that were summed over ranks
+	Bytes   int64 // bytes of gradients that were summed over ranks
 
-	Telemetry telemetry.Sample // rounded to float32 in the reports of other ranks
+	Telemetry telemetry.Sample // other ranks receive values rounded to float32
 
-	Replaced int // samples that could not be read, see data.Skip
+	Replaced int // number of samples that could not be read, see data.Skip
 }
 
-// Compute returns the rank's own time from the end of one sum over ranks to its last gradient of the next. The other
-// ranks wait for this time. It excludes waiting inside the passes, in batch normalisation over all samples.
+// Compute returns the time that the rank needs for its own work in a step: from the end of the previous sum over
+// ranks to its last gradient. The other ranks wait during this time. Waits within the passes, for batch normalisation
+// over all samples, are not included.
 func (s RankStep) Compute() time.Duration {
 	t := s.Times
 	return t.Optimizer + s.Other + t.Data + t.Forward + t.Backward - t.Exchanges
 }
 
-// wish is an action that a rank requests after a step. A request of one rank applies to all.
+// wish is an action that a rank requests after a step. If one rank requests it, all ranks do it.
 type wish struct {
 	stop, timeOver bool
-	save           bool   // a checkpoint of the step
-	unready        bool   // postpone a change of shares: this rank's plans are not ready
-	change         uint32 // hash of the new shares, 0: none. Unlike the other fields it must be equal on all ranks
+	save           bool   // save a checkpoint of the step
+	unready        bool   // postpone a change of shares, because this rank's plans are not ready
+	change         uint32 // hash of the new shares, 0 without a change; must be equal on all ranks, unlike the other fields
 }
 
-// reports exchanges figures: one small all-gather gives every rank the figures of all.
+// reports exchanges the RankSteps and wishes of all ranks with one small all-gather.
 type reports struct {
 	comm collective.Communicator
 	op   collective.Op
 	rank int
 	host device.Buffer
-	rows []reportRow // in host, one per rank
+	rows []reportRow // one report per rank, in host
 	all  []RankStep
 }
 
-// reportRow is the wire format of a report, in the byte order of the machine, as gradients are.
+// reportRow is the wire format of a report. Like gradients, it has the byte order of the machine.
 type reportRow struct {
 	loss                                      float64
 	data, forward, backward, exchanges, other time.Duration // of this step
@@ -62,7 +64,7 @@ type reportRow struct {
 	samples, count, top1, top5, change        uint32
 	replaced                                  uint16
 	flags                                     uint8
-	telemetry                                 [telemetry.Count]float32 // half the bytes: no sensor has more digits
+	telemetry                                 [telemetry.Count]float32 // float32, because no sensor has more digits
 }
 
 // Bits of reportRow.flags.
@@ -88,7 +90,7 @@ func newReports(dev device.Device, comm collective.Communicator) (*reports, erro
 		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.U8, Counts: counts}}, nil
 }
 
-// exchange sends this rank's report and waits for those of all ranks.
+// exchange sends this rank's report and waits for the reports of all ranks.
 func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
 	x.put(&own, want)
 	if err := x.comm.Enqueue(x.op); err != nil {
@@ -100,7 +102,7 @@ func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]Rank
 	return x.read()
 }
 
-// put stores this rank's report, which op sends.
+// put writes this rank's report to the memory that op sends.
 func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
 	row := &x.rows[x.rank]
@@ -114,9 +116,9 @@ func (x *reports) put(s *RankStep, w wish) {
 	}
 }
 
-// read returns all ranks' reports and their joint wish, once op is complete. The reports are valid until the next
-// exchange. read returns an error if the splitters of the ranks disagree, because training would continue with wrong
-// shares.
+// read returns the reports of all ranks and their combined wish. op must be complete. The reports are valid until the
+// next exchange. If the splitters of the ranks disagree, read returns an error, because training would continue with
+// wrong shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
 	for rank := range x.rows {

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// listening is a Splitter that keeps what it is told and changes nothing.
+// listening is a Splitter that stores the reports and changes nothing.
 type listening struct{ heard *[][]RankStep }
 
 func (l listening) Split(_ int64, ranks []RankStep, _ bool) []int {
@@ -43,7 +43,7 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 			if own.Times != step.Times || own.Times.Total() <= 0 || own.Buckets != step.Buckets || own.Bytes != step.Bytes {
 				t.Errorf("rank %d, step %d: its own part is %+v, want the step's times %+v", rank, step.Step, own, step.Times)
 			}
-			want := own // what the other rank sees of it
+			want := own // the report that the other rank receives
 			want.Times.Communication, want.Times.Hidden, want.Times.Optimizer = before.Communication, before.Hidden, before.Optimizer
 			if there != want {
 				t.Errorf("rank %d, step %d: the other rank has %+v, want %+v", rank, step.Step, there, want)
@@ -81,7 +81,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.host.Free()
-	var figures telemetry.Sample // every sensor has another figure
+	var figures telemetry.Sample // each sensor gets a different value
 	for i := range figures {
 		figures[i] = 1.5 + float64(i)
 	}
@@ -100,7 +100,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown()}
 	all, _, err := x.exchange(context.Background(), own, wish{})
-	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry) != fmt.Sprint(telemetry.Unknown()) { // NaN is not equal to itself
+	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry) != fmt.Sprint(telemetry.Unknown()) { // compare text, because NaN is not equal to NaN
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
 	if got := unsafe.Sizeof(reportRow{}); got > 152 {
@@ -108,7 +108,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 }
 
-// logged is a communicator that notes what it is told, but for times.
+// logged is a communicator that logs the operations it receives.
 type logged struct {
 	collective.Communicator
 	log []string
@@ -124,7 +124,7 @@ func (l *logged) Sync(ctx context.Context) error {
 	return l.Communicator.Sync(ctx)
 }
 
-// The reports go behind the last bucket, and the ranks wait for each other once.
+// The reports follow the last bucket, and the ranks synchronize once per step.
 func TestAStepMeetsOnce(t *testing.T) {
 	for name, sequential := range map[string]bool{"overlap": false, "sequential": true} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAStepMeetsOnce(t *testing.T) {
 				if s.err != nil {
 					t.Fatalf("rank %d: %v", rank, s.err)
 				}
-				for i, log := range logs[rank][1:] { // the first holds the start, too
+				for i, log := range logs[rank][1:] { // the first log also contains operations from the start of the run
 					if !strings.HasPrefix(log, "bucket 0 bucket 1 ") || !strings.HasSuffix(log, " reports sync") || strings.Count(log, "sync") != 1 || strings.Count(log, "reports") != 1 {
 						t.Errorf("rank %d, step %d: got %q, want the buckets, the reports, and to wait once", rank, i+2, log)
 					}

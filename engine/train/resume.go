@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// meet compares the ranks and brings all of them to the step at which rank 0 resumes.
+// meet compares the ranks, and sends the state at which rank 0 resumes to all of them.
 func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	if err := r.Replica.agree(ctx); err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	return r.Replica.spread(ctx, r.Options.Resume)
 }
 
-// begin starts at step 0, or at the step at which state was saved.
+// begin starts at step 0, or at the step of the given checkpoint state.
 func (r *run) begin(state *checkpoint.State) error {
 	if state == nil {
 		r.settleEnd()
@@ -37,8 +37,9 @@ func (r *run) begin(state *checkpoint.State) error {
 	return nil
 }
 
-// restore restores the counters of a checkpoint. If the batch size has changed, the run continues after the samples
-// that the epoch has had. Samples before that point that do not fill a batch of the new size are skipped in this epoch.
+// restore restores the counters of a checkpoint. If the batch size has changed, the run continues at the next batch
+// of the new size that starts after the samples already used in this epoch. The samples in between are skipped in
+// this epoch.
 func (r *run) restore(s checkpoint.State) error {
 	r.step = s.Step
 	batch := int64(r.Replica.opts.BatchSize)
@@ -64,14 +65,14 @@ func (r *run) restore(s checkpoint.State) error {
 		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
 	}
 	r.settleEnd()
-	// Changed settings may have moved the end of an epoch, or of the run, to this step.
+	// If settings have changed, an epoch or the run may end exactly at this step.
 	if e := r.result.LastEval; r.evaluationDue() && (e == nil || e.Step != r.step) {
 		r.evalOwed = true
 	}
 	return nil
 }
 
-// settleEnd computes the step at which the run ends, and sets the schedule's length to it.
+// settleEnd computes the step at which the run ends, and passes it to the schedule as its length.
 func (r *run) settleEnd() {
 	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
 		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
@@ -84,7 +85,7 @@ func (r *run) settleEnd() {
 // loopKey is the key of lastResults in a checkpoint.
 const loopKey = "train"
 
-// lastResults are the results that a resumed run with no steps left reports, and whether an evaluation is due first.
+// lastResults contains the results that a resumed run reports if no steps are left, and whether an evaluation is due.
 type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
@@ -92,7 +93,7 @@ type lastResults struct {
 	Stopping stopping         `json:"early_stop"`
 }
 
-// Forget removes the results of evaluations from a checkpoint's state, because the run continues with other data.
+// Forget removes the results of evaluations from a checkpoint's state. The caller continues the run with other data.
 func Forget(state *checkpoint.State) error {
 	state.Best = nil
 	raw, ok := state.Extra[loopKey]
@@ -108,13 +109,13 @@ func Forget(state *checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("state of the loop: %w", err)
 	}
-	state.Extra = maps.Clone(state.Extra) // keeps the checkpoint's own map unchanged
+	state.Extra = maps.Clone(state.Extra) // keeps the map of the checkpoint unchanged
 	state.Extra[loopKey] = text
 	return nil
 }
 
-// rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps use
-// the same samples, so a fault of the data or the settings recurs and ends the run.
+// rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps
+// use the same samples. If the cause is in the data or the settings, it occurs again and ends the run.
 func (r *run) rollBack(ctx context.Context) error {
 	if r.result.RollBacks >= int64(r.NaNRollbacks) {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
@@ -122,7 +123,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	}
 	defer r.leaveOut()
 	r.settleSave()
-	r.unsound = true // until state and weights belong to one step again
+	r.unsound = true // until state and weights belong to the same step again
 	var state *checkpoint.State
 	if r.leads() {
 		var err error
@@ -146,7 +147,8 @@ func (r *run) rollBack(ctx context.Context) error {
 	return r.jump()
 }
 
-// loadNewest loads the newest valid checkpoint into the replica, and moves checkpoints of later steps aside.
+// loadNewest loads the newest valid checkpoint into the replica, and moves the checkpoints of later steps to another
+// name.
 func (r *run) loadNewest() (*checkpoint.State, error) {
 	c, skipped, err := checkpoint.Latest(r.StoreDir)
 	for _, s := range skipped {

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrDiverged ends a run whose gradients stay NaN or infinite.
+	// ErrDiverged ends a run whose gradients remain NaN or infinite.
 	ErrDiverged = errors.New("training diverged")
 	// ErrFinalSave ends a run whose final save failed.
 	ErrFinalSave = errors.New("the final save failed")
@@ -23,74 +23,75 @@ var (
 	errUnreadable = errors.New("cannot be read")
 )
 
-// Options configure a run. A zero interval turns its action off.
+// Options configures a run. If an interval is 0, its action is off.
 type Options struct {
 	Replica  *Replica
-	Train    *data.Loader // training batches; Run moves it to the first batch of the run
-	Eval     *data.Loader // nil: no evaluation
+	Train    *data.Loader // training batches; Run moves the loader to the first batch of the run
+	Eval     *data.Loader // held-out batches; nil: no evaluation
 	Store    *checkpoint.Store
-	StoreDir string // of Store
+	StoreDir string // path of Store
 	Observer Observer
 
 	Schedule     optim.Schedule // Run sets its Total
-	Steps        int64          // optimizer steps of the whole run; 0: the steps of Epochs
-	Epochs       int            // 0, with Steps 0: until MaxDuration
+	Steps        int64          // number of optimizer steps of the whole run; 0: the steps of Epochs
+	Epochs       int            // number of epochs; if Epochs and Steps are 0, the run ends after MaxDuration
 	MaxDuration  time.Duration
-	EvalInterval int  // epochs
+	EvalInterval int  // number of epochs between evaluations
 	EvalAverage  bool // evaluate the averaged weights, if there are averages
 
 	EarlyStop EarlyStop
-	// NormsInterval is the number of steps between records with norms of single parameters, if the replica measures
-	// them; 0: never.
+	// NormsInterval is the number of steps between records with norms of single parameters. It needs
+	// ReplicaOptions.Norms. 0 means never.
 	NormsInterval int64
 
-	SaveSteps    int64 // steps between checkpoints
+	SaveSteps    int64 // number of steps between checkpoints
 	SaveInterval time.Duration
-	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. A request on one rank
-	// saves the run. nil: no requests.
+	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. After a request on
+	// any rank, the run saves a checkpoint. nil means no requests.
 	SaveRequests func() int64
-	// SaveAgreed is called on every rank when a checkpoint is made because of such a request; may be nil.
+	// SaveAgreed is called on every rank before a requested checkpoint is saved. It may be nil.
 	SaveAgreed func()
-	Beside     bool // write checkpoints in mid-run in the background
+	Beside     bool // write checkpoints in the background, except the final one
 	KeepBest   bool
 
-	NaNPatience  int // consecutive skipped steps before a roll-back
-	NaNRollbacks int // roll-backs before ErrDiverged
+	NaNPatience  int // number of consecutive skipped steps after which the run rolls back
+	NaNRollbacks int // number of roll-backs after which the run ends with ErrDiverged
 
-	// Splitter decides the shares of the ranks; nil: shares are fixed.
+	// Splitter decides the shares of the ranks. nil means that shares are fixed.
 	Splitter Splitter
-	// BeforeStep is called before each optimizer step, counted from 1, on the training goroutine. Its time is no part
-	// of the step's. May be nil.
+	// BeforeStep is called before each optimizer step, on the training goroutine. Steps count from 1. The time of the
+	// call is not included in the time of the step. BeforeStep may be nil.
 	BeforeStep func(step int64)
-	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes; 0: never.
+	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes. 0 means never.
 	CompareSteps int64
-	// Telemetry returns the sample of this rank's sensors, once per step. It must not block. nil: no telemetry.
+	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample
 
-	// MaxReplaced is the largest number of samples of an epoch or an evaluation, over all ranks, that may be replaced
-	// because they cannot be read (data.Skip). More end the run with a *data.Fault, saved, on all ranks after the same
-	// step. Such a run ends at once when resumed. 0: no limit.
+	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all
+	// ranks. If there are more, the run saves and ends with a *data.Fault, on all ranks after the same step. A run
+	// that is resumed from this checkpoint ends at once. 0 means no limit.
 	MaxReplaced int
 
-	// Resume is the state of the checkpoint to resume from, already loaded into the replica; nil starts a new run. With
-	// peers, rank 0's state and weights apply to all ranks.
+	// Resume is the state of the checkpoint to resume from. Its weights are already loaded into the replica. nil
+	// starts a new run. With peers, all ranks use the state and weights of rank 0.
 	Resume *checkpoint.State
-	// Foreign states that Resume is another run's checkpoint, so this run has no checkpoint of its own yet.
+	// Foreign means that Resume is a checkpoint of another run, so this run has no checkpoint of its own yet.
 	Foreign bool
-	// Leaving is called after the last step and before the final save, possibly more than once. May be nil.
+	// Leaving is called after the last step and before the final save. It may be called more than once, and may be
+	// nil.
 	Leaving func()
-	// Template holds the fields of the checkpoint's state that Run does not know: program, configuration, seed.
+	// Template contains the fields of the checkpoint state that Run does not set: program, configuration, seed.
 	Template checkpoint.State
 }
 
-// Splitter decides the shares of the ranks. It runs on every rank and returns the same shares on all.
+// Splitter decides the shares of the ranks. Every rank has a Splitter, and all of them must return the same shares.
 type Splitter interface {
 	// Split returns the samples of a micro-batch for each rank, or nil for no change. It is called before every
-	// optimizer step. step is the number of steps done. ranks are the ranks' reports of the last step, with equal bits
-	// on all ranks; nil before the first step. ranks is valid only during the call.
+	// optimizer step. step is the number of steps done. ranks are the reports of all ranks about the last step, with
+	// equal bits on all ranks; nil before the first step. ranks is valid only during the call.
 	//
-	// settling is true while a change is in progress, and the result is then ignored. Each rank plans for its new share
-	// in the background. Some steps later, when all are ready, all switch at the same step.
+	// settling is true while a change is in progress; the result is then ignored. During a change, each rank compiles
+	// plans for its new share in the background. All ranks switch at the same step, after all of them are ready.
 	Split(step int64, ranks []RankStep, settling bool) []int
 }
 
@@ -98,59 +99,59 @@ type Splitter interface {
 type Result struct {
 	Steps       int64
 	Epochs      float64
-	Interrupted bool    // the context was cancelled; saved, can be resumed
+	Interrupted bool    // the context was cancelled; the run is saved and can be resumed
 	Survived    bool    // another rank or the data failed; rank 0 saved the last complete step
-	OutOfTime   bool    // MaxDuration was reached; saved, can be resumed
-	GaveUp      string  // reason of EarlyStop; "": it did not end the run
-	LastLoss    float64 // mean over the global batch of the last step
+	OutOfTime   bool    // MaxDuration was reached; the run is saved and can be resumed
+	GaveUp      string  // reason of EarlyStop; "" if early stopping did not end the run
+	LastLoss    float64 // mean loss over the global batch of the last step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
-	SamplesSeen int64         // over the whole run
-	Checkpoint  string        // path of the last checkpoint saved by this process, "" if none
-	Samples     int64         // unreadable samples over the whole run and all ranks; repeated steps count once
-	TrainTime   time.Duration // of those steps, without evaluation and saving
-	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
+	SamplesSeen int64         // number of samples over the whole run
+	Checkpoint  string        // path of the last checkpoint that this process saved; "" if none
+	Samples     int64         // number of samples that this process trained, over all ranks, including repeated steps
+	TrainTime   time.Duration // time of the steps of this process, without evaluation and saving
+	Skipped     int64         // number of steps over the whole run that were skipped because of NaN or Inf
 	RollBacks   int64
-	Replaced    int64 // unreadable samples over the whole run and all ranks; a step repeated after a roll-back counts once
+	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
 }
 
-// run is the state of Run.
+// run is the state of a call of Run.
 type run struct {
 	Options
 	start       time.Time
 	step        int64
-	end         int64 // last step of the run, 0 if unknown
+	end         int64 // last step of the run; 0 if unknown
 	epochSteps  int64
 	skew        int64 // position in the epochs, in steps, minus step; not 0 after a change of the batch size
-	seen        int64 // samples, over the whole run
+	seen        int64 // number of samples over the whole run
 	lastSave    time.Time
 	savedStep   int64
-	saving      chan written // the save in progress, nil if none
-	nanRow      int          // consecutive skipped steps
-	answered    int64        // SaveRequests that were honoured
+	saving      chan written // receives the result of the save in progress; nil if none
+	nanRow      int          // number of consecutive skipped steps
+	answered    int64        // number of save requests that were honoured
 	stopping    stopping
-	unsound     bool // the replica's state is not of this step
-	evalOwed    bool // this step's evaluation is due, but not done
-	asked       wish // what the ranks agreed on after the last step
+	unsound     bool // the replica's weights and this state belong to different steps
+	evalOwed    bool // an evaluation of this step is due
+	asked       wish // wishes of all ranks after the last step, combined
 	alone       [1]RankStep
 	change      *change       // change of shares in progress; nil if none
-	changed     bool          // the next step uses new shares
-	noted       string        // the device's notes so far
-	sinceChange int           // steps with these shares
-	before      StepTimes     // of this rank's previous step
-	ended       time.Time     // end of the previous step, or of later work that is no part of training
-	apart       time.Duration // time since ended that BeforeStep took
-	reported    []RankStep    // reports of the last step: equal on all ranks
-	ranks       []RankStep    // the same, with this rank's part complete
-	replaced    int           // unreadable samples of this epoch
+	changed     bool          // the next step is the first with new shares
+	noted       string        // notes of the device logged so far
+	sinceChange int           // number of steps with the current shares
+	before      StepTimes     // times of this rank's previous step
+	ended       time.Time     // end of the previous step, or of later work that does not count as training
+	apart       time.Duration // time that BeforeStep took since ended
+	reported    []RankStep    // reports of the last step; equal on all ranks
+	ranks       []RankStep    // as reported, but with this rank's values of the last step
+	replaced    int           // number of unreadable samples of this epoch
 	result      Result
 	record      StepRecord
 }
 
-// Run trains to the end, or until ctx is cancelled on any rank. With an error the result is valid up to the last step.
-// A rank that fails sends its cause to the other ranks.
+// Run trains to the end, or until ctx is cancelled on any rank. If Run returns an error, the result is valid up to
+// the last step. A rank that fails sends its error to the other ranks.
 func Run(ctx context.Context, o Options) (Result, error) {
-	runtime.LockOSThread() // an OpenMP team and a CUDA context belong to a thread
+	runtime.LockOSThread() // OpenMP teams and CUDA contexts belong to an OS thread
 	defer runtime.UnlockOSThread()
 	r := &run{Options: o, start: time.Now(), savedStep: -1}
 	r.lastSave = r.start
@@ -166,7 +167,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	r.leaving()
 	r.settleSave()
-	if err != nil && !errors.Is(err, errUnreadable) { // all ranks know that error and have left together
+	if err != nil && !errors.Is(err, errUnreadable) { // all ranks have the error errUnreadable, and have left together
 		o.Replica.opts.Peers.Abort(err)
 		o.Replica.opts.Peers.Drain()
 		err = r.survive(err)
@@ -176,7 +177,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return r.result, err
 }
 
-// position returns the run's position in its epochs, in steps of the present batch size.
+// position returns the run's position in its epochs, in steps of the current batch size.
 func (r *run) position() int64 { return r.step + r.skew }
 
 // jump moves the loader to the batches of the next step.
@@ -221,7 +222,7 @@ func (r *run) train(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !wentBack { // else the checkpoint says whether an evaluation is due
+		if !wentBack { // after a roll-back, the checkpoint contains evalOwed
 			r.evalOwed = r.evaluationDue()
 		}
 		if err := r.evaluateIfOwed(ctx); err != nil {
@@ -235,7 +236,7 @@ func (r *run) train(ctx context.Context) error {
 	return r.leave(whole)
 }
 
-// leave saves the state, after the ranks have checked that it is equal on all.
+// leave saves the state, after the ranks have checked that all of them have the same state.
 func (r *run) leave(ctx context.Context) error {
 	if r.peers() != nil {
 		if err := r.Replica.checkReplicas(ctx); err != nil {
@@ -253,8 +254,8 @@ func (r *run) leaving() {
 	}
 }
 
-// leaveWith ends the run with an error that all ranks have. No rank exits before rank 0 has saved, because a lost rank
-// would end rank 0, too.
+// leaveWith ends the run with an error that all ranks have. No rank exits before rank 0 has saved, because the loss
+// of a rank would also end rank 0.
 func (r *run) leaveWith(ctx context.Context, cause error) error {
 	err := errors.Join(cause, r.leave(ctx))
 	if r.peers() != nil {
@@ -263,7 +264,8 @@ func (r *run) leaveWith(ctx context.Context, cause error) error {
 	return err
 }
 
-// oneStep trains one step. After too many steps without finite gradients it rolls back to an earlier step.
+// oneStep trains one step. After too many consecutive steps without finite gradients, it rolls back to an earlier
+// step.
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	rate := r.Schedule.Rate(int(r.position()))
 	own, out, err := r.passes(ctx, whole, rate)
@@ -272,7 +274,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	ranks := r.together(own, &out)
 	out.Sums = total(ranks)
-	at := r.position() // of this step, from 0
+	at := r.position() // position of this step, from 0
 	r.step++
 	r.seen += int64(out.Samples)
 	r.result.Samples += int64(out.Samples)
@@ -282,7 +284,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.nanRow = 0
 	} else {
 		r.result.Skipped++
-		if !out.Lowered { // else the next step uses a lower scale
+		if !out.Lowered { // after Lowered, the next step uses a lower loss scale
 			r.nanRow++
 		}
 	}
@@ -307,8 +309,8 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	return false, nil
 }
 
-// tellNotes logs the device's notes about the programs for these shares in the second step with them, when all have
-// run.
+// tellNotes logs the notes of the device about the programs for the current shares. It does so in the second step
+// with these shares, after all programs have run.
 func (r *run) tellNotes() {
 	r.sinceChange++
 	d, ok := r.Replica.dev.(device.Noting)
@@ -321,7 +323,7 @@ func (r *run) tellNotes() {
 	}
 }
 
-// countReplaced adds up the unreadable samples of all ranks; the sum is equal on each.
+// countReplaced adds up the unreadable samples of all ranks. The sum is equal on all ranks.
 func (r *run) countReplaced() {
 	if r.record.EpochStep == 1 {
 		r.replaced = 0
@@ -333,7 +335,7 @@ func (r *run) countReplaced() {
 	r.record.EpochReplaced = r.replaced
 }
 
-// tooManyReplaced returns the error of an epoch with more unreadable samples than MaxReplaced.
+// tooManyReplaced returns an error if an epoch has more unreadable samples than MaxReplaced.
 func (r *run) tooManyReplaced() error {
 	if r.MaxReplaced == 0 || r.replaced <= r.MaxReplaced {
 		return nil
@@ -346,7 +348,7 @@ func (r *run) unreadable(n int, of string) error {
 		Advice: "list them with hetero-train data verify, or raise data.corrupt_limit"}
 }
 
-// passes trains one step on this rank's samples and sums the gradients over ranks.
+// passes trains one step on this rank's samples, and sums the gradients over ranks.
 func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
 	if !r.ended.IsZero() {
 		own.Other = max(time.Since(r.ended)-r.apart, 0)
@@ -373,7 +375,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	return own, out, err
 }
 
-// describe sets the fields of this rank's part of a step that are known.
+// describe sets those fields of this rank's RankStep that are already known.
 func (r *run) describe(own *RankStep, out *StepResult) {
 	own.Sums, own.Times, own.Telemetry, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), out.Replaced
 	if r.Telemetry != nil {
@@ -381,5 +383,5 @@ func (r *run) describe(own *RankStep, out *StepResult) {
 	}
 }
 
-// leaveOut excludes the time up to now from RankStep.Other.
+// leaveOut excludes the time before now from RankStep.Other.
 func (r *run) leaveOut() { r.ended, r.apart = time.Now(), 0 }

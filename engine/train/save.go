@@ -12,17 +12,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// saveWhenDue saves by steps, by time, or on request. If a save in mid-run fails (full disk), the next interval tries
-// again.
+// saveWhenDue saves a checkpoint by steps, by time, or on request. If the save fails, for example because the disk is
+// full, the run saves again at the next interval.
 func (r *run) saveWhenDue(ctx context.Context) error {
 	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
 	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
 	want := r.wishes(ctx)
 	if !(bySteps || byTime || want.save) || r.savedStep == r.step || r.step == r.end || want.stop {
-		return nil // finalSave saves the end and an interruption
+		return nil // finalSave saves the last step and the state after an interruption
 	}
 	if r.nanRow > 0 {
-		return nil // a roll-back to this state would not help
+		return nil // a roll-back to this state would not help, because its gradients were not finite
 	}
 	r.answered = r.requests()
 	if want.save && r.SaveAgreed != nil {
@@ -32,7 +32,7 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	return r.saveBeside()
 }
 
-// requests returns the number of requests to save on this rank.
+// requests returns the number of save requests on this rank.
 func (r *run) requests() int64 {
 	if r.SaveRequests == nil {
 		return 0
@@ -40,7 +40,7 @@ func (r *run) requests() int64 {
 	return r.SaveRequests()
 }
 
-// finalSave saves unless this step is already saved.
+// finalSave saves the state, unless a checkpoint of this step exists.
 func (r *run) finalSave() error {
 	r.settleSave()
 	if r.savedStep == r.step {
@@ -60,7 +60,7 @@ type written struct {
 	err   error
 }
 
-// save writes a checkpoint of this step and returns when it is on disk.
+// save writes a checkpoint of this step. It returns after the checkpoint is on disk.
 func (r *run) save() error {
 	r.settleSave()
 	if !r.leads() {
@@ -73,13 +73,14 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
-	// context.Background: a save that has begun is finished even if the run is interrupted.
+	// context.Background: a save that has started is finished even if the run is interrupted.
 	w.saved, w.err = r.Store.Save(context.Background(), snapshot)
 	return r.note(w)
 }
 
-// saveBeside copies the state to memory and writes it in the background. If memory does not suffice for a copy, it
-// writes before it returns. Only one save runs at a time, so a disk slower than the interval delays training.
+// saveBeside copies the state to memory and writes the copy in the background. If there is not enough memory for a
+// copy, saveBeside writes the checkpoint before it returns. Only one save runs at a time, so a disk that is slower
+// than the save interval delays training.
 func (r *run) saveBeside() error {
 	if !r.Beside || !r.leads() || !r.Replica.canCopy() {
 		return r.save()
@@ -102,14 +103,14 @@ func (r *run) saveBeside() error {
 	return nil
 }
 
-// settleSave waits for the save in progress, if any.
+// settleSave waits for the save in progress, if there is one.
 func (r *run) settleSave() {
 	if r.saving != nil {
 		r.saveEnded(<-r.saving)
 	}
 }
 
-// pollSave records the result of a save that has ended, without blocking.
+// pollSave records the result of a save that has ended. It does not block.
 func (r *run) pollSave() {
 	select {
 	case w := <-r.saving:
@@ -128,12 +129,12 @@ func (r *run) saveEnded(w written) {
 	}
 }
 
-// triedAgain adds to err that the next interval tries again.
+// triedAgain adds to err that the run saves again at the next interval.
 func triedAgain(err error) error {
 	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the run saves again at the next interval", err)
 }
 
-// note records a save, and reports it to the observer.
+// note records the result of a save and reports it to the observer.
 func (r *run) note(w written) error {
 	if w.err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", w.step, w.err)
@@ -146,7 +147,7 @@ func (r *run) note(w written) error {
 	return nil
 }
 
-// snapshot returns the run's present state for a checkpoint.
+// snapshot returns the current state of the run for a checkpoint.
 func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapshot, error) {
 	r.lastSave = time.Now()
 	r.Observer.Saving()
@@ -174,12 +175,12 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }
 
-// saveUntouched saves before a failure of the data ends the run, if the failed step has changed nothing yet. Running
-// statistics change with the first micro-batch.
+// saveUntouched saves before a data error ends the run, if the failed step has not changed any state yet. The first
+// micro-batch of a step already changes the running statistics.
 func (r *run) saveUntouched(cause error, failed StepResult) error {
 	var fault *data.Fault
 	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.peers() != nil {
-		return cause // with peers the other ranks may be in the step already, so the last checkpoint remains
+		return cause // other ranks may already be in the step, so the last checkpoint must suffice
 	}
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)

@@ -12,11 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Limits returns the largest number of samples of a micro-batch that each rank can hold; nil for a single rank.
+// Limits returns the largest share of each rank that fits into its memory; nil for a single rank.
 func (r *Replica) Limits() []int { return r.limits }
 
 // settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
-// sums over ranks are already allocated; activations may use the remaining memory.
+// sums over ranks are already allocated. Activations may use the remaining memory.
 func (r *Replica) settleShares() error {
 	p, micro := r.opts.Peers, r.opts.microBatch()
 	if p == nil {
@@ -48,7 +48,7 @@ func (r *Replica) settleShares() error {
 	return r.checkShares(p.Shares)
 }
 
-// most returns the largest share that this rank may ever get, regardless of memory.
+// most returns the largest share that this rank may get, without regard to memory.
 func (p *Peers) most(micro int) int {
 	switch {
 	case p.MaxShare > 0 && p.Divide == nil:
@@ -61,8 +61,8 @@ func (p *Peers) most(micro int) int {
 	return micro
 }
 
-// memoryLeft returns the bytes available for activations, negative if even the fixed part does not fit. known is false
-// if neither the device nor the options state a limit.
+// memoryLeft returns the number of bytes available for activations. It is negative if the other allocations exceed
+// the limit. known is false if neither the device nor the options state a limit.
 func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	used, _ := r.dev.Memory()
 	total := r.opts.Peers.MemoryBytes
@@ -72,8 +72,9 @@ func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	return total - used, total > 0
 }
 
-// limit returns the largest share up to most whose activations fit into memory, found by planning. The result is most
-// or a multiple of a group of batch normalisation. limit returns a *MemoryError if the fixed first share does not fit.
+// limit returns the largest share, at most most, whose activations fit into memory. It compiles plans to find out.
+// The result is most or a multiple of a group of batch normalisation. If the first share is fixed and does not fit,
+// limit returns a *MemoryError.
 func (r *Replica) limit(most int) (int, error) {
 	free, known := r.memoryLeft()
 	p := r.opts.Peers
@@ -94,7 +95,7 @@ func (r *Replica) limit(most int) (int, error) {
 	return fit, nil
 }
 
-// wholeGroup returns the unit of shares: the samples of a group of batch normalisation.
+// wholeGroup returns the unit of shares: the number of samples of a group of batch normalisation, or 1.
 func (o ReplicaOptions) wholeGroup() int {
 	if o.GhostGroup > 0 && (o.Peers == nil || !o.Peers.SyncNorm) {
 		return o.GhostGroup
@@ -102,7 +103,7 @@ func (o ReplicaOptions) wholeGroup() int {
 	return 1
 }
 
-// gather collects one number of each rank.
+// gather returns the numbers own of all ranks.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	comm := r.opts.Peers.Grads
 	counts := make([]int64, comm.Size())
@@ -120,7 +121,7 @@ func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	}
 	if err != nil {
 		comm.Abort(err)
-		_ = comm.Sync(context.Background()) // until the memory is unused; err already holds the first error
+		_ = comm.Sync(context.Background()) // wait until no operation uses the memory; err already contains the first error
 		return nil, errors.Join(err, host.Free())
 	}
 	all := make([]int, len(counts))
@@ -147,7 +148,7 @@ func (r *Replica) checkShares(samples []int) error {
 	return nil
 }
 
-// hashOf hashes shares. Equal shares have equal hashes; different shares rarely do.
+// hashOf returns a hash of shares that is never 0. Different shares rarely have equal hashes.
 func hashOf(shares []int) uint32 {
 	h := fnv.New32a()
 	for _, n := range shares {
@@ -156,7 +157,7 @@ func hashOf(shares []int) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// disagreement is the error of ranks whose splitters return different shares.
+// disagreement returns the error for ranks whose splitters return different shares.
 func disagreement(rank int) error {
 	return fmt.Errorf("rank %d and rank 0 computed different shares, because their processors or builds round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// needs is what a rank's replica takes beside activations, and the activations of each number of samples.
+// needs is the memory of a rank's replica: the fixed part in bytes, and the activations in bytes for each number of
+// samples.
 type needs struct {
 	fixed int64
 	arena []int64
 }
 
-// measure asks a rank of a crew that is not short of memory.
+// measure returns the needs of a rank that has enough memory.
 func measure(t *testing.T, o ReplicaOptions, shares []int, sync bool) (n needs) {
 	t.Helper()
 	crew{open: openReference, options: o, shares: shares, sync: sync, cap: 200, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
@@ -44,8 +45,8 @@ func TestLimitsAreTheMostThatFits(t *testing.T) {
 		name    string
 		options ReplicaOptions
 		sync    bool
-		fit     int   // samples that rank 1 has memory for
-		spare   int64 // bytes beyond that
+		fit     int   // number of samples that fit into the memory of rank 1
+		spare   int64 // additional bytes
 		want    []int
 		shares  []int
 	}{

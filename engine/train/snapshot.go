@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Tensors returns the parameters and statistics, and the optimizer state, as checkpoints store them: plain layout, with
-// the names of the model. A tensor's values are read from the device when the tensor is written.
+// Tensors returns the tensors of a checkpoint: parameters and statistics, then the optimizer state. They have plain
+// layout and the names of the model. A tensor's values are read from the device when the tensor is written.
 func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 	params := r.state.Params
 	for _, p := range params.Params {
@@ -40,7 +40,7 @@ func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 	return model, optimizer
 }
 
-// trained returns the parameters that have moments.
+// trained returns the parameters that are trained; only these have moments.
 func (r *Replica) trained() []plan.ParamInfo {
 	params := r.state.Params.Params
 	for len(params) > 0 && params[len(params)-1].Frozen {
@@ -49,7 +49,8 @@ func (r *Replica) trained() []plan.ParamInfo {
 	return params
 }
 
-// canCopy reports whether memory suffices for two copies of a checkpoint's tensors; one of them remains as reserve.
+// canCopy reports whether there is enough host memory for two copies of a checkpoint's tensors. The second copy is a
+// reserve.
 func (r *Replica) canCopy() bool {
 	if r.state.Values.Host() == nil {
 		return true // activations are in device memory, so host memory is free
@@ -63,7 +64,7 @@ func (r *Replica) canCopy() bool {
 	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
 }
 
-// copies returns Tensors as copies in host memory, which the next call overwrites.
+// copies returns the same tensors as Tensors, copied to host memory. The next call overwrites the copies.
 func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
 	if r.copied == nil {
 		r.copied = map[string]*bytes.Buffer{}
@@ -89,7 +90,7 @@ func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
 	return model, optimizer, nil
 }
 
-// momentName returns a moment's name in a checkpoint, such as "fc.weight.momentum".
+// momentName returns the name of a moment in a checkpoint, such as "fc.weight.momentum".
 func momentName(moment, param string) string { return param + "." + moment }
 
 func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) checkpoint.Tensor {
@@ -103,12 +104,12 @@ func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) chec
 	}}
 }
 
-// Load sets parameters, statistics and optimizer state from a checkpoint. It changes nothing if the checkpoint is of
-// another model.
+// Load sets parameters, statistics and optimizer state from a checkpoint. If the checkpoint belongs to another model,
+// Load changes nothing and returns an error.
 func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 	model, optimizer := r.Tensors()
 	want, averaged := infos(optimizer), c.Averaged()
-	switch { // averages may be added or removed between runs
+	switch { // a run may start or stop averaging between checkpoints
 	case !averaged:
 		want = slices.DeleteFunc(want, checkpoint.Info.IsAverage)
 	case r.mean == nil:
@@ -150,7 +151,7 @@ func (r *Replica) loadAverages(f *checkpoint.File) error {
 	return nil
 }
 
-// averages returns the memory of the averaged weights and statistics; nil without averages.
+// averages returns the memory of the averaged weights and statistics, or nil without averages.
 func (r *Replica) averages() []device.Region {
 	if r.mean == nil {
 		return nil
@@ -158,7 +159,7 @@ func (r *Replica) averages() []device.Region {
 	return []device.Region{r.mean.Values(), r.mean.States()}
 }
 
-// resetAverages sets the averages to the model's present values.
+// resetAverages sets the averages to the current values of the model.
 func (r *Replica) resetAverages() error {
 	if r.mean == nil {
 		return nil
@@ -169,8 +170,8 @@ func (r *Replica) resetAverages() error {
 // exchangeAverages swaps the model's weights and statistics with the averages. A second call swaps them back.
 func (r *Replica) exchangeAverages() error { return r.mean.Exchange(r.stream) }
 
-// LoadWeights sets parameters and statistics from a safetensors file and resets the averages. Its error lists the
-// differences if the file is of another model.
+// LoadWeights sets parameters and statistics from a safetensors file, and resets the averages. If the file belongs to
+// another model, the error lists the differences.
 func (r *Replica) LoadWeights(f *checkpoint.File) error {
 	model, _ := r.Tensors()
 	if err := f.Check(infos(model)); err != nil {

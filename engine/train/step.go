@@ -19,13 +19,13 @@ type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
 }
 
-// StepTimes are the parts of a step's time on one rank. Forward includes the working copies of the parameters.
-// Communication is the time that the rank waited for sums of gradients after its backward pass.
+// StepTimes are the times of the parts of a step on one rank. Forward includes the preparation of the working copies
+// of the parameters. Communication is the time after the backward pass that the rank waits for sums of gradients.
 type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
-	Hidden    time.Duration // communication during the backward pass; not in Total
-	Exchanges time.Duration // blocked on exchanges of batch normalisation, mostly waiting for slower ranks
+	Hidden    time.Duration // communication time during the backward pass; not included in Total
+	Exchanges time.Duration // wait for exchanges of batch normalisation; part of Forward and Backward
 }
 
 // Total returns the time of the whole step.
@@ -35,25 +35,25 @@ func (t StepTimes) Total() time.Duration {
 
 // StepResult is the result of one optimizer step on this rank.
 type StepResult struct {
-	Sums                        // of this rank's samples
-	GradNorm float64            // of the gradient of the mean loss, before clipping
-	Updated  bool               // false: the norm was not finite, so nothing was updated
-	Scale    float64            // of the loss; 1 without a loss scale
-	Lowered  bool               // not updated because the loss scale was too high; it is lower now
-	Norms    []optim.ParamNorms // of single parameters, in a step that measures them; else nil
+	Sums                        // totals over the samples of this rank
+	GradNorm float64            // norm of the gradient of the mean loss, before clipping
+	Updated  bool               // false if the norm was not finite; the step then updated nothing
+	Scale    float64            // loss scale; 1 without one
+	Lowered  bool               // the step updated nothing because the loss scale was too high; the scale is now lower
+	Norms    []optim.ParamNorms // norms of single parameters; nil unless the step measured them
 	Times    StepTimes
-	Buckets  int   // all-reduces of gradients
-	Bytes    int64 // that were summed
-	Replaced int   // samples that could not be read
+	Buckets  int   // number of all-reduces of gradients
+	Bytes    int64 // bytes of gradients that were summed over ranks
+	Replaced int   // number of samples that could not be read
 }
 
-// Step is one optimizer step at the given learning rate:
+// Step runs one optimizer step at the given learning rate:
 //
-//	g = d/dw 1/M · sum over the M targets of the global batch that count of their losses; w = update(w, g)
+//	g = d/dw 1/M · sum of the losses of the M targets of the global batch that count; w = update(w, g)
 //
-// The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns this
-// rank's share of each micro-batch, and an all-reduce sums the gradients over all ranks, so g is equal on all. Step
-// allocates nothing.
+// The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns
+// this rank's share of each micro-batch. An all-reduce sums the gradients over all ranks, so g is equal on all ranks.
+// Step does not allocate.
 func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out StepResult, err error) {
 	if err := r.gradient(ctx, batches, &out); err != nil {
 		return out, err
@@ -73,9 +73,9 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	return out, r.update(ctx, batches, rate, false, count, &out)
 }
 
-// Trace records the replica's work from the next step on; nil stops recording. Unless the device records its own
+// Trace records the replica's work from the next step on; nil stops recording. If the device does not record its own
 // activity (timeline.NewNoted), the replica runs and times each launch separately. Trace returns an error on a device
-// that models time. Call it only between steps.
+// that only models time. Call it only between steps.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
 		return fmt.Errorf("trace: device %s only models time, so its launches cannot be put on the clock of the host", r.dev.Info().Name)
@@ -101,7 +101,7 @@ func (r *Replica) Trace(rec *timeline.Recorder) error {
 	return nil
 }
 
-// gradient computes the gradient of this rank's samples and starts its sum over ranks. With a single rank the device
+// gradient computes the gradient of this rank's samples and starts the sum over ranks. With a single rank, the device
 // may still be computing when gradient returns.
 func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
 	if err := r.startStep(); err != nil {
@@ -150,13 +150,13 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		return nil
 	}
 	err := r.settle(out)
-	// The passes cannot have been blocked for longer than they took. If the device does not report how long they were
-	// blocked, Exchanges is measured by the host and includes work that ran at the same time.
+	// The wait in exchanges is at most the time of the passes. If the device does not report the wait, the host
+	// measures it. The measured time then includes work that ran at the same time.
 	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
-	return err // a single rank; with peers the other ranks receive the error below
+	return err // error of a single rank; with peers, the other ranks receive it below
 }
 
-// settle waits for all enqueued work and reads its results.
+// settle waits for all enqueued work and reads the results.
 func (r *Replica) settle(out *StepResult) error {
 	begun := time.Now()
 	if err := r.stream.Sync(); err != nil {
@@ -204,8 +204,8 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batc
 	return factsOf(batch), err
 }
 
-// stageNext reads the next micro-batch while the device computes. The time that the device waits for it counts as data
-// time.
+// stageNext reads the next micro-batch while the device computes. If the device has to wait for this micro-batch, the
+// wait counts as data time.
 func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTimes) error {
 	if r.feed == nil {
 		return nil
@@ -218,10 +218,10 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 	return r.lap(times, dataPart)
 }
 
-// forget drops the prefetched batch, because the next one comes from another position of the data.
+// forget drops the prefetched batch. The caller continues at another position of the data.
 func (r *Replica) forget() error { return r.feed.discard() }
 
-// sumOverRanks waits until the gradient is the sum over all ranks. The operations in behind run after the last bucket.
+// sumOverRanks waits until the gradient is the sum over all ranks. The operations behind run after the last bucket.
 func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
 	if r.sums == nil {
 		return nil
@@ -241,8 +241,9 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return r.lap(&out.Times, communicationPart)
 }
 
-// update updates the parameters, and their averages if due. measure requests norms of single parameters. count is the
-// number of targets of the global batch that count. The next step's first batch comes from batches.
+// update updates the parameters, and their averages if an update is due. measure requests norms of single parameters.
+// count is the number of targets of the global batch that count. A single rank also stages the first batch of the
+// next step, from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
@@ -292,8 +293,9 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 	return nil
 }
 
-// unscale returns the factor of the gradient sum. The passes divide by the number of targets of a whole batch, because
-// the number of those that count is known only after them, when all ranks have reported theirs.
+// unscale returns the factor that turns the gradient sum into the gradient of the mean loss. The passes divide by the
+// number of all targets of a batch. The number of targets that count is known only after the passes, from the reports
+// of all ranks.
 func (r *Replica) unscale(count int, scale float64) float64 {
 	if all := r.opts.targets(); count != all && count > 0 { // without targets the gradient is 0
 		return float64(all) / float64(count) / scale
@@ -301,7 +303,7 @@ func (r *Replica) unscale(count int, scale float64) float64 {
 	return 1 / scale
 }
 
-// lossScale returns the factor of this step's gradients, a power of two.
+// lossScale returns the current loss scale, a power of two, or 1.
 func (r *Replica) lossScale() float64 {
 	if r.scale == nil {
 		return 1
@@ -309,8 +311,8 @@ func (r *Replica) lossScale() float64 {
 	return r.scale.Scale
 }
 
-// begin makes the working copies of the parameters and sets the values of the whole step. Dropout depends on the epoch
-// and the sample, not on the step.
+// begin prepares the working copies of the parameters, and sets the values that are fixed for the step. Dropout
+// depends on the epoch and the sample, not on the step.
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
 	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.targets()), key); err != nil {
@@ -325,7 +327,8 @@ func (r *Replica) begin(epoch int) error {
 	return nil
 }
 
-// accumulate adds the gradients of one micro-batch to the sum. The sum over ranks adds those of the last micro-batch.
+// accumulate adds the gradients of one micro-batch to the sum. With peers, the sum over ranks adds the gradients of
+// the last micro-batch.
 func (r *Replica) accumulate(micro int, last bool) error {
 	if r.sum == nil || r.sums != nil && last {
 		return nil
@@ -342,7 +345,7 @@ func (r *Replica) accumulate(micro int, last bool) error {
 	return nil
 }
 
-// PrepareEvaluation makes the working copies of the parameters for Evaluate.
+// PrepareEvaluation prepares the working copies of the parameters for Evaluate.
 func (r *Replica) PrepareEvaluation() error {
 	if r.now.eval == nil {
 		return nil
@@ -350,7 +353,8 @@ func (r *Replica) PrepareEvaluation() error {
 	return r.now.eval.plan.Prepare(r.stream)
 }
 
-// Evaluate runs one batch of at most this rank's share of a micro-batch, with running statistics and without dropout.
+// Evaluate runs one batch with running statistics and without dropout. The batch has at most this rank's share of a
+// micro-batch.
 func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
 	if b.N == 0 {
 		return Sums{}, nil

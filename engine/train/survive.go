@@ -9,11 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Only Replica.update changes parameters, moments and averages. It starts after every rank's part of the gradient has
-// arrived. Running statistics change in the forward pass, so an unfinished step must restore them.
+// Parameters, moments and averages change only in Replica.update, which starts after the gradients of all ranks have
+// arrived. Running statistics change in the forward pass. If a step is not completed, they must therefore be
+// restored.
 
-// allocateSpare allocates memory for the running statistics of the last complete step. A single rank needs none,
-// because it finishes every step.
+// allocateSpare allocates memory for a copy of the running statistics. A single rank needs no copy, because it
+// completes every step.
 func (r *Replica) allocateSpare() (err error) {
 	bytes := r.state.Params.MovingBytes
 	if r.opts.Peers == nil || bytes == 0 {
@@ -26,12 +27,13 @@ func (r *Replica) allocateSpare() (err error) {
 	return nil
 }
 
-// moving returns the part of a buffer of running statistics that training changes.
+// moving returns the part of a buffer of statistics that training changes.
 func (r *Replica) moving(b device.Buffer) device.Region {
 	return device.Region{Buffer: b, Bytes: r.state.Params.MovingBytes}
 }
 
-// keepStatistics copies the running statistics before a step changes them: some hundred kilobytes for a large network.
+// keepStatistics copies the running statistics before a step changes them. A large network has some hundred kilobytes
+// of them.
 func (r *Replica) keepStatistics() error {
 	if r.spare == nil {
 		return nil
@@ -43,7 +45,7 @@ func (r *Replica) keepStatistics() error {
 	return nil
 }
 
-// abandonStep restores the state of the last complete step. The communicators have failed and were drained, so no
+// abandonStep restores the state of the last complete step. The communicators have failed and are drained, so no
 // operation of the step waits for another rank.
 func (r *Replica) abandonStep() error {
 	if err := r.stream.Sync(); err != nil {
@@ -59,14 +61,14 @@ func (r *Replica) abandonStep() error {
 	return r.stream.Sync()
 }
 
-// survivable reports whether this rank holds the state of the last complete step after err: another rank is lost, late
-// or has given up, or this rank's data cannot be read.
+// survivable reports whether this rank has the state of the last complete step after err. This is the case if another
+// rank is lost, late or has failed, or if this rank's data cannot be read.
 func survivable(err error) bool {
 	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) || errors.As(err, new(*data.Fault))
 }
 
-// survive saves the last complete step on rank 0 after a run of several ranks has failed. Every rank holds the same
-// state, so the loss of other ranks loses nothing.
+// survive saves the last complete step on rank 0 after a run of several ranks has failed. All ranks have the same
+// state, so rank 0 can save it without the other ranks.
 func (r *run) survive(cause error) error {
 	if r.peers() == nil || !survivable(cause) || r.unsound || r.step == 0 {
 		return cause

@@ -16,10 +16,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 )
 
-// mortal is a communicator whose rank dies when it has enqueued so many operations; from then on it does nothing.
+// mortal is a communicator whose rank fails after a number of operations. From then on, it only returns errKilled.
 type mortal struct {
 	collective.Communicator
-	lives *int // shared by all communicators of the rank
+	lives *int // number of remaining operations; shared by all communicators of the rank
 }
 
 var errKilled = errors.New("killed")
@@ -32,7 +32,7 @@ func (m mortal) Enqueue(op collective.Op) error {
 	return m.Communicator.Enqueue(op)
 }
 
-// killed lets rank 1 die after so many operations.
+// killed makes rank 1 fail after *lives operations.
 func killed(lives *int) func(rank int, p *Peers) {
 	return func(rank int, p *Peers) {
 		if rank == 1 {
@@ -41,7 +41,7 @@ func killed(lives *int) func(rank int, p *Peers) {
 	}
 }
 
-// filesOf are a checkpoint's files, and what its state says of the run.
+// filesOf returns the files of a checkpoint and its state.
 func filesOf(t *testing.T, dir string, step int64) (model, optimizer []byte, state checkpoint.State) {
 	t.Helper()
 	at := filepath.Join(dir, checkpoint.StepName(step))
@@ -60,7 +60,8 @@ func filesOf(t *testing.T, dir string, step int64) (model, optimizer []byte, sta
 	return read("model.safetensors"), read("optimizer.safetensors"), found.State
 }
 
-// Wherever in a step another rank is lost, rank 0 saves what a checkpoint of the last step that was done holds, bit for bit.
+// Rank 1 is lost at different operations of a step. Rank 0 must save the same bits as a checkpoint of the last
+// complete step.
 func TestASurvivorSavesTheLastStep(t *testing.T) {
 	ghost, accumulated := testOptions(), testOptions()
 	ghost.GhostGroup = 2
@@ -83,7 +84,7 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 			whole.change = func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 				o.CompareSteps = 2
 				if rank == 1 {
-					atStart = immortal - lives // operations before the run begins
+					atStart = immortal - lives // number of operations before the run starts
 				}
 			}
 			for rank, s := range whole.start(t) {
@@ -108,7 +109,8 @@ func TestASurvivorSavesTheLastStep(t *testing.T) {
 	}
 }
 
-// checkLost loses rank 1 at its at-th operation, and compares what rank 0 saves with a run that was told to end there.
+// checkLost loses rank 1 at operation at. It compares the checkpoint of rank 0 with that of a run that stops after
+// the same step.
 func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	t.Helper()
 	lives := at
@@ -154,7 +156,7 @@ func checkLost(t *testing.T, c crew, at int) (survived bool) {
 	return true
 }
 
-// A rank that resumes what a survivor has saved sees the losses of a run that was never disturbed.
+// A run that resumes from a survivor's checkpoint must have the same losses as an undisturbed run.
 func TestTheRunOfASurvivorGoesOn(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, cap: 200, dir: t.TempDir()}
 	whole := c
@@ -178,7 +180,7 @@ func TestTheRunOfASurvivorGoesOn(t *testing.T) {
 	}
 }
 
-// Ranks that differ save nothing: the state of none of them is known to be right.
+// If the replicas differ, no rank saves, because no state is known to be correct.
 func TestRanksThatDifferSaveNothing(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
@@ -195,7 +197,7 @@ func TestRanksThatDifferSaveNothing(t *testing.T) {
 	}
 }
 
-// flipBit changes the last bit of the first weight.
+// flipBit changes one bit of the first weight.
 func flipBit(t *testing.T, r *Replica) {
 	t.Helper()
 	p := r.state.Params.Params[0]
@@ -209,7 +211,7 @@ func flipBit(t *testing.T, r *Replica) {
 	}
 }
 
-// A rank whose data cannot be read takes no step of the others with it.
+// If the data of a rank cannot be read, the last complete step is still saved.
 func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 	for _, victim := range []int{0, 1} {
 		c := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, dir: t.TempDir(),
@@ -229,7 +231,7 @@ func TestAFaultOfARanksDataLosesNoStep(t *testing.T) {
 	}
 }
 
-// failingLoader is this rank's, of a data set that cannot be read any more after step 3.
+// failingLoader returns a loader whose data set cannot be read after step 3.
 func failingLoader(t *testing.T, o ReplicaOptions, rec *recorder) *data.Loader {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 600, Classes: 3, Size: testSize})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// peers returns nil for a single rank.
+// peers returns the connections to other ranks, or nil for a single rank.
 func (r *run) peers() *Peers { return r.Replica.opts.Peers }
 
 // rank returns the number of this rank.
@@ -19,7 +19,8 @@ func (r *run) rank() int {
 // leads reports whether this rank saves checkpoints.
 func (r *run) leads() bool { return r.rank() == 0 }
 
-// own returns this rank's wish. Only rank 0 checks time limits. The error is that of planning for new shares.
+// own returns this rank's wish. Only rank 0 checks the time limit. The error is that of compiling plans for new
+// shares.
 func (r *run) own(ctx context.Context) (wish, error) {
 	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
 		save: r.requests() > r.answered}
@@ -31,19 +32,19 @@ func (r *run) own(ctx context.Context) (wish, error) {
 	return w, err
 }
 
-// wishes returns the reasons to end the run before the next step. Ranks must leave after the same step, so with peers
-// these are the wishes that the ranks agreed on after the last step.
+// wishes returns the reasons to end the run before the next step. All ranks must leave after the same step. With
+// peers, wishes therefore returns the wishes that the ranks exchanged after the last step.
 func (r *run) wishes(ctx context.Context) wish {
 	if r.peers() != nil {
 		return r.asked
 	}
-	w, _ := r.own(ctx) // a single rank never changes shares
+	w, _ := r.own(ctx) // no error, because a single rank never changes shares
 	return w
 }
 
-// sum sums the gradient over ranks, and exchanges the ranks' reports and wishes.
+// sum sums the gradient over ranks, and exchanges the reports and wishes of the ranks.
 func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) error {
-	told := *own // values not known yet are those of the previous step
+	told := *own // values that are not known yet are replaced by those of the previous step
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
 	want, err := r.own(ctx)
 	if err != nil {
@@ -55,11 +56,12 @@ func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) er
 		return err
 	}
 	all, asked, err := x.read()
-	r.reported, r.asked = append(r.reported[:0], all...), asked // evaluations reuse the same memory
+	r.reported, r.asked = append(r.reported[:0], all...), asked // a copy: evaluations reuse all
 	return err
 }
 
-// together returns the parts of all ranks in a complete step: this rank's as measured, the others' as reported.
+// together returns the RankSteps of all ranks for a StepRecord: this rank's values as measured, those of the other
+// ranks as reported.
 func (r *run) together(own RankStep, out *StepResult) []RankStep {
 	r.before, own.Times, own.Buckets, own.Bytes = out.Times, out.Times, out.Buckets, out.Bytes
 	r.ranks = append(r.ranks[:0], r.reported...)
@@ -70,7 +72,7 @@ func (r *run) together(own RankStep, out *StepResult) []RankStep {
 	return r.ranks
 }
 
-// evaluated returns all ranks' parts of a batch of an evaluation.
+// evaluated returns the RankSteps of all ranks for one batch of an evaluation.
 func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, error) {
 	if r.peers() == nil {
 		r.alone[0].Sums, r.alone[0].Replaced = own.Sums, own.Replaced
@@ -85,7 +87,7 @@ func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, e
 	return all, err
 }
 
-// total adds up the sums of all ranks, in the order of ranks.
+// total adds up the Sums of all ranks, in the order of ranks.
 func total(ranks []RankStep) (sum Sums) {
 	for _, rank := range ranks {
 		sum.Add(rank.Sums)

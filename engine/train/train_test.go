@@ -31,7 +31,7 @@ const (
 	testBatch   = 6
 	testSize    = 8
 	testClasses = 3
-	testSteps   = 11 // not a multiple of the 4 steps of an epoch
+	testSteps   = 11 // an epoch has 4 steps, so the run ends in mid-epoch
 )
 
 func openReference(t *testing.T) device.Device {
@@ -52,17 +52,17 @@ func testOptions() ReplicaOptions {
 	}
 }
 
-// classify changes the task of o, a classification.
+// classify changes the classification task of o.
 func classify(o *ReplicaOptions, change func(*images.Classify)) {
 	task := o.Task.(images.Classify)
 	change(&task)
 	o.Task = task
 }
 
-// mix gives the training samples of o second labels.
+// mix gives the training samples of o a second label.
 func mix(o *ReplicaOptions) { classify(o, func(c *images.Classify) { c.Mixed = true }) }
 
-// use replaces the model of o.
+// use sets the model of o.
 func use(o *ReplicaOptions, m models.Classifier) {
 	classify(o, func(c *images.Classify) { c.Model = m })
 }
@@ -111,7 +111,7 @@ func testImages(t *testing.T, o ReplicaOptions, evaluate bool) data.Samples {
 	return samples
 }
 
-// recorder is an Observer that keeps what it is told.
+// recorder is an Observer that stores all events.
 type recorder struct {
 	losses, norms []float64
 	steps         []StepRecord
@@ -119,8 +119,8 @@ type recorder struct {
 	saved         int
 	warnings      []error
 	rolledBackTo  []int64
-	after         func(step int64) // called after each step
-	over          func()           // called after the run
+	after         func(step int64) // called after each step; may be nil
+	over          func()           // called after the run; may be nil
 }
 
 func (r *recorder) StepDone(s *StepRecord) {
@@ -139,7 +139,7 @@ func (r *recorder) Saving()                               {}
 func (r *recorder) Saved(checkpoint.Saved, time.Duration) { r.saved++ }
 func (r *recorder) Warn(err error)                        { r.warnings = append(r.warnings, err) }
 
-// session is one process of a run.
+// session is the part of a run that one process trains.
 type session struct {
 	*recorder
 	replica *Replica
@@ -147,7 +147,7 @@ type session struct {
 	err     error
 }
 
-// start runs a session on dev, in the checkpoint folder dir, resuming from what is there.
+// start runs a session on dev. It resumes from the newest checkpoint in the folder dir, if there is one.
 func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o ReplicaOptions, rec *recorder, change func(*Options)) session {
 	t.Helper()
 	r, err := NewReplica(dev, o)
@@ -204,7 +204,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 			for range testSteps + 1 {
 				ctx, cancel := context.WithCancel(context.Background())
 				begun := len(pieces.losses)
-				pieces.after = func(step int64) { // in mid-epoch, before the evaluation of an epoch, before the last one
+				pieces.after = func(step int64) { // in mid-epoch, before an evaluation, before the last one
 					if len(pieces.losses) == begun+2 || step == testSteps {
 						cancel()
 					}
@@ -235,13 +235,13 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 
 func TestAccumulatedGradientIsTheGradientOfTheWholeBatch(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { checkAccumulation(t, openReference, 3, 4) })
-	t.Run("cpu", func(t *testing.T) { checkAccumulation(t, openCPU, 16, 32, 64) }) // wide enough that memory is reused in a pass
+	t.Run("cpu", func(t *testing.T) { checkAccumulation(t, openCPU, 16, 32, 64) }) // large enough that a pass reuses memory
 }
 
 func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channels ...int) {
 	o := testOptions()
 	use(&o, simplecnn.Build(simplecnn.Options{Channels: channels, Dropout: 0.2}))
-	o.GhostGroup = 3 // statistics over fixed groups: the same whether the batch is cut or not
+	o.GhostGroup = 3 // statistics over fixed groups do not depend on micro-batches
 	norm := func(accumulation int) (loss, norm float64) {
 		o.Accumulation = accumulation
 		r, err := NewReplica(open(t), o)
@@ -257,7 +257,7 @@ func checkAccumulation(t *testing.T, open func(*testing.T) device.Device, channe
 	}
 	loss1, norm1 := norm(1)
 	loss2, norm2 := norm(2)
-	// f32 sums in another order: a few units in the last place.
+	// f32 sums in another order differ by a few units in the last place.
 	if math.Abs(loss1-loss2) > 1e-5*loss1 || math.Abs(norm1-norm2) > 1e-5*norm1 {
 		t.Errorf("one batch: loss %.8g norm %.8g; two micro-batches: %.8g and %.8g", loss1, norm1, loss2, norm2)
 	}
@@ -268,12 +268,12 @@ func TestEvaluationCountsEverySampleOnce(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	// 26 samples give 4 steps an epoch, so 11 steps pass two epochs; the end is evaluated too.
+	// 26 samples give 4 steps per epoch, so 11 steps complete two epochs. The end of the run is also evaluated.
 	if len(s.evals) != 3 {
 		t.Fatalf("got %d evaluations, want 3", len(s.evals))
 	}
 	for _, e := range s.evals {
-		if e.Samples != 8 { // not a multiple of the batch
+		if e.Samples != 8 { // not a multiple of the batch size
 			t.Errorf("after step %d: got %d samples, want 8", e.Step, e.Samples)
 		}
 	}
@@ -308,7 +308,7 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 		opts.SaveSteps = 1
 		opts.Eval = nil
 		rec.after = func(step int64) {
-			if step == 4 { // from here on every gradient is NaN, also after going back
+			if step == 4 { // from here on every gradient is NaN, also after a roll-back
 				poison(t, opts.Replica)
 			}
 		}
@@ -330,7 +330,7 @@ func TestRollBackToAnEpochsEndDoesNotEvaluateItAgain(t *testing.T) {
 	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
 		opts.SaveSteps = 1
 		rec.after = func(step int64) {
-			if step == 4 { // the end of the first epoch; it is evaluated and saved with parameters as they were
+			if step == 4 { // the end of the first epoch; this step evaluates and saves parameters that are still correct
 				poison(t, opts.Replica)
 			}
 		}
@@ -391,7 +391,8 @@ func TestAForeignCheckpointIsSavedAtOnce(t *testing.T) {
 	}
 }
 
-// What the loop allocates is counted, observers aside; TestStepsAllocateNothing counts what a step does on the CPU.
+// This test counts the allocations of the loop without those of observers. TestStepsAllocateNothing counts the
+// allocations of steps on the CPU device.
 func TestLoopAllocatesNothingAStep(t *testing.T) {
 	if addressSanitizer {
 		t.Skip("the address sanitizer allocates on the Go heap")
@@ -413,13 +414,13 @@ func TestLoopAllocatesNothingAStep(t *testing.T) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	// Epochs are shuffled by another goroutine, and the runtime allocates for itself now and then.
+	// Another goroutine shuffles the epochs, and the Go runtime sometimes allocates.
 	if n := after.Mallocs - before.Mallocs; n > (late-early)/10 {
 		t.Errorf("got %d heap allocations in %d steps, want none", n, late-early)
 	}
 }
 
-// silent is an observer that allocates nothing.
+// silent is an observer that does not allocate.
 type silent struct{ after func(step int64) }
 
 func (s silent) StepDone(r *StepRecord)              { s.after(r.Step) }
@@ -438,7 +439,7 @@ func TestRollBackPassesOverADamagedCheckpoint(t *testing.T) {
 			if step == 5 {
 				poison(t, opts.Replica)
 			}
-			if step == 6 && len(rec.rolledBackTo) == 0 { // the first step that is skipped, and not saved
+			if step == 6 && len(rec.rolledBackTo) == 0 { // the first step that is skipped and not saved
 				if err := os.Truncate(filepath.Join(dir, checkpoint.StepName(5), "model.safetensors"), 9); err != nil {
 					t.Error(err)
 				}
@@ -472,12 +473,12 @@ func TestAnEvaluationThatIsNotFiniteIsNeverTheBest(t *testing.T) {
 }
 
 func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
-	dir, o := t.TempDir(), testOptions() // 26 samples: 4 steps of 6
+	dir, o := t.TempDir(), testOptions() // 26 samples give 4 steps of 6
 	first := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps = 6 })
 	if first.err != nil || first.result.SamplesSeen != 36 || first.result.Epochs != 1.5 {
 		t.Fatalf("first part: %v, %d samples, %v epochs", first.err, first.result.SamplesSeen, first.result.Epochs)
 	}
-	o.BatchSize = 4 // 6 steps an epoch; the second one has had 12 samples
+	o.BatchSize = 4 // 6 steps per epoch; 12 samples of the second epoch are already used
 	second := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps, opts.Epochs = 0, 3 })
 	if second.err != nil {
 		t.Fatal(second.err)
@@ -491,14 +492,15 @@ func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
 	if second.result.SamplesSeen != 36+9*4 || second.result.Epochs != 3 {
 		t.Errorf("got %d samples, %v epochs, want 72 and 3", second.result.SamplesSeen, second.result.Epochs)
 	}
-	// The cosine of 3 epochs has not yet ended at the last step, and was at the middle of the second epoch at the first.
+	// At the last step, the cosine over 3 epochs has not ended. At the first step, it was in the middle of the second
+	// epoch.
 	schedule := optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3, Total: 18}
 	if got, want := second.steps[0].Rate, schedule.Rate(9); got != want {
 		t.Errorf("rate of the first step: got %v, want %v", got, want)
 	}
 }
 
-// failing is a data set whose samples cannot be read any more once broken is set.
+// failing is a data set whose samples become unreadable after broken is set.
 type failing struct {
 	data.Dataset
 	broken *atomic.Bool
@@ -551,7 +553,8 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 	}
 }
 
-// poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive, until heal is called.
+// poison makes every later gradient NaN. It sets the loss factor to NaN and ignores later writes to the factor, until
+// heal is called.
 func poison(t *testing.T, r *Replica) (heal func()) {
 	t.Helper()
 	return poisonWith(t, r, fillNaN)

@@ -11,18 +11,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// typesTolerance bounds how far the losses of a run with bf16 in it may be from those of f32, relative to the loss. bf16 rounds activations to
-// 2^-9 of themselves; the networks here have 5 to 9 roundings in a row, which add up to about 1 % at worst, and 11 steps carry them on. A gradient
-// that is scaled twice, or not at all, is wrong by a factor of 65536.
+// typesTolerance limits the relative difference between the losses of a run with bf16 and a run with f32. bf16 rounds
+// activations to a relative error of 2^-9. The networks here have 5 to 9 successive roundings, about 1 % in the worst
+// case, and 11 steps accumulate them. If a gradient is scaled twice or not at all, the error is a factor of 65536.
 const typesTolerance = 0.03
 
-// TestRanksMayComputeInUnlikeTypes: the ranks compare hashes of parameters and statistics after every step, so a run that ends has bit-equal replicas.
+// The ranks compare hashes of parameters and statistics after every step. If the run completes, the replicas are
+// therefore bit-equal.
 func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	wide := testOptions()
 	use(&wide, simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2}))
 	accumulated := testOptions()
 	accumulated.Accumulation = 2
-	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 } // at 0.05 this one's losses jump, and magnify any difference
+	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 } // at 0.05, jumps of the loss amplify differences
 	three := []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}
 	for _, c := range []struct {
 		name  string
@@ -39,7 +40,7 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 		{"a device with layouts of its own", openCPU, []tensor.DType{tensor.BF16, tensor.F32}, crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.open(t).Close() // here it may skip, on the goroutine of a rank it may not
+			c.open(t).Close() // this call may skip the test, which the goroutine of a rank must not do
 			crew := c.crew
 			crew.open, crew.dir = c.open, t.TempDir()
 			want := pure(t, crew, tensor.F32)
@@ -62,7 +63,7 @@ func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
 	}
 }
 
-// pure is rank 0 of the same crew with one type on all ranks.
+// pure returns rank 0 of the same crew, with the same type on all ranks.
 func pure(t *testing.T, c crew, dt tensor.DType) session {
 	t.Helper()
 	c.types = make([]tensor.DType, len(c.shares))
@@ -76,7 +77,7 @@ func pure(t *testing.T, c crew, dt tensor.DType) session {
 	return s
 }
 
-// A scale is a power of two: undoing it changes no bit of f32 or bf16.
+// A loss scale is a power of two, so scaling and unscaling change no bit of f32 or bf16.
 func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var want session

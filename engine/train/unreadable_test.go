@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// spoilt is a data set of which every seventh sample cannot be read.
+// spoilt is a data set in which every seventh sample cannot be read.
 type spoilt struct{ data.Dataset }
 
 func (s spoilt) NewReader() (data.Reader, error) {
@@ -27,7 +27,7 @@ func (r spoiltReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// spoil gives a run of 4 steps an epoch spoilt samples, and the limit most.
+// spoil gives a run spoilt samples, 4 steps per epoch, and the limit most.
 func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 4 * testBatch, Eval: 20, Classes: 3, Size: testSize})
 	if err != nil {
@@ -54,7 +54,7 @@ func spoil(t *testing.T, o *Options, seed uint64, workers, most int) {
 	}
 }
 
-// spoiltRun is a run of one rank without evaluations.
+// spoiltRun trains one rank without evaluations.
 func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, seed uint64, most int, change func(*Options)) session {
 	t.Helper()
 	return start(ctx, t, openReference(t), dir, testOptions(), rec, func(o *Options) {
@@ -67,7 +67,7 @@ func spoiltRun(ctx context.Context, t *testing.T, dir string, rec *recorder, see
 }
 
 func TestTooManyUnreadableSamplesEndAllRanksAfterTheSameStep(t *testing.T) {
-	const most = 1 // of the 3 or 4 of an epoch
+	const most = 1 // an epoch has 3 or 4 unreadable samples
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			free := spoiltRun(t.Context(), t, t.TempDir(), &recorder{}, seed, 0, nil)
@@ -156,7 +156,7 @@ func TestTooManyUnreadableSamplesOfAnEvaluationEndTheRunSaved(t *testing.T) {
 	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
 			train := o.Train
-			spoil(t, o, 1, 2, 2) // 3 of the 20 held out
+			spoil(t, o, 1, 2, 2) // 3 of the 20 held-out samples are unreadable
 			o.Train = train
 		}}
 	for rank, s := range c.start(t) {

@@ -8,8 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// FillWeights sets parameters and statistics to the values that read returns. read fills dst with the plain values of
-// tensor t, little endian and in its element type, or returns false to leave the tensor unchanged. Averages are reset.
+// FillWeights sets parameters and statistics to the values that read returns, and resets the averages. read fills dst
+// with the values of tensor t: plain layout, little endian, in the tensor's element type. If read returns false, the
+// tensor stays unchanged.
 func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, error)) error {
 	fill := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
