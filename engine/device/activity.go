@@ -10,37 +10,37 @@ const (
 	KernelActivity ActivityKind = iota
 	CopyActivity
 	FillActivity
-	CallActivity // of the vendor's library, by the host
+	CallActivity // call of the vendor's library by the host
 )
 
 // Activity is work of a device, or a call of the host to the device's library.
 type Activity struct {
 	Kind       ActivityKind
-	Name       string        // of the kernel or function, as in the vendor's library; "" for copies and fills
-	Lane       int           // the device's number of the stream; for a call: of the host's thread
-	Begin, End time.Duration // since Activities.Zero
-	Bytes      int64         // of a copy or fill
+	Name       string        // name of the kernel or function in the vendor's library; "" for copies and fills
+	Lane       int           // number of the stream on the device; for a call, number of the host's thread
+	Begin, End time.Duration // time since Activities.Zero
+	Bytes      int64         // bytes of a copy or fill
 
-	Program Program // that it was part of; nil: none, or unknown
-	Step    int     // of Program
+	Program Program // program that the activity belongs to; nil: none, or unknown
+	Step    int     // index of the step in Program
 }
 
-// Activities are records of activities, in order of Begin. Lost is the number of further activities, for which there
-// was no room or whose records were invalid.
+// Activities holds records of activities, in order of Begin. Lost is the number of activities that are missing in List,
+// because there was no memory for them or because their records were invalid.
 type Activities struct {
 	List []Activity
 	Zero time.Time
 	Lost int64
 }
 
-// ActivityNoter is a device that records its activities with its own clock: each kernel, also within graphs, and so the
-// gaps between kernels.
+// ActivityNoter is a device that records its activities with its own clock. The records cover every kernel, also those
+// within graphs, so they show the gaps between kernels.
 type ActivityNoter interface {
-	// StartActivity starts recording. It returns ErrUnsupported if this kind of device cannot record, and
-	// ErrUnavailable, with the missing part and the remedy, if this machine cannot. The first run of a program
+	// StartActivity starts recording. It returns ErrUnsupported if this kind of device cannot record. It returns
+	// ErrUnavailable, with the missing part and the remedy, if this machine cannot record. The first run of a program
 	// afterwards may take longer. Only one recording can be active in a process.
 	StartActivity() error
-	// StopActivity waits for all streams of the device and returns the activities since StartActivity. Programs that
-	// ran are still open.
+	// StopActivity waits for all streams of the device and returns the activities since StartActivity. Activities of a
+	// program that is closed by then have no Program.
 	StopActivity() (Activities, error)
 }

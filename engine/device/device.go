@@ -13,13 +13,13 @@ var (
 	ErrUnsupported = errors.New("not supported by this device")
 	ErrOutOfMemory = errors.New("out of device memory")
 	ErrDevice      = errors.New("device failure")
-	// ErrUnavailable: a driver cannot open its device on this machine (no library, no hardware). The text gives the
-	// cause and the remedy.
+	// ErrUnavailable means that a driver cannot open its device on this machine, because the library or the hardware is
+	// missing. The text gives the cause and the remedy.
 	ErrUnavailable = errors.New("device unavailable")
 )
 
-// AbsentError is an ErrUnavailable that is no fault: this machine has no such hardware, or the hardware is hidden on
-// purpose. Its text is the reason.
+// AbsentError is an ErrUnavailable that reports no fault: this machine has no such hardware, or the hardware is hidden
+// on purpose. The text states the reason.
 type AbsentError string
 
 func (e AbsentError) Error() string { return string(e) }
@@ -31,19 +31,19 @@ func (AbsentError) Is(target error) bool { return target == ErrUnavailable }
 type Device interface {
 	Info() Info
 	// Compile chooses an algorithm and layouts for one op. out are the specs that op.Infer(in) returns. The Layout of
-	// an input is its present layout, or Any if the caller has no preference. Kernel.In may return another layout, and
-	// the caller then reorders. The kernel must use the Layout of an output unless it is Any. All layouts must be plain
-	// or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
+	// an input is its present layout, or Any if the caller has no preference. Kernel.In may return another layout; the
+	// caller must then reorder the input. The kernel must use the Layout of an output unless it is Any. All layouts
+	// must be plain or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
 	Compile(op Op, in, out []TensorSpec) (Kernel, error)
 	// NewProgram binds kernels to memory. Buffers and kernels must outlive the program.
 	NewProgram(steps []Step) (Program, error)
-	// Alloc returns device memory, aligned to at least 64 bytes, its content undefined.
+	// Alloc returns device memory, aligned to at least 64 bytes. Its content is undefined.
 	Alloc(bytes int64) (Buffer, error)
 	// AllocHost returns page-locked host memory, which asynchronous copies require.
 	AllocHost(bytes int64) (Buffer, error)
 	NewStream() (Stream, error)
 	NewEvent() (Event, error)
-	// Memory returns the bytes that are allocated by Alloc at present, and their peak.
+	// Memory returns the number of bytes that Alloc has currently allocated, and the peak of this number.
 	Memory() (allocated, peak int64)
 	Close() error
 }
@@ -60,7 +60,7 @@ type Info struct {
 	UUID        string // unique identifier of the device across machines; "" if it exists once per process
 	BusID       string // address on the bus, "00000000:65:00.0"; "" for devices without a bus
 	FastBF16    bool   // bf16 matrix products in hardware
-	Behind      bool   // streams run asynchronously and are MarkingStreams: the host's clock does not measure them
+	Behind      bool   // streams run asynchronously, so the host's clock cannot time them; they are MarkingStreams
 	Modelled    bool   // computes no values: times are modelled, and every result is zero
 }
 
@@ -71,16 +71,17 @@ type Driver interface {
 	Open(index int, opts Options) (Device, error)
 }
 
-// Counter is a Driver for kinds of which a machine may have several devices, or a process may see a subset.
+// Counter is a Driver for a kind of device of which a machine may have several, and of which a process may see only
+// some.
 type Counter interface {
 	Driver
-	// Count returns the number of devices that this process sees, without opening one. ErrUnavailable gives the reason
-	// if there is none.
+	// Count returns the number of devices that this process sees, without opening one. If there is none, it returns
+	// ErrUnavailable with the reason.
 	Count() (int, error)
 }
 
-// Describer is a Driver that can describe devices without opening them. Opening may take memory and time that others
-// need.
+// Describer is a Driver that can describe devices without opening them. Opening a device may take memory and time that
+// other processes need.
 type Describer interface {
 	Driver
 	// Describe returns the Info of the index-th device without UUID, BusID and FreeBytes, or the error that Open would
@@ -88,17 +89,18 @@ type Describer interface {
 	Describe(index int) (Info, error)
 }
 
-// Options for opening a device.
+// Options holds the settings for opening a device.
 type Options struct {
 	Threads int // CPU worker threads; 0: one for each core that this process may use
 }
 
 // Kernel is an op compiled for fixed operand specs.
 type Kernel interface {
-	// In and Out return the specs, with layouts, that the operands must have. Opaque outputs have their size.
+	// In and Out return the specs that the operands must have, with layouts. The specs of opaque outputs contain their
+	// size.
 	In() []TensorSpec
 	Out() []TensorSpec
-	// Workspace returns the bytes of scratch memory of a launch.
+	// Workspace returns the size of the scratch memory of a launch, in bytes.
 	Workspace() int64
 	// InPlace returns (output, input) pairs that may share memory if the input has no later readers. It omits pairs
 	// that op.Aliases requires.
@@ -112,14 +114,14 @@ type Alias struct{ Out, In int }
 // Step is one entry of a program: exactly one of the pointers is set.
 type Step struct {
 	Launch *Launch
-	Record Event // complete after all earlier steps
-	Wait   Event // later steps start when the event is complete
+	Record Event // event that is complete after all earlier steps
+	Wait   Event // event that must be complete before later steps start
 }
 
 // Launch is a kernel with its memory. In and Out have as many regions as the kernel has operands. Workspace may be the
 // zero Region if the kernel needs none.
 type Launch struct {
-	Name      string // for traces: "layer1.0.conv1"
+	Name      string // name in traces: "layer1.0.conv1"
 	Kernel    Kernel
 	In, Out   []Region
 	Workspace Region
@@ -137,10 +139,10 @@ type DescribedProgram interface {
 
 // StepInfo describes one step of a program.
 type StepInfo struct {
-	Name    string // of the launch
-	Op      Op     // nil for steps of events
+	Name    string // name of the launch
+	Op      Op     // op of the launch; nil for a step that records or waits for an event
 	In, Out []TensorSpec
-	Waits   bool // for an event
+	Waits   bool // true if the step waits for an event
 }
 
 // Stream runs work in order. A stream may run asynchronously (GPU) or finish before the call returns (CPU).
@@ -158,19 +160,18 @@ type Stream interface {
 	Close() error
 }
 
-// Event marks a point in a stream, or a moment of work on the host that streams wait for. It is pending until a stream
-// reaches its recording or Complete is called. It is then complete until Reset, or until a run begins that will record
-// it. If the run fails before the recording, the event has failed: Done returns true, and waits return an error. Any
-// goroutine may call any method except Close at any time.
+// Event marks a point in a stream, or a moment of work on the host that streams wait for. An event is pending until a
+// stream reaches the step that records it, or until Complete is called. Then it is complete, until Reset is called or
+// until a run begins that will record it. If this run fails before the recording, the event has failed: Done returns
+// true, and waits return an error. Any goroutine may call any method except Close at any time.
 type Event interface {
 	// Done reports, without waiting, whether the event is no longer pending.
 	Done() bool
 	// WaitHost blocks the calling OS thread until the event is no longer pending or limit has passed. It returns
 	// os.ErrDeadlineExceeded after limit, and ErrDevice if the recording run failed.
 	WaitHost(limit time.Duration) error
-	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. A waiter
-	// that may come before the recording run has begun needs Reset before each step. Reset of a pending event has no
-	// effect.
+	// Reset makes a complete event pending: Done returns false, and later waits of streams and hosts block. If a waiter
+	// may start before the recording run begins, call Reset before each step. Reset of a pending event has no effect.
 	Reset() error
 	// Complete completes the event from the host, which releases waiting steps and WaitHost.
 	Complete() error
@@ -181,9 +182,9 @@ type Event interface {
 // clock, and the clock of a stream that waits for the event advances at least to that time.
 type ClockedEvent interface {
 	Event
-	// CompletedAt returns the time of the last completion; 0 is when the device was opened.
+	// CompletedAt returns the time of the last completion. Time 0 is the time at which the device was opened.
 	CompletedAt() time.Duration
-	// CompleteAt is Complete at a modelled time. Complete means time 0, which delays no stream.
+	// CompleteAt is Complete with a modelled time of completion. Complete uses time 0, which delays no stream.
 	CompleteAt(at time.Duration) error
 }
 
@@ -195,8 +196,8 @@ type WaitingStream interface {
 	Waited() (waited time.Duration, known bool)
 }
 
-// Noting is a device that reports unusual behaviour, such as a slower method, and its cause, for the log. Notes returns
-// "" if there is none.
+// Noting is a device that reports unusual behaviour and its cause for the log, for example the use of a slower method.
+// Notes returns "" if there is nothing to report.
 type Noting interface{ Notes() string }
 
 // MaxMarks is the number of marks of a MarkingStream.
@@ -205,19 +206,19 @@ const MaxMarks = 1024
 // MarkingStream is an asynchronous Stream that measures the time between points in it.
 type MarkingStream interface {
 	Stream
-	// Mark sets a mark, from 0 to MaxMarks-1: the point at which all work enqueued before is complete. Setting a mark
-	// again moves it.
+	// Mark sets a mark, numbered from 0 to MaxMarks-1, after all work that is enqueued so far. A second call with the
+	// same number moves the mark.
 	Mark(mark int) error
 	// Between returns the time between two marks. The stream must have passed both, as after Sync.
 	Between(from, to int) (time.Duration, error)
 }
 
 // Slowable is a device that can be slowed down, for experiments with unequal workers on equal machines. After each
-// launch it idles until the launch has taken a multiple of its time. This is a simulation, and Info().Model says so.
-// Any goroutine may call either method at any time.
+// launch, the device idles until the launch has taken a multiple of its own time. Info().Model states that the device
+// is slowed down. Any goroutine may call either method at any time.
 type Slowable interface {
-	// SetSlowdown sets the factor of later launches; 1 is full speed. ErrUnsupported: this device cannot be slowed
-	// down.
+	// SetSlowdown sets the factor of later launches; 1 is full speed. It returns ErrUnsupported if this device cannot
+	// be slowed down.
 	SetSlowdown(factor float64) error
 	Slowdown() Slowdown
 }
@@ -305,7 +306,7 @@ func (s TensorSpec) Size() int64 {
 	return s.Shape.Elements() * s.DType.Size()
 }
 
-// With returns the spec in another layout, without a size, which the device sets.
+// With returns the spec in another layout. The size is unset, because the device determines it.
 func (s TensorSpec) With(l Layout) TensorSpec {
 	s.Layout, s.Bytes = l, 0
 	return s

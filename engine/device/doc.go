@@ -35,5 +35,6 @@
 //   - [ErrUnsupported] from Compile: the device has no such kernel. The planner tries the op's decomposition.
 //   - [ErrOutOfMemory] from an allocation.
 //   - [ErrDevice]: the device failed (exit code 6).
-//   - Other errors report a wrong argument, and name the operand, what was got and what was wanted.
+//   - Other errors report a wrong argument. They name the operand, the value that was passed and the value that was
+//     expected.
 package device

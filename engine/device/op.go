@@ -17,7 +17,8 @@ type Op interface {
 	Infer(in []TensorSpec) ([]TensorSpec, error)
 }
 
-// Aliaser is implemented by ops that update an operand: output Out must be bound to the memory of input In.
+// Aliaser is implemented by ops that update an operand in place. Output Out of each pair must be bound to the memory of
+// input In.
 type Aliaser interface{ Aliases() []Alias }
 
 // Aliases returns the pairs that op requires, nil for most ops.
@@ -42,7 +43,7 @@ func FLOPs(op Op, in, out []TensorSpec) int64 {
 	return 0
 }
 
-// MovedBytes returns the minimum memory traffic of a launch: every operand once.
+// MovedBytes returns the minimum memory traffic of a launch in bytes: the size of all operands.
 func MovedBytes(in, out []TensorSpec) int64 {
 	var n int64
 	for _, s := range in {

@@ -9,30 +9,31 @@ import (
 // MaxAttention is the largest number of positions of an Attention: positions of the dropout mask have 16 bits.
 const MaxAttention = 1 << 16
 
-// Attention is multi-head attention. Head h of a tensor (N, T, C) is channels h·D to (h+1)·D-1, D = C/Heads:
+// Attention is multi-head attention over T positions. Head h of a tensor (N, T, C) consists of channels h·D to
+// (h+1)·D-1, with D = C/Heads:
 //
 //	s[i, j] = q[i]·k[j] / sqrt(D)      p = softmax of s over the keys j that i sees      dst[i] = sum_j m[i, j]·p[i, j]·v[j]
 //
-// Query i sees keys j <= i if Causal, else all keys. With Lengths it sees only keys j < lengths[n], and rows of dst from
-// lengths[n] on are zero. m is 1, or the factor of dropout.
+// Query i sees keys j <= i if Causal, else all keys. With Lengths it sees only keys j < lengths[n], and rows of dst
+// from lengths[n] on are zero. m[i, j] is the dropout factor: 0 or 1/(1-P), and 1 if P is 0.
 //
-// Dropout zeroes probabilities like the op Dropout does, as a function of (key, stream, sample id, i, j) alone: the
-// stream of head h is Stream+h, and the position of pair (i, j) is i·65536 + j. It does not depend on T, so a sample
-// that is padded to another length has the same mask.
+// Dropout zeroes probabilities like the op Dropout does. The choice depends only on (key, stream, sample id, i, j): the
+// stream of head h is Stream+h, and the position of pair (i, j) is i·65536 + j. The choice does not depend on T, so a
+// sample that is padded to another length has the same mask.
 //
 //	in   Packed: qkv (N, T, 3C), with q, k and v in this order in each row; else q; k; v, each (N, T, C)
 //	     [lengths (N), i32, 0 to T, if Lengths]; [ids (N), i64; key (2), u32, if P > 0]
 //	out  dst (N, T, C)
 //	     lse (N, Heads, T), f32: log sum_j exp(s[i, j]), 0 for rows from lengths[n] on
 //
-// No device stores scores: AttentionDiff computes them again.
+// No device stores the scores s; AttentionDiff computes them again.
 type Attention struct {
 	Heads   int
 	Packed  bool
 	Causal  bool
 	Lengths bool
 	P       float64 // probability of dropout, 0 <= P < 1
-	Stream  uint32  // the first of Heads streams of dropout that no other layer uses
+	Stream  uint32  // first of Heads dropout streams; no other layer may use these streams
 }
 
 // AttentionDiff computes the gradients of Attention. Rows from lengths[n] on are zero.
@@ -67,7 +68,8 @@ func (op Attention) inputs() int {
 	return n
 }
 
-// check checks the operands of the forward op for an op of either direction, and returns the shape of dst.
+// check checks the operands of the forward op and returns the shape of dst. of is the forward or the backward op, which
+// errors name.
 func (op Attention) check(of Op, in []TensorSpec) (tensor.Shape, error) {
 	if !(op.P >= 0 && op.P < 1) {
 		return nil, fmt.Errorf("%s: probability: got %g, want 0 <= p < 1", of.Kind(), op.P)
@@ -140,7 +142,8 @@ func (op AttentionDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return out, err
 }
 
-// pairs returns the number of (query, key) pairs of all samples and heads, times D: half the square if causal.
+// pairs returns the number of (query, key) pairs of all samples and heads, times D. A causal op has about half the
+// pairs.
 func (op Attention) pairs(dst tensor.Shape) int64 {
 	n, t, c := int64(dst[0]), int64(dst[1]), int64(dst[2])
 	if op.Causal {
@@ -149,7 +152,7 @@ func (op Attention) pairs(dst tensor.Shape) int64 {
 	return n * c * t * t
 }
 
-// FLOPs implements Coster. It counts the two products over all pairs, of which a causal op has half.
+// FLOPs implements Coster. It counts two products over all pairs: the scores and dst.
 func (op Attention) FLOPs(_, out []TensorSpec) int64 { return 4 * op.pairs(out[0].Shape) }
 
 // FLOPs implements Coster. It counts four products, without the scores that a device computes again.

@@ -6,11 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Batch normalisation is split where ranks may have to exchange statistics: BatchNormStats | exchange, BatchNormMerge |
-// BatchNormApply forward, BatchNormDiffReduce | exchange | BatchNormDiffApply backward.
+// Batch normalisation consists of several ops, because ranks may have to exchange statistics in between:
 //
-// Statistics are computed over groups of Group samples ("ghost"); Group 0 is one group, the whole batch. With x̂ = (x -
-// mean) / sqrt(var + eps), biased variance, z = gamma·x̂ + beta [+ residual]:
+//	forward   BatchNormStats, exchange, BatchNormMerge, BatchNormApply
+//	backward  BatchNormDiffReduce, exchange, BatchNormDiffApply
+//
+// Statistics are computed over groups of Group samples ("ghost" batch normalisation). Group 0 means one group, the
+// whole batch. n is the number of elements of a channel in a group, and var is the biased variance. With x̂ = (x -
+// mean) / sqrt(var + eps) and z = gamma·x̂ + beta [+ residual]:
 //
 //	y  = ReLU ? max(z, 0) : z
 //	dz = (diff_y [+ diff_y2]) · (ReLU ? z > 0 : 1)
@@ -25,9 +28,9 @@ import (
 //	out  mean (G, C); var (G, C), biased
 type BatchNormStats struct{ Group int }
 
-// BatchNormMerge merges the statistics of several ranks into those of all their samples, by Chan's formula. It uses
-// only f64 operations, in the order written here, each rounded, so that every rank gets the same bits. For each
-// channel:
+// BatchNormMerge merges the statistics of several ranks into the statistics of all their samples, by Chan's formula. It
+// uses only f64 operations, in the order written here, and rounds each operation. Every rank therefore gets the same
+// bits. For each channel:
 //
 //	n = mean = m2 = 0;  for each rank r with k = samples[r] > 0, from 0 on:
 //	    t = n + k;  d = stats[r, 0] - mean;  mean = mean + d·k/t;  m2 = (m2 + stats[r, 1]·k) + d·d·n·k/t;  n = t
@@ -68,8 +71,8 @@ type BatchNormDiffReduce struct {
 //	in   x (N, C, H, W); mean (G, C); var (G, C); gamma (C); beta (C); dz; diff_gamma (G, C); diff_beta (G, C)
 //	out  diff_x (N, C, H, W)
 //
-// If ReLU is set, dz is diff_y before masking (BatchNormDiffReduce returned no dz). Count is the n above for full
-// groups if the sums include other ranks; 0: this operand's own count.
+// If ReLU is set, the operand dz is diff_y without the mask, because BatchNormDiffReduce returned no dz. If the sums
+// include other ranks, Count is n of a full group over all ranks. Count 0 means n of this operand.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64
@@ -77,11 +80,11 @@ type BatchNormDiffApply struct {
 	Count int64
 }
 
-// BatchNormRunning updates running statistics from the batch's: r += Momentum·(batch - r). The variance is unbiased
-// (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics are not finite stays
-// unchanged, because a step that is skipped for NaN must change nothing. Ranks on all kinds of devices must get the
-// same bits. The op therefore uses only f64 operations, in the order written here, and rounds only the result to f32.
-// For each channel and u(n) = n/(n-1), 1 for n = 1:
+// BatchNormRunning updates running statistics r from the statistics of the batch: r += Momentum·(batch - r). The
+// variance is unbiased (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics
+// are not finite stays unchanged, because a step that is skipped for NaN must change nothing. Ranks on all kinds of
+// devices must get the same bits. The op therefore uses only f64 operations, in the order written here, and rounds only
+// the result to f32. For each channel and u(n) = n/(n-1), 1 for n = 1:
 //
 //	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
 //	running_mean += Momentum·(m/G - running_mean);  running_var += Momentum·(v/G - running_var)
@@ -89,7 +92,7 @@ type BatchNormDiffApply struct {
 //	in   running_mean (C); running_var (C); mean (G, C); var (G, C)
 //	out  running_mean (C); running_var (C): in place
 //
-// Counts[g] is samples times pixels of group g.
+// Counts[g] is the number of samples times the number of pixels of group g.
 type BatchNormRunning struct {
 	Momentum float64
 	Counts   []int64
@@ -121,7 +124,7 @@ func Groups(n, group int) int {
 	return (n + group - 1) / group
 }
 
-// GroupCounts returns samples times pixels of each group of an image batch (N, C, H, W).
+// GroupCounts returns, for each group of an image batch (N, C, H, W), the number of samples times the number of pixels.
 func GroupCounts(x tensor.Shape, group int) []int64 {
 	n, pixels := x[0], int64(x[2]*x[3])
 	g := Groups(n, group)
@@ -158,7 +161,7 @@ func channelVectors(op Op, in []TensorSpec, group int, running bool) error {
 	return nil
 }
 
-// sameAs checks that images have the shape and type of x.
+// sameAs checks that an operand has the shape and type of x.
 func sameAs(op Op, name string, got, x TensorSpec) error {
 	return firstError(wantShape(op, name, got, x.Shape...), wantType(op, name, got, x.DType))
 }

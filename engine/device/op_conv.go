@@ -6,10 +6,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Window is the geometry of convolutions and poolings: {height, width} each.
+// Window is the geometry of a convolution or pooling. Each field holds the values for height and width.
 type Window struct {
 	Stride   [2]int // >= 1
-	Padding  [2]int // zeros on both sides, >= 0
+	Padding  [2]int // number of padding elements on each side, >= 0
 	Dilation [2]int // distance between taps, >= 1
 }
 
@@ -46,7 +46,7 @@ type Conv2D struct {
 //	out  diff_src (N, C, H, W)
 type Conv2DDiffSrc struct {
 	Conv2D
-	Height, Width int // of src: several sizes can give the same OH, OW
+	Height, Width int // size of src, which OH and OW do not determine
 }
 
 // Conv2DDiffWeights computes the gradient of Conv2D's parameters.

@@ -68,7 +68,7 @@ type Binary struct{ Func BinaryFunc }
 
 // Scale multiplies by a factor in device memory.
 //
-//	in   src; factor (1), f32 (f64 for f64)
+//	in   src; factor (1), f32 (f64 if src is f64)
 //	out  dst
 type Scale struct{}
 
@@ -82,10 +82,10 @@ type Fill struct {
 	Value float64
 }
 
-// Dropout zeroes elements with probability P and scales the others by 1/(1-P). The choice is a function of (key,
-// Stream, sample id, position in the sample) alone: Philox4x32-10 with key (key[0], key[1]) and counter (position/4,
-// Stream, low half of the id, high half), word position%4. An element is kept if the word is at least round(P·2³²).
-// position is the row-major index within the sample. The op is its own gradient.
+// Dropout zeroes elements with probability P and scales the others by 1/(1-P). The choice depends only on (key, Stream,
+// sample id, position in the sample). It uses word position%4 of Philox4x32-10 with key (key[0], key[1]) and counter
+// (position/4, Stream, low half of the id, high half of the id). An element is kept if this word is at least
+// round(P·2³²). position is the row-major index of the element within the sample. The op is its own gradient.
 //
 //	in   src (N, …); ids (N), i64; key (2), u32
 //	out  dst

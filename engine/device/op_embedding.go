@@ -6,19 +6,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Embedding reads one row of a table for each token. It adds the rows of the position and of the segment if their tables
-// are given. The sum is in f32 (f64 for f64), in the order token, position, segment.
+// Embedding reads one row of a table for each token. If tables of positions and segments are given, it adds the rows of
+// the token's position and segment. The sum is in f32 (f64 if To is f64), in the order token, position, segment.
+//
+// Legend: N samples, T positions, C channels; tables of V ids, P positions and S kinds of segments.
 //
 //	in   tokens (N, T), i32; weight (V, C), f32; [positions (P, C), f32, P >= T; [segments (N, T), i32; kinds (S, C), f32]]
 //	out  dst (N, T, C), of type To
 //
-// Position t uses row t of positions. An id outside its table is an error of the run; the kernel reads no other memory.
+// Position t uses row t of positions. A run fails if an id is outside its table; the kernel reads no memory outside the
+// table.
 type Embedding struct {
-	To tensor.DType // type of dst; the tables are f64 if it is f64, else f32
+	To tensor.DType // type of dst; the tables are f64 if To is f64, else f32
 }
 
-// EmbeddingDiff computes the gradient of one table of an Embedding: row r is the sum of the rows of diff_dst whose id is
-// r, in f32, in an order that depends on the ids alone. Without ids, row t is the sum of diff_dst over the samples.
+// EmbeddingDiff computes the gradient of one table of an Embedding. Row r is the sum in f32 of the rows of diff_dst
+// whose id is r. The order of the sum depends only on the ids. If Positions is set, there are no ids, and row t is the
+// sum of the rows at position t over the samples.
 //
 //	in   diff_dst (N, T, C); [ids (N, T), i32, unless Positions]; [sum (Rows, C), f32, if Accumulate]
 //	out  diff_table (Rows, C), f32; if Accumulate, it is added to sum and has sum's memory
@@ -31,7 +35,7 @@ type EmbeddingDiff struct {
 // Accumulator is an op that can add its first output to an existing value.
 type Accumulator interface {
 	Op
-	// Accumulating returns the op that has the existing value as an additional last operand, and updates this value.
+	// Accumulating returns the op that takes the existing value as an additional last operand and adds to it in place.
 	Accumulating() Op
 }
 

@@ -11,7 +11,7 @@ type BiasGELU struct{ Func UnaryFunc }
 // BiasGELUDiff computes the gradients of BiasGELU.
 //
 //	in   diff_dst (…, C); src (…, C); bias (C), f32
-//	out  diff_src (…, C); diff_bias (C), f32: the sum over rows before diff_src is rounded
+//	out  diff_src (…, C); diff_bias (C), f32: the sum over rows of the unrounded diff_src
 type BiasGELUDiff struct{ Func UnaryFunc }
 
 // Kind implements Op.

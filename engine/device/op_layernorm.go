@@ -14,7 +14,7 @@ type LayerNorm struct {
 	Add bool
 }
 
-// LayerNormDiff computes the gradients of a LayerNorm. The gradient of x is that of src, and of residual, too.
+// LayerNormDiff computes the gradients of a LayerNorm. The gradient of x is also the gradient of src and of residual.
 //
 //	in   diff_dst (…, C); x (…, C); mean (R), f32; inverse (R), f32; gamma (C), f32
 //	     [diff_sum (…, C): gradient of x from its other readers, if Plus]

@@ -2,12 +2,12 @@ package device
 
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
-// Linear computes dst = src · weightᵀ + bias.
+// Linear computes dst = src · weightᵀ + bias, for N rows, I inputs and O outputs.
 //
 //	in   src (N, I); weight (O, I), of src's type; [bias (O), f32] if given
 //	out  dst (N, O), of type To
 type Linear struct {
-	To tensor.DType // type of dst; Invalid = src's
+	To tensor.DType // type of dst; Invalid: the type of src
 }
 
 // LinearDiffSrc computes the gradient of Linear's src.

@@ -3,17 +3,17 @@ package device
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
 // LinearCrossEntropy is a Linear over a large vocabulary and the softmax cross-entropy of its result. A device computes
-// the logits in parts, which it does not keep. Rows with a label < 0 are ignored and not computed.
+// the logits in parts and does not keep them. Rows with a label < 0 are ignored and not computed.
 //
 // Legend: R rows, C channels, V classes.
 //
 //	in   src (R, C); weight (V, C), of src's type; labels (R), i32; [bias (V), f32]
 //	out  loss (R), f32, 0 for ignored rows
-//	     rank (R), i32: number of classes with a higher score, plus lower-numbered classes with the same score; -1 for
-//	     ignored rows
+//	     position (R), i32: top-k position of the label, from 0: number of classes with a higher score, plus
+//	     lower-numbered classes with the same score; -1 for ignored rows
 //	     lse (R), f32: log sum exp of the logits, 0 for ignored rows
 //
-// logits = src·weightᵀ + bias, in f32. A label of V or more is an error of the run.
+// logits = src·weightᵀ + bias, in f32. A run fails if a label is V or more.
 type LinearCrossEntropy struct{}
 
 // LinearCrossEntropyDiff computes the gradients of sum(loss)·scale. It computes the logits again, and rounds their
@@ -29,7 +29,7 @@ func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
 // Kind implements Op.
 func (LinearCrossEntropyDiff) Kind() string { return "linear_cross_entropy_diff" }
 
-// checkLinearLoss checks the operands that both ops have; bias is the last one if the op has it.
+// checkLinearLoss checks the operands that both ops have. The last operand is the bias if bias is set.
 func checkLinearLoss(op Op, in []TensorSpec, bias bool) error {
 	src, weight := in[0], in[1]
 	if err := firstError(wantDims(op, "src", src, 2), wantDims(op, "weight", weight, 2), wantRows(op, "src", src)); err != nil {

@@ -9,14 +9,14 @@ import (
 // SoftmaxCrossEntropy computes the loss of each sample, -sum_k q_k·log softmax(logits)_k with q =
 // (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, position -1.
 //
-// Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, the one_hot(label) of q becomes
-// lambda·one_hot(label) + (1-lambda)·one_hot(second). position is then that of the label with the larger weight, or of
-// the first label for equal weights. second is unused if the label is ignored; otherwise it is a class.
+// Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, lambda·one_hot(label) + (1-lambda)·one_hot(second)
+// replaces one_hot(label) in q. position then belongs to the label with the larger weight; for equal weights it belongs
+// to the first label. second is not read if the label is ignored; otherwise second must be a class.
 //
 //	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; lambda (N), f32
 //	out  loss (N), f32
-//	     position (N), i32: of the label among the classes by score, from 0: the number of classes with a higher score,
-//	     plus lower-numbered classes with the same score; top-k is position < k; undefined if the loss is NaN
+//	     position (N), i32: top-k position of the label, from 0: number of classes with a higher score, plus
+//	     lower-numbered classes with the same score; the label is in the top k if position < k; undefined if the loss is NaN
 //	     lse (N), f32: log sum exp, kept for the gradient
 type SoftmaxCrossEntropy struct {
 	LabelSmoothing float64
@@ -52,7 +52,7 @@ func (SoftmaxCrossEntropyDiff) Kind() string { return "softmax_cross_entropy_dif
 // Kind implements Op.
 func (ImageNormalize) Kind() string { return "image_normalize" }
 
-// checkClassified checks the operands that both ops have; those of mixed samples are last.
+// checkClassified checks the operands that both ops have. The operands of mixed samples are last.
 func checkClassified(op Op, in []TensorSpec, smoothing float64, mixed bool) error {
 	if !(smoothing >= 0 && smoothing < 1) {
 		return fmt.Errorf("%s: label smoothing: got %g, want 0 <= s < 1", op.Kind(), smoothing)

@@ -29,14 +29,18 @@ type Segment struct {
 //	out  partial (ceil(n/Chunk)), f64
 type SumSquares struct{ Chunk int64 }
 
-// GradControl converts partial sums to the control values of optimizers: norm = sqrt(sum of partials in order)·unscale,
-// scale = unscale·min(1, MaxNorm/norm) (unscale alone if MaxNorm is 0), ok = 1 if norm is finite, else 0.
+// GradControl converts partial sums to the control values of the optimizers:
+//
+//	norm  = sqrt(sum of partials in order)·unscale
+//	scale = unscale·min(1, MaxNorm/norm), or unscale if MaxNorm is 0
+//	ok    = 1 if norm is finite, else 0
 //
 //	in   partial (k), f64; unscale (1), f32: undoes the loss scale
 //	out  control (3), f32
 type GradControl struct{ MaxNorm float64 }
 
-// SGD is stochastic gradient descent as in PyTorch. hyper = {lr}. For each element, with d and s of its segment:
+// SGD is stochastic gradient descent as in PyTorch. hyper = {lr}. For each element, with weight decay d and rate factor
+// s of its segment:
 //
 //	g = grad·scale;  g = g + d·w;  m = Momentum·m + g;  u = Nesterov ? g + Momentum·m : m;  w = w - (lr·s)·u
 //
@@ -48,7 +52,8 @@ type SGD struct {
 	Segments []Segment
 }
 
-// AdamW is Adam with decoupled weight decay. hyper = {lr, lr/(1-Beta1^t), sqrt(1-Beta2^t)}. For each element:
+// AdamW is Adam with decoupled weight decay. hyper = {lr, lr/(1-Beta1^t), sqrt(1-Beta2^t)} at step t. For each element,
+// with d and s as in SGD:
 //
 //	g = grad·scale;  w = w - ((lr·s)·d)·w;  m = Beta1·m + (1-Beta1)·g;  v = Beta2·v + ((1-Beta2)·g)·g
 //	w = w - (hyper[1]·s)·(m / (sqrt(v)/hyper[2] + Eps))

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MaxPool2D computes the maximum of each window; padding never wins.
+// MaxPool2D computes the maximum of each window. Padding is never the maximum.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C, OH, OW); [argmax, opaque] if Train
@@ -25,7 +25,8 @@ type MaxPool2DDiff struct {
 	Height, Width int
 }
 
-// AvgPool2D computes the mean of each window. CountPadding divides by the whole window at the edges, too.
+// AvgPool2D computes the mean of each window. If CountPadding is set, the divisor is the size of the whole window, also
+// at the edges.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C, OH, OW)
@@ -44,13 +45,13 @@ type AvgPool2DDiff struct {
 	Height, Width int
 }
 
-// GlobalAvgPool computes the mean of each image.
+// GlobalAvgPool computes the mean of each channel of each image.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C)
 type GlobalAvgPool struct{}
 
-// GlobalAvgPoolDiff distributes each gradient over the image.
+// GlobalAvgPoolDiff distributes each gradient over its channel of the image.
 //
 //	in   diff_dst (N, C)
 //	out  diff_src (N, C, Height, Width)
@@ -106,7 +107,8 @@ func (op MaxPool2D) Infer(in []TensorSpec) ([]TensorSpec, error) {
 // Infer implements Op.
 func (op AvgPool2D) Infer(in []TensorSpec) ([]TensorSpec, error) { return op.pooled(op, in, op.Kernel) }
 
-// unpooled infers diff_src from diff_dst, by inferring the forward op and comparing.
+// unpooled returns the spec of diff_src, of height h and width w. It returns an error unless the forward op gives an
+// output of the shape of diff.
 func unpooled(op, forward Op, diff TensorSpec, h, w int) ([]TensorSpec, error) {
 	if err := wantDims(op, "diff_dst", diff, 4); err != nil {
 		return nil, err

@@ -15,9 +15,9 @@ const (
 	PeakRead                  // reading memory far larger than the caches, bytes/s
 	PeakCopy                  // copying such memory, bytes read and written/s
 	PeakWrite                 // writing such memory, bytes/s
-	PeakF16                   // as PeakBF16, for f16
-	// Matrix products of a library, FLOP/s. They check the loops above, which may not use the best instruction.
-	// ErrUnsupported if the figure of the type already is such a product.
+	PeakF16                   // like PeakBF16, for f16
+	// Matrix products of a vendor's library, FLOP/s. They check PeakF32 and PeakBF16, whose loops may not use the best
+	// instruction. ErrUnsupported if the peak of the type is already measured by such a product.
 	PeakF32Product
 	PeakBF16Product
 )
@@ -39,8 +39,8 @@ type Reached struct {
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
 // MeasureBest measures a limit repeats times by both methods of the device, a loop in registers and a matrix product,
-// and returns the largest figure. The methods alternate, so interference by other processes does not affect only one of
-// them. It takes about limit in total.
+// and returns the largest figure. The methods alternate, so that interference by other processes affects both methods.
+// It takes about limit in total.
 func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
 	one := limit / time.Duration(repeats)

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// processor is a measurer with the figures of a CPU; a limit that it lacks is unsupported.
+// processor is a PeakMeasurer with fixed figures. A limit without a figure is unsupported.
 type processor map[device.Peak]float64
 
 func (p processor) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {
@@ -23,7 +23,7 @@ func TestThePeakOfATypeIsTheLargerOfLoopAndProduct(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		cpu       processor
-		f32, bf16 device.Reached // bf16 0: not supported by this hardware
+		f32, bf16 device.Reached // bf16 0: the hardware does not support bf16
 	}{
 		{"AVX2: no bf16 instruction", processor{device.PeakF32: 133e9, device.PeakF32Product: 120e9}, device.Reached{PerSecond: 133e9, By: loop}, device.Reached{}},
 		{"AVX-512 without bf16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9}, device.Reached{PerSecond: 265e9, By: loop}, device.Reached{}},
@@ -53,7 +53,7 @@ func TestThePeakOfATypeIsTheLargerOfLoopAndProduct(t *testing.T) {
 	}
 }
 
-// broken fails at products.
+// broken is a PeakMeasurer that fails to measure matrix products.
 type broken struct{ err error }
 
 func (b broken) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {
@@ -63,7 +63,7 @@ func (b broken) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) 
 	return 1, nil
 }
 
-// noisy is a processor that other processes use: only one of its measurements is undisturbed.
+// noisy is a PeakMeasurer on a busy machine: only one of its measurements is undisturbed.
 type noisy struct{ measured int }
 
 func (n *noisy) MeasurePeak(what device.Peak, _ time.Duration) (float64, error) {

@@ -38,7 +38,7 @@ func (foreignEvent) Close() error                      { return nil }
 func f32(shape ...int) device.TensorSpec               { return device.Spec(tensor.F32, shape...) }
 func specs(s ...device.TensorSpec) []device.TensorSpec { return s }
 
-// badCompile is a request that every device must refuse. The error must contain the words in says.
+// badCompile is a request that every device must refuse. The error must contain every word in says.
 type badCompile struct {
 	name    string
 	op      device.Op
@@ -196,7 +196,7 @@ func badPrograms(t conformance.T, dev device.Device, caps Caps) {
 	t.Run("too little workspace", func(t conformance.T) { badWorkspace(t, dev, caps) })
 }
 
-// badWorkspace tests wrong workspaces with a kernel that needs one.
+// badWorkspace tests launches with wrong workspaces, for a kernel that needs a workspace.
 func badWorkspace(t conformance.T, dev device.Device, caps Caps) {
 	r := NewRunner(t, dev)
 	r.Lacks = caps.Lacks

@@ -12,8 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// blocked is the reference device behind a private layout: images (N, C, H, W) lie as (N, C/8, H, W, 8) with zeros
-// where C is no multiple of 8. It exists to test the suite: faults spoil it on purpose.
+// blocked is the reference device with a private layout: it stores images (N, C, H, W) as (N, C/8, H, W, 8). If C is
+// not a multiple of 8, zeros fill the last block. Tests of the suite run on this device, with and without deliberate
+// faults.
 type blocked struct {
 	*reference.Device
 	fault   string
@@ -27,7 +28,8 @@ const (
 	block       = 8 // channels
 )
 
-// faults of a blocked device, each with the part of the suite that must notice it and, to save time, one of its cases.
+// faults lists the deliberate faults of a blocked device, each with the part of the suite that must detect it. To save
+// time, a child process runs only the cases that match oneCase.
 var faults = []struct{ name, noticedBy, oneCase string }{
 	{"garbage in padding", "values/pool", "avg_n3"},
 	{"padding left as it was", "values/conv2d", "forward_n5"},
@@ -68,7 +70,7 @@ func isImage(op device.Op, i int, s device.TensorSpec, output bool) bool {
 	return false
 }
 
-// inBlocks is s in the private layout.
+// inBlocks returns the spec s in the private layout.
 func inBlocks(s device.TensorSpec) device.TensorSpec {
 	s.Layout = blockLayout
 	padded := (s.Shape[1] + block - 1) / block * block
@@ -130,7 +132,7 @@ func (d *blocked) Compile(op device.Op, in, out []device.TensorSpec) (device.Ker
 	return k, nil
 }
 
-// blockedProgram keeps its own steps: operands are unpacked and packed around each launch.
+// blockedProgram keeps its steps. A run unpacks the inputs and packs the outputs around each launch.
 type blockedProgram struct {
 	steps  []device.Step
 	closed bool
@@ -141,7 +143,7 @@ func (p *blockedProgram) Close() error {
 	return nil
 }
 
-// NewProgram lets the reference device check stand-ins: an operand in blocks is checked as if it were plain.
+// NewProgram lets the reference device check a copy of the steps in which every operand is plain.
 func (d *blocked) NewProgram(steps []device.Step) (device.Program, error) {
 	checked := slices.Clone(steps)
 	for i, s := range steps {
@@ -169,7 +171,7 @@ func (d *blocked) NewProgram(steps []device.Step) (device.Program, error) {
 	return &blockedProgram{steps: slices.Clone(steps)}, p.Close()
 }
 
-// standIn shortens regions of padded operands to their plain size.
+// standIn shortens the regions of padded operands to their plain size.
 func (d *blocked) standIn(regions []device.Region, specs []device.TensorSpec) {
 	for i := range min(len(regions), len(specs)) {
 		if regions[i].Bytes == specs[i].Size() || d.fault == "short regions accepted" {
@@ -232,7 +234,7 @@ func (s *blockedStream) run(p device.Program, took func(int, time.Duration)) err
 			st.Record.(*bookkeeping.Event).Begin()
 		}
 	}
-	err := s.Sync() // says if the stream is closed
+	err := s.Sync() // returns an error if the stream is closed
 	for i := 0; err == nil && i < len(prog.steps); i++ {
 		start := time.Now()
 		switch st := prog.steps[i]; {
@@ -248,7 +250,7 @@ func (s *blockedStream) run(p device.Program, took func(int, time.Duration)) err
 	return err
 }
 
-// launch unpacks what lies in blocks, runs the plain kernel and packs its results.
+// launch unpacks the inputs in the private layout, runs the plain kernel, and packs its outputs.
 func (s *blockedStream) launch(l device.Launch) error {
 	d, k := s.dev, l.Kernel.(*blockedKernel)
 	l.Kernel = k.Kernel
@@ -306,7 +308,7 @@ func (s *blockedStream) launch(l device.Launch) error {
 	return p.Close()
 }
 
-// eachElement visits the elements of images: their place in plain memory and in blocks.
+// eachElement calls f for each element of images, with its index in plain memory and in the private layout.
 func eachElement(s device.TensorSpec, f func(plain, blocked int)) {
 	n, c, pixels := s.Shape[0], s.Shape[1], s.Shape[2]*s.Shape[3]
 	blocks := (c + block - 1) / block
@@ -335,7 +337,7 @@ func (d *blocked) pack(op device.Op, packed, plain []byte, s device.TensorSpec) 
 	eachElement(s, func(i, j int) { copy(packed[j*size:(j+1)*size], plain[i*size:(i+1)*size]) })
 }
 
-// spoil changes the result of a launch, in plain memory, as the fault demands.
+// spoil changes the result of a launch, in plain memory, according to the fault of the device.
 func (d *blocked) spoil(op device.Op, output int, mem, before []byte, s device.TensorSpec) {
 	if !s.DType.IsFloat() {
 		return

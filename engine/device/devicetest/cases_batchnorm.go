@@ -16,7 +16,7 @@ var normShapes = []normShape{
 	{2, 3, 5, 7, 0},
 	{4, 17, 3, 3, 2},
 	{5, 35, 2, 3, 2}, // the last group has one sample
-	{7, 16, 4, 4, 3}, // also here
+	{7, 16, 4, 4, 3}, // the last group has one sample, too
 	{3, 32, 1, 1, 0},
 	{8, 64, 4, 4, 4},
 	{3, 5, 9, 8, 1},
@@ -97,11 +97,12 @@ func mergeCases() []valueCase {
 
 var merged = tolerance{exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
-// running is exact for the same reason: with statistics of all ranks' samples every rank updates its own copy.
+// running is exact for the same reason: if the statistics cover the samples of all ranks, every rank updates its own
+// copy of the running statistics.
 var running = merged
 
-// mergeRows generates means by mean and variances in [0, 1). Rows of ranks without samples hold values that must not be
-// read.
+// mergeRows generates means by the generator mean, and variances in [0, 1). Rows of ranks without samples hold NaN,
+// because the op must not read these rows.
 func mergeRows(mean Generator, samples []int32, channels int) Generator {
 	return func(seed, i uint64) float64 {
 		row := i / uint64(channels)
@@ -130,7 +131,7 @@ func applyCases(s normShape, relu, add bool) []valueCase {
 	}
 }
 
-// diffReduceCases use the mask, if any, of the forward op.
+// diffReduceCases returns cases that use the mask of the forward op, if it has one.
 func diffReduceCases(s normShape, relu, add bool) []valueCase {
 	var cases []valueCase
 	for _, two := range []bool{false, true} {
@@ -167,7 +168,7 @@ func runningCase(s normShape) valueCase {
 		params(symmetric, s.c), params(Uniform(0.5, 2), s.c), params(symmetric, g, s.c), params(Uniform(0.5, 2), g, s.c)}}
 }
 
-// trainingNormCase is a complete layer, forward and backward, with its own statistics.
+// trainingNormCase runs a complete layer, forward and backward, that computes its own statistics.
 func trainingNormCase(s normShape) valueCase {
 	return valueCase{name: "forward and backward " + s.String(), tolerance: statistics, types: []tensor.DType{tensor.F32, tensor.F64},
 		inputs: []input{s.images(Uniform(-1, 3)), params(Uniform(0.5, 1.5), s.c), params(Uniform(-0.5, 0.5), s.c), s.images(symmetric)},

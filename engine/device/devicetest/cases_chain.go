@@ -7,7 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// chainCases run several ops in sequence, with tensors in the layouts that the device chooses, as a planner does.
+// chainCases returns cases that run several ops in sequence. Tensors between the ops have the layouts that the device
+// chooses, as in a plan.
 func chainCases() []valueCase {
 	var cases []valueCase
 	for _, c := range [][3]int{{3, 17, 35}, {16, 32, 16}, {5, 3, 3}} {
@@ -18,7 +19,8 @@ func chainCases() []valueCase {
 
 var convolved = tolerance{floor: 8, reason: "four units in the last place, one for each layer of the chain"}
 
-// residualChain: convolution, BatchNorm with addition and ReLU, convolution; then all gradients of it.
+// residualChain runs a convolution, a BatchNorm with addition and ReLU, and a convolution; then it computes all their
+// gradients.
 func residualChain(c, mid, o int) valueCase {
 	conv := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	const n, h, w = 2, 6, 5
@@ -46,8 +48,8 @@ func residualChain(c, mid, o int) valueCase {
 	}
 }
 
-// classifierChain: convolution, max pooling, global mean, linear layer, loss; then all gradients. The gradient enters
-// the pooling in the layout that another op produced.
+// classifierChain runs a convolution, max pooling, global mean, linear layer and loss; then it computes all their
+// gradients. The gradient enters the pooling in the layout that another op produced.
 func classifierChain(c, mid, classes int) valueCase {
 	conv := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 2}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	pool := device.MaxPool2D{Window: conv.Window, Kernel: [2]int{3, 3}, Train: true}

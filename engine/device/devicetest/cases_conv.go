@@ -13,7 +13,7 @@ type convShape struct {
 	groups                           int
 }
 
-// A zero stride, dilation or groups means 1 here.
+// In this table, a stride, dilation or groups of zero means 1.
 var convShapes = []convShape{
 	{n: 1, c: 1, h: 1, w: 1, o: 1, kernel: [2]int{1, 1}},
 	{n: 2, c: 17, h: 5, w: 5, o: 35, kernel: [2]int{1, 1}},

@@ -63,8 +63,8 @@ func fillCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// dropoutCases: all devices keep the same elements, bit for bit; the factor adds one rounding. Ids need more than 32
-// bits.
+// dropoutCases returns cases of dropout. All devices must keep the same elements, bit for bit; the factor adds one
+// rounding. The ids need more than 32 bits.
 func dropoutCases(shape tensor.Shape) []valueCase {
 	ids := fixedType(tensor.I64, Uniform(0, 1<<40), shape[0])
 	key := fixedType(tensor.U32, Uniform(0, 1<<32), 2)
@@ -76,8 +76,8 @@ func dropoutCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// imageDropoutCases use images in the layout of the device's pooling. Positions count in (C, H, W) regardless of
-// layout. A pooling with 1x1 windows changes no value.
+// imageDropoutCases returns cases with images in the layout of the device's pooling. Positions count in (C, H, W) for
+// every layout. The pooling has 1x1 windows, which change no value.
 func imageDropoutCases() []valueCase {
 	var cases []valueCase
 	pool := device.AvgPool2D{Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Kernel: [2]int{1, 1}}

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// (N, I, O) of the linear cases.
+// linearShapes lists (N, I, O) of the linear cases.
 var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100}}
 
 // eighths generates multiples of 1/8, which have few significant bits.

@@ -60,7 +60,7 @@ func lossCases() []valueCase {
 	return cases
 }
 
-// mixedCases are samples with two labels: lambdas of 0 and 1, equal labels, ignored labels.
+// mixedCases returns cases of samples with two labels: lambdas of 0 and 1, equal labels, ignored labels.
 func mixedCases() []valueCase {
 	var cases []valueCase
 	for _, s := range []struct {

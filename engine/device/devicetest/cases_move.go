@@ -51,7 +51,7 @@ func moveCases() []valueCase {
 	return cases
 }
 
-// conversionCases convert the element type between activations and parameters, in both directions.
+// conversionCases returns conversions between the element types of activations and parameters, in both directions.
 func conversionCases(s tensor.Shape) []valueCase {
 	return []valueCase{
 		{name: fmt.Sprintf("reorder to f32 %v", s), inputs: []input{floats(symmetric, s...)}, tolerance: exact,

@@ -15,8 +15,8 @@ func oneNaN(seed, i uint64) float64 {
 	return symmetric(seed, i)
 }
 
-// nanCases: a NaN in an operand reaches every output that depends on it, so that a broken run is noticed. No maximum,
-// ReLU or mask may turn it into a number.
+// nanCases returns cases with a NaN in an operand. The NaN must reach every output that depends on it, so that the
+// engine detects a broken run. No maximum, ReLU or mask may turn it into a number.
 func nanCases() []valueCase {
 	window := device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 	images := floats(oneNaN, 2, 17, 4, 5)
@@ -34,7 +34,7 @@ func nanCases() []valueCase {
 		{name: "batch_norm stats", inputs: []input{images}, run: one(device.BatchNormStats{})},
 		{name: "batch_norm apply with relu", inputs: append([]input{images}, norm...), run: one(apply(false))},
 		{name: "batch_norm apply with relu and a residual", inputs: append(append([]input{clean}, norm...), images), run: first(apply(true))},
-		// Only running statistics reject a NaN, so that a step that is skipped for it changes nothing.
+		// Only running statistics ignore a NaN, because a step that is skipped for NaN must change nothing.
 		{name: "batch_norm running", inputs: []input{params(symmetric, 17), params(Uniform(0.5, 1), 17), params(oneNaN, 2, 17), params(Uniform(0.5, 1), 2, 17)},
 			run: one(device.BatchNormRunning{Momentum: 0.1, Counts: []int64{20, 20}})},
 		{name: "max_pool2d", inputs: []input{images}, run: one(device.MaxPool2D{Window: window, Kernel: [2]int{3, 3}})},

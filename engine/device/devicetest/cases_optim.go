@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f32Only: optimizers and norms use f32 state for any type of activations.
+// f32Only is the type list of optimizers and norms, which use f32 state for any type of activations.
 var f32Only = []tensor.DType{tensor.F32}
 
 // segmentsOf divides n elements into three segments with different factors. The gaps at both ends of the second segment

@@ -46,7 +46,7 @@ func poolCases() []valueCase {
 		images := func(gen Generator) input { return floats(gen, s.n, s.c, s.h, s.w) }
 		cases = append(cases, maxPoolCases(s, diff, images)...)
 		if s.dilated[0] > 1 {
-			continue // averages of dilated windows are unused
+			continue // no model uses averages of dilated windows
 		}
 		for _, padding := range []bool{false, true} {
 			op := device.AvgPool2D{Window: s.window(), Kernel: s.kernel, CountPadding: padding}
@@ -67,8 +67,8 @@ func poolCases() []valueCase {
 	return cases
 }
 
-// maxPoolCases use few different values, so that windows contain equal ones. Some inputs are all negative, so that
-// padding with zeros would win.
+// maxPoolCases returns cases with few different values, so that windows contain equal values. Some inputs are all
+// negative, so that zero padding would wrongly be the maximum.
 func maxPoolCases(s poolShape, diff input, images func(Generator) input) []valueCase {
 	train := device.MaxPool2D{Window: s.window(), Kernel: s.kernel, Train: true}
 	predict := train
@@ -82,7 +82,7 @@ func maxPoolCases(s poolShape, diff input, images func(Generator) input) []value
 	}
 }
 
-// poolBackAndForth uses the argmax of the forward op.
+// poolBackAndForth runs the forward op, then the backward op with its argmax.
 func poolBackAndForth(forward device.MaxPool2D, back device.MaxPool2DDiff) func(*Runner, []Operand) []Operand {
 	return func(r *Runner, in []Operand) []Operand {
 		dst := r.Do(forward, in[0])

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// scores is the tolerance of ops with exponentials of sums: an absolute error of a score is a relative error of its
-// probability.
+// scores is the tolerance of ops that exponentiate sums: the absolute error of a score becomes the relative error of
+// its probability.
 var scores = tolerance{floor: 8, reason: "two units in the last place of a score of up to 4, which are eight of its exponential"}
 
 func transformerCases() []valueCase {
@@ -114,7 +114,7 @@ func attentionCases() []valueCase {
 				inputs = append(inputs, floats(Uniform(-2, 2), s.n, s.t, c))
 			}
 		}
-		if s.lengths { // the first sample has the full length, another may have no position at all
+		if s.lengths { // the first sample has the full length; another sample may have length 0
 			inputs = append(inputs, fixedType(tensor.I32, func(seed, i uint64) float64 {
 				return map[bool]float64{true: float64(s.t), false: Integers(0, s.t)(seed, i)}[i == 0]
 			}, s.n))
@@ -139,7 +139,7 @@ func linearLossCases() []valueCase {
 	var cases []valueCase
 	for _, s := range []struct {
 		rows, c, classes int
-		ignored          bool // some rows
+		ignored          bool // some rows have an ignored label
 	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false}, {130, 40, 130, true}, {600, 8, 2100, true}} {
 		label := Integers(0, s.classes-1)
 		labels := fixedType(tensor.I32, func(seed, i uint64) float64 {
@@ -171,7 +171,7 @@ func linearLossCases() []valueCase {
 	return cases
 }
 
-// transformerThreads are the cases of runThreads.
+// transformerThreads returns the cases of runThreads.
 func transformerThreads() []valueCase {
 	op := device.Attention{Heads: 3, Packed: true, Causal: true}
 	qkv, c := floats(symmetric, 2, 70, 3*24), 72
@@ -188,7 +188,7 @@ func transformerThreads() []valueCase {
 	}
 }
 
-// badIDs runs ops with ids beyond their tables. The error names the operand, the element, the id and the limit.
+// badIDs runs ops with ids outside their tables. The error must name the operand, the element, the id and the limit.
 func badIDs(t conformance.T, dev device.Device, caps Caps) {
 	table, diff := Random(tensor.F32, tensor.Shape{5, 4}, 1, symmetric), Random(tensor.F32, tensor.Shape{1, 3, 4}, 2, symmetric)
 	ids := func(v ...float64) Tensor { return Of(tensor.I32, tensor.Shape{1, 3}, v...) }

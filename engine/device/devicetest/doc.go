@@ -17,7 +17,7 @@
 //   - Losses and statistics do not depend on the number of threads.
 //   - NaN reaches every dependent output.
 //   - Streams, events, copies, timing and memory accounting obey the contract.
-//   - A wrong argument gives an error that names the operand, never a crash.
+//   - A wrong argument never causes a crash, but an error that names the operand.
 //
 // # Tolerance
 //
@@ -29,9 +29,9 @@
 //	bf16 or f16 output: ‖got - truth‖ ≤ ‖round(truth) - truth‖ + 2·d
 //	f64 output:         ‖got - truth‖ ≤ 2⁻⁴⁰·‖truth‖
 //
-// The floor is needed if plain results are exact by chance. Each kind of case states its floor with the reason. The
-// second line follows from this bound: if a value with error δ is rounded, the result differs from the truth by at most
-// |round(truth) - truth| + 2δ. Either the value rounds to the same number as the truth, or the truth is within δ of the
-// midpoint between two numbers. Chains of ops that store 16-bit tensors in between are instead compared with the
-// reference device that uses the same storage.
+// The floor is needed because plain results may be exact by chance. Each kind of case states its floor with the reason.
+// The bound for bf16 and f16 has this reason: if a value with error δ is rounded, the result differs from the truth by
+// at most |round(truth) - truth| + 2δ. Either the value rounds to the same number as the truth, or the truth is within
+// δ of the midpoint between two numbers. Chains of ops that store 16-bit tensors in between are instead compared with
+// the reference device that uses the same storage.
 package devicetest

@@ -36,8 +36,8 @@ func checkFreshEvent(t conformance.T, r *Runner) {
 	}
 }
 
-// checkRerecord: an event that a program recorded in one step must not appear complete in the next step before its
-// recording.
+// checkRerecord requires that an event which a program recorded in one step does not appear complete in the next step
+// before its recording.
 func checkRerecord(t conformance.T, r *Runner) {
 	gate, again := r.event(t), r.event(t)
 	must(t, r.stream.Record(again))
@@ -58,7 +58,8 @@ func checkRerecord(t conformance.T, r *Runner) {
 	must(t, again.WaitHost(patience))
 }
 
-// checkResetBeforeRun: without Reset the program would see the completion of the previous step.
+// checkResetBeforeRun requires that a program waits for a reset event. Without Reset, the program would see the
+// completion of the previous step.
 func checkResetBeforeRun(t conformance.T, r *Runner) {
 	ready, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
@@ -102,11 +103,11 @@ func checkComplete(t conformance.T, r *Runner) {
 	}
 	completed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // locked for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		completed <- gate.Complete()
 	}()
 	must(t, done.WaitHost(patience))
-	must(t, <-completed) // before the gate is closed
+	must(t, <-completed) // Complete must return before the gate is closed
 	for range cap(waited) {
 		must(t, <-waited)
 	}

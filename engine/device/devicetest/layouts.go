@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// runLayouts reorders tensors through every private layout that convolutions and linear layers request.
+// runLayouts reorders tensors to and from every private layout that convolutions and linear layers request.
 func runLayouts(t conformance.T, open Opener, caps Caps) {
 	dev := opened(t, open, device.Options{})
 	for _, dt := range caps.Types {
@@ -29,7 +29,7 @@ func runLayouts(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// privateLayouts returns each layout once per shape and type.
+// privateLayouts returns each private layout once per shape and type.
 func privateLayouts(t conformance.T, dev device.Device, caps Caps, dt tensor.DType) []device.TensorSpec {
 	r := NewRunner(t, dev)
 	defer r.Close()
@@ -82,7 +82,8 @@ func fromTo(t conformance.T, dev device.Device, from, to device.TensorSpec) {
 	}
 }
 
-// retype converts a tensor within its layout; the values are small integers, which every type represents.
+// retype converts the element type of a tensor within its layout. The values are small integers, which every type
+// represents.
 func retype(t conformance.T, dev device.Device, caps Caps, s device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()

@@ -11,20 +11,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Policy is how a Runner requests layouts.
+// Policy determines the layouts that a Runner requests.
 type Policy int
 
 // Policies.
 const (
 	// Free lets the device choose every layout.
 	Free Policy = iota
-	// Carried states the layouts of the operands and lets the device choose those of outputs, as a planner does.
+	// Carried requests the present layouts of the inputs and lets the device choose the layouts of outputs, as a
+	// planner does.
 	Carried
 	// Pinned requires plain outputs.
 	Pinned
 	// Settled compiles with free layouts, then again with exactly the returned layouts.
 	Settled
-	// Shared is Free with outputs in the memory of inputs, if the kernel allows it.
+	// Shared is Free, with outputs in the memory of inputs if the kernel allows it.
 	Shared
 	numPolicies
 )
@@ -35,11 +36,11 @@ func (p Policy) String() string {
 
 // Types are the element types of one run.
 type Types struct {
-	Float tensor.DType // images, weights for them
-	Param tensor.DType // statistics, biases, gradients of parameters: f64 if Float is f64, else f32
+	Float tensor.DType // type of images and of weights that the kernels read
+	Param tensor.DType // type of statistics, biases and gradients of parameters: f64 if Float is f64, else f32
 }
 
-// typesFor returns the types that belong to activations of type dt.
+// typesFor returns the types of a run whose activations have type dt.
 func typesFor(dt tensor.DType) Types {
 	if dt == tensor.F64 {
 		return Types{tensor.F64, tensor.F64}
@@ -51,11 +52,11 @@ func typesFor(dt tensor.DType) Types {
 type Runner struct {
 	Types
 	Policy Policy
-	// Lacks are op kinds for which the device may return ErrUnsupported; their tests are skipped.
+	// Lacks lists op kinds for which the device may return ErrUnsupported. Their tests are then skipped.
 	Lacks []string
 	// NoValues: the device computes no values, so memory is not checked.
 	NoValues bool
-	// AnyPadding: operands contain NaN, and NaN·0 may reach padding.
+	// AnyPadding: padding is not checked, because operands contain NaN and NaN·0 may reach padding.
 	AnyPadding bool
 
 	t        conformance.TB
@@ -261,8 +262,8 @@ func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) O
 	return o
 }
 
-// outputs returns memory for the outputs: that of inputs if the op requires it, or if the kernel allows it and the
-// policy is Shared; else fresh memory.
+// outputs returns memory for the outputs. An output gets the memory of an input if the op requires it, or if the kernel
+// allows it and the policy is Shared. Otherwise it gets fresh memory.
 func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand {
 	r.t.Helper()
 	out := make([]Operand, len(k.Out()))
@@ -318,7 +319,8 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 	return k
 }
 
-// answers compares a kernel's specs with the requested ones; with binding, layouts other than Any must be equal.
+// answers compares a kernel's specs with the requested specs. If binding is set, requested layouts other than Any must
+// be equal.
 func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	if len(asked) != len(got) {
 		return fmt.Errorf("got %d %ss, want %d", len(got), side, len(asked))
@@ -341,7 +343,7 @@ func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	return nil
 }
 
-// launch runs one kernel with a workspace full of garbage.
+// launch runs one kernel. The workspace contains garbage.
 func (r *Runner) launch(name string, k device.Kernel, in, out []Operand) {
 	r.t.Helper()
 	l := device.Launch{Name: name, Kernel: k}
@@ -373,7 +375,7 @@ func (r *Runner) RunSteps(steps ...device.Step) {
 	}
 }
 
-// checkPadding requires that the memory of o contains the elements of its plain form and otherwise zeros.
+// checkPadding requires that the memory of o contains the elements of its plain form, and zeros in all other places.
 func (r *Runner) checkPadding(what string, o Operand) {
 	r.t.Helper()
 	if r.NoValues || r.AnyPadding || o.Spec.DType == tensor.Opaque || o.Spec.Size() == o.Spec.Shape.Elements()*o.Spec.DType.Size() {
@@ -405,7 +407,7 @@ func nonzeros(dt tensor.DType, mem []byte) []string {
 }
 
 // Exec runs one op on host tensors: it compiles the op for plain operands, runs it, and reads the outputs. An op that
-// updates operands updates copies. Opaque inputs must be outputs of an Exec on the same device.
+// updates operands in place updates copies of them. Opaque inputs must be outputs of an Exec on the same device.
 func Exec(t conformance.TB, dev device.Device, op device.Op, inputs []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)

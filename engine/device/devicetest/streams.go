@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// patience exceeds the duration of any operation here on a loaded machine.
+	// patience is longer than any operation of these tests, even on a loaded machine.
 	patience = 30 * time.Second
-	// moment is long enough to expose a fault, and short enough for a fast test.
+	// moment is long enough to expose a fault, and short enough for fast tests.
 	moment = 30 * time.Millisecond
-	// soon limits the time until a call begins in another goroutine.
+	// soon is the longest time until another goroutine has begun a call.
 	soon = 5 * time.Second
 )
 
@@ -236,7 +236,7 @@ func checkTimed(t conformance.T, r *Runner) {
 	}
 }
 
-// checkMarks: asynchronous streams have marks, and no others.
+// checkMarks requires that asynchronous streams have marks, and that other streams have none.
 func checkMarks(t conformance.T, r *Runner) {
 	s, ok := r.stream.(device.MarkingStream)
 	if behind := r.dev.Info().Behind; ok != behind {
@@ -274,13 +274,13 @@ func checkMarks(t conformance.T, r *Runner) {
 	time.Sleep(moment)
 	must(t, gate.Complete())
 	must(t, s.Sync())
-	// The host's time also covers the time until the stream was blocked, so the device's time may be shorter.
+	// The host's time includes the time until the stream was blocked, so the device's time may be shorter.
 	if took, err := s.Between(0, 1); err != nil || took < moment/10 || took > patience {
 		t.Errorf("standing at an event for %v took %v, %v", moment, took, err)
 	}
 }
 
-// checkDescribed: a program that supports it describes its steps to profilers.
+// checkDescribed checks the description of a program's steps, if programs of the device have one.
 func checkDescribed(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)
@@ -321,7 +321,7 @@ func checkOrder(t conformance.T, r *Runner) {
 	r.wantValues(t, halved, 4, -12)
 }
 
-// checkParallel: each goroutine has its own stream, program and memory.
+// checkParallel runs several goroutines, each with its own stream, program and memory.
 func checkParallel(t conformance.T, r *Runner) {
 	var wg sync.WaitGroup
 	for g := range 4 {

@@ -12,14 +12,15 @@ import (
 
 // Caps describes the abilities of a device.
 type Caps struct {
-	// Types are the activation types that every op must support. Cases of other types do not run.
+	// Types lists the activation types that every op must support. The suite does not run cases of other types.
 	Types []tensor.DType
-	// Lacks are kinds of ops that the device leaves to the planner's decomposition. If the device returns
-	// ErrUnsupported for them, their cases are skipped with a log line. ErrUnsupported for other ops is a failure.
+	// Lacks lists kinds of ops that the device leaves to the planner's decomposition. If the device returns
+	// ErrUnsupported for such an op, the suite skips its cases with a log line. ErrUnsupported for another op is a
+	// failure.
 	Lacks []string
 	// NoValues: the device computes no values (the null device), so only structure is checked.
 	NoValues bool
-	// Threads: the device uses Options.Threads, so results of several counts are compared.
+	// Threads: the device uses Options.Threads, so the suite compares results of several thread counts.
 	Threads bool
 }
 
@@ -59,15 +60,15 @@ func opened(t conformance.T, open Opener, opts device.Options) device.Device {
 type kind int
 
 const (
-	float kind = iota // Types.Float
-	param             // Types.Param
-	fixed             // input.dtype
+	float kind = iota // an input of type Types.Float
+	param             // an input of type Types.Param
+	fixed             // an input of type input.dtype
 )
 
 // input describes how one operand is generated.
 type input struct {
 	kind  kind
-	dtype tensor.DType // of kind fixed
+	dtype tensor.DType // type of an input of kind fixed
 	shape tensor.Shape
 	gen   Generator
 }
@@ -87,8 +88,8 @@ type valueCase struct {
 	// run is the computation: one op, or a chain of ops with saved state.
 	run       func(r *Runner, in []Operand) []Operand
 	tolerance tolerance
-	types     []tensor.DType // nil: every type
-	chain     bool           // tensors of type Float are stored between ops
+	types     []tensor.DType // types that the case runs with; nil: every type
+	chain     bool           // tensors of type Types.Float are stored between ops
 	nan       bool           // inputs hold NaN
 }
 
@@ -154,7 +155,7 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// check runs one case with one type under every policy; it runs the first policy twice.
+// check runs one case with one type under every policy. It runs the first policy twice.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values := c.materialize(typesFor(dt))
 	if caps.NoValues {
@@ -194,7 +195,7 @@ func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, 
 	}
 }
 
-// table is the cases of one op family.
+// table holds the cases of one op family.
 type table struct {
 	name  string
 	cases []valueCase

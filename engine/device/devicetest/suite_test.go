@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// faultVariable names the fault of the device in a child process.
+// faultVariable is the environment variable that holds the fault of the device in a child process.
 const faultVariable = "HETERO_DEVICETEST_FAULT"
 
 func runBlocked(t *testing.T, fault string) {
@@ -30,10 +30,12 @@ func runBlocked(t *testing.T, fault string) {
 	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
 
-// TestSuite passes a device with private layouts, whatever it pads. In a child process of the next test the device is faulty.
+// TestSuite requires that a device with a padded private layout passes the suite. In a child process of
+// TestSuiteNoticesFaults, the device has a fault.
 func TestSuite(t *testing.T) { runBlocked(t, os.Getenv(faultVariable)) }
 
-// TestSuiteNoticesFaults runs the suite on spoilt devices, each in a process of its own, and wants it to fail where the fault is.
+// TestSuiteNoticesFaults runs the suite on devices with faults, each in a process of its own. The suite must fail in
+// the part that checks for the fault.
 func TestSuiteNoticesFaults(t *testing.T) {
 	if os.Getenv(faultVariable) != "" {
 		t.Skip("a child process")

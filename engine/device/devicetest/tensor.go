@@ -9,9 +9,9 @@ import (
 
 // Tensor is a tensor on the host.
 type Tensor struct {
-	Spec   device.TensorSpec // plain
-	Values []float64         // row-major; for every type except opaque
-	Raw    []byte            // for opaque tensors: the device's bytes
+	Spec   device.TensorSpec // spec with plain layout
+	Values []float64         // elements in row-major order; for every type except opaque
+	Raw    []byte            // bytes of the device, for opaque tensors
 }
 
 // Of returns a tensor. Values that dt cannot represent are rounded when the tensor is used.
@@ -19,7 +19,7 @@ func Of(dt tensor.DType, shape tensor.Shape, values ...float64) Tensor {
 	return Tensor{Spec: device.Spec(dt, shape...), Values: values}
 }
 
-// Random returns a tensor whose values are a function of (seed, element index) through gen.
+// Random returns a tensor whose element i is gen(seed, i).
 func Random(dt tensor.DType, shape tensor.Shape, seed uint64, gen Generator) Tensor {
 	t := Tensor{Spec: device.Spec(dt, shape...), Values: make([]float64, shape.Elements())}
 	for i := range t.Values {

@@ -10,8 +10,8 @@ import (
 
 // tolerance limits the error of an output; the package comment gives the formula.
 type tolerance struct {
-	exact  bool    // equal to the reference device with the same types, element by element; floor is unused
-	floor  float64 // in units of u·‖truth‖
+	exact  bool    // the output must equal that of the reference device with the same types; floor is unused
+	floor  float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
 	reason string
 }
 
@@ -20,19 +20,19 @@ const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one roundin
 // Tolerances of most cases.
 var (
 	exact = tolerance{exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
-	// sums: a device adds in another order than the plain run, whose result may be exact by chance.
+	// sums is for sums: a device adds in another order than the plain run, whose result may be exact by chance.
 	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
-	// functions: the plain run rounds library functions correctly; vectorised ones need not.
+	// functions is for library functions: the plain run rounds them correctly, but vectorised functions need not.
 	functions = tolerance{floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
-	// statistics are long sums, then a few roundings.
+	// statistics is for long sums that are followed by a few roundings.
 	statistics = tolerance{floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
 )
 
-// judge compares an output with the truth. same is the reference device's output with the types under test, plain the
-// output with f32. In a chain same replaces plain.
+// judge compares an output with the truth. same is the reference device's output with the types under test, and plain
+// is its output with f32. For a chain, judge uses same instead of plain.
 func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 	if got.Spec.DType == tensor.Opaque {
-		return nil // opaque to the suite; the ops that read it are tested
+		return nil // the suite cannot read opaque tensors; cases of the ops that read them test their content
 	}
 	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != same.Spec.DType {
 		return fmt.Errorf("got %v, want %v", got.Spec, same.Spec)
