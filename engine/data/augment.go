@@ -8,32 +8,34 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/pixels"
 )
 
-// Augment changes the colours of a training image, changes its geometry within the output square, and hides parts of
-// it. The order is RandAugment, colour jitter, erasing. Every choice is a function of (seed, epoch, sample index).
+// Augment changes the colours of a training image, changes its geometry, and erases parts of it. The order is
+// RandAugment, colour jitter, erasing. Every random choice is a function of (seed, epoch, sample index).
 type Augment struct {
 	Rand   RandAugment
 	Jitter ColorJitter
 	Erase  RandomErase
 }
 
-// RandAugment applies Ops operations of one magnitude, drawn with repetition from torchvision's fourteen (E. Cubuk et
-// al., "RandAugment", 2019). Geometry uses the nearest pixel, and black outside the image.
+// RandAugment applies Ops random operations of one magnitude. It draws them with repetition from the fourteen
+// operations of torchvision (E. Cubuk et al., "RandAugment", 2019). Geometric operations use the nearest pixel;
+// pixels from outside the image are black.
 type RandAugment struct {
-	Ops       int     // 0 means off
-	Magnitude float64 // 0 … 30 as torchvision's 31 bins; values between them are valid
-	Std       float64 // standard deviation of the magnitude, drawn for each operation
+	Ops       int     // number of operations; 0 means off
+	Magnitude float64 // 0 to 30, as torchvision's 31 bins; fractions are valid
+	Std       float64 // standard deviation of the magnitude, which is drawn for each operation
 }
 
-// ColorJitter changes brightness, contrast and saturation by factors uniform in [max(0, 1-x), 1+x], and rotates the hue
-// by a uniform amount within ±Hue turns. The order is random. It corresponds to torchvision's ColorJitter.
+// ColorJitter changes brightness, contrast and saturation by factors that are uniform in [max(0, 1-x), 1+x]. It
+// rotates the hue by a uniform amount within ±Hue turns. The four operations have a random order. ColorJitter
+// corresponds to torchvision's ColorJitter.
 type ColorJitter struct {
 	Brightness, Contrast, Saturation float64
-	Hue                              float64 // 0 … 0.5 of a turn
+	Hue                              float64 // 0 to 0.5 of a turn
 }
 
 func (c ColorJitter) enabled() bool { return c != ColorJitter{} }
 
-// normalized returns an error for invalid settings.
+// normalized returns the settings with defaults, or an error for invalid settings.
 func (a Augment) normalized() (Augment, error) {
 	var errs []error
 	check := func(name string, got, least, most float64) {
@@ -53,14 +55,14 @@ func (a Augment) normalized() (Augment, error) {
 	return a, errors.Join(append(errs, err)...)
 }
 
-// augmenter applies an Augment to square images; each worker has one.
+// augmenter applies an Augment to square images. Each worker has its own augmenter.
 type augmenter struct {
 	a     Augment
 	paint *paint // fills erased rectangles
-	other []byte // destination of geometry and sharpness
+	other []byte // output buffer of geometric operations and of sharpness
 }
 
-// apply changes pix (size, size, 3) with the random numbers of a sample.
+// apply changes pix (size, size, 3). The arguments seed, epoch and index determine the random numbers.
 func (g *augmenter) apply(pix []byte, size int, seed uint64, epoch, index int) {
 	if g.a.Rand.Ops > 0 {
 		d := newDraws(seed, epoch, index, streamRandAugment)
@@ -78,8 +80,8 @@ func (g *augmenter) apply(pix []byte, size int, seed uint64, epoch, index int) {
 	}
 }
 
-// apply draws the order and all factors, including unused ones, so that one setting does not change the random numbers
-// of another.
+// apply always draws the order and all four factors, even if a setting is off. A setting therefore does not change
+// the random numbers of another one.
 func (c ColorJitter) apply(d *draws, pix []byte) {
 	order := [4]int{0, 1, 2, 3}
 	for i := 3; i > 0; i-- {
@@ -166,7 +168,8 @@ func (g *augmenter) randomOp(d *draws, pix []byte, size int) {
 	}
 }
 
-// translation returns torchvision's translation in pixels: 150 of 331 pixels at the largest magnitude.
+// translation returns the translation in pixels of torchvision's operation. At the largest magnitude it is 150/331 of
+// the size.
 func translation(m float64, size int) float64 { return 150.0 / 331.0 * float64(size) * m }
 
 func (g *augmenter) affine(m pixels.Affine, pix []byte, size int) {

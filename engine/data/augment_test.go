@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// photo is an image with structure in every channel.
+// photo returns an image with structure in every channel.
 func photo(size int) []byte {
 	pix := make([]byte, 3*size*size)
 	for i := range pix {
@@ -52,7 +52,7 @@ func TestAugmentationIsAFunctionOfSeedEpochAndIndex(t *testing.T) {
 	}
 }
 
-// Each operation must be drawn about equally often. The test recognises an operation by its effect on suitable images.
+// Each operation must be drawn about equally often. The test recognises an operation by its effect on an image.
 func TestRandAugmentDrawsAllOperationsInBothDirections(t *testing.T) {
 	const size, n = 16, 2000
 	pix := photo(size)
@@ -60,7 +60,7 @@ func TestRandAugmentDrawsAllOperationsInBothDirections(t *testing.T) {
 	for i := range n {
 		results[string(augment(t, Augment{Rand: RandAugment{Ops: 1, Magnitude: 15}}, pix, size, 1, 0, i))]++
 	}
-	// 9 operations go both ways; identity, posterize, solarize, autocontrast and equalize do not.
+	// 9 operations have two directions. Identity, posterize, solarize, autocontrast and equalize have only one.
 	if len(results) != 9*2+5 {
 		t.Errorf("%d different results, want 23", len(results))
 	}
@@ -75,7 +75,7 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 	const size, n = 64, 3000
 	pix := photo(size)
 	for i := range pix {
-		pix[i] |= 1 // odd, the fill is even
+		pix[i] |= 1 // odd values, because the fill is even
 	}
 	even := Normalization{Mean: [3]float32{100.0 / 255, 50.0 / 255, 200.0 / 255}, Std: [3]float32{1, 1, 1}}
 	erased, area := 0, 0.0
@@ -104,13 +104,14 @@ func TestErasedPartIsAsAsked(t *testing.T) {
 	if fraction := float64(erased) / n; math.Abs(fraction-0.25) > 5*math.Sqrt(0.25*0.75/n) {
 		t.Errorf("%g of the images are erased, want 0.25", fraction)
 	}
-	// The mean of 2 … 33 % is 17.7 %; rectangles that do not fit are drawn again, which favours small ones.
+	// The mean of 2 % to 33 % is 17.7 %. Rectangles that do not fit are drawn again, which favours small rectangles.
 	if mean := area / float64(erased); mean < 0.16 || mean > 0.19 {
 		t.Errorf("%.3f of an image is erased on average, want about 0.177", mean)
 	}
 }
 
-// A byte of a painted pixel must be as likely as the normal distribution makes the values that round to it.
+// The frequency of each byte in painted pixels must match the probability that the normal distribution rounds to this
+// byte.
 func TestPaintIsNormallyDistributed(t *testing.T) {
 	n := Normalization{Mean: [3]float32{0.485, 0.02, 0.5}, Std: [3]float32{0.229, 0.1, 0.004}}
 	p := newPaint(n)
@@ -145,7 +146,7 @@ func TestPaintIsNormallyDistributed(t *testing.T) {
 
 func TestExactFunctionsAreThoseOfPackageMath(t *testing.T) {
 	for x := -700.0; x < 700; x += 0.37 {
-		if got, want := exponentialWide(x), math.Exp(x); math.Abs(got/want-1) > 3e-12 { // squaring ten times multiplies the rounding of e^(x/1024) by 1024
+		if got, want := exponentialWide(x), math.Exp(x); math.Abs(got/want-1) > 3e-12 { // squaring ten times multiplies rounding errors by 1024
 			t.Errorf("e^%g: got %g, want %g", x, got, want)
 		}
 	}
@@ -155,7 +156,7 @@ func TestExactFunctionsAreThoseOfPackageMath(t *testing.T) {
 		}
 	}
 	for z := -9.5; z < 9.5; z += 0.11 {
-		if got, want := normalBelow(z), 0.5*math.Erfc(-z/math.Sqrt2); math.Abs(got-want) > 1e-13 { // e^(z²/2) amplifies the rounding of the sum
+		if got, want := normalBelow(z), 0.5*math.Erfc(-z/math.Sqrt2); math.Abs(got-want) > 1e-13 { // e^(z²/2) amplifies rounding errors
 			t.Errorf("normal below %g: got %g, want %g", z, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// imageOptions are the options of a loader of images, flat.
+// imageOptions are the options of a loader of images, without nested structs.
 type imageOptions struct {
 	Dataset   Dataset
 	Transform Transform

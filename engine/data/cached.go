@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// DefaultCacheBytes is the default limit of Cached, in bytes: CIFAR needs 0.18 GiB.
+// DefaultCacheBytes is the default limit of Cached, in bytes. CIFAR needs 0.18 GiB.
 const DefaultCacheBytes = 1 << 30
 
 const (
@@ -14,9 +14,11 @@ const (
 	cacheEntryBytes = 8 // width and height, 4 bytes each, stored before the pixels
 )
 
-// Cached keeps decoded images of at most FullDecodePixels pixels in memory after their first read, up to limit bytes
-// (0: DefaultCacheBytes; below 0: Cached returns ds). Reading a cached image copies nothing: Image.Pix refers to the
-// cache. Larger images, and images that arrive when the cache is full, are read from ds each time.
+// Cached keeps decoded images in memory after their first read, up to limit bytes. It keeps only images of at most
+// FullDecodePixels pixels. A limit of 0 means DefaultCacheBytes. With a limit below 0, Cached returns ds.
+//
+// Reading a cached image copies nothing, because Image.Pix refers to the cache. Larger images are read from ds each
+// time, as are images that do not fit into the cache.
 func Cached(ds Dataset, limit int64) Dataset {
 	if limit < 0 {
 		return ds
@@ -36,10 +38,10 @@ func Cached(ds Dataset, limit int64) Dataset {
 type cached struct {
 	Dataset
 	limit int64
-	entry []atomic.Int64 // per sample: 1 + position of its entry in the slabs, or 0
+	entry []atomic.Int64 // for each sample 1 + the position of its entry in the slabs, or 0
 
 	mu    sync.Mutex
-	slabs [][]byte // allocated one after another; a slab is set before any entry refers to it
+	slabs [][]byte // allocated one after another; a slab exists before an entry refers to it
 	end   int64    // position after the last entry
 }
 
@@ -70,7 +72,7 @@ func (r *cachedReader) Read(i int, sizer Sizer, img *Image) error {
 	return nil
 }
 
-// view points img at the entry at position at.
+// view sets img to the image of the entry at position at.
 func (c *cached) view(at int64, img *Image) {
 	slab := c.slabs[at/slabBytes][at%slabBytes:]
 	w, h := int(binary.LittleEndian.Uint32(slab)), int(binary.LittleEndian.Uint32(slab[4:]))
@@ -78,8 +80,8 @@ func (c *cached) view(at int64, img *Image) {
 	*img = Image{Pix: slab[cacheEntryBytes:size:size], Width: w, Height: h, FullWidth: w, FullHeight: h}
 }
 
-// keep copies img into the cache if there is room. Two readers of one sample may both copy it. The second copy is then
-// used; both are equal.
+// keep copies img into the cache if there is room. If two readers of the same sample copy it, the second copy is
+// used. Both copies are equal.
 func (c *cached) keep(i int, img *Image) {
 	at, slab := c.reserve(cacheEntryBytes + int64(len(img.Pix)))
 	if slab == nil {

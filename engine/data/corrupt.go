@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// streamReplacement selects the replacement of an unreadable sample; seed 0.
+// streamReplacement is the stream of the random numbers that choose replacements. Its seed is 0.
 const streamReplacement stream = 128
 
-// Skipping replaces unreadable samples. A Skipping belongs to one Dataset. Any goroutine may call its methods.
+// Skipping is a Dataset that replaces unreadable samples of another Dataset. Its methods are safe for concurrent use.
 //
-// The replacement of sample i is the first readable sample of a random sequence that is a function of i alone. It has
-// the replacement's label; augmentation and dropout remain those of i. A batch thus keeps its size, and every rank that
-// reads i, also after a resume, gets the same replacement. (The next sample would be as good for single faults, but all
-// samples of a truncated shard would then have the same replacement.)
+// The replacement of sample i is the first readable sample of a random sequence, which is a function of i alone. The
+// sample gets the label of its replacement. Augmentation and dropout remain those of i. Batches therefore keep their
+// size, and all ranks and resumed runs use the same replacement for i. A simple rule such as "the next sample" would
+// give all samples of a truncated shard the same replacement.
 type Skipping struct {
 	Dataset
 	limit  int
@@ -24,13 +24,13 @@ type Skipping struct {
 
 	count atomic.Int64 // number of unreadable samples found
 	mu    sync.RWMutex
-	bad   map[int]int // unreadable sample -> its replacement; -1 before one is known
+	bad   map[int]int // maps an unreadable sample to its replacement; -1 while the replacement is not known
 }
 
-// Skip returns ds with replacements for its unreadable samples. After more than limit unreadable samples, reads return
-// the error of the sample that exceeds it; 0 means no limit. Because readers read ahead, and each rank reads only its
-// own samples, the limit of a run is checked per step (train.Options). report, if not nil, is called once for each
-// unreadable sample, by one goroutine at a time.
+// Skip returns ds with replacements for its unreadable samples. If there are more than limit of them, the read of the
+// next one returns its error; 0 means no limit. The limit counts only the samples of this rank, and it includes
+// prefetched samples. train.Options therefore has a limit for the whole run, which is checked after each step. report,
+// if not nil, is called once for each unreadable sample, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 	return &Skipping{Dataset: ds, limit: limit, report: report, bad: map[int]int{}}
 }
@@ -38,13 +38,13 @@ func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 // Skipped returns the number of unreadable samples found so far.
 func (s *Skipping) Skipped() int { return int(s.count.Load()) }
 
-// Replaced reports whether sample i, which has been read, was replaced.
+// Replaced reports whether sample i was replaced. The sample must have been read before.
 func (s *Skipping) Replaced(i int) bool {
 	_, ok := s.replacement(i)
 	return ok
 }
 
-// Label returns the class of the sample at i: that of its replacement once sample i was found unreadable.
+// Label returns the class of sample i. If sample i has been found unreadable, it is the class of the replacement.
 func (s *Skipping) Label(i int) int {
 	if k, ok := s.replacement(i); ok && k >= 0 {
 		i = k
@@ -63,7 +63,7 @@ func (s *Skipping) replacement(i int) (int, bool) {
 	return k, ok
 }
 
-// NewReader returns a Reader that substitutes replacements.
+// NewReader returns a Reader that replaces unreadable samples.
 func (s *Skipping) NewReader() (Reader, error) {
 	r, err := s.Dataset.NewReader()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *skippingReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.replace(i, nil, sizer, img)
 }
 
-// try reads a sample. It sets fault for an error of the sample, and err for any other error.
+// try reads a sample. It returns errors of the sample in fault, and all other errors in err.
 func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,8 +112,8 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted reports whether err is a lack of resources of the machine: another rank, or a later read, could read the
-// sample.
+// Exhausted reports whether err is caused by a lack of resources on this machine. In this case, another rank or a
+// later read might be able to read the sample.
 func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
 		if errors.Is(err, e) {
@@ -123,10 +123,11 @@ func Exhausted(err error) bool {
 	return false
 }
 
-// maxTries limits the samples that are tried as a replacement.
+// maxTries limits the number of samples that are tried as a replacement.
 const maxTries = 1000
 
-// replace reads the replacement of sample i. fault is the reason why i is unreadable; nil if it was reported before.
+// replace reads the replacement of sample i. fault is the reason why i is unreadable, or nil if it was already
+// reported.
 func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) error {
 	if fault != nil {
 		if err := r.s.note(i, fault); err != nil {
@@ -154,7 +155,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("%d other samples were tried, and none of them can be read", maxTries)}
 }
 
-// note counts an unreadable sample once. It keeps a replacement that another reader has set meanwhile.
+// note counts and reports an unreadable sample once. If another reader has already set a replacement, note keeps it.
 func (s *Skipping) note(i int, fault *Fault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *Skipping) note(i int, fault *Fault) error {
 	return nil
 }
 
-// settle stores a replacement.
+// settle stores the replacement k of sample i.
 func (s *Skipping) settle(i, k int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,7 +44,7 @@ func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
 	if got, n := batches(t, options(4, Share{0, 8}), 10); got != want || n != replaced {
 		t.Error("4 workers read other samples than one")
 	}
-	// Two ranks, batch by batch.
+	// Two ranks read the same batches.
 	first, n1 := batches(t, options(2, Share{0, 3}), 10)
 	second, n2 := batches(t, options(2, Share{3, 5}), 10)
 	var together strings.Builder
@@ -109,7 +109,7 @@ func TestTooManyUnreadableSamplesAreAnError(t *testing.T) {
 	}
 }
 
-// exhaustedReader fails because there are no file handles.
+// exhaustedReader fails as if no file descriptors were left.
 type exhaustedReader struct{ Reader }
 
 func (exhaustedReader) Close() error { return nil }
@@ -161,7 +161,7 @@ func TestASubsetHasTheFirstClassesAndSomeOfEach(t *testing.T) {
 	}
 }
 
-// hooked is a data set that calls a function before and after each read.
+// hooked is a data set that calls functions before and after each read.
 type hooked struct {
 	*fake
 	before, after func(i int)
@@ -183,17 +183,18 @@ func (r *hookedReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.Reader.Read(i, sizer, img)
 }
 
-// Eight readers find the same unreadable sample at once. No reader may change the replacement that another has chosen.
+// Eight readers find the same unreadable sample at once. No reader may change a replacement that another reader has
+// set.
 func TestASettledReplacementStays(t *testing.T) {
 	const readers, bad = 8, 2
 	var meet sync.WaitGroup
 	meet.Add(readers)
-	turn := make(chan struct{}, 1) // permission to continue from the unreadable sample
+	turn := make(chan struct{}, 1) // permission to continue after the unreadable sample
 	settled := atomic.Bool{}
 	var ds *Skipping
 	set := hooked{fake: &fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{bad: true}}}
 	set.before = func(i int) {
-		if i == bad { // all readers are within the read before the first of them continues
+		if i == bad { // all readers are in this read before the first of them continues
 			meet.Done()
 			meet.Wait()
 			<-turn

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// FullDecodePixels is the size up to which an image is always decoded in full. Larger images may be decoded at a
-// reduced size (Sizer). The limit depends only on the image, so a cache cannot change a pixel.
+// FullDecodePixels is the largest number of pixels of an image that is always decoded at full size. Larger images may
+// be decoded at a reduced size (Sizer). The limit depends only on the image, so a cache does not change any pixel.
 const FullDecodePixels = 1 << 16
 
-// Dataset is a fixed set of labelled images. Any goroutine may call its methods.
+// Dataset is a fixed set of labelled images. Its methods are safe for concurrent use.
 type Dataset interface {
 	// Len returns the number of samples; indices are 0 to Len()-1.
 	Len() int
@@ -22,14 +22,14 @@ type Dataset interface {
 	NewReader() (Reader, error)
 }
 
-// Splits is a data set with its parts for training and evaluation.
+// Splits contains the training and evaluation parts of a data set.
 type Splits struct {
 	Train         Dataset
-	Eval          Dataset // nil without samples for evaluation
+	Eval          Dataset // nil if there are no evaluation samples
 	Normalization Normalization
-	OwnEval       bool      // Eval is stored separately, as val/ or test/, and is not a part of the training samples
+	OwnEval       bool      // Eval is stored separately, as val/ or test/, and was not split off from the training samples
 	Closer        io.Closer // frees resources that both parts use; may be nil
-	Fingerprint   string    // of names and labels of all samples; "" if the numbers of samples identify the data set
+	Fingerprint   string    // hash of all names and labels; "" if the numbers of samples identify the data set
 }
 
 // Close frees files and memory. The caller must close all Readers first.
@@ -40,7 +40,8 @@ func (s Splits) Close() error {
 	return s.Closer.Close()
 }
 
-// Subset keeps the first classes (0: all) of both parts, and at most perClass training samples of each (0: all).
+// Subset keeps only the first classes of both parts, and at most perClass training samples of each class. 0 means
+// all.
 func (s Splits) Subset(classes, perClass int) Splits {
 	s.Train = Subset(s.Train, classes, perClass)
 	if s.Eval != nil {
@@ -49,7 +50,7 @@ func (s Splits) Subset(classes, perClass int) Splits {
 	return s
 }
 
-// Skip replaces unreadable samples of both parts, as the function Skip does.
+// Skip replaces unreadable samples of both parts; see the function Skip.
 func (s Splits) Skip(limit int, report func(*Fault)) Splits {
 	s.Train = Skip(s.Train, limit, report)
 	if s.Eval != nil {
@@ -58,7 +59,7 @@ func (s Splits) Skip(limit int, report func(*Fault)) Splits {
 	return s
 }
 
-// Limited limits each part to n samples, as the function Limited does.
+// Limited limits each part to n samples; see the function Limited.
 func (s Splits) Limited(n int) Splits {
 	s.Train = Limited(s.Train, n)
 	if s.Eval != nil {
@@ -67,7 +68,7 @@ func (s Splits) Limited(n int) Splits {
 	return s
 }
 
-// Cached keeps small decoded images of both parts in memory, as the function Cached does. The limit is divided in
+// Cached keeps small decoded images of both parts in memory; see the function Cached. The limit is divided in
 // proportion to the numbers of samples.
 func (s Splits) Cached(limit int64) Splits {
 	if s.Eval == nil {
@@ -80,7 +81,7 @@ func (s Splits) Cached(limit int64) Splits {
 	forEval := limit
 	if limit > 0 {
 		train, eval := int64(s.Train.Len()), int64(s.Eval.Len())
-		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1) // 0 would mean the default
+		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1) // at least 1, because 0 means the default
 		limit = max(limit-forEval, 1)
 	}
 	s.Train, s.Eval = Cached(s.Train, limit), Cached(s.Eval, forEval)
@@ -89,26 +90,27 @@ func (s Splits) Cached(limit int64) Splits {
 
 // Reader decodes samples of one Dataset. Only one goroutine at a time may use it.
 type Reader interface {
-	// Read decodes sample i into img. img.Pix may refer to memory of the Reader or of the Dataset: it is valid until
-	// the next Read or Close, and the caller must not modify it. A non-nil sizer permits a reduced decode of images
-	// with more than FullDecodePixels pixels. Errors of the data are *Fault.
+	// Read decodes sample i into img. img.Pix may refer to memory of the Reader or of the Dataset. It is valid until
+	// the next Read or Close, and the caller must not modify it. If sizer is not nil, images with more than
+	// FullDecodePixels pixels may be decoded at a reduced size. Data errors are *Fault.
 	Read(i int, sizer Sizer, img *Image) error
 	Close() error
 }
 
-// Encoded is implemented by Readers of images that are stored as files.
+// Encoded is implemented by Readers whose images are stored as files.
 type Encoded interface {
-	// Contents returns the file of sample i, valid until the next call. It returns ErrNotEncoded if there is no file.
+	// Contents returns the encoded image of sample i, valid until the next call. It returns ErrNotEncoded if the
+	// sample is not stored as a file.
 	Contents(i int) ([]byte, error)
 }
 
 // ErrNotEncoded means that samples are stored as pixels.
 var ErrNotEncoded = errors.New("the samples of this data set are not stored as files")
 
-// Sizer determines the required resolution.
+// Sizer determines the required size of a decoded image.
 type Sizer interface {
-	// MinSize returns the smallest size, in pixels, at which an image of width x height may be decoded. It never
-	// exceeds width x height.
+	// MinSize returns the smallest permitted size, in pixels, of a decoded image. The stored image has width x height
+	// pixels, and the result never exceeds this size.
 	MinSize(width, height int) (minWidth, minHeight int)
 }
 
@@ -116,20 +118,20 @@ type Sizer interface {
 type Image struct {
 	Pix           []byte // (Height, Width, 3), red, green, blue, no padding
 	Width, Height int    // pixels
-	// FullWidth and FullHeight are the size of the stored image in pixels. They exceed Width and Height after a reduced
-	// decode.
+	// FullWidth and FullHeight are the size of the stored image in pixels. They are larger than Width and Height
+	// after a decode at a reduced size.
 	FullWidth, FullHeight int
-	// Measurements: size of the encoded image, and the time to read it; 0 if unknown.
+	// EncodedBytes is the size of the encoded image, and Fetched is the time to read it; 0 if unknown.
 	EncodedBytes int
 	Fetched      time.Duration
 }
 
 // Normalization holds the per-channel constants for (x/255 - Mean) / Std.
 type Normalization struct {
-	Mean, Std [3]float32 // red, green, blue; in units of full scale
+	Mean, Std [3]float32 // red, green, blue; 1 is full scale (255)
 }
 
-// The usual constants. Those of ImageNet also serve folders of photographs.
+// The usual constants. Those of ImageNet are also suitable for other photographs.
 var (
 	NormalizeImageNet  = Normalization{Mean: [3]float32{0.485, 0.456, 0.406}, Std: [3]float32{0.229, 0.224, 0.225}}
 	NormalizeCIFAR10   = Normalization{Mean: [3]float32{0.4914, 0.4822, 0.4465}, Std: [3]float32{0.2470, 0.2435, 0.2616}}

@@ -47,7 +47,7 @@ func TestLimitedIsBalancedNestedAndOrdered(t *testing.T) {
 			for i := range n {
 				taken[part.Label(i)]++
 			}
-			// No class may have two samples more than a class with samples left.
+			// A class may have two samples more than another class only if the other class has no further samples.
 			for a := range taken {
 				for b := range taken {
 					if taken[a] > taken[b]+1 && taken[b] < available[b] {
@@ -214,7 +214,7 @@ func TestSyntheticSamplesAreFunctionsOfSeedPartAndIndex(t *testing.T) {
 }
 
 // TestSyntheticClassesCanBeLearned classifies held-out samples by the nearest class mean of a few colour and texture
-// features: far better than chance, and not without error.
+// features. The accuracy must be far better than chance, but below 100 %.
 func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 2000, Eval: 500})
 	if err != nil {
@@ -227,7 +227,7 @@ func TestSyntheticClassesCanBeLearned(t *testing.T) {
 			if i >= 3 {
 				f[3+ch] += float64(int(v)-int(pix[i-3])) * float64(int(v)-int(pix[i-3])) / 1024 / 64
 			}
-			if i >= 96*4 { // four rows up
+			if i >= 96*4 { // the pixel four rows above
 				f[6+ch] += float64(int(v)-128) * float64(int(pix[i-96*4])-128) / 1024 / 64
 			}
 		}
@@ -262,7 +262,7 @@ func TestSyntheticClassesCanBeLearned(t *testing.T) {
 	}
 }
 
-// A change of the pixels would change every measurement on synthetic data.
+// A changed pixel would change all earlier measurements on synthetic data.
 func TestSyntheticPixelsAreFrozen(t *testing.T) {
 	s, err := Synthetic(SyntheticOptions{Seed: 1, Train: 10, Eval: 1, Size: 2})
 	if err != nil {

@@ -1,20 +1,20 @@
-// Package data turns stored samples into the batches that training and evaluation consume.
+// Package data converts stored samples to batches for training and evaluation.
 //
 // # From a file to a batch
 //
 //	Dataset   labelled images: their number, class names, labels, and Readers that decode one image at a time
-//	Transform makes a fixed-size image of a stored one: padded crop, resized crop, centre crop, flip; then Augment
+//	Transform makes an image of fixed size: padded crop, resized crop, centre crop, flip; then Augment
 //	Mix       combines two images into one with two labels
-//	Images    a Dataset with its Transform and Mix as Samples of a Loader
+//	Images    a Dataset with its Transform and Mix, as Samples for a Loader
 //	Samples   a fixed number of samples with the same fields, such as pixels and label; each worker reads them from its own Source
-//	Loader    chooses the samples of each step's batch, and reads them ahead with workers into reused buffers
+//	Loader    chooses the samples of each batch and prefetches them with workers into reused buffers
 //
-// Only Images and the types listed above it deal with images. A Loader neither copies nor interprets fields, so it can
-// load any kind of sample that implements Samples.
+// Only Images and the types above it process images. A Loader does not interpret fields, so it can load any kind of
+// sample that implements Samples.
 //
-// Synthetic is part of this package; engine/data/cifar, engine/data/images and engine/data/webdataset contain the other
-// data sets. Limited takes a class-balanced part of a data set. Cached keeps small decoded images in memory. Both wrap
-// any Dataset:
+// Synthetic is part of this package. The packages engine/data/cifar, engine/data/images and engine/data/webdataset
+// contain the other data sets of images. Limited selects a class-balanced part of a data set. Cached keeps small
+// decoded images in memory. Both wrap any Dataset:
 //
 //	ds := data.Cached(data.Limited(folder, 10_000), 1<<30)
 //	loader, err := data.NewLoader(data.Options{
@@ -32,18 +32,19 @@
 // # Reproducibility
 //
 // The samples of a batch and their augmentation are functions of (seed, epoch, sample index) only. They do not depend
-// on the number of workers, on this rank's share, on the step at which training was resumed, or on caches. Random
-// numbers come from a counter-based generator (Philox 4x32 with 10 rounds, Salmon et al. 2011) whose counter contains
-// epoch, index and purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
+// on the number of workers, on the shares of the ranks, on the step at which a run was resumed, or on caches.
 //
-// Two machines that decode the same JPEG with different libraries (libturbojpeg and image/jpeg) may get pixel values
-// that differ by a few units on the 0-255 scale. Package jpeg reports which library is in use.
+// Random numbers come from a counter-based generator (Philox 4x32 with 10 rounds, Salmon et al. 2011). Its counter
+// contains the epoch, the index and the purpose. The order of an epoch is a Fisher-Yates shuffle with this generator.
 //
-// In this package pixels are bytes. The device subtracts the mean and divides by the standard deviation; Normalization
-// holds the usual values of both.
+// Two machines that decode a JPEG with different libraries (libturbojpeg and image/jpeg) may get slightly different
+// pixels. The values differ by a few units on the 0-255 scale. Package jpeg reports the library in use.
+//
+// Pixels in this package are bytes. The device subtracts the mean and divides by the standard deviation.
+// Normalization contains the usual values of both.
 //
 // # Errors
 //
-// A fault of the data (missing, corrupt, refused or unavailable) is a *Fault, which names the file or the sample; the
+// If data is missing, corrupt, refused or unavailable, the error is a *Fault, which names the file or the sample. The
 // program then exits with code 3. Every other error is an invalid option or a cancelled context.
 package data

@@ -6,23 +6,24 @@ import (
 	"math"
 )
 
-// EraseMode is the kind of fill for an erased rectangle.
+// EraseMode is the kind of pixels that replace an erased rectangle.
 type EraseMode uint8
 
-// timm's modes, converted from normalised images to bytes: the mean replaces 0, and normally distributed values with
-// the data's deviation replace standard normal ones.
+// The modes of timm, converted from normalised images to bytes. The mean colour replaces 0. Normally distributed
+// values with the standard deviation of the data replace standard normal values.
 const (
-	EraseConst EraseMode = iota // the data's mean colour
+	EraseConst EraseMode = iota // mean colour of the data
 	EraseRand                   // one random colour
-	ErasePixel                  // random pixels
+	ErasePixel                  // a random colour for each pixel
 )
 
-// RandomErase erases rectangles with a total of 2 % to 1/3 of the image's area and aspect ratios of 0.3 to 1/0.3 (Z.
-// Zhong et al., "Random erasing data augmentation", 2017). Distribution and number of tries are timm's.
+// RandomErase erases rectangles. Their total area is 2 % to 1/3 of the image, and their aspect ratios are 0.3 to
+// 1/0.3 (Z. Zhong et al., "Random erasing data augmentation", 2017). The distribution and the number of tries are
+// those of timm.
 type RandomErase struct {
 	Probability float64
 	Mode        EraseMode
-	Count       int // maximum number of rectangles; the number is drawn from 1 to Count; 0 means 1
+	Count       int // largest number of rectangles; the actual number is drawn from 1 to Count; 0 means 1
 	Normalization
 }
 
@@ -71,26 +72,28 @@ func (r RandomErase) apply(d *draws, p *paint, pix []byte, size int) {
 	}
 }
 
-// paint draws bytes of rounded normally distributed colours by Walker's alias method: one 32-bit number per byte.
+// paint draws bytes of normally distributed colours. It uses Walker's alias method, with one 32-bit random number per
+// byte.
 type paint struct {
 	mean  [3]byte
 	alias [3][256]aliasEntry
 }
 
-// aliasEntry covers 1/256 of the probability: the entry's own byte below the threshold, other from the threshold on.
+// aliasEntry covers 1/256 of the probability. Random numbers below threshold give the byte of the entry itself; all
+// others give other.
 type aliasEntry struct {
-	threshold uint32 // of the lower 24 bits
+	threshold uint32 // compared with the lower 24 bits of the random number
 	other     byte
 }
 
-// newPaint returns the tables for mean + std·z in units of full scale, z standard normal, rounded and clamped to 0 …
-// 255.
+// newPaint returns the tables for the bytes of mean + std·z, where z is standard normal. Mean and std are in units of
+// full scale. The result is rounded and clamped to 0 … 255.
 func newPaint(n Normalization) *paint {
 	p := new(paint)
 	for ch := range p.alias {
 		mean, std := float64(float64(n.Mean[ch])*255), float64(float64(n.Std[ch])*255)
 		p.mean[ch] = byte(min(max(math.RoundToEven(mean), 0), 255))
-		var weight [256]float64 // probability · 256
+		var weight [256]float64 // probability of each byte, times 256
 		below := 0.0
 		for v := range weight {
 			upTo := 1.0
@@ -105,7 +108,7 @@ func newPaint(n Normalization) *paint {
 	return p
 }
 
-// aliasTable builds a table by Vose's method.
+// aliasTable builds a table with Vose's method.
 func aliasTable(weight [256]float64) (table [256]aliasEntry) {
 	var small, large []int
 	sort := func(v int) {
@@ -125,7 +128,7 @@ func aliasTable(weight [256]float64) (table [256]aliasEntry) {
 		weight[l] -= 1 - weight[s]
 		sort(l)
 	}
-	for _, v := range append(small, large...) { // 1, except for rounding
+	for _, v := range append(small, large...) { // their weight is 1, except for rounding
 		table[v] = aliasEntry{1 << 24, byte(v)}
 	}
 	return table

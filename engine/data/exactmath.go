@@ -2,8 +2,9 @@ package data
 
 import "math"
 
-// Functions of package math differ in the last bits between architectures, which could change a random choice. The
-// functions here use single operations in a written order. Conversions to float64 prevent fused multiply-adds.
+// The functions of package math differ in their last bits between architectures, which could change a random choice.
+// The functions here therefore use only basic operations in a fixed order. Conversions to float64 prevent fused
+// multiply-adds.
 
 // exponential returns e^x for |x| < 1.
 func exponential(x float64) float64 {
@@ -14,9 +15,9 @@ func exponential(x float64) float64 {
 	return sum
 }
 
-// exponentialWide returns e^x for any x; its relative error grows with |x|.
+// exponentialWide returns e^x for any x. Its relative error grows with |x|.
 func exponentialWide(x float64) float64 {
-	switch { // out of the range of f64
+	switch { // results outside the range of float64
 	case x > 709:
 		return math.Inf(1)
 	case x < -745:
@@ -75,7 +76,7 @@ func (d *draws) between(low, high float64) float64 {
 // positive returns a uniform number in (0, 1].
 func (d *draws) positive() float64 { return 1 - d.float64() }
 
-// normal returns a standard normal number (polar method, G. Marsaglia and T. Bray, 1964).
+// normal returns a standard normal number by the polar method (G. Marsaglia and T. Bray, 1964).
 func (d *draws) normal() float64 {
 	for {
 		u, v := d.between(-1, 1), d.between(-1, 1)
@@ -85,7 +86,7 @@ func (d *draws) normal() float64 {
 	}
 }
 
-// beta returns a number of the Beta(a, a) distribution, a > 0.
+// beta returns a random number with distribution Beta(a, a), a > 0.
 func (d *draws) beta(a float64) float64 {
 	if a <= 1 {
 		return d.betaJohnk(a)
@@ -108,13 +109,13 @@ func (d *draws) beta(a float64) float64 {
 	}
 }
 
-// betaJohnk is M. Jöhnk's method of 1964. It uses logarithms, so that a near 0 does not underflow.
+// betaJohnk implements the method of M. Jöhnk (1964). It uses logarithms, so that small a do not cause underflow.
 func (d *draws) betaJohnk(a float64) float64 {
 	for {
 		u, v := logarithm(d.positive()), logarithm(d.positive())
-		x, y := u/a, v/a // of u^(1/a), v^(1/a)
+		x, y := u/a, v/a // logarithms of u^(1/a) and v^(1/a)
 		most := max(x, y)
-		if math.IsInf(most, -1) { // both overflow: the larger one decides, as in the limit of a near 0
+		if math.IsInf(most, -1) { // both overflow; as in the limit a = 0, the larger one decides
 			switch {
 			case u > v:
 				return 1

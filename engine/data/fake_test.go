@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// fake is a data set whose images contain the number of their sample. Its readers can be slow and faulty.
+// fake is a data set in which each image contains the number of its sample. Its readers can be slow and faulty.
 type fake struct {
 	samples, size int
 	classes       int
 	broken        map[int]bool  // unreadable samples
 	panics        map[int]bool  // samples whose decoder panics
-	delay         time.Duration // of each read
+	delay         time.Duration // duration of each read
 	slow          int           // sample whose read takes 20 ms longer; 0: none
 	reads         atomic.Int64
-	open          atomic.Int64 // readers
+	open          atomic.Int64 // number of open readers
 }
 
 func (f *fake) Len() int { return f.samples }
@@ -85,13 +85,13 @@ func newLoader(t testing.TB, o imageOptions) *Loader {
 	return l
 }
 
-// augmented is a transform with every random choice.
+// augmented is a transform that makes every kind of random choice.
 var augmented = Transform{Crop: PadCrop, Size: 4, Pad: 1, Flip: true, Augment: Augment{
 	Rand: RandAugment{Ops: 2, Magnitude: 15, Std: 3}, Jitter: ColorJitter{0.4, 0.4, 0.4, 0.1},
 	Erase: RandomErase{Probability: 0.5, Mode: ErasePixel, Count: 2, Normalization: NormalizeCIFAR10},
 }}
 
-// mixings are the ways to mix samples.
+// mixings are the ways to mix samples that tests use.
 var mixings = []Mix{
 	{},
 	{MixupAlpha: 0.4, Probability: 0.8},

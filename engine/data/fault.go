@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Fault reports data that is missing, corrupt, refused or unavailable.
+// Fault is the error of data that is missing, corrupt, refused or unavailable.
 type Fault struct {
-	Op     string // the attempted operation, such as "decode sample"
+	Op     string // the operation that failed, such as "decode sample"
 	Path   string // file, archive member or URL; may be ""
-	Index  int    // sample index within its data set; -1 if the fault concerns no single sample
-	Advice string // remedy for the user; "" if Err suffices
+	Index  int    // index of the sample in its data set; -1 if the fault does not concern a single sample
+	Advice string // advice for the user; "" if Err is sufficient
 	Err    error  // the cause
 }
 
@@ -25,7 +25,7 @@ func (f *Fault) Error() string {
 		fmt.Fprintf(&b, " %d", f.Index)
 	}
 	if f.Path != "" {
-		// Names may come from untrusted archives. Quoting prevents control characters from reaching the terminal.
+		// Names may come from untrusted archives. Quoting keeps control characters away from the terminal.
 		fmt.Fprintf(&b, " %q", f.Path)
 	}
 	fmt.Fprintf(&b, ": %v", f.Err)

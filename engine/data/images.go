@@ -8,19 +8,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Images are the samples of a data set of labelled images.
+// Images provides the samples of a Dataset:
 //
 //	field          shape            type
 //	labels         ()               i32
-//	second_labels  ()               i32, of the partner; only with Mix
-//	lambda         ()               f32, the weight of labels, 0 … 1; only with Mix
+//	second_labels  ()               i32, label of the partner; only with Mix
+//	lambda         ()               f32, weight of labels, 0 … 1; only with Mix
 //	images         (Size, Size, 3)  u8, rows of red, green, blue
 type Images struct {
 	Dataset   Dataset
 	Transform Transform
-	Mix       Mix // combines training samples with each other
+	Mix       Mix // combines training samples with partners
 
-	// Stages, if not nil, accumulates the cost of samples.
+	// Stages, if not nil, adds up the time and bytes that samples need.
 	Stages *Stages
 }
 
@@ -35,7 +35,7 @@ const (
 // Len implements [Samples].
 func (s Images) Len() int {
 	if s.Dataset == nil {
-		return 0 // Layout reports it
+		return 0 // Layout returns the error
 	}
 	return s.Dataset.Len()
 }
@@ -56,7 +56,7 @@ func (s Images) Layout(o *Options) (Layout, error) {
 	errs = append(errs, err, s.Mix.check())
 	layout := Layout{Fields: []Field{{Name: Labels, DType: tensor.I32, Pad: 0xff}}, Group: 1}
 	if s.Mix.Enabled() {
-		layout.Group = 2 // both partners of a pair
+		layout.Group = 2 // a pair of partners is read together
 		layout.Fields = append(layout.Fields, Field{Name: SecondLabels, DType: tensor.I32}, Field{Name: Lambda, DType: tensor.F32})
 		if o.Evaluate {
 			errs = append(errs, errors.New("data loader: samples of an evaluation are not mixed"))
@@ -94,12 +94,12 @@ type imageSource struct {
 	mix       Mix
 	stages    *Stages
 	seed      uint64
-	batch     int // samples of an optimizer step
-	size      int // of an image, pixels
-	pixels    int // number of the field of the images
+	batch     int // number of samples of an optimizer step
+	size      int // height and width of an image in pixels
+	pixels    int // index of the image field
 	transform transformer
 	img       Image
-	partner   []byte // (size, size, 3), a sample outside the span
+	partner   []byte // (size, size, 3), a partner that is not in the span
 }
 
 // Close implements [Source].
@@ -117,7 +117,7 @@ func (w *imageSource) Read(s *Span, errs []error) {
 	}
 }
 
-// read fills position j.
+// read fills position j of the batch.
 func (w *imageSource) read(s *Span, j int) error {
 	pix := s.Field(w.pixels, j)
 	if err := w.view(s, j, pix); err != nil {
@@ -135,7 +135,7 @@ func (w *imageSource) read(s *Span, j int) error {
 	return nil
 }
 
-// readPair fills positions j and j+1, which are partners.
+// readPair fills positions j and j+1. The two samples are partners.
 func (w *imageSource) readPair(s *Span, j int) (errA, errB error) {
 	a, b := s.Field(w.pixels, j), s.Field(w.pixels, j+1)
 	errA, errB = w.view(s, j, a), w.view(s, j+1, b)
@@ -168,7 +168,7 @@ func (w *imageSource) mixing(s *Span, j int) mixing {
 	return w.mix.draw(w.seed, s.Epoch, s.First+j, w.batch, w.size)
 }
 
-// label sets the labels of position j.
+// label writes the labels of position j.
 func (w *imageSource) label(s *Span, j int, m mixing) {
 	label := int32(w.set.Label(int(s.Index[j])))
 	elements[int32](s.Field(0, j))[0] = label
@@ -182,11 +182,11 @@ func (w *imageSource) label(s *Span, j int, m mixing) {
 	elements[float32](s.Field(2, j))[0] = m.lambda
 }
 
-// view writes the image of position j, before mixing, to pix.
+// view writes the unmixed image of position j to pix.
 func (w *imageSource) view(s *Span, j int, pix []byte) (err error) {
 	index := int(s.Index[j])
 	defer func() {
-		// A panic of a standard library decoder on a crafted file must not end the training.
+		// A decoder of the standard library may panic on a crafted file. The panic must not end the training.
 		if r := recover(); r != nil {
 			err = &Fault{Op: "decode sample", Index: index, Err: fmt.Errorf("decoder panicked: %v", r)}
 		}

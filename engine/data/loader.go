@@ -15,53 +15,53 @@ import (
 // ErrClosed is returned by a Loader after Close.
 var ErrClosed = errors.New("data loader is closed")
 
-// Options describe a Loader.
+// Options configures a Loader.
 type Options struct {
 	Samples Samples
-	Seed    uint64 // determines the order of epochs and the random choices of the samples
+	Seed    uint64 // seed of the order of epochs and of the random choices of the samples
 
-	// BatchSize is the global batch in samples: the samples that all ranks together consume in one optimizer step.
+	// BatchSize is the number of samples of the global batch, which all ranks together use in one optimizer step.
 	BatchSize int
-	// Accumulation divides the global batch into equal parts, each of which is one Batch; 0 means 1. It must divide
-	// BatchSize.
+	// Accumulation splits the global batch into equal parts; each part is one Batch. It must divide BatchSize. 0
+	// means 1.
 	Accumulation int
 
-	// Evaluate reads the samples in order, once, including the last incomplete batch. Next then returns io.EOF until
-	// JumpTo. Without Evaluate, epochs follow one another without end, each in its own order. Samples at the end of an
-	// epoch that do not fill a global batch are left out.
+	// Evaluate reads the samples once, in order, including the last incomplete batch. Next then returns io.EOF until
+	// JumpTo. Without Evaluate, the Loader reads epoch after epoch, each in a different order. Samples at the end of
+	// an epoch that do not fill a global batch are left out.
 	Evaluate bool
 
-	// Share is this rank's part of each batch; nil means the whole batch.
+	// Share is this rank's part of each batch. nil means the whole batch.
 	Share *Share
-	// MaxCount is the upper bound of Share.Count; 0 means a whole batch. It determines the size of the buffers.
+	// MaxCount is the largest permitted Share.Count; it determines the size of the buffers. 0 means a whole batch.
 	MaxCount int
 
-	Start   int64 // first batch, counted from 0 over all epochs
-	Workers int   // goroutines that read samples; 0 means one per processor, at most 16
-	Depth   int   // number of batches that are being read, ready, or held by the caller; 0 means 4, at least 2
+	Start   int64 // number of the first batch; batches count from 0 over all epochs
+	Workers int   // number of goroutines that read samples; 0 means one per processor, at most 16
+	Depth   int   // number of batches in memory: being read, ready, or held by the caller; at least 2, 0 means 4
 
-	// Alloc returns memory for one batch's buffers, aligned to 64 bytes, and its free function, for example page-locked
-	// memory. nil means the Go heap.
+	// Alloc returns memory for the buffers of one batch, and a function that frees it. The memory must be aligned to
+	// 64 bytes. An Alloc can return page-locked memory, for example. nil means the Go heap.
 	Alloc func(bytes int) (memory []byte, free func(), err error)
 }
 
-// Share is the samples Offset … Offset+Count-1 of each batch. Count may be 0.
+// Share selects the samples Offset to Offset+Count-1 of each batch. Count may be 0.
 type Share struct{ Offset, Count int }
 
-// Batch is this rank's share of one global batch (or of one accumulation part of it). It belongs to the caller until
+// Batch is this rank's share of a global batch, or of one accumulation part of it. The caller owns the Batch until
 // Release. Samples are in the order of the global batch.
 type Batch struct {
-	Fields []Field // IDs, then those of the Samples; the caller must not modify the slice
+	Fields []Field // IDs, then the fields of the Samples; the caller must not modify the slice
 	IDs    []int64 // (N) sample indices within the Samples
-	N      int     // samples here; 0 is possible
-	Offset int     // position of the first one in the batch
-	Total  int     // samples of the batch over all ranks
-	Step   int64   // number of the batch, counted from 0 over all epochs
+	N      int     // number of samples in this share; may be 0
+	Offset int     // position of the first sample in the batch
+	Total  int     // number of samples of the batch over all ranks
+	Step   int64   // number of the batch, from 0 over all epochs
 	Epoch  int
-	// Replaced is the number of unreadable samples here that were replaced (Skip).
+	// Replaced is the number of samples in this share that were unreadable and have been replaced (Skip).
 	Replaced int
 
-	memory [][]byte // of each field
+	memory [][]byte // memory of each field
 	loader *Loader
 	slot   *slot
 }
@@ -69,8 +69,8 @@ type Batch struct {
 // Bytes returns the memory of field f of Fields: (N, Shape...).
 func (b *Batch) Bytes(f int) []byte { return b.memory[f] }
 
-// Values returns the elements of a field by name: (N, Shape...). It returns nil if there is no such field or if its
-// elements are not of type T.
+// Values returns the elements of the field with the given name: (N, Shape...). It returns nil if there is no such
+// field, or if its elements are not of type T.
 func Values[T uint8 | int32 | int64 | float32](b *Batch, name string) []T {
 	for f, field := range b.Fields {
 		var v T
@@ -93,43 +93,43 @@ func dtypeOf(v any) tensor.DType {
 	return tensor.U8
 }
 
-// Release returns the buffers to the Loader. Call it exactly once for each batch, from any goroutine.
+// Release returns the buffers to the Loader. Any goroutine may call it, exactly once for each batch.
 func (b *Batch) Release() { b.loader.release(b.slot) }
 
-// Loader reads batches ahead. Only one goroutine at a time may call Next, SetShare and JumpTo.
+// Loader prefetches batches. Only one goroutine at a time may call Next, SetShare and JumpTo.
 type Loader struct {
-	o       Options // with defaults
-	part    int     // samples of a batch over all ranks
-	perPass int     // batches per epoch
-	chunk   int     // samples that a worker takes at a time
+	o       Options // options with defaults
+	part    int     // number of samples of a batch over all ranks
+	perPass int     // number of batches per epoch
+	chunk   int     // number of samples that a worker takes at a time
 	group   int     // Layout.Group
-	fields  []Field // IDs, then those of the samples
-	sizes   []int   // bytes of each field in a sample
+	fields  []Field // IDs, then the fields of the samples
+	sizes   []int   // bytes of each field per sample
 
 	mu     sync.Mutex
-	work   sync.Cond     // signals a change for the workers
-	ready  chan struct{} // holds a token when Next should check again
+	work   sync.Cond     // tells the workers that something has changed
+	ready  chan struct{} // contains a token when Next must check again
 	slots  []*slot
-	head   int64 // step that Next returns next
-	fill   int64 // next step to begin reading
+	head   int64 // step that Next will return
+	fill   int64 // next step for which a slot will be filled
 	shares []shareChange
 	closed bool
 
-	order      []int32 // permutation of orderEpoch
-	orderEpoch int     // -1: none
-	shuffling  bool    // a worker computes order, without holding the lock
+	order      []int32 // permutation of epoch orderEpoch
+	orderEpoch int     // epoch of order; -1: none
+	shuffling  bool    // a worker computes order without holding the lock
 
 	workers sync.WaitGroup
 	sources []Source
 }
 
-// shareChange is this rank's share from a step on.
+// shareChange is this rank's share from step from on.
 type shareChange struct {
 	from          int64
 	offset, count int
 }
 
-// NewLoader checks the options, allocates all buffers and starts to read.
+// NewLoader checks the options, allocates all buffers, and starts to read.
 func NewLoader(o Options) (*Loader, error) {
 	o, layout, perPass, err := o.checked()
 	if err != nil {
@@ -172,13 +172,14 @@ func NewLoader(o Options) (*Loader, error) {
 	return l, nil
 }
 
-// BatchesPerEpoch checks the options and returns the result of Loader.BatchesPerEpoch, without reading or allocating.
+// BatchesPerEpoch checks the options and returns the number of batches of an epoch; see Loader.BatchesPerEpoch. It
+// reads and allocates nothing.
 func (o Options) BatchesPerEpoch() (int, error) {
 	_, _, n, err := o.checked()
 	return n, err
 }
 
-// checked sets defaults and counts the batches of an epoch.
+// checked returns the options with defaults, the layout of the samples and the number of batches of an epoch.
 func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	if o, layout, err = o.normalized(); err != nil {
 		return o, layout, 0, err
@@ -193,7 +194,7 @@ func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	return o, layout, perPass, nil
 }
 
-// normalized sets defaults and reports every invalid option.
+// normalized returns the options with defaults. Its error lists all invalid options.
 func (o Options) normalized() (Options, Layout, error) {
 	if o.Samples == nil {
 		return o, Layout{}, errors.New("data loader: no samples")
@@ -249,7 +250,7 @@ func setDefault(v *int, value int) {
 	}
 }
 
-// checkShare returns an error for a share that exceeds a batch of part samples or the buffers.
+// checkShare returns an error if a share exceeds a batch of part samples or the buffers.
 func checkShare(offset, count, part, maxCount int) error {
 	if offset < 0 || count < 0 || offset > part || count > part-offset {
 		return fmt.Errorf("data loader: the share of %d samples from sample %d is outside a batch of %d", count, offset, part)
@@ -260,13 +261,13 @@ func checkShare(offset, count, part, maxCount int) error {
 	return nil
 }
 
-// BatchesPerEpoch returns the number of batches of an epoch, or of an evaluation. With accumulation it counts the
-// parts.
+// BatchesPerEpoch returns the number of batches of an epoch or an evaluation. With accumulation, each part counts as
+// a batch.
 func (l *Loader) BatchesPerEpoch() int { return l.perPass }
 
-// Next returns the next batch as soon as it is read. It allocates nothing. After the last batch of an evaluation it
-// returns io.EOF. If samples fail, it returns the *Fault of the first one in the order of the batch. The position does
-// not advance, so a further call returns the same error.
+// Next returns the next batch after all of its samples are read. It does not allocate. After the last batch of an
+// evaluation, it returns io.EOF. If samples cannot be read, it returns the *Fault of the first such sample in the
+// order of the batch. The position does not advance, so a second call returns the same error.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -283,7 +284,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// tryNext returns the next batch, or wait if the batch is not ready.
+// tryNext returns the next batch. If the batch is not ready, wait is true.
 func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,10 +317,9 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	return nil, true, nil
 }
 
-// SetShare makes this rank read samples offset … offset+count-1 of every batch from step fromStep on. Next must not
-// have returned that step yet. SetShare replaces the settings for that step and later ones. Samples that were read
-// ahead and stay in the share are kept, the others are dropped, and missing ones are read. count must not exceed
-// Options.MaxCount.
+// SetShare makes this rank read samples offset to offset+count-1 of every batch, from step fromStep on. Next must not
+// have returned this step yet. Prefetched samples that belong to the new share are kept, others are dropped, and
+// missing samples are read. count must not exceed Options.MaxCount.
 func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	if err := checkShare(offset, count, l.part, l.o.MaxCount); err != nil {
 		return err
@@ -345,9 +345,9 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	return nil
 }
 
-// JumpTo makes step the next batch, in either direction: after a roll-back, or for the next evaluation (0). It drops
-// batches that were read ahead; batches that the caller holds stay valid. The last share that was set applies from
-// there on.
+// JumpTo makes step the next batch. It can jump forwards, or backwards after a roll-back or for the next evaluation.
+// It drops prefetched batches; batches that the caller holds remain valid. The newest share that was set applies from
+// step on.
 func (l *Loader) JumpTo(step int64) error {
 	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
 		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)
@@ -367,8 +367,8 @@ func (l *Loader) JumpTo(step int64) error {
 	return nil
 }
 
-// Close stops the workers, waits for them and frees the buffers, including those of batches that the caller holds. It
-// does not close the Samples. A second Close does nothing.
+// Close stops the workers, waits for them, and frees the buffers, including those of batches that the caller holds.
+// It does not close the Samples. A second Close does nothing.
 func (l *Loader) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -396,7 +396,7 @@ func (l *Loader) release(s *slot) {
 	}
 }
 
-// wake makes the workers and Next check again. The caller must hold the lock.
+// wake makes the workers and Next check for work again. The caller must hold the lock.
 func (l *Loader) wake() {
 	l.work.Broadcast()
 	select {
@@ -405,7 +405,7 @@ func (l *Loader) wake() {
 	}
 }
 
-// shareOf returns this rank's share at a step. The caller must hold the lock.
+// shareOf returns this rank's share at the given step. The caller must hold the lock.
 func (l *Loader) shareOf(step int64) shareChange {
 	k := len(l.shares) - 1
 	for k > 0 && l.shares[k].from > step {

@@ -36,7 +36,7 @@ type fatal interface {
 	Context() context.Context
 }
 
-// join joins the shares of one batch.
+// join joins the shares of a batch to the whole batch.
 func join(shares ...imageBatch) imageBatch {
 	whole := shares[0]
 	for _, s := range shares[1:] {
@@ -90,7 +90,7 @@ func reference(t fatal, o imageOptions, n int) []imageBatch {
 	return out
 }
 
-// mixed mixes a whole batch in a simple way. Its first sample has position first in its epoch.
+// mixed mixes a whole batch in a simple way. first is the position of its first sample in the epoch.
 func mixed(b *imageBatch, o imageOptions, first int) {
 	if !o.Mix.Enabled() {
 		return
@@ -302,7 +302,7 @@ func TestBuffersComeFromAllocAndGoBack(t *testing.T) {
 	}
 	o := imageOptions{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 10, Depth: 3, Alloc: alloc}
 	l := newLoader(t, o)
-	if want := 128 + 64 + 10*48; live != 3 || bytesEach != want { // ids and labels padded to 64 bytes
+	if want := 128 + 64 + 10*48; live != 3 || bytesEach != want { // ids and labels are padded to 64 bytes
 		t.Errorf("%d buffers of %d bytes, want 3 of %d", live, bytesEach, want)
 	}
 	take(t, l, 5)
@@ -365,7 +365,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}
 }
 
-// The test covers epochs, workers and changes of shares.
+// The steps of this test include ends of epochs, several workers and changes of shares.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	synthetic, err := Synthetic(SyntheticOptions{Train: 2000, Eval: 1})
 	if err != nil {
@@ -389,7 +389,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		step++
 	}
 	for range 100 {
-		next() // fills the cache and the buffers
+		next() // fills the caches and buffers
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -398,7 +398,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		next()
 	}
 	runtime.ReadMemStats(&after)
-	// The runtime itself sometimes allocates (timers, stack growth): a few objects in all, none per step.
+	// The Go runtime sometimes allocates (timers, stack growth): a few objects in total, but none in each step.
 	if n := after.Mallocs - before.Mallocs; n > steps/20 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}

@@ -6,32 +6,33 @@ import (
 	"math"
 )
 
-// MixMode determines which samples use the same random choice.
+// MixMode determines which samples share a random choice.
 type MixMode uint8
 
-// timm's modes.
+// The modes of timm.
 const (
 	MixBatch   MixMode = iota // all samples of an optimizer step
 	MixPair                   // the two samples of a pair of partners
-	MixElement                // no others: each sample has its own choice
+	MixElement                // each sample has its own choice
 )
 
-// Mix combines training samples with a partner, both images and labels. Mixup (H. Zhang et al., 2017) takes a weighted
-// mean; cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. Choices are distributed as in timm.
+// Mix combines a training sample with a partner, both images and labels. Mixup (H. Zhang et al., 2017) computes a
+// weighted mean of both images. Cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. The distributions of
+// the choices are those of timm.
 //
-// Partners are neighbours in the shuffled order of the epoch, positions 2k and 2k+1 of a batch, so that few pairs are
-// split between two ranks. (timm pairs the first with the last sample; in a shuffled order any fixed pairing is
-// equivalent.) Images are mixed after all other augmentation, in bytes.
+// The partners of a pair are at positions 2k and 2k+1 of a batch, so few pairs are split between two ranks. The order
+// of an epoch is random. This pairing is therefore equivalent to that of timm, which pairs the first sample with the
+// last one. Images are mixed as bytes, after all other augmentation.
 type Mix struct {
-	MixupAlpha  float64 // of Beta(a, a), the distribution of mixup's lambda; 0 means no mixup
-	CutmixAlpha float64 // as MixupAlpha, for cutmix
-	Probability float64 // probability that a choice mixes at all
-	Switch      float64 // probability of cutmix if both are enabled
+	MixupAlpha  float64 // parameter a of Beta(a, a), the distribution of mixup's lambda; 0 means no mixup
+	CutmixAlpha float64 // the same for cutmix
+	Probability float64 // probability that samples are mixed at all
+	Switch      float64 // probability of cutmix if mixup and cutmix are enabled
 	Mode        MixMode
-	OffEpoch    int // first epoch without mixing; 0 means never
+	OffEpoch    int // first epoch without mixing; 0 means that mixing never ends
 }
 
-// Enabled reports whether samples get second labels.
+// Enabled reports whether samples have second labels.
 func (m Mix) Enabled() bool { return m.MixupAlpha > 0 || m.CutmixAlpha > 0 }
 
 // check returns an error for invalid settings.
@@ -55,13 +56,13 @@ func (m Mix) check() error {
 	return errors.Join(errs...)
 }
 
-// unmixedWeight is the weight of an unmixed image.
+// unmixedWeight is the weight of the own pixels of an image that is not mixed.
 const unmixedWeight = 1 << 16
 
-// mixing is one random choice. It determines the weights of the sample's own pixels and of its own label.
+// mixing is one random choice. It determines how pixels and labels of a sample are weighted.
 type mixing struct {
 	cut    bool
-	box    rect    // rectangle that the partner's pixels replace, if cut is set
+	box    rect    // rectangle with pixels of the partner, if cut is set
 	own    int     // weight of the sample's own pixels in units of 1/unmixedWeight, if cut is not set
 	lambda float32 // weight of the sample's own label
 }
@@ -70,8 +71,8 @@ var unmixed = mixing{own: unmixedWeight, lambda: 1}
 
 func (m mixing) none() bool { return m.lambda == 1 }
 
-// draw makes the choice for a position of the epoch's order. It is a function of (seed, epoch, position) and of the
-// number of samples per step.
+// draw makes the choice for a position of the epoch's order. The result is a function of the seed, the epoch, the
+// position and the number of samples per step.
 func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	if m.OffEpoch > 0 && epoch >= m.OffEpoch {
 		return unmixed
@@ -94,8 +95,8 @@ func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	return mixing{own: own, lambda: float32(own) / unmixedWeight}
 }
 
-// cutmix draws a rectangle that covers the fraction 1-lambda of the image; its centre is uniformly distributed. If the
-// image's border cuts off a part of the rectangle, the weight of the sample's own label increases accordingly.
+// cutmix draws a rectangle that covers the fraction 1-lambda of the image. Its centre is uniformly distributed. If
+// the border of the image cuts off a part of the rectangle, the weight of the sample's own label increases.
 func cutmix(lambda float64, d *draws, size int) mixing {
 	side := int(float64(size) * math.Sqrt(1-lambda))
 	span := func() (lo, hi int) {
@@ -108,7 +109,7 @@ func cutmix(lambda float64, d *draws, size int) mixing {
 	return mixing{cut: true, box: box, lambda: float32(size*size-box.w*box.h) / float32(size*size)}
 }
 
-// apply mixes partner into pix, both (size, size, 3).
+// apply mixes partner into pix. Both are (size, size, 3).
 func (m mixing) apply(pix, partner []byte, size int) {
 	if m.cut {
 		for y := m.box.y; y < m.box.y+m.box.h; y++ {

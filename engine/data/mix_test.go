@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// whites is a data set of two classes: black and white squares.
+// whites is a data set with two classes, black and white squares.
 type whites struct{ *fake }
 
 func (w whites) Label(i int) int { return i % 2 }
@@ -28,7 +28,7 @@ func (r whiteReader) Read(i int, s Sizer, img *Image) error {
 	return nil
 }
 
-// Black is class 0, white class 1, so the mean of an image determines its expected labels.
+// Black is class 0, white is class 1. The mean of a mixed image therefore determines its expected label.
 func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	const size = 16
 	for _, mix := range mixings[1:] {
@@ -42,7 +42,7 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 				}
 				lambda := float64(b.Lambda[j])
 				want := lambda*float64(b.Labels[j]) + (1-lambda)*float64(b.SecondLabels[j])
-				if got := sum / (255 * 3 * size * size); math.Abs(got-want) > 0.5/255 { // bytes are rounded
+				if got := sum / (255 * 3 * size * size); math.Abs(got-want) > 0.5/255 { // pixels are rounded to bytes
 					t.Fatalf("%+v: sample %d is white to %g, its labels %d, %d with lambda %g say %g", mix, b.IDs[j], got, b.Labels[j], b.SecondLabels[j], lambda, want)
 				}
 				if lambda < 1 && b.Labels[j] != b.SecondLabels[j] {
@@ -56,7 +56,8 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 	}
 }
 
-// A share of whole pairs decodes each sample once; a share that cuts pairs decodes one more partner at each end.
+// A share of whole pairs decodes each sample once. A share that splits a pair decodes one additional partner at this
+// end.
 func TestPartnersAreReadTwiceOnlyWhereSharesPartThem(t *testing.T) {
 	for _, c := range []struct{ offset, count, reads int }{{0, 20, 20}, {2, 10, 10}, {1, 10, 12}, {3, 3, 4}, {5, 1, 2}} {
 		f := &fake{samples: 40, size: 4}
@@ -76,7 +77,7 @@ func TestAChoiceIsSharedAsTheModeSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		mode     MixMode
-		together int // positions with one choice
+		together int // number of positions that share a choice
 	}{{MixBatch, batch}, {MixPair, 2}, {MixElement, 1}} {
 		for first := 0; first < 4*batch; first += c.together {
 			for k := range c.together {
@@ -95,7 +96,7 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 	const n = 20_000
 	m := Mix{MixupAlpha: 0.5, CutmixAlpha: 2, Probability: 0.8, Switch: 0.25, Mode: MixElement, OffEpoch: 3}
 	none, cut := 0, 0
-	var sum, squares float64 // of mixup's lambda
+	var sum, squares float64 // sums of mixup's lambda and of its square
 	for i := range n {
 		c := m.draw(7, 1, i, 64, 1024)
 		switch {
@@ -121,7 +122,7 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 	near("cut", float64(cut)/n, 0.8*0.25, math.Sqrt(0.2*0.8/n))
 	mixups := float64(n - none - cut)
 	mean := sum / mixups
-	near("mean lambda of mixup", mean, 0.5, math.Sqrt(0.125/mixups)) // Beta(a, a): variance 1/(4(2a+1))
+	near("mean lambda of mixup", mean, 0.5, math.Sqrt(0.125/mixups)) // the variance of Beta(a, a) is 1/(4(2a+1))
 	near("variance of lambda", squares/mixups-mean*mean, 0.125, 0.1/math.Sqrt(mixups))
 }
 
@@ -148,11 +149,11 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// If the partner of a mixed sample is unreadable, the share fails; the fault names the partner.
+// If the partner of a mixed sample is unreadable, the share fails, and the fault names the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
 	o := imageOptions{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
-	// The first loader still prefetches from the other data set.
+	// Use a new data set, because the first loader still prefetches from the old one.
 	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}}
 	for _, share := range []Share{{0, 4}, {2, 1}} {
 		o.Share = &share

@@ -5,7 +5,7 @@ import "math/bits"
 // Random numbers are functions of (seed, epoch, index, stream) and of the number of previous draws. The generator is
 // Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
-// stream separates the purposes of random numbers.
+// stream is the purpose of a sequence of random numbers. Different streams use different numbers.
 type stream uint8
 
 const (
@@ -14,8 +14,8 @@ const (
 	streamClass                         // pattern of a synthetic class; index = class
 	streamSynthetic                     // a synthetic sample; epoch = part (training, evaluation)
 	streamSubset                        // order of a sample in Limited; seed 0
-	streamRandAugment                   // operations on a sample
-	streamJitter                        // colours of a sample
+	streamRandAugment                   // operations of RandAugment on a sample
+	streamJitter                        // colour changes of a sample
 	streamErase                         // erased rectangles of a sample
 	streamMix                           // how samples are mixed; index = optimizer step, pair or position in the epoch
 )
@@ -25,7 +25,7 @@ const (
 	philoxStep0, philoxStep1 = 0x9E3779B9, 0xBB67AE85
 )
 
-// philox maps a counter to 128 random bits under a key.
+// philox maps a counter and a key to 128 random bits.
 func philox(ctr [4]uint32, k0, k1 uint32) [4]uint32 {
 	for range 10 {
 		hi0, lo0 := bits.Mul32(philoxMul0, ctr[0])
@@ -37,16 +37,16 @@ func philox(ctr [4]uint32, k0, k1 uint32) [4]uint32 {
 	return ctr
 }
 
-// draws is one sequence of 2^34 random 32-bit numbers.
+// draws is a sequence of 2^34 random 32-bit numbers.
 type draws struct {
 	k0, k1 uint32
-	ctr    [4]uint32 // block, epoch, index (low), stream and index (high)
+	ctr    [4]uint32 // block, epoch, low part of index, stream with the high part of index
 	out    [4]uint32
-	next   int // index in out; 4 when a new block is needed
+	next   int // index of the next number in out; 4 if a new block is needed
 }
 
 // newDraws starts the sequence of (seed, epoch, index, stream). Different arguments never use the same block, because
-// each has its own bits of the counter (epoch 32, index 56, stream 8).
+// each argument has its own bits of the counter: epoch 32, index 56, stream 8.
 func newDraws(seed uint64, epoch, index int, s stream) draws {
 	i := uint64(index)
 	return draws{
@@ -86,23 +86,23 @@ func (d *draws) float64() float64 {
 	return float64((hi<<32|lo)>>11) * (1.0 / (1 << 53))
 }
 
-// Purpose separates the random numbers of the packages that compute samples of text.
+// Purpose is the purpose of random numbers in packages that produce samples of text.
 type Purpose uint8
 
-// The purposes of text, which share no number with those of images.
+// The purposes of text. They share no numbers with the purposes of images.
 const (
 	ForWindows   Purpose = 64 + iota // offset of the windows of an epoch; index 0
-	ForMasks                         // masked tokens and the next sentence of a sample
-	ForMarkov                        // a sample of the Markov source; epoch = part (training, evaluation)
-	ForChain                         // transitions of the Markov source; index 0
-	ForDocuments                     // whether a document is for training or evaluation; index = document
+	ForMasks                         // masked tokens and second text of a sample
+	ForMarkov                        // tokens of a Markov sample; epoch = part (training, evaluation)
+	ForChain                         // transitions of the Markov chain; index 0
+	ForDocuments                     // choice of whether a document is for training or evaluation; index = document
 )
 
-// Random is one sequence of 2^34 random 32-bit numbers, a function of (seed, epoch, index, purpose). It is a value: it
-// needs no allocation.
+// Random is a sequence of 2^34 random 32-bit numbers. It is a function of (seed, epoch, index, purpose). Random is a
+// value and needs no allocation.
 type Random struct{ d draws }
 
-// NewRandom starts a sequence. Index is below 2^56.
+// NewRandom starts a sequence. index must be below 2^56.
 func NewRandom(seed uint64, epoch, index int, p Purpose) Random {
 	return Random{newDraws(seed, epoch, index, stream(p))}
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The vectors are those published with the Random123 library (kat_vectors, philox4x32 10).
+// The expected values are those published with the Random123 library (kat_vectors, philox4x32 10).
 func TestPhiloxKnownAnswers(t *testing.T) {
 	const all = 0xFFFFFFFF
 	for _, c := range []struct {
@@ -59,8 +59,9 @@ func TestBelowIsUniform(t *testing.T) {
 	}
 }
 
-// chiSquare returns the statistic of counts with equal expectations, and a limit that a correct generator exceeds less
-// than once in a million seeds (mean + 5 standard deviations + 5 for few degrees of freedom). Seeds are fixed.
+// chiSquare returns the chi-square statistic of counts with equal expectations, and a limit. A correct generator
+// exceeds the limit for less than one in a million seeds. The limit is the mean + 5 standard deviations, + 5 for few
+// degrees of freedom. Seeds are fixed.
 func chiSquare(count []int, expected float64) (x, limit float64) {
 	for _, c := range count {
 		x += (float64(c) - expected) * (float64(c) - expected) / expected
@@ -123,7 +124,7 @@ func TestPermutationsOfFourAreEquallyLikely(t *testing.T) {
 	}
 }
 
-// With another order, runs that are resumed by another version would repeat and omit samples.
+// If the order changed, resumed runs would repeat some samples and omit others.
 func TestPermutationIsFrozen(t *testing.T) {
 	order := make([]int32, 10)
 	Permutation(order, 1, 0)
@@ -145,7 +146,7 @@ func TestBatchesPerEpoch(t *testing.T) {
 		{100, 10, 1, false, 10},
 		{109, 10, 1, false, 10},
 		{9, 10, 1, false, 0},
-		{109, 5, 2, false, 20}, // 21 parts would fit, but not 11 whole steps
+		{109, 5, 2, false, 20}, // there are 21 parts, but only 10 whole steps
 		{100, 10, 1, true, 10},
 		{101, 10, 1, true, 11},
 		{1, 10, 1, true, 1},

@@ -2,31 +2,33 @@ package data
 
 import "github.com/hetero-train/hetero-train/engine/data/jpeg"
 
-// Bilinear resampling with antialiasing, as in torchvision and Pillow for 8-bit images. Along each axis an output pixel
-// is a weighted mean of the input pixels under a triangle. The width of the triangle is the reduction, at least two
-// input pixels. Weights are in 22-bit fixed point. Rows are resampled first, then columns, with rounding to 8 bits in
-// between. All pixel arithmetic is in integers, so results are the same on every machine.
+// Bilinear resampling with antialiasing, as in torchvision and Pillow for 8-bit images. Along each axis, an output
+// pixel is a weighted mean of input pixels. The weights form a triangle. Its half-width is the reduction factor, but
+// at least one input pixel. Weights are in 22-bit fixed point.
+//
+// Rows are resampled first, then columns. The intermediate result is rounded to 8 bits. All pixel arithmetic uses
+// integers, so the results are the same on every machine.
 
 const weightBits = 22
 
-// axis maps one axis of the source onto a grid of output pixels, and selects a window of that grid.
+// axis maps one axis of the source to a grid of output pixels, and selects a window of this grid.
 type axis struct {
 	from, to     float64 // span of the source that the whole grid covers, in source pixels
-	lo, hi       int     // source pixels that may be read
-	grid         int     // output pixels that cover the span
-	first, count int     // required window of the grid
+	lo, hi       int     // range of source pixels that may be read
+	grid         int     // number of output pixels that cover the span
+	first, count int     // first pixel and number of pixels of the required window of the grid
 }
 
 // taps are the weights of one axis.
 type taps struct {
 	start  []int32 // (count) first source pixel
 	num    []int32 // (count) number of source pixels
-	weight []int32 // (count, width); each row sums to about 1<<weightBits
+	weight []int32 // (count, width); the sum of a row is about 1<<weightBits
 	width  int
 }
 
-// setup computes the weights of a. It rounds each product separately (float64 conversions), so that machines with and
-// without fused multiply-add give the same result.
+// setup computes the weights of a. Conversions to float64 round each product separately. Machines with and without
+// fused multiply-add therefore give the same result.
 func (t *taps) setup(a axis) {
 	scale := (a.to - a.from) / float64(a.grid)
 	support := max(scale, 1)
@@ -38,7 +40,7 @@ func (t *taps) setup(a axis) {
 		center := a.from + float64((float64(a.first+k)+0.5)*scale)
 		start := max(int(max(center-support+0.5, 0)), a.lo)
 		end := min(int(center+support+0.5), a.hi)
-		// A span narrower than half a pixel may contain no pixel centre; use the nearest pixel then.
+		// A span narrower than half a pixel may contain no pixel centre. Use the nearest pixel in this case.
 		start = min(start, a.hi-1)
 		end = max(end, start+1)
 		w := t.weight[k*t.width:][:end-start]
@@ -59,7 +61,7 @@ func (t *taps) setup(a axis) {
 
 func triangle(x float64) float64 { return max(0, 1-max(x, -x)) }
 
-// resize returns s with length n and unspecified contents.
+// resize returns a slice of length n with unspecified contents. It reuses the memory of s if possible.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -67,14 +69,15 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// resampler contains the buffers of a resampling, which are reused for the next image.
+// resampler contains the buffers of a resampling, which the next image reuses.
 type resampler struct {
 	x, y taps
 	rows []byte  // (source rows needed, x.count, 3)
 	sums []int32 // (x.count, 3), for one output row
 }
 
-// resample writes the window of (x, y) of src, an image with width pixels per row, to dst (y.count, x.count, 3).
+// resample writes a window of the resized src to dst (y.count, x.count, 3). src has width pixels per row; x and y
+// describe the axes.
 func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
 	r.x.setup(x)
 	r.y.setup(y)
@@ -92,7 +95,7 @@ func (t *taps) list() jpeg.Taps {
 	return jpeg.Taps{Start: t.start, Num: t.num, Weight: t.weight, Width: t.width}
 }
 
-// plain is resample in Go, after setup of the weights, with the same results.
+// plain is the Go version of resample, with the same results. It needs the weights of setup.
 func (r *resampler) plain(dst, src []byte, width int, x, y axis) {
 	top := int(r.y.start[0])
 	last := len(r.y.start) - 1
@@ -124,7 +127,7 @@ func (t *taps) horizontal(dst, src []byte) {
 	}
 }
 
-// vertical combines the rows of output row k. rows begins with source row top.
+// vertical computes output row k. rows starts with source row top.
 func (r *resampler) vertical(dst []byte, k, top int) {
 	t, n := &r.y, len(dst)
 	w := t.weight[k*t.width:][:t.num[k]]
@@ -134,7 +137,7 @@ func (r *resampler) vertical(dst []byte, k, top int) {
 	for c := range sums {
 		sums[c] = weightHalf
 	}
-	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time halve the memory traffic of the sums
+	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time halve the memory accesses to the sums
 		a, b := rows[:n], rows[n:2*n]
 		w0, w1 := w[0], w[1]
 		for c := range sums {
@@ -152,5 +155,5 @@ func (r *resampler) vertical(dst []byte, k, top int) {
 	}
 }
 
-// clampByte rounds a weighted sum of bytes. The sum of rounded weights may slightly exceed one.
+// clampByte converts a weighted sum of bytes to a byte. The sum of rounded weights may slightly exceed 1.
 func clampByte(sum int32) byte { return byte(min(sum>>weightBits, 255)) }

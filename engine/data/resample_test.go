@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-// picture is the computed image of testdata/pillow_resize.py.
+// picture returns the synthetic image of testdata/pillow_resize.py.
 func picture(width, height int) []byte {
 	pix := make([]byte, 0, 3*width*height)
 	for y := range height {
@@ -36,7 +36,7 @@ func TestResamplingEqualsPillow(t *testing.T) {
 		Box           [4]int
 		Size          [2]int
 		CRC32         uint32
-		Pixels        []int // of small results
+		Pixels        []int // pixels, only for small results
 	}
 	if err := json.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestResamplingEqualsPillow(t *testing.T) {
 	if len(cases) == 0 {
 		t.Fatal("no cases")
 	}
-	var r resampler // shared, so that a buffer left over from another size would show
+	var r resampler // shared between cases, so that wrong reuse of a buffer is detected
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%dx%d_%v_to_%v", c.Width, c.Height, c.Box, c.Size), func(t *testing.T) {
 			side := func(k, full int) axis {
@@ -109,8 +109,8 @@ func BenchmarkResample(b *testing.B) {
 	}
 }
 
-// The native loops handle four rows and sixteen bytes at a time; the test has sizes around these, and crops at every
-// edge.
+// The native loops process four rows and sixteen bytes at a time. This test has sizes around these numbers, and crops
+// at every edge.
 func TestNativeResamplingEqualsGo(t *testing.T) {
 	if !jpeg.InUse().Native {
 		t.Skip("no native library: ", jpeg.InUse().Reason)

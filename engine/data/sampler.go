@@ -1,7 +1,8 @@
 package data
 
-// Permutation fills order with the samples 0 … len(order)-1 in the order of an epoch: a Fisher-Yates shuffle from the
-// last position to the second. Its random numbers are a function of (seed, epoch). All orders are equally likely.
+// Permutation fills order with the samples 0 to len(order)-1 in the order of an epoch. It is a Fisher-Yates shuffle
+// from the last position to the second. Its random numbers are a function of (seed, epoch). All orders are equally
+// likely.
 func Permutation(order []int32, seed uint64, epoch int) {
 	for i := range order {
 		order[i] = int32(i)
@@ -13,8 +14,9 @@ func Permutation(order []int32, seed uint64, epoch int) {
 	}
 }
 
-// batchesPerEpoch returns the number of parts (global batches, or their accumulation parts) in an epoch of n samples.
-// Training counts only whole optimizer steps of part*accumulation samples; evaluation counts the rest as a last batch.
+// batchesPerEpoch returns the number of batches in an epoch of n samples. A batch is a global batch or an
+// accumulation part with part samples. Training counts only whole optimizer steps of part*accumulation samples. In
+// evaluation, the remaining samples form a last batch.
 func batchesPerEpoch(n, part, accumulation int, evaluate bool) int {
 	if evaluate {
 		return (n + part - 1) / part

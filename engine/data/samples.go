@@ -6,25 +6,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Samples are what a Loader reads: a fixed number of samples with the same fields. Any goroutine may call the methods.
-// [Images] are the samples of a data set of images.
+// Samples is the source of a Loader: a fixed number of samples that have the same fields. Its methods are safe for
+// concurrent use. [Images] provides the samples of a data set of images.
 //
-// Samples may also have a method Replaced(i int) bool. It reports whether sample i was unreadable and has been
-// replaced; Batch.Replaced counts such samples.
+// A Samples may also have the method Replaced(i int) bool. It reports whether sample i was unreadable and has been
+// replaced. Batch.Replaced counts such samples.
 type Samples interface {
 	// Len returns the number of samples; indices are 0 to Len()-1.
 	Len() int
 	// Layout returns the fields of a sample, or an error if the samples cannot be read with these options.
 	Layout(o *Options) (Layout, error)
-	// NewSource returns a Source with its own buffers, for one goroutine. The options have passed Layout.
+	// NewSource returns a Source with its own buffers, for one goroutine. Layout has accepted the options.
 	NewSource(o *Options) (Source, error)
 }
 
 // Layout is the memory layout of samples.
 type Layout struct {
 	Fields []Field
-	// Group is the number of adjacent positions of a batch that one call of Source.Read fills if the share contains
-	// them all; 0 means 1. Samples that depend on each other, such as mixed images, are thus decoded once.
+	// Group is the number of adjacent positions of a batch that one call of Source.Read fills, if the share contains
+	// all of them. Samples that depend on each other, such as mixed images, are thus decoded once. 0 means 1.
 	Group int
 }
 
@@ -32,8 +32,9 @@ type Layout struct {
 type Field struct {
 	Name  string
 	DType tensor.DType
-	Shape []int // of one sample; nil: a single element
-	// Pad fills every byte of the samples that a batch lacks: 0xff makes integers -1, the label of ignored targets.
+	Shape []int // shape in one sample; nil: a single element
+	// Pad is the value of each byte of missing samples in a batch. 0xff makes integers -1, the label of ignored
+	// targets.
 	Pad byte
 }
 
@@ -43,26 +44,28 @@ func (f Field) Bytes() int { return int(tensor.Shape(f.Shape).Elements() * f.DTy
 // IDs is the name of the field of sample indices, i64, which the Loader adds to every batch.
 const IDs = "ids"
 
-// Source reads samples into the memory of batches. Only one goroutine at a time uses it.
+// Source reads samples into the memory of batches. Only one goroutine at a time may use it.
 type Source interface {
-	// Read writes the samples of positions s.Lo to s.Hi-1. It sets errs[k] to the error of position s.Lo+k, or to nil.
-	// Errors of the data are *Fault. Read must be a function of the seed, s.Epoch, the position within the epoch and the
-	// sample indices alone, so that results do not depend on workers and shares.
+	// Read writes the samples of positions s.Lo to s.Hi-1. It sets errs[k] to the error of position s.Lo+k, or to
+	// nil. Data errors are *Fault.
+	//
+	// The result must be a function of the seed, s.Epoch, the position within the epoch and the sample indices only.
+	// It then does not depend on workers and shares.
 	Read(s *Span, errs []error)
 	Close() error
 }
 
 // Span is a range of adjacent positions of one batch, for a Source to read.
 type Span struct {
-	Lo, Hi int // positions in the batch
+	Lo, Hi int // first position, and position after the last one
 	Epoch  int
-	First  int     // position within the epoch of the batch's first sample
-	Index  []int32 // sample indices of the whole batch, by position; read only
+	First  int     // position in the epoch of the batch's first sample
+	Index  []int32 // sample indices of the whole batch, by position; read-only
 
 	slot *slot
 }
 
-// Field returns the memory of one field of position j, Lo <= j < Hi. Fields are counted in the order of Layout.Fields.
+// Field returns the memory of one field at position j, Lo <= j < Hi. field is an index of Layout.Fields.
 func (s *Span) Field(field, j int) []byte { return s.slot.place(1+field, j) }
 
 // elements returns memory as a slice of T. The memory must be aligned for T.

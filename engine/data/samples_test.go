@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rows are samples that are no images: a row of numbers, and its weight. Samples of a group are read by one call.
+// rows are samples that are not images: a row of numbers and its weight. One call reads all samples of a group.
 type rows struct {
 	n, width, group int
 	broken          int // sample that cannot be read; 0: none
@@ -47,7 +47,8 @@ func (s *rowSource) Read(span *Span, errs []error) {
 	}
 }
 
-// values are a function of the sample, the epoch and the position alone.
+// values returns the row and the weight of a sample. They are functions of the sample, the epoch and the position
+// only.
 func (s *rowSource) values(index, epoch, position int) (row []int32, weight float32) {
 	for k := range s.width {
 		row = append(row, int32(1000*index+100*epoch+10*k+int(s.seed)))

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSharesMayChangeBetweenAnyTwoSteps drives a loader through random changes and compares it with whole batches.
+// TestSharesMayChangeBetweenAnyTwoSteps changes the shares of a loader at random and compares the result with whole
+// batches.
 func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const part = 24
@@ -28,7 +29,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		}
 		defer l.Close()
 		type share struct{ offset, count int }
-		shares := make([]share, 2*steps) // of each step, computed in a simple way
+		shares := make([]share, 2*steps) // share of each step, computed in a simple way
 		for i := range shares {
 			shares[i] = share{o.Share.Offset, o.Share.Count}
 		}
@@ -80,7 +81,8 @@ func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	if b.N != 12 || b.Offset != 2 {
 		t.Fatalf("got %d samples from %d on", b.N, b.Offset)
 	}
-	// 4 more samples in each of the first two batches, and 12 of the third, which began after the release.
+	// The first two batches need 4 more samples each. The third batch needs 12 samples; its reading began after the
+	// release.
 	waitFor(t, "the third batch to be read", func() bool { return f.reads.Load() == 20+8+12 })
 }
 
@@ -112,7 +114,7 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 	f := &fake{samples: 16, size: 4, broken: map[int]bool{9: true, 11: true}, panics: map[int]bool{14: true}}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 4, Evaluate: true, Workers: 3})
 	take(t, l, 2)
-	for range 2 { // the second call returns the same
+	for range 2 { // the second call returns the same error
 		_, err := l.Next(t.Context())
 		var fault *Fault
 		if !errors.As(err, &fault) || fault.Index != 9 || !errors.Is(err, errBroken) {
@@ -122,7 +124,8 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 			t.Errorf("got %q, want %q", err, want)
 		}
 	}
-	// A share without the first broken sample reads the second one, and a share without both reads none.
+	// A share without the first broken sample reads the second broken sample. A share without both samples has no
+	// error.
 	if err := l.SetShare(2, 2, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +144,7 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 }
 
 func TestTheFirstBrokenSampleIsNamedWhicheverFailsFirst(t *testing.T) {
-	// Images of this size are read one by one, so two workers read the two broken samples.
+	// Images of this size are read one at a time, so two workers read the two broken samples.
 	const size = 128
 	f := &fake{samples: 4, size: size, broken: map[int]bool{1: true, 2: true}, slow: 1}
 	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true, Workers: 2})

@@ -9,8 +9,8 @@ type slotState uint8
 
 const (
 	slotFree    slotState = iota
-	slotFilling           // belongs to a step that Next has not returned
-	slotLent              // held by the caller
+	slotFilling           // assigned to a step that Next has not returned yet
+	slotLent              // the caller holds the batch
 )
 
 // sampleState is the state of one sample of a slot.
@@ -23,37 +23,37 @@ const (
 	sampleFailed
 )
 
-// slot contains the buffers of one batch. Position j of the batch is stored at j-origin: a small change of the share
-// needs no copying, and buffers for a whole batch never need any. Loader.mu protects all fields except the buffers'
-// contents.
+// slot contains the buffers of one batch. Position j of the batch is stored at index j-origin. A small change of the
+// share therefore needs no copying, and buffers for a whole batch never need copying. Loader.mu protects all fields,
+// but not the contents of the buffers.
 type slot struct {
 	l           *Loader
 	batch       Batch
-	freeBuffers func() // frees the buffers
+	freeBuffers func() // frees the memory of the buffers
 
-	fields [][]byte      // (capacity) samples of each field of the Loader
-	ids    []int64       // (capacity), the first field
-	have   []sampleState // (capacity)
+	fields [][]byte      // (capacity) samples, for each field of the Loader
+	ids    []int64       // (capacity) memory of the first field
+	have   []sampleState // (capacity) state of each position
 	index  []int32       // (total) sample indices of the whole batch
 
 	state  slotState
 	step   int64
 	epoch  int
-	first  int // position of the batch's first sample in the epoch
-	total  int // samples of the batch over all ranks
-	origin int // first position in the buffers
+	first  int // position in the epoch of the batch's first sample
+	total  int // number of samples of the batch over all ranks
+	origin int // position that is stored at index 0 of the buffers
 	lo, hi int // required positions: [lo, hi)
 
-	scan      int  // no position of [lo, scan) is missing
-	remaining int  // positions of [lo, hi) that are neither read nor failed
-	inFlight  int  // jobs of workers that write here; the buffers must not be reused until it is 0
+	scan      int  // no position in [lo, scan) is missing
+	remaining int  // number of positions in [lo, hi) that are neither read nor failed
+	inFlight  int  // number of worker jobs that write to the buffers; reuse the buffers only if it is 0
 	move      bool // [lo, hi) exceeds the buffers; settle corrects this when inFlight is 0
 
-	fault   error // of the failed sample with the lowest position in [lo, hi), or nil
+	fault   error // error of the failed sample with the lowest position in [lo, hi); nil if none failed
 	faultAt int
 }
 
-// newSlot allocates the buffers for MaxCount samples. Each field begins at a multiple of 64 bytes.
+// newSlot allocates buffers for MaxCount samples. Each field starts at a multiple of 64 bytes.
 func newSlot(l *Loader) (*slot, error) {
 	n := l.o.MaxCount
 	size, ends := 0, make([]int, len(l.fields))
@@ -92,7 +92,8 @@ func heapMemory(bytes int) ([]byte, func(), error) {
 	return b[skip:][:bytes:bytes], func() {}, nil
 }
 
-// begin assigns the slot to a step. order is the permutation of the step's epoch, or nil for samples in order.
+// begin assigns the slot to a step. order is the permutation of the step's epoch; nil means that samples are in
+// order.
 func (s *slot) begin(step int64, order []int32) {
 	l := s.l
 	s.state, s.step = slotFilling, step
@@ -113,23 +114,23 @@ func (s *slot) begin(step int64, order []int32) {
 	s.setRange(share.offset, share.offset+share.count)
 }
 
-// centred returns the origin with equal room on both sides of [lo, hi), within the bounds of a batch.
+// centred returns an origin that leaves equal room on both sides of [lo, hi), within the bounds of a batch.
 func (s *slot) centred(lo, hi int) int {
 	room := len(s.have) - (hi - lo)
 	return min(max(lo-room/2, 0), s.l.part-len(s.have))
 }
 
-// setRange sets the required positions to lo … hi-1, limited to those of the batch.
+// setRange sets the required positions to lo … hi-1, limited to the positions of the batch.
 func (s *slot) setRange(lo, hi int) {
 	s.lo, s.hi = min(lo, s.total), min(hi, s.total)
 	s.move = s.lo < s.origin || s.hi > s.origin+len(s.have)
 	s.settle()
 }
 
-// settle moves the contents if necessary and possible, and counts the missing samples.
+// settle moves the contents if this is necessary and possible. It then counts the missing samples.
 func (s *slot) settle() {
 	if s.move && s.inFlight > 0 {
-		return // the last worker to finish calls settle
+		return // the last worker that finishes calls settle again
 	}
 	if s.move {
 		s.moveTo(s.centred(s.lo, s.hi))
@@ -139,7 +140,7 @@ func (s *slot) settle() {
 	for j := s.lo; j < s.hi; j++ {
 		have := &s.have[j-s.origin]
 		if *have == sampleFailed {
-			*have = sampleMissing // read it again, so that the reported fault belongs to the new range
+			*have = sampleMissing // read the sample again, so that the reported fault belongs to the new range
 		}
 		if *have != sampleRead {
 			s.remaining++
@@ -147,7 +148,7 @@ func (s *slot) settle() {
 	}
 }
 
-// moveTo changes the origin and keeps the samples that fit the buffers before and after.
+// moveTo changes the origin. It keeps the samples that fit into the buffers before and after the change.
 func (s *slot) moveTo(origin int) {
 	from, to := max(s.origin, origin), min(s.origin, origin)+len(s.have)
 	if from < to {
@@ -172,8 +173,8 @@ func (s *slot) place(field, j int) []byte {
 	return s.fields[field][at : at+size : at+size]
 }
 
-// take marks up to n adjacent missing samples as taken, from the first that hasMissing found, and returns their
-// positions. It never separates a group (Layout.Group).
+// take marks up to n adjacent missing samples as taken, and returns their positions. The first one is the sample that
+// hasMissing found. take never splits a group (Layout.Group).
 func (s *slot) take(n int) (lo, hi int) {
 	lo = s.scan
 	for s.scan < s.hi && (s.scan-lo < n || s.scan%s.l.group != 0) && s.have[s.scan-s.origin] == sampleMissing {
@@ -183,7 +184,7 @@ func (s *slot) take(n int) (lo, hi int) {
 	return lo, s.scan
 }
 
-// hasMissing reports whether take would find a sample.
+// hasMissing reports whether a sample is missing and take can be called.
 func (s *slot) hasMissing() bool {
 	if s.move {
 		return false
@@ -194,7 +195,7 @@ func (s *slot) hasMissing() bool {
 	return s.scan < s.hi
 }
 
-// finish records the result for position j.
+// finish records the result of reading position j.
 func (s *slot) finish(j int, err error) {
 	state := sampleRead
 	if err != nil {
@@ -244,5 +245,5 @@ func (s *slot) lend() *Batch {
 	return &s.batch
 }
 
-// free makes the slot available; it is reused once no worker writes to it.
+// free makes the slot available. It is reused after the last worker has stopped writing to it.
 func (s *slot) free() { s.state = slotFree }

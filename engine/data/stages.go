@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Stages accumulates the cost of images in a Loader's workers, in nanoseconds, without mixing and waiting. Partners
-// from outside the share count as images.
+// Stages adds up the time and bytes of images in the workers of a Loader. Times are in nanoseconds, without mixing
+// and waiting. Partners from other shares also count as images.
 type Stages struct {
 	Images       atomic.Int64
 	EncodedBytes atomic.Int64
-	Read         atomic.Int64 // from disk or archive
-	Decode       atomic.Int64 // from file to pixels
-	Resample     atomic.Int64 // crop, resize, flip
+	Read         atomic.Int64 // time to read from disk or archive, ns
+	Decode       atomic.Int64 // time to decode files to pixels, ns
+	Resample     atomic.Int64 // time to crop, resize and flip, ns
 	Augment      atomic.Int64
 }
 
-// viewTimed is view with a clock.
+// viewTimed is the same as view, but measures the time.
 func (w *imageSource) viewTimed(index int, pix []byte) error {
 	stages, started := w.stages, time.Now()
-	w.img = Image{} // a Reader that decodes nothing leaves the measurements unchanged
+	w.img = Image{} // a Reader that decodes nothing does not set the measurements
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err
 	}

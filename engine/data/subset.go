@@ -7,10 +7,10 @@ import (
 
 // Limited returns a data set of n samples of ds, or ds itself if n is 0 or at least ds.Len().
 //
-// The result is the same at every call. Class sizes are as equal as possible: samples are assigned to the classes in
-// rounds, one each, until n are chosen. Classes without further samples are skipped, and an incomplete last round
-// serves lower labels first. Within a class, samples are taken in a fixed random order, so that a smaller subset is
-// contained in every larger one. The chosen samples keep the order of ds.
+// The result is the same at every call. The sizes of classes are as equal as possible: samples are assigned in
+// rounds, one per class, until n are chosen. Classes that have no more samples are skipped. If the last round is
+// incomplete, lower labels come first. Within a class, samples are taken in a fixed random order, so a larger subset
+// contains every smaller one. The chosen samples keep the order of ds.
 func Limited(ds Dataset, n int) Dataset {
 	if n <= 0 || n >= ds.Len() {
 		return ds
@@ -30,8 +30,8 @@ func Limited(ds Dataset, n int) Dataset {
 	return &subset{Dataset: ds, index: chosen}
 }
 
-// Subset returns a data set of the first classes of ds (0: all), with at most perClass samples of each (0: all): those
-// that Limited takes first. A class without samples keeps its label.
+// Subset returns a data set of the first classes of ds, with at most perClass samples of each. 0 means all. The
+// samples of a class are those that Limited takes first. A class without samples keeps its label.
 func Subset(ds Dataset, classes, perClass int) Dataset {
 	all := len(ds.Classes())
 	if classes <= 0 || classes > all {
@@ -66,20 +66,21 @@ type fewerClasses struct {
 
 func (f *fewerClasses) Classes() []string { return f.classes }
 
-// sortByRank sorts samples into the fixed random order in which Limited takes them.
+// sortByRank sorts samples in the fixed random order in which Limited takes them.
 func sortByRank(members []int32) {
 	slices.SortFunc(members, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(subsetOrder(a), subsetOrder(b)), cmp.Compare(a, b))
 	})
 }
 
-// subsetOrder returns the fixed random number by which Limited orders samples.
+// subsetOrder returns the random number by which Limited orders samples. It is a function of i.
 func subsetOrder(i int32) uint32 {
 	d := newDraws(0, 0, int(i), streamSubset)
 	return d.uint32()
 }
 
-// balancedQuotas divides n samples among the classes in rounds; n must not exceed the number of samples.
+// balancedQuotas returns how many of n samples each class gets, assigned in rounds. n must not exceed the number of
+// samples.
 func balancedQuotas(byClass [][]int32, n int) []int {
 	quota := make([]int, len(byClass))
 	for n > 0 {
@@ -99,10 +100,10 @@ func balancedQuotas(byClass [][]int32, n int) []int {
 	return quota
 }
 
-// subset is a selection of the samples of a data set.
+// subset is a data set with some of the samples of another data set.
 type subset struct {
 	Dataset
-	index []int32 // own index -> index in Dataset
+	index []int32 // maps an index of the subset to an index of Dataset
 }
 
 func (s *subset) Len() int        { return len(s.index) }
@@ -121,7 +122,7 @@ type subsetReader struct {
 	index []int32
 }
 
-// Contents implements Encoded if the data set's own Reader does.
+// Contents implements Encoded if the Reader of the data set does.
 func (r *subsetReader) Contents(i int) ([]byte, error) {
 	e, ok := r.Reader.(Encoded)
 	if !ok {
@@ -135,13 +136,13 @@ func (r *subsetReader) Read(i int, sizer Sizer, img *Image) error {
 	return renumber(r.Reader.Read(int(r.index[i]), sizer, img), i)
 }
 
-// renumber changes the index of a sample's fault to i.
+// renumber sets the index of a sample's fault to i.
 func renumber(err error, i int) error {
 	fault, ok := err.(*Fault)
 	if !ok || fault.Index < 0 {
 		return err
 	}
-	own := *fault // the Reader may keep the original
+	own := *fault // copy the fault, because the Reader may keep the original
 	own.Index = i
 	return &own
 }

@@ -6,22 +6,23 @@ import (
 	"math"
 )
 
-// SyntheticOptions describes a computed data set.
+// SyntheticOptions describes a synthetic data set.
 type SyntheticOptions struct {
-	Seed    uint64 // of patterns and samples
-	Train   int    // samples; 0 means 50,000
-	Eval    int    // samples of the same classes, disjoint from the training samples; 0 means 10,000
-	Classes int    // 2 … 65,536; 0 means 10
+	Seed    uint64 // seed of patterns and samples
+	Train   int    // number of training samples; 0 means 50,000
+	Eval    int    // number of evaluation samples, all different from the training samples; 0 means 10,000
+	Classes int    // number of classes, 2 … 65,536; 0 means 10
 	Size    int    // height and width in pixels, 1 … 4,096; 0 means 32
 }
 
-// mostSynthetic is the maximum number of samples in a part of a synthetic data set. The order of an epoch takes 4 bytes
-// per sample: 1 GiB here. A larger number, which no training reaches, would exhaust memory without a message.
+// mostSynthetic is the largest number of samples in a part of a synthetic data set. The order of an epoch needs 4
+// bytes per sample, so this limit allows 1 GiB. A larger data set could exhaust the memory, and the process would end
+// without a message.
 const mostSynthetic = 1 << 28
 
-// Synthetic returns a learnable data set without files. Each class has its own colour and two plane waves. A sample
-// shows them with random phases and contrast under strong noise. The label of sample i is i modulo Classes. Every byte
-// is a function of (Seed, part, i) alone, computed in integers.
+// Synthetic returns a data set that can be learnt and needs no files. Each class has its own colour and two plane
+// waves. A sample shows them with random phases and contrast under strong noise. The label of sample i is i modulo
+// Classes. Every byte is a function of (Seed, part, i) only, computed with integers.
 func Synthetic(o SyntheticOptions) (Splits, error) {
 	setDefault(&o.Train, 50_000)
 	setDefault(&o.Eval, 10_000)
@@ -56,20 +57,20 @@ func Synthetic(o SyntheticOptions) (Splits, error) {
 
 type synthetic struct {
 	seed    uint64
-	part    int // 0 training, 1 evaluation
+	part    int // 0 for training, 1 for evaluation
 	samples int
-	size    int // pixels
+	size    int // height and width in pixels
 	class   []wavePattern
 	names   []string
-	sine    [256]int32 // one period, -127 … 127
+	sine    [256]int32 // one period of a sine, -127 … 127
 }
 
-// wavePattern contains the properties that all samples of a class have.
+// wavePattern contains the properties that all samples of a class share.
 type wavePattern struct {
 	base [3]int32 // mean colour, offset from 128
 	wave [2]struct {
-		fx, fy int32    // periods across the image
-		color  [3]int32 // contrast per channel, -64 … 63
+		fx, fy int32    // number of periods across the image
+		color  [3]int32 // contrast of each channel, -64 … 63
 	}
 }
 
@@ -109,13 +110,13 @@ func (r *syntheticReader) Read(i int, _ Sizer, img *Image) error {
 	p := &s.class[s.Label(i)]
 	var phase, contrast [2]uint32
 	for w := range phase {
-		phase[w] = uint32(d.below(1 << 16)) // in 1/65,536 of a period
+		phase[w] = uint32(d.below(1 << 16)) // in units of 1/65,536 of a period
 		contrast[w] = uint32(64 + d.below(65))
 	}
 	noise := noiseBytes{draws: d}
 	at := 0
 	for y := range size {
-		var u, du [2]uint32 // phase along the row
+		var u, du [2]uint32 // phases along the row and their increments
 		for w := range u {
 			u[w] = phase[w] + uint32(int64(p.wave[w].fy)*int64(y)<<16/int64(size))
 			du[w] = uint32(p.wave[w].fx << 16 / int32(size))
@@ -137,7 +138,7 @@ func (r *syntheticReader) Read(i int, _ Sizer, img *Image) error {
 	return nil
 }
 
-// noiseBytes returns the bytes of a draws.
+// noiseBytes returns the random numbers of a draws byte by byte.
 type noiseBytes struct {
 	draws
 	word uint32

@@ -46,7 +46,7 @@ func makeTar(t testing.TB, items ...item) []byte {
 	return b.Bytes()
 }
 
-// rawHeader is a header that archive/tar's writer would refuse to write.
+// rawHeader returns a header that archive/tar's writer refuses to write.
 func rawHeader(name string, typeflag byte, size string, link string) []byte {
 	b := make([]byte, 512)
 	copy(b, name)
@@ -74,7 +74,7 @@ func index(contents []byte, limits Limits) ([]Member, error) {
 }
 
 func TestIndexFindsTheContentsOfEachMember(t *testing.T) {
-	long := strings.Repeat("long/", 60) + "name.jpg" // needs an extended header
+	long := strings.Repeat("long/", 60) + "name.jpg" // a name that needs an extended header
 	contents := makeTar(t, folder("a/"), file("a/empty", ""), file("./a/one", "1"), file(long, strings.Repeat("x", 1000)),
 		item{tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "c"}}, ""},
 		file("ü/z", "last"))

@@ -6,7 +6,7 @@
 //   - Plain expands a compressed tar into a plain tar in a cache folder, once.
 //   - Walk reads an archive as a stream, once.
 //
-// The package refuses, with an error that names the member: absolute names; names with a ".." part, a backslash or a
-// NUL; symbolic and hard links, devices, pipes and sparse files; members and archives over the Limits. It never writes
-// a file under a name that comes from an archive.
+// The package refuses dangerous members with an error that names the member. It refuses absolute names, names with a
+// ".." part, a backslash or a NUL, links, devices, pipes and sparse files. It also refuses members and archives that
+// exceed the Limits. The package never writes a file under a name that comes from an archive.
 package archive

@@ -9,23 +9,24 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow is the largest permitted window of a zstd frame, in bytes: that of zstd --long=27, the default limit of the
-// zstd tool.
+// maxWindow is the largest permitted window of a zstd frame, in bytes. It is the window of zstd --long=27 and the
+// default limit of the zstd tool.
 const maxWindow = 128 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frames decompresses a zstd file frame by frame and records the offsets of the frames: decoding can start only there.
+// frames decompresses a zstd file frame by frame. It records the offsets of the frames, because decoding can start
+// only there.
 type frames struct {
 	r       io.ReaderAt
-	size    int64 // bytes of r
+	size    int64 // size of r in bytes
 	start   int64 // offset of this frame in r
 	next    int64 // offset of the next frame in r
-	given   int64 // bytes of this frame returned so far
+	given   int64 // number of bytes of this frame returned so far
 	decoder *zstd.Decoder
 	open    bool // a frame is open
 	chunks  []Chunk
-	out     int64 // bytes returned so far
+	out     int64 // number of bytes returned so far
 }
 
 func newFrames(r io.ReaderAt, size int64) (*frames, error) {
@@ -62,7 +63,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 }
 
-// note records output of a frame. The first bytes of a frame add it to a chunk, so empty frames are in no chunk.
+// note records the output out of a frame. The first output of a frame adds the frame to a chunk, so a chunk contains
+// no empty frames.
 func (f *frames) note(out []byte) {
 	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes || f.start-f.chunks[n-1].In >= storedBytes) {
 		f.chunks = append(f.chunks, Chunk{Out: f.out, In: f.start})
@@ -74,7 +76,8 @@ func (f *frames) note(out []byte) {
 	f.out += int64(len(out))
 }
 
-// checkSize refuses a frame whose stored size far exceeds its content: a chunk is read as a whole.
+// checkSize refuses a frame whose stored size far exceeds the size of its content, because Random reads a whole chunk
+// for each sample.
 func (f *frames) checkSize() error {
 	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
 		return fmt.Errorf("zstd frame at byte %d: %d compressed bytes for %d bytes of data: %w", f.start, stored, f.given, ErrRefused)
@@ -82,7 +85,7 @@ func (f *frames) checkSize() error {
 	return nil
 }
 
-// begin opens the next frame that contains data, or returns io.EOF if there is none.
+// begin opens the next frame that contains data. It returns io.EOF if there is no such frame.
 func (f *frames) begin() error {
 	for f.next < f.size {
 		end, skippable, err := frameEnd(f.r, f.size, f.next)
@@ -137,7 +140,7 @@ func blocksEnd(r io.ReaderAt, size, at int64) (int64, error) {
 		length := v >> 3
 		switch v >> 1 & 3 {
 		case 1:
-			length = 1 // a single repeated byte
+			length = 1 // the block contains a single byte, which is repeated
 		case 3:
 			return 0, errors.New("zstd block of a reserved type")
 		}

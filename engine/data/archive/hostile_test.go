@@ -36,7 +36,7 @@ func (e endless) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// allocated returns all bytes that do allocates, including garbage.
+// allocated returns the number of bytes that do allocates, including bytes that are freed.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -71,7 +71,7 @@ func TestAMillionEmptyEntriesAreWalkedInBoundedMemory(t *testing.T) {
 	}
 }
 
-// An entry may have extended headers of any size (row S7).
+// An entry can have extended headers of any size (row S7).
 func TestExtendedHeadersAreBounded(t *testing.T) {
 	block := func(b []byte) []byte { return append(b, make([]byte, (512-len(b)%512)%512)...) }
 	header := func(typeflag byte, contents string) []byte {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Limits bound the resources that an archive may need. Zero fields mean the default.
+// Limits restricts the resources that reading an archive may need. A field with value 0 has its default.
 type Limits struct {
-	MemberBytes  int64 // bytes of one file; default 64 MiB
-	Members      int   // entries of all kinds; default 32 Mi
-	TotalBytes   int64 // bytes of a decompressed archive; default 4 TiB
-	ExpandFactor int64 // ratio of decompressed to compressed bytes, beyond the first ExpandFree bytes; default 200
-	ExpandFree   int64 // decompressed bytes that any archive may have; default 64 MiB
+	MemberBytes  int64 // largest size of one file in bytes; default 64 MiB
+	Members      int   // largest number of entries of all kinds; default 32 Mi
+	TotalBytes   int64 // largest size of a decompressed archive in bytes; default 4 TiB
+	ExpandFactor int64 // largest ratio of decompressed to compressed bytes, after the first ExpandFree bytes; default 200
+	ExpandFree   int64 // number of decompressed bytes that are exempt from ExpandFactor; default 64 MiB
 }
 
 const (
@@ -43,19 +43,19 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ErrRefused is wrapped by the errors of archives that are unsafe to read, as opposed to damaged ones.
+// ErrRefused is in the error chain of archives that are unsafe to read. Errors of damaged archives do not contain it.
 var ErrRefused = errors.New("refused")
 
 // Member is a regular file or a folder of an archive.
 type Member struct {
-	Name   string // slash-separated, clean, relative
-	Offset int64  // of the contents in the decompressed tar, in bytes; set by Index and Scan
-	Size   int64  // bytes; 0 for a folder
+	Name   string // clean relative path, separated by slashes
+	Offset int64  // byte offset of the contents in the decompressed tar; set by Index and Scan
+	Size   int64  // size in bytes; 0 for a folder
 	Folder bool
 }
 
-// Index calls visit for each regular file and folder of the plain tar r of size bytes, in the order of the archive. It
-// reads only the headers. It stops at the first error of visit and returns it.
+// Index calls visit for each regular file and folder of the plain tar r, in the order of the archive. size is the
+// size of r in bytes. Index reads only the headers. It stops at the first error of visit and returns this error.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
 	return indexPlain(r, size, limits, func(m Member, _ io.Reader) error { return visit(m) })
 }
@@ -76,8 +76,8 @@ func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.
 	})
 }
 
-// Walk calls visit for each regular file and folder of the tar stream r. contents contains the file's bytes; visit need
-// not read them.
+// Walk calls visit for each regular file and folder of the tar stream r. visit can read the bytes of a file from
+// contents, but need not do so.
 func Walk(r io.Reader, limits Limits, visit func(m Member, contents io.Reader) error) error {
 	return walk(r, limits, visit)
 }
@@ -115,7 +115,7 @@ func walk(r io.Reader, limits Limits, visit func(Member, io.Reader) error) error
 	}
 }
 
-// check refuses types and names that no data set needs.
+// check refuses types and names of entries that no data set needs.
 func check(h *tar.Header, limits Limits) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("archive member %.200q: %s: %w", h.Name, fmt.Sprintf(format, args...), ErrRefused)

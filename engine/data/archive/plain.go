@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Compressed reports whether r is compressed with gzip or zstd, according to its first bytes.
+// Compressed reports whether r is compressed with gzip or zstd. The first bytes of r determine the result.
 func Compressed(r io.ReaderAt) (bool, error) {
 	c, err := Detect(r)
 	return err == nil && c != None, err
@@ -39,11 +39,13 @@ func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", 
 // Unwrap returns the system's error.
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Plain returns the path of a plain tar with the contents of the compressed tar at source. The first call creates it in
-// cacheDir; later calls find it there, because its name contains a hash of the source's absolute path, size and time of
-// modification. The file appears only when it is complete (temporary file, fsync, rename). Concurrent processes that
-// need the same file wait for the first. Plain checks members as Index does. It calls progress, if not nil, a few times
-// per second with the compressed bytes read and their total. Errors of cacheDir are *CacheError.
+// Plain returns the path of a plain tar with the contents of the compressed tar at source. The first call creates
+// this file in cacheDir. Later calls find it there: its name contains a hash of the absolute path, size and
+// modification time of source.
+//
+// The file appears only when it is complete (temporary file, fsync, rename). Concurrent processes that need the same
+// file wait for the first process. Plain checks members like Index. It calls progress, if not nil, a few times per
+// second with the number of compressed bytes read and their total. Errors of cacheDir are *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
 	f, info, err := regular.Open(source)
 	if err != nil {
@@ -77,15 +79,15 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	// The lock guarantees that no other process uses the temporary name, so the remains of an interrupted run are
-	// overwritten.
+	// While this process holds the lock, no other process uses the temporary name. The remains of an interrupted run
+	// are therefore overwritten.
 	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress, inCache); err != nil {
 		return "", fmt.Errorf("expand %s into %s: %w", source, cacheDir, err)
 	}
 	return target, nil
 }
 
-// plainName returns the readable part of the name in the cache.
+// plainName returns the readable part of a file name in the cache.
 func plainName(source string) string {
 	base := filepath.Base(source)
 	for _, end := range []string{".gz", ".tgz", ".zst", ".tzst", ".tar"} {
@@ -94,7 +96,7 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses packed, of size bytes, to the file target. inCache wraps errors of that file.
+// expand decompresses packed, which has size bytes, to the file target. inCache wraps errors of writing this file.
 func expand(ctx context.Context, packed *os.File, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
@@ -102,7 +104,7 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 		return inCache(err)
 	}
 	defer func() {
-		out.Close() // after Sync no data can be lost
+		out.Close() // after Sync, no data can be lost
 		if err != nil {
 			err = errors.Join(err, os.Remove(temporary))
 		}
@@ -133,7 +135,7 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 	return inCache(syncDir(filepath.Dir(target)))
 }
 
-// decompress returns the plain stream of in, compressed or not.
+// decompress returns the uncompressed stream of in, which may be compressed or plain.
 func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error) {
 	c, err := Detect(in.at)
 	if err != nil {
@@ -153,7 +155,7 @@ func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error)
 	return &in.counter, func() {}, nil
 }
 
-// marked wraps the errors of a writer, to distinguish them from errors of the reader.
+// marked applies mark to the errors of a writer, to distinguish them from errors of the reader.
 type marked struct {
 	w    io.Writer
 	mark func(error) error
@@ -175,7 +177,7 @@ func syncDir(dir string) error {
 // counter counts the bytes read and reports progress.
 type counter struct {
 	r        io.Reader
-	stopped  func() error // if not nil, reading stops with its error
+	stopped  func() error // reading stops with the error of stopped; nil: never
 	n, total int64
 	progress func(done, total int64)
 	reported time.Time
@@ -204,7 +206,7 @@ type counterAt struct {
 	at io.ReaderAt
 }
 
-// newCounterAt returns a counter for r, of size bytes, for sequential reads and reads at offsets.
+// newCounterAt returns a counter for r, which has size bytes. It supports sequential reads and reads at offsets.
 func newCounterAt(ctx context.Context, r io.ReaderAt, size int64, progress func(done, total int64)) *counterAt {
 	return &counterAt{at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}
 }
@@ -218,7 +220,7 @@ func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// bound stops a decompressed stream that exceeds its limits.
+// bound ends a decompressed stream that exceeds its limits.
 type bound struct {
 	r      io.Reader
 	in     *counter

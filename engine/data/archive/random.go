@@ -11,18 +11,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Random reads any bytes of decompressed archives. It keeps the most recently used decompressed chunks, up to a limit
-// that all archives share. Any goroutine may call its methods. If several goroutines need one chunk, one of them
-// decompresses it.
+// Random reads archives at any offset of their decompressed tar. It keeps the most recently used decompressed chunks,
+// up to a limit for all archives together. Its methods are safe for concurrent use. If several goroutines need the
+// same chunk, only one of them decompresses it.
 type Random struct {
-	limit int64 // bytes
+	limit int64 // limit for held, in bytes
 
 	mu       sync.Mutex
 	room     sync.Cond // signals that a chunk has been decompressed
 	chunks   map[chunkKey]*chunk
-	recent   *list.List // of *chunk, most recently used first
-	held     int64      // bytes, including chunks that are being decompressed
-	inFlight int        // chunks that are being decompressed
+	recent   *list.List // elements are *chunk, most recently used first
+	held     int64      // total size of the chunks in bytes, including chunks that are being decompressed
+	inFlight int        // number of chunks that are being decompressed
 }
 
 type chunkKey struct {
@@ -32,7 +32,7 @@ type chunkKey struct {
 
 type chunk struct {
 	key   chunkKey
-	size  int64         // bytes
+	size  int64         // decompressed size in bytes
 	ready chan struct{} // closed when out and err are set
 	out   []byte
 	err   error
@@ -46,8 +46,9 @@ func NewRandom(limit int64) *Random {
 	return c
 }
 
-// ReadAt fills p with the bytes from offset on of the archive that l describes and r contains. number identifies the
-// archive. Beyond the end of the archive it returns io.ErrUnexpectedEOF: the archive was longer when it was scanned.
+// ReadAt fills p with bytes of an archive, from offset on. r contains the archive, l describes it, and number
+// identifies it. At the end of the archive, ReadAt returns io.ErrUnexpectedEOF, because the archive was longer when
+// it was scanned.
 func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
 	if offset < 0 || offset > l.Size-int64(len(p)) {
 		return fmt.Errorf("read bytes %d to %d of an archive of %d bytes: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
@@ -74,8 +75,8 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 	return nil
 }
 
-// chunk returns a decompressed chunk, from memory if it is there. A chunk without room waits until chunks that are
-// being decompressed are done. A single chunk may exceed the limit.
+// chunk returns a decompressed chunk. It decompresses the chunk unless it is in memory. If the limit is reached,
+// chunk waits until other decompressions are complete. A single chunk may exceed the limit.
 func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	size := l.chunkSize(key.number)
 	c.mu.Lock()
@@ -112,8 +113,8 @@ func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	return e.out, e.err
 }
 
-// makeRoom drops the least recently used chunks until size more bytes fit, or only chunks that are being decompressed
-// remain. The caller must hold the lock.
+// makeRoom drops the least recently used chunks until size more bytes fit, or until only chunks remain that are being
+// decompressed. The caller must hold the lock.
 func (c *Random) makeRoom(size int64) {
 	for at := c.recent.Back(); at != nil && c.held+size > c.limit; {
 		e, before := at.Value.(*chunk), at.Prev()
@@ -126,14 +127,15 @@ func (c *Random) makeRoom(size int64) {
 	}
 }
 
-// forget drops a chunk. Readers that use it keep its data. The caller must hold the lock.
+// forget drops a chunk from the cache. Goroutines that use the chunk can keep its data. The caller must hold the
+// lock.
 func (c *Random) forget(e *chunk) {
 	delete(c.chunks, e.key)
 	c.recent.Remove(e.at)
 	c.held -= e.size
 }
 
-// decode decompresses chunk k and compares its checksum with that of the scan.
+// decode decompresses chunk k and compares its checksum with the checksum of the scan.
 func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error) {
 	size := l.chunkSize(k)
 	out, err = unzstd(r, l, k, size)
@@ -149,7 +151,8 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 	return out, nil
 }
 
-// decodeFrames is shared by all archives: DecodeAll keeps no state between calls.
+// decodeFrames returns the decoder of all archives. Concurrent use is possible, because DecodeAll keeps no state
+// between calls.
 var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
 })
@@ -166,8 +169,8 @@ func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The capacity limits the output: frames with more content than at the scan give an error, without allocating more
-	// memory.
+	// The capacity limits the output. If a frame has more content than at the scan, DecodeAll returns an error
+	// instead of allocating more memory.
 	out, err := d.DecodeAll(in, make([]byte, 0, size))
 	if err == nil && int64(len(out)) != size {
 		err = fmt.Errorf("%d bytes, want %d", len(out), size)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// holes is a file with zeros between its parts.
+// holes is a file with gap zeros after each part.
 type holes struct {
 	parts [][]byte
 	gap   int64
@@ -39,7 +39,7 @@ func (h holes) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// Decoders skip frames that may have any size and that take no space in a sparse file.
+// Decoders skip frames that may have any size. In a sparse file, such frames need no disk space.
 func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	plain := photos(t, 20)
 	const few = 10_000                                    // without the gap, in the same chunk as the data after it
@@ -60,7 +60,7 @@ func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 func TestAFrameOfNothingIsRefused(t *testing.T) {
 	frame := zstds(t, photos(t, 5), 1<<20)
 	frame = append(frame, 0x28, 0xB5, 0x2F, 0xFD, 0, 0x58)         // a frame with a window, then empty blocks
-	frame = append(append(frame, make([]byte, 3<<20)...), 1, 0, 0) // and the last one
+	frame = append(append(frame, make([]byte, 3<<20)...), 1, 0, 0) // last block
 	if _, _, err := scan(t, frame, Limits{}); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -133,7 +133,7 @@ func TestChunksWaitForRoom(t *testing.T) {
 		for _, e := range random.chunks {
 			sum += e.size
 		}
-		// The last chunk may be so small that it fits next to another one.
+		// The last chunk may be small enough to fit together with another chunk.
 		if file.most.Load() > 2 || random.held != sum || random.held > random.limit || random.inFlight != 0 || fail && sum != 0 {
 			t.Errorf("failing %v: %d chunks at a time, %d bytes held of %d", fail, file.most.Load(), random.held, sum)
 		}

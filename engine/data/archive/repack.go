@@ -9,17 +9,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// repackBytes is the content size of the frames that Repack writes.
+// repackBytes is the content size, in bytes, of the frames that Repack writes.
 const repackBytes = 1 << 20
 
-// ErrWrite is wrapped by the errors of writing the output of Repack, as opposed to errors of reading its input.
+// ErrWrite is in the error chain if writing the output of Repack failed. Errors of reading the input do not contain
+// it.
 var ErrWrite = errors.New("write")
 
-// Repack writes the tar in r, of size bytes, compressed or not, to w as zstd frames of 1 MiB, which permit random
-// access. It returns the size of the plain tar in bytes. It returns an error if the input is no tar or Scan would
-// refuse it.
+// Repack writes the tar in r to w as zstd frames of 1 MiB, which permit random access. r may be compressed and has
+// size bytes. Repack returns the size of the plain tar in bytes. It returns an error if the input is not a tar or if
+// Scan would refuse it.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64, error) {
-	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the reader of the output limits large members
+	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the reader of the output limits members
 	in := newCounterAt(ctx, r, size, progress)
 	plain, free, err := decompress(in, size)
 	if err != nil {
@@ -39,7 +40,7 @@ func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progres
 	return total, err
 }
 
-// framer compresses its input, frame by frame.
+// framer compresses its input into frames.
 type framer struct {
 	w             io.Writer
 	encoder       *zstd.Encoder
@@ -60,7 +61,7 @@ func (f *framer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush ends a frame.
+// flush ends the current frame.
 func (f *framer) flush() error {
 	if len(f.frame) == 0 {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"io"
 )
 
-// Compression is how an archive is stored.
+// Compression is the compression of an archive file.
 type Compression string
 
-// The known compressions, recognised by the first bytes of a file.
+// The known compressions. The first bytes of a file determine its compression.
 const (
 	None Compression = "none"
 	Gzip Compression = "gzip"
@@ -34,31 +34,33 @@ func Detect(r io.ReaderAt) (Compression, error) {
 	return None, nil
 }
 
-// Layout describes how to reach any byte of a decompressed archive. Its fields are exported so that it can be stored.
+// Layout contains the information that is needed to read a decompressed archive at any offset. Its fields are
+// exported so that it can be stored.
 type Layout struct {
 	Compression Compression
-	Stored      int64   // bytes of the file
-	Size        int64   // bytes of the plain tar
-	Chunks      []Chunk // empty for a plain tar
+	Stored      int64   // size of the file in bytes
+	Size        int64   // size of the plain tar in bytes
+	Chunks      []Chunk // chunks in order; empty for a plain tar
 }
 
-// Chunk is a part of a compressed archive that is decompressed as a whole.
+// Chunk is a part of a compressed archive that is always decompressed as a whole.
 type Chunk struct {
-	Out int64  // offset in the plain tar, in bytes; the chunk ends where the next one begins
-	In  int64  // offset in the file, in bytes
-	End int64  // end of its last frame in the file, in bytes
-	Sum uint32 // CRC-32C of the output
+	Out int64  // byte offset in the plain tar; the chunk ends at Out of the next chunk
+	In  int64  // byte offset in the file
+	End int64  // byte offset in the file at which the last frame of the chunk ends
+	Sum uint32 // CRC-32C of the decompressed bytes
 }
 
 const (
-	// chunkBytes is the minimum content size of a chunk. To read a sample, all chunks that contain it are decompressed.
+	// chunkBytes is the minimum content size of a chunk in bytes. To read a sample, all chunks that contain a part of
+	// it are decompressed.
 	chunkBytes = 256 << 10
-	// storedBytes limits the distance in the file between the first frame of a zstd chunk and the start of its last
-	// frame, because bytes between frames are read with them.
+	// storedBytes limits the distance in the file, in bytes, between the start of the first and of the last frame of
+	// a chunk. A read of the chunk also reads the bytes between its frames.
 	storedBytes = 1 << 20
 )
 
-// Largest returns the size of the largest chunk in bytes; 0 for a plain tar.
+// Largest returns the content size of the largest chunk in bytes, or 0 for a plain tar.
 func (l *Layout) Largest() int64 {
 	largest := int64(0)
 	for k := range l.Chunks {
@@ -74,10 +76,12 @@ func (l *Layout) chunkSize(k int) int64 {
 	return l.Size - l.Chunks[k].Out
 }
 
-// Scan reads the archive r of size bytes once, calls visit for each regular file and folder, and returns the layout for
-// random access. In a plain tar it reads the headers, and the contents that visit reads. It decompresses a zstd file
-// completely and checks its checksums. A gzip stream has no points at which decoding can start: Scan returns an error,
-// and Plain must expand the file. Scan refuses compressed archives that exceed the limits.
+// Scan reads the archive r once, calls visit for each regular file and folder, and returns the layout for random
+// access. size is the size of r in bytes.
+//
+// In a plain tar, Scan reads only the headers and the contents that visit reads. It decompresses a zstd file
+// completely and checks its checksums. Scan refuses compressed archives that exceed the limits. A gzip stream does
+// not permit random access, so Scan returns an error; Plain can expand the file.
 func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64), visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
 	compression, err := Detect(r)
@@ -107,8 +111,9 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	return l, nil
 }
 
-// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes, in the order
-// of the archive. Of a plain tar it reads only the headers and what visit reads. It stops at the first error of visit.
+// Stream calls visit for each regular file and folder of the archive r, in the order of the archive. r may be
+// compressed and has size bytes. In a plain tar, Stream reads only the headers and the contents that visit reads. It
+// stops at the first error of visit.
 func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) error {
 	limits = limits.withDefaults()
 	in := newCounterAt(ctx, r, size, nil)
@@ -128,7 +133,7 @@ func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit
 	return err
 }
 
-// scanStream walks over a decompressed stream and reads it to its end, where checksums are compared.
+// scanStream processes a decompressed stream. It reads the stream to its end, where the decoder compares checksums.
 func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64, err error) {
 	b := &bound{r: z, in: &in.counter, limits: limits}
 	err = walk(b, limits, func(m Member, contents io.Reader) error {
@@ -141,7 +146,7 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 	return b.n, err
 }
 
-// Check returns an error for an invalid layout, since a layout may come from a file.
+// Check returns an error for an invalid layout. A layout that was read from a file may be invalid.
 func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("invalid layout: no chunks")

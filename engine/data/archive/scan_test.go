@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// photos is a tar of members that hardly compress, with a line of text each.
+// photos returns a tar. Its members hardly compress, and each contains a line of text.
 func photos(t testing.TB, members int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var items []item
@@ -42,7 +42,7 @@ func gzipped(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// zstds compresses to frames of at most frame bytes, with a skippable frame between them.
+// zstds compresses b to frames of at most frame bytes. It puts a skippable frame between them.
 func zstds(t testing.TB, b []byte, frame int) []byte {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -59,7 +59,7 @@ func zstds(t testing.TB, b []byte, frame int) []byte {
 	return out
 }
 
-// passed returns the members that Scan passes, or for gzip, which Scan refuses, those that Stream passes.
+// passed returns the members that Scan passes to visit. Scan refuses gzip; passed then returns those of Stream.
 func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 	if c, err := Detect(bytes.NewReader(b)); err == nil && c == Gzip {
 		if _, _, err := scan(t, b, limits); err == nil {
@@ -103,7 +103,7 @@ func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 		if want := 3; len(l.Chunks) < want && name != "plain" && name != "zstd, one frame" {
 			t.Errorf("%s: %d chunks, want at least %d", name, len(l.Chunks), want)
 		}
-		for _, limit := range []int64{0, 600_000, 1 << 30} { // no cache, a small one, one for all
+		for _, limit := range []int64{0, 600_000, 1 << 30} { // no cache, a small cache, and a cache for all chunks
 			random := NewRandom(limit)
 			var wg sync.WaitGroup
 			for g := range 3 {
@@ -163,9 +163,9 @@ func TestDamageAfterTheScanIsFound(t *testing.T) {
 
 func TestBombsEndAtTheLimits(t *testing.T) {
 	zeros := file("zeros.bin", strings.Repeat("\x00", 6<<20))
-	// 12 MiB that compress to one thousandth.
+	// 12 MiB that compress to a thousandth of this size
 	bomb := makeTar(t, zeros, file("1.txt", ""), zeros)
-	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // the tar ends before the stream does
+	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // more bytes follow the tar
 	for name, plain := range map[string][]byte{"members": bomb, "behind the end": trailing} {
 		for kind, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
 			if _, err := passed(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
@@ -191,7 +191,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
 			members, err := passed(t, b[:n], Limits{})
-			// A plain tar may end between two members, which is not detectable.
+			// A plain tar that ends between two members cannot be detected as truncated.
 			whole := name == "plain" && len(members) > 0
 			if err == nil && !whole {
 				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
@@ -242,7 +242,7 @@ func TestPlainExpandsZstd(t *testing.T) {
 }
 
 func TestRepackedIsTheSame(t *testing.T) {
-	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding of a tape is kept too
+	plain := append(photos(t, 60), make([]byte, 5000)...) // the padding at the end of a tape is also kept
 	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
 		var out bytes.Buffer
 		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), &out, nil); err != nil {
@@ -281,7 +281,7 @@ func TestRepackTellsReadingFromWriting(t *testing.T) {
 	}
 }
 
-// The fuzzer finds rare faults; this test finds frequent ones. -archive.trials 1000000 is the long version.
+// The fuzzer finds rare faults; this test finds frequent ones. Use -archive.trials 1000000 for a long run.
 var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
@@ -294,7 +294,7 @@ func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
 		for range 1 + rng.IntN(4) {
 			b[rng.IntN(len(b))] = byte(rng.Uint32())
 		}
-		want := map[int64]string{} // by offset
+		want := map[int64]string{} // keys are offsets
 		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil, func(m Member, contents io.Reader) error {
 			text, err := io.ReadAll(contents)
 			want[m.Offset] = string(text)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// seal corrects the checksum of every header, so fuzzed headers are not refused for their checksum alone.
+// seal corrects the checksum of every header. Without seal, nearly all fuzzed headers would be refused because of
+// their checksum.
 func seal(contents []byte) []byte {
 	b := bytes.Clone(contents)
 	for at := 0; at+512 <= len(b); at += 512 {

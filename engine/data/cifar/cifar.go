@@ -23,13 +23,13 @@ import (
 type Variant struct {
 	Name          string
 	URL           string
-	SHA256        string // of the archive, hexadecimal
-	labelBytes    int    // label bytes before the pixels of a record; the last one is the class
+	SHA256        string // SHA-256 of the archive, hexadecimal
+	labelBytes    int    // number of label bytes before the pixels of a record; the last label byte is the class
 	classes       int
 	trainFiles    []string
 	testFile      string
 	namesFile     string
-	folder        string // within the archive
+	folder        string // name of the folder within the archive
 	normalization data.Normalization
 }
 
@@ -48,29 +48,29 @@ var (
 		Name:       "cifar100",
 		URL:        "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
 		SHA256:     "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-		labelBytes: 2, classes: 100, // coarse, fine
+		labelBytes: 2, classes: 100, // a coarse and a fine label
 		trainFiles: []string{"train.bin"},
 		testFile:   "test.bin", namesFile: "fine_label_names.txt", folder: "cifar-100-binary",
 		normalization: data.NormalizeCIFAR100,
 	}
 )
 
-// maxArchiveBytes exceeds the size of both archives (170 MB).
+// maxArchiveBytes is larger than both archives (170 MB).
 const maxArchiveBytes = 256 << 20
 
-// Options describe where the data set is.
+// Options describes where the data set is.
 type Options struct {
 	Variant Variant // Ten or Hundred; URL and SHA256 may be replaced by those of a mirror
-	// Path is the archive, or a folder with the archive or the extracted files. If Path is empty, Open downloads the
-	// archive.
+	// Path is the archive, or a folder that contains the archive or the extracted files. If Path is empty, Open
+	// downloads the archive.
 	Path     string
-	CacheDir string // folder for the download, if Path is empty
+	CacheDir string // folder for the downloaded archive; used if Path is empty
 
-	StartTimeout time.Duration                // for the first byte of a download; 0 means 10 s
-	Progress     func(done, totalBytes int64) // of a download; may be nil
+	StartTimeout time.Duration                // time limit for the first byte of a download; 0 means 10 s
+	Progress     func(done, totalBytes int64) // called during a download; may be nil
 }
 
-// Open returns both parts of the data set. Errors of the data are *data.Fault.
+// Open returns both parts of the data set. Data errors are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	path := o.Path
 	if path == "" {
@@ -97,7 +97,8 @@ func (o Options) archiveName() string {
 	return o.Variant.URL[strings.LastIndexByte(o.Variant.URL, '/')+1:]
 }
 
-// Download downloads the archive into the cache folder, unless it is there, and returns its path.
+// Download downloads the archive into the cache folder, unless the folder contains it already. It returns the path of
+// the archive.
 func Download(ctx context.Context, o Options) (string, error) { return o.fetch(ctx) }
 
 // fetch downloads the archive into the cache folder.
@@ -145,13 +146,13 @@ func (o Options) openArchive(ctx context.Context, file string) (data.Splits, err
 		return nil
 	})
 	if err == nil {
-		// archive/tar stops at the end mark, which precedes the checksum of the compressed stream.
+		// archive/tar stops at the end mark of the tar. The checksum of the compressed stream follows later.
 		_, err = io.Copy(io.Discard, io.LimitReader(z, 1<<20))
 	}
 	return o.splits(ctx, files, file, err)
 }
 
-// openFolder reads extracted files, in path or in the archive's folder within path.
+// openFolder reads extracted files from path, or from the archive's folder within path.
 func (o Options) openFolder(path string) (data.Splits, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -179,7 +180,7 @@ func (o Options) openFolder(path string) (data.Splits, error) {
 	return o.splits(context.Background(), files, path, nil)
 }
 
-// splits returns the data sets of the files that were read.
+// splits returns both parts of the data set from the files that were read.
 func (o Options) splits(ctx context.Context, files *files, path string, err error) (data.Splits, error) {
 	if ctx.Err() != nil {
 		return data.Splits{}, ctx.Err()

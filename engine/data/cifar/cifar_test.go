@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/download"
 )
 
-// pixel returns the value of the fixtures at a position of image n of a file.
+// pixel returns the value of a pixel in the fixtures: image n of a file, at the given channel and position.
 func pixel(file, n, channel, y, x int) byte { return byte(file*31 + n*7 + channel*100 + y*3 + x) }
 
 // records returns a file of n records.
@@ -43,7 +43,7 @@ func records(file, n, labelBytes, classes int) []byte {
 	return b
 }
 
-// fixture holds the files of a small archive of a variant, by name.
+// fixture returns the files of a small archive of a variant, by name.
 func fixture(v Variant) map[string][]byte {
 	all := map[string][]byte{"readme.html": []byte("<html>")}
 	var names strings.Builder
@@ -58,7 +58,7 @@ func fixture(v Variant) map[string][]byte {
 	return all
 }
 
-// pack makes the tar.gz. Files are in map order, because the order must not matter.
+// pack returns a tar.gz of the files. Their order is random, because it must not matter.
 func pack(t testing.TB, v Variant, files map[string][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

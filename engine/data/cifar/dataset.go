@@ -14,7 +14,7 @@ const (
 	plane      = side * side // bytes of one channel
 	pixelBytes = 3 * plane
 
-	maxRecords    = 100_000 // per file
+	maxRecords    = 100_000 // largest number of records per file
 	maxNamesBytes = 64 << 10
 )
 
@@ -24,7 +24,7 @@ type block struct {
 	labels []uint8 // (N)
 }
 
-// files collects the required files of an archive or a folder.
+// files collects the required files from an archive or a folder.
 type files struct {
 	v       Variant
 	blocks  map[string]block
@@ -38,7 +38,7 @@ func (f *files) names() []string {
 	return append([]string{f.v.namesFile, f.v.testFile}, f.v.trainFiles...)
 }
 
-// read reads the file called name, if it is required.
+// read reads a file, if the file is required.
 func (f *files) read(name string, r io.Reader) error {
 	for _, wanted := range f.names() {
 		if name != wanted {
@@ -89,8 +89,8 @@ func parseNames(r io.Reader, classes int) ([]string, error) {
 	return names, nil
 }
 
-// parseRecords reads records. Each consists of labelBytes label bytes, of which the last is the class, and the red,
-// green and blue planes of an image.
+// parseRecords reads records. A record consists of labelBytes label bytes, then the red, green and blue planes of an
+// image. The last label byte is the class.
 func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 	var b block
 	record := make([]byte, labelBytes+pixelBytes)
@@ -121,7 +121,7 @@ func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 	return b, nil
 }
 
-// appendInterleaved appends an image (3, 32, 32) as (32, 32, 3).
+// appendInterleaved converts an image from (3, 32, 32) to (32, 32, 3) and appends it.
 func appendInterleaved(pix, planes []byte) []byte {
 	at := len(pix)
 	for _, records := range []int{64, 10_000, 50_000, maxRecords} { // the official files contain 10,000 or 50,000 records
@@ -138,7 +138,7 @@ func appendInterleaved(pix, planes []byte) []byte {
 	return pix
 }
 
-// dataset is one part, in memory.
+// dataset is one part of the data set, in memory.
 type dataset struct {
 	blocks  []block // in order
 	classes []string
@@ -159,7 +159,7 @@ func (d *dataset) Label(i int) int {
 	return int(b.labels[k])
 }
 
-// find returns the block of sample i and the sample's index within it.
+// find returns the block that contains sample i, and the index of the sample within this block.
 func (d *dataset) find(i int) (*block, int) {
 	for k := range d.blocks {
 		if i < len(d.blocks[k].labels) {

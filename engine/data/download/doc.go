@@ -1,13 +1,12 @@
-// Package download downloads a file, whose SHA-256 is known, into a folder.
+// Package download downloads a file of known SHA-256 into a folder.
 //
-// An interrupted download leaves the file NAME.part, and the next download continues it (HTTP Range). The file gets its
-// final name only when it is complete, has the right hash and is flushed to the disk. If several processes need the
-// same file, one downloads it and the others wait.
+// An interrupted download leaves the file NAME.part, and the next download continues it (HTTP Range). The file gets
+// its final name after it is complete, has the expected hash and is flushed to disk. If several processes need the
+// same file, one process downloads it and the other processes wait.
 //
 // Errors:
 //
-//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server); the
-//     caller may use another source instead
+//   - ErrUnavailable: the file cannot be downloaded (no connection, no reply in time, refused by the server). The caller may use another source.
 //   - ErrMismatch: the server sends a different file
-//   - other errors come from the local disk
+//   - any other error: an error of the local disk
 package download

@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrUnavailable is wrapped by errors of files that cannot be downloaded now.
+	// ErrUnavailable is in the error chain if a file cannot currently be downloaded.
 	ErrUnavailable = errors.New("not available")
-	// ErrMismatch is wrapped by errors of files with unexpected contents.
+	// ErrMismatch is in the error chain if a file has unexpected contents.
 	ErrMismatch = errors.New("wrong contents")
 )
 
@@ -28,28 +28,29 @@ var (
 type Request struct {
 	URL      string
 	SHA256   string // hexadecimal
-	MaxBytes int64  // a larger response is refused; > 0
+	MaxBytes int64  // largest size of a response in bytes; must be above 0
 	Dir      string // destination folder, created if missing
 	Name     string // file name within Dir
 
-	// StartTimeout is the total time to wait for the first byte; 0 means 10 s.
+	// StartTimeout is the time limit for the first byte. 0 means 10 s.
 	StartTimeout time.Duration
-	// StallTimeout is the total time to wait for each later byte; 0 means 10 s. After half of it the client reconnects.
-	// A download may take any time while bytes arrive.
+	// StallTimeout is the time limit for each later byte. 0 means 10 s. After half of this time, the client
+	// reconnects. The whole download may take any time while bytes arrive.
 	StallTimeout time.Duration
-	// Progress, if not nil, receives the bytes on disk and the total size (0 if unknown), a few times per second.
+	// Progress, if not nil, is called a few times per second with the number of bytes on disk and the total size. The
+	// total size is 0 if unknown.
 	Progress func(done, total int64)
 }
 
 const (
-	firstPause    = 500 * time.Millisecond // between attempts; doubles
-	startFailures = 2                      // further attempts before the first byte has arrived
-	maxFailures   = 4                      // consecutive attempts without new bytes afterwards; their pauses add up to 7.5 s
+	firstPause    = 500 * time.Millisecond // pause between attempts; doubles after each attempt
+	startFailures = 2                      // number of further attempts before the first byte
+	maxFailures   = 4                      // limit of consecutive attempts without new bytes, later; 7.5 s of pauses
 	leastStart    = 2 * time.Second
 )
 
-// Fetch returns the path of the file, and downloads the file if it is not in Dir. A file with wrong contents in Dir is
-// replaced.
+// Fetch returns the path of the file. It downloads the file if it is not in Dir, and replaces a file in Dir that has
+// wrong contents.
 func Fetch(ctx context.Context, q Request) (string, error) {
 	if q.StartTimeout == 0 {
 		q.StartTimeout = 10 * time.Second
@@ -73,8 +74,8 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrMismatch):
 		return "", err
 	}
-	// The time limit includes the wait for another process, so that several processes do not wait for a dead server one
-	// after another.
+	// The time limit includes the wait for another process. Otherwise, several processes would wait for an
+	// unreachable server one after another.
 	t := &transfer{Request: q, target: target, byteBy: begun.Add(q.StartTimeout)}
 	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.byteBy.Before(soonest) {
 		t.byteBy = soonest
@@ -85,7 +86,7 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 	return target, nil
 }
 
-// Verify checks the SHA-256, in hexadecimal, of the file at path. A difference is ErrMismatch.
+// Verify compares the SHA-256 of the file at path with want (hexadecimal). If they differ, it returns ErrMismatch.
 func Verify(path, want string) error {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -112,10 +113,10 @@ type transfer struct {
 	target   string
 	byteBy   time.Time // time limit for the next byte
 	part     *os.File
-	sum      hash.Hash // of the bytes in part
-	done     int64     // bytes in part
-	total    int64     // size of the file; 0: unknown
-	started  bool      // a byte has arrived
+	sum      hash.Hash // hash of the bytes in part
+	done     int64     // number of bytes in part
+	total    int64     // size of the file in bytes; 0 if unknown
+	started  bool      // at least one byte has arrived
 	resumed  bool      // part contains bytes of an earlier connection
 	reported time.Time
 }
@@ -140,7 +141,7 @@ func (t *transfer) run(ctx context.Context) error {
 		if err == nil {
 			return t.publish()
 		}
-		// The bytes of an earlier attempt may belong to another file, so download the file again in one piece.
+		// The bytes of an earlier attempt may belong to another file. Download the whole file again.
 		again := t.resumed && try == 0
 		if err := t.restart(); err != nil {
 			return err
@@ -151,7 +152,7 @@ func (t *transfer) run(ctx context.Context) error {
 	}
 }
 
-// load downloads the rest of the file, over as many connections as necessary.
+// load downloads the missing bytes of the file. It opens as many connections as necessary.
 func (t *transfer) load(ctx context.Context, client *http.Client) error {
 	pause, furthest := firstPause, t.done
 	for failures := 0; ; failures++ {
@@ -164,7 +165,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 		case !errors.Is(err, errRetry):
 			return err
 		}
-		if t.done > furthest { // a server without range support sends the same bytes again
+		if t.done > furthest { // a server without range support sends the same bytes again, which do not count
 			failures, pause, furthest = 0, firstPause, t.done
 		}
 		if !t.started && failures == startFailures || failures == maxFailures || time.Until(t.byteBy) <= pause {
@@ -180,7 +181,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 	}
 }
 
-// connect requests the missing bytes and appends the response.
+// connect requests the missing bytes and appends them to part.
 func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -197,7 +198,7 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 		return err
 	}
 	q.Header.Set("User-Agent", "hetero-train")
-	q.Header.Set("Accept-Encoding", "identity") // the hash is that of the uncompressed transfer
+	q.Header.Set("Accept-Encoding", "identity") // the hash is that of the uncompressed file
 	if t.done > 0 {
 		q.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.done))
 	}
@@ -216,7 +217,7 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 		if n > 0 {
 			t.started = true
 			t.byteBy = time.Now().Add(t.StallTimeout)
-			silent.Reset(t.StallTimeout / 2) // the other half is for a new connection
+			silent.Reset(t.StallTimeout / 2) // the other half of the time is for a new connection
 			if err := t.append(buf[:n]); err != nil {
 				return err
 			}
@@ -234,10 +235,11 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	}
 }
 
-// accept checks the header of a response and prepares part for its body. complete means that no body needs to be read.
+// accept checks the header of a response and prepares part for the body. complete means that there is no body to
+// read.
 func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 	switch answer.StatusCode {
-	case http.StatusOK: // the whole file, even if a range was requested
+	case http.StatusOK: // the server sends the whole file, even if a range was requested
 		t.total = max(answer.ContentLength, 0)
 		if t.done > 0 {
 			return false, t.restart()

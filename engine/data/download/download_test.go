@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// body is the file of the tests.
+// body is the file that the test server serves.
 var body = bytes.Repeat([]byte("0123456789abcdef"), 40_000) // 640 kB
 
 func sum(b []byte) string {
@@ -26,11 +26,11 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// server serves body and counts requests; handler, if not nil, may answer first and then returns true.
+// server serves body and counts requests. If handler is not nil and returns true, it has answered the request.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex
-	ranges  []string // the Range header of each request
+	ranges  []string // Range headers of the requests
 	handler func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -334,7 +334,7 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 		return true
 	})
 	q := s.request(t)
-	q.StartTimeout, q.StallTimeout = 300*time.Millisecond, 300*time.Millisecond // shorter than the whole download
+	q.StartTimeout, q.StallTimeout = 300*time.Millisecond, 300*time.Millisecond // shorter than the download
 	path, err := Fetch(t.Context(), q)
 	wantBody(t, path, err)
 }

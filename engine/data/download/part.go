@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// openPart opens the part of an earlier download, or an empty file, and computes its hash.
+// openPart opens the part file of an earlier download, or creates an empty one, and computes its hash.
 func (t *transfer) openPart() error {
 	f, err := os.OpenFile(t.target+".part", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *transfer) openPart() error {
 	return nil
 }
 
-// restart empties part.
+// restart truncates part to 0 bytes.
 func (t *transfer) restart() error {
 	t.sum.Reset()
 	t.done, t.resumed = 0, false
@@ -63,7 +63,7 @@ func (t *transfer) report(last bool) {
 	}
 }
 
-// publish gives the complete file its final name.
+// publish renames the complete file to its final name.
 func (t *transfer) publish() error {
 	if err := t.part.Sync(); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package filelock lets one process at a time prepare a shared file, such as a download. The kernel releases the lock
-// of a process that ends for any reason. The lock file is never removed: after a removal, two processes could hold the
-// lock at the same time.
+// Package filelock provides a lock on a file, so that only one process at a time prepares a shared file such as a
+// download. When a process ends for any reason, the kernel releases its locks. The lock file is never removed,
+// because after a removal two processes could hold the lock at the same time.
 package filelock

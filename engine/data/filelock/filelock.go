@@ -11,8 +11,8 @@ import (
 // Lock is a lock that this process holds.
 type Lock struct{ f *os.File }
 
-// Acquire takes the exclusive lock of the file at path, which it creates if necessary. It waits while another process,
-// or another Lock of this process, holds it. It returns the error of ctx if ctx ends first.
+// Acquire locks the file at path exclusively, and creates the file if necessary. It waits while another process, or
+// another Lock of this process, holds the lock. If ctx ends first, Acquire returns the error of ctx.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 
 // file is an image in a source.
 type file struct {
-	name   string // slash-separated, relative to the source
-	offset int64  // in a tar, bytes
-	size   int64  // in a tar, bytes
+	name   string // path relative to the source, separated by slashes
+	offset int64  // byte offset in a tar
+	size   int64  // size in a tar, in bytes
 }
 
 // listing lists the files of a source.
 type listing struct {
 	files   []file
 	folders []string
-	ignored int // files that are neither images nor hidden
-	// brokenLinks makes broken links appear in files. Otherwise a broken link is an error.
+	ignored int // number of files that are neither images nor hidden
+	// brokenLinks adds broken links to files. Otherwise a broken link is an error.
 	brokenLinks bool
-	// heldClasses maps names of validation images without class folders, without extension, to classes; nil if no list
-	// was found.
+	// heldClasses maps the names of validation images without class folders to classes. The names have no extension.
+	// nil if no list was found.
 	heldClasses map[string]string
 }
 
@@ -51,7 +51,7 @@ func (l *listing) addFolder(name string) {
 	}
 }
 
-// hidden reports whether a name is ignored. macOS adds files such as ._0001.jpg to archives.
+// hidden reports whether a file is ignored because of its name. macOS adds files such as ._0001.jpg to archives.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] == '.' || part == "__MACOSX" {
@@ -67,12 +67,12 @@ type sample struct {
 	label int32
 }
 
-// arrangement is a listing sorted into classes and parts.
+// arrangement is the result of arrange: the samples of both parts, with their classes.
 type arrangement struct {
 	classes     []string
 	train, eval []sample
 	ownEval     bool     // eval comes from val/ or test/
-	notes       []string // ignored files, for the log
+	notes       []string // messages about ignored files, for the log
 }
 
 var splitNames = []string{"train", "val", "test"}
@@ -121,7 +121,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 	return a, nil
 }
 
-// wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class, otherwise "".
+// wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class. Otherwise it returns "".
 func wrapper(files []file) string {
 	first, _, _ := strings.Cut(files[0].name, "/")
 	if slices.Contains(splitNames, first) {
@@ -135,7 +135,7 @@ func wrapper(files []file) string {
 	return first + "/"
 }
 
-// byFirst groups files by their first folder after prefix if that is a part, and counts the others.
+// byFirst groups files by their first folder after prefix if this folder is a part. It counts the other files.
 func byFirst(files []file, prefix string) (parts map[string][]int32, others int) {
 	parts = map[string][]int32{}
 	for i, f := range files {
@@ -149,7 +149,8 @@ func byFirst(files []file, prefix string) (parts map[string][]int32, others int)
 	return parts, others
 }
 
-// deep reports whether any member is in a folder within prefix. prefix is then a part, and not a class of that name.
+// deep reports whether a member is in a folder within prefix. If so, prefix is a part; otherwise it is a class with
+// the name of a part.
 func deep(files []file, members []int32, prefix string) bool {
 	return slices.ContainsFunc(members, func(i int32) bool { return strings.Contains(files[i].name[len(prefix):], "/") })
 }
@@ -162,7 +163,7 @@ func all(n int) []int32 {
 	return index
 }
 
-// classify groups members by class, which is the first folder after prefix.
+// classify groups members by class. The class is the first folder after prefix.
 func classify(l listing, prefix string, members []int32, a *arrangement) map[string][]int32 {
 	classes := map[string][]int32{}
 	loose := 0
@@ -180,7 +181,7 @@ func classify(l listing, prefix string, members []int32, a *arrangement) map[str
 	return classes
 }
 
-// name sets the classes and the training part.
+// name sets the class names and the training part.
 func (a *arrangement) name(l listing, prefix string, classes map[string][]int32) error {
 	if len(classes) == 0 {
 		return errors.New("no class folders with images")
@@ -206,10 +207,10 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 	return sortSamples(l, a.train)
 }
 
-// evaluateOn makes members the evaluation part.
+// evaluateOn uses members as the evaluation part.
 func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
 	classes := classify(l, prefix, members, a)
-	if len(classes) == 0 { // as in ImageNet's archive of validation images
+	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
 			return fmt.Errorf("%.200s has %d images but no class folders, and none of %s gives their classes", prefix, len(members), strings.Join(valLabels, ", "))
 		}
@@ -227,7 +228,7 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	return sortSamples(l, a.eval)
 }
 
-// evaluateOnListed makes members the evaluation part, with the classes of a list.
+// evaluateOnListed uses members as the evaluation part. A list contains their classes.
 func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	for _, i := range members {
 		name := path.Base(l.files[i].name)
@@ -236,7 +237,7 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 			return fmt.Errorf("the list of validation images does not name %.200q", name)
 		}
 		label, ok := slices.BinarySearch(a.classes, class)
-		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // class numbers, as in Caffe's val.txt
+		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // a number, as in Caffe's val.txt
 			label, ok = n, true
 		}
 		if !ok {
@@ -248,10 +249,11 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	return sortSamples(l, a.eval)
 }
 
-// outsideClasses marks the note that dropClassNote removes.
+// outsideClasses is the text by which dropClassNote recognises its note.
 const outsideClasses = "images outside class folders"
 
-// dropClassNote removes the note about images without class folder, which is no fault if a list contains their classes.
+// dropClassNote removes the note about images outside class folders. The note does not apply if a list contains their
+// classes.
 func (a *arrangement) dropClassNote() {
 	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, outsideClasses) })
 }
@@ -269,8 +271,8 @@ func sortSamples(l listing, s []sample) error {
 	return nil
 }
 
-// hold moves a fraction of each class from train to eval: the samples with the smallest hashes of their names. The
-// choice does not depend on a seed, and depends little on the other samples of the class.
+// hold moves a fraction of each class from train to eval. It chooses the samples with the smallest hashes of their
+// names. The choice does not depend on a seed, and other samples of the class have little influence on it.
 func (a *arrangement) hold(l listing, fraction float64) {
 	if fraction == 0 {
 		return
@@ -306,13 +308,13 @@ func (a *arrangement) hold(l listing, fraction float64) {
 	a.train = train
 }
 
-// nameHash returns a 64-bit hash of the file's own name and its class. It ignores other folders, so that an additional
+// nameHash returns a 64-bit hash of the file name and its class folder. It ignores other folders, so an additional
 // enclosing folder does not change the split.
 func nameHash(name string) uint64 {
 	h := fnv.New64a()
 	dir, base := path.Split(name)
 	h.Write([]byte(path.Base(dir) + "/" + base))
-	// Mix the bits: FNV gives short names similar high bits.
+	// Mix the bits, because FNV gives short names similar high bits.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

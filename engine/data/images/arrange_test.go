@@ -126,7 +126,7 @@ func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
 		}
 		seen[s.file] = true
 	}
-	// In another order, and with a folder around, the same files are held out.
+	// The same files are held out if the order changes, and if another folder encloses them.
 	var wrapped listing
 	for _, f := range slices.Backward(l.files) {
 		wrapped.add(file{name: "around/" + f.name})
@@ -140,7 +140,7 @@ func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
 			t.Fatalf("sample %d: %s, and %s with a folder around", i, x, y)
 		}
 	}
-	// The held-out files are spread over the class, not its first or last ones.
+	// The held-out files are spread over the class. They are not only the first or last files.
 	early := 0
 	for _, s := range a.eval[:20] {
 		if s.file < 50 {

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// dataset is one part of the images of a source. Names are in one byte slice, because millions of strings would slow
-// down the garbage collector.
+// dataset is one part of the images of a source. All names are in one byte slice, because millions of strings would
+// slow down the garbage collector.
 type dataset struct {
 	src     source
 	classes []string
@@ -21,9 +21,9 @@ type dataset struct {
 
 // entry locates a sample.
 type entry struct {
-	nameEnd int64 // end of the name in names; it begins at the end of the previous name
-	offset  int64 // in a tar, bytes
-	size    int32 // in a tar, bytes
+	nameEnd int64 // end of the name in names; the name starts at the end of the previous name
+	offset  int64 // byte offset in a tar
+	size    int32 // size in a tar, in bytes
 	label   int32
 }
 
@@ -41,7 +41,7 @@ func (d *dataset) Len() int          { return len(d.samples) }
 func (d *dataset) Classes() []string { return d.classes }
 func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
 
-// file returns the location of sample i. The name refers to names, which never change.
+// file returns the location of sample i. Its name refers to names, which never change.
 func (d *dataset) file(i int) file {
 	e := d.samples[i]
 	start := int64(0)
@@ -63,7 +63,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 type reader struct {
 	d        *dataset
 	decoder  *Decoder
-	contents []byte // of the last file read
+	contents []byte // contents of the last file read
 }
 
 func (r *reader) Close() error {

@@ -14,8 +14,8 @@ import (
 
 // DecodeOptions configure a Decoder.
 type DecodeOptions struct {
-	MaxPixels int // maximum size of an image; 0 means 64 Mi
-	// Orient applies the EXIF orientation. Pillow, and therefore torchvision's ImageFolder, does not apply it.
+	MaxPixels int // largest number of pixels of an image; 0 means 64 Mi
+	// Orient applies the EXIF orientation. Pillow, and thus torchvision's ImageFolder, does not apply it.
 	Orient bool
 }
 
@@ -24,7 +24,7 @@ type Decoder struct {
 	o      DecodeOptions
 	jpeg   *jpeg.Decoder
 	pix    []byte
-	turned []byte // the image after rotation
+	turned []byte // buffer for the rotated image
 }
 
 // NewDecoder returns a Decoder, which must be closed.
@@ -42,7 +42,7 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 // Close frees the decoder's buffers.
 func (d *Decoder) Close() { d.jpeg.Close() }
 
-// Decode decodes the image in contents into img, under the rules of data.Reader.Read.
+// Decode decodes the image in contents into img. The rules of data.Reader.Read apply.
 func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {
 	o := Upright
 	if d.o.Orient {
@@ -102,7 +102,8 @@ func (d *Decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image)
 	return nil
 }
 
-// largestDenominator returns the largest of 8, 4, 2 and 1 that leaves at least minWidth x minHeight pixels.
+// largestDenominator returns the largest of 8, 4, 2 and 1 for which the reduced image has at least minWidth x
+// minHeight pixels.
 func largestDenominator(width, height, minWidth, minHeight int) int {
 	for d := 8; d > 1; d /= 2 {
 		if (width+d-1)/d >= minWidth && (height+d-1)/d >= minHeight {
@@ -130,8 +131,7 @@ func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// flatten writes the colours of img to pix and drops transparency: it writes the stored colours without blending them
-// with a background.
+// flatten writes the colours of img to pix and drops transparency. It does not blend the colours with a background.
 func flatten(pix []byte, img image.Image) {
 	b := img.Bounds()
 	at := 0

@@ -16,7 +16,7 @@ import (
 
 func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
 	c := color.NRGBA{200, 100, 50, 255}
-	clear := color.NRGBA{200, 100, 50, 0} // invisible, but with colours
+	clear := color.NRGBA{200, 100, 50, 0} // transparent, but with colours
 	grey := image.NewGray(image.Rect(0, 0, 3, 2))
 	grey16 := image.NewGray16(grey.Rect)
 	deep := image.NewNRGBA64(grey.Rect)
@@ -68,7 +68,7 @@ func TestImagesOfEveryKindBecomeRGB(t *testing.T) {
 	}
 }
 
-// chunk is a part of a PNG with its right checksum.
+// chunk returns a chunk of a PNG with a correct checksum.
 func chunk(kind, contents string) string {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(contents)))
 	b = append(b, kind+contents...)
@@ -79,7 +79,7 @@ func TestBadImagesAreFaultsThatNameThem(t *testing.T) {
 	photo := jpegOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	picture := pngOf(t, plain(64, 64, color.NRGBA{1, 2, 3, 255}))
 	huge := []byte(picture)
-	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF") // the size in the header; its checksum is then wrong too
+	copy(huge[16:], "\x00\x00\xFF\xFF\x00\x00\xFF\xFF") // the size in the header; the header's checksum is then also wrong
 	bomb := picture[:8] + chunk("IHDR", "\x00\x00\x23\x28\x00\x00\x23\x28\x08\x02\x00\x00\x00")
 	wide := []byte(photo)
 	if at := bytes.Index(wide, []byte{0xFF, 0xC0}); at > 0 {
@@ -135,7 +135,7 @@ func TestPixelCapIsSettable(t *testing.T) {
 	}
 }
 
-// least requests a decode of at least this size.
+// least is a Sizer that requests at least this size.
 type least struct{ w, h int }
 
 func (l least) MinSize(width, height int) (int, int) { return min(l.w, width), min(l.h, height) }
@@ -168,7 +168,7 @@ func TestLargeImagesAreDecodedSmallerWhereThatIsEnough(t *testing.T) {
 		{0, least{250, 151}, 500, 300, true},
 		{0, least{200, 150}, 250, 150, true},
 		{0, least{1, 1}, 125, 75, true},
-		{1, least{1, 1}, 256, 256, false}, // of FullDecodePixels: never scaled
+		{1, least{1, 1}, 256, 256, false}, // an image of FullDecodePixels pixels is always decoded at full size
 		{2, least{1, 1}, 1000, 600, false},
 	} {
 		img, err := read(s.Train, c.sample, c.sizer)

@@ -61,12 +61,12 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 			t.Errorf("%s: %d x %d pixels, want %d x %d", golden, img.Width, img.Height, width, height)
 			continue
 		}
-		// PNG is exact. JPEG decoders round differently, and four inks add a second rounding.
+		// PNG decoding is exact. JPEG decoders round differently, and CMYK adds a second rounding.
 		most, mean := 0, 0.0
 		if strings.Contains(name, ".jpg") {
 			most, mean = 24, 3
 			if !jpeg.InUse().Native {
-				mean = 5 // image/jpeg does not smooth enlarged colour channels
+				mean = 5 // image/jpeg does not smooth colour channels when it enlarges them
 			}
 		}
 		if l, m := differences(img.Pix, want); l > most || m > mean {
@@ -90,7 +90,7 @@ func TestDamagedEXIFIsNoOrientation(t *testing.T) {
 	}
 }
 
-// FuzzOrientation searches for offsets outside of the file.
+// FuzzOrientation checks that no offset leads outside the file.
 func FuzzOrientation(f *testing.F) {
 	for _, name := range []string{"exif8.jpg", "exif3.png", "rgb.png"} {
 		contents, err := os.ReadFile("testdata/formats/" + name)

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// The files of ImageNet as distributed by its authors and by Kaggle.
+// File names of ImageNet, as distributed by its authors and by Kaggle.
 var (
 	trainTars  = []string{"ILSVRC2012_img_train.tar", "train.tar"}
 	valTars    = []string{"ILSVRC2012_img_val.tar", "val.tar"}
@@ -25,13 +25,13 @@ var (
 	classNames = []string{"LOC_synset_mapping.txt", "synset_words.txt", "classnames.txt"}
 )
 
-// kaggleImages is the folder of train/ and val/ in Kaggle's archive.
+// kaggleImages is the folder that contains train/ and val/ in Kaggle's archive.
 const kaggleImages = "ILSVRC/Data/CLS-LOC"
 
-// maxTextBytes is the maximum size of lists of labels and names: those of ImageNet have 2 MB.
+// maxTextBytes is the largest permitted size of a list of labels or names, in bytes. Those of ImageNet have 2 MB.
 const maxTextBytes = 64 << 20
 
-// maxClassTar is the maximum size of a class tar within a tar: those of ImageNet have up to 300 MB.
+// maxClassTar is the largest permitted size of a class tar within a tar. Those of ImageNet have up to 300 MB.
 const maxClassTar = 64 << 30 // bytes
 
 // firstOf returns the first of names that is a file in one of dirs, or "".
@@ -47,10 +47,11 @@ func firstOf(names []string, dirs ...string) string {
 	return ""
 }
 
-// tars are plain tars that are read in place. Their bytes have consecutive offsets, one tar after another.
+// tars is a sequence of plain tars that are read in place. Their bytes have consecutive offsets, one tar after
+// another.
 type tars struct {
 	files []*os.File
-	start []int64 // of each file
+	start []int64 // offset of the first byte of each file
 	end   int64
 }
 
@@ -82,7 +83,7 @@ func (t *tars) Close() error {
 	return errors.Join(errs...)
 }
 
-// isTarOfTars reports whether a tar begins with the tar of a class.
+// isTarOfTars reports whether the first member of a tar is the tar of a class.
 func isTarOfTars(name string) bool {
 	f, info, err := regular.Open(name)
 	if err != nil {
@@ -100,8 +101,8 @@ func isTarOfTars(name string) bool {
 	return found
 }
 
-// openOfficial opens the official form: a tar with one tar per class, and a flat tar of validation images. val may be
-// "".
+// openOfficial opens the form of the authors: a tar with one tar per class, and a flat tar of validation images. val
+// may be "".
 func openOfficial(ctx context.Context, train, val string, limits archive.Limits) (source, listing, error) {
 	t := &tars{}
 	var l listing
@@ -151,8 +152,9 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 	return t, l, err
 }
 
-// readValLabels reads the classes of validation images without class folders. The file is Kaggle's LOC_val_solution.csv
-// (image,"n01440764 box …"), or has lines of an image and its class or number. Keys are names without extension.
+// readValLabels reads the classes of validation images without class folders. The file is Kaggle's
+// LOC_val_solution.csv (image,"n01440764 box …"), or each line contains an image and its class or number. The keys of
+// the result are names without extension.
 func readValLabels(name string) (map[string]string, error) {
 	labels := map[string]string{}
 	err := eachLine(name, func(line string) error {
@@ -169,9 +171,9 @@ func readValLabels(name string) (map[string]string, error) {
 	return labels, err
 }
 
-// ClassName is a line of a list of class names.
+// ClassName is one line of a list of class names.
 type ClassName struct {
-	Folder string // the first word: in ImageNet, the class's folder
+	Folder string // first word of the line; in ImageNet, the folder of the class
 	Line   string // the whole line
 }
 
@@ -188,10 +190,10 @@ func ReadClassNames(name string) ([]ClassName, error) {
 	return names, err
 }
 
-// FindClassNames returns the path of the list of class names in one of the folders, or "".
+// FindClassNames returns the path of the list of class names in one of the folders, or "" if there is none.
 func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...) }
 
-// eachLine visits the non-empty lines of a text. Lines with unprintable characters are an error.
+// eachLine calls visit for each non-empty line of a text file. A line with unprintable characters is an error.
 func eachLine(name string, visit func(line string) error) error {
 	f, _, err := regular.Open(name)
 	if err != nil {
@@ -201,7 +203,7 @@ func eachLine(name string, visit func(line string) error) error {
 	return eachLineOf(f, name, maxTextBytes, visit)
 }
 
-// eachLineOf visits the lines of r. More than most bytes are an error.
+// eachLineOf calls visit for each line of r. It returns an error if r has more than most bytes.
 func eachLineOf(r io.Reader, name string, most int64, visit func(line string) error) error {
 	in := &io.LimitedReader{R: r, N: most + 1}
 	lines := bufio.NewScanner(in)

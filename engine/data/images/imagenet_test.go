@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// official writes small versions of ImageNet's archives: three classes of four images, three images held out.
+// official writes small versions of ImageNet's archives: three classes of four images, and three validation images.
 func official(t *testing.T) (dir string, colours map[string][3]byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -23,7 +23,7 @@ func official(t *testing.T) (dir string, colours map[string][3]byte) {
 	for _, class := range []string{"n01440764", "n01443537", "n02119789"} {
 		inner := tree{}
 		for _, k := range []string{"1", "2", "3", "4"} {
-			name := class + "_" + k + ".JPEG" // ImageNet has some PNG files with this ending
+			name := class + "_" + k + ".JPEG" // ImageNet contains some PNG files with this extension
 			inner[name] = picture(name)
 		}
 		b, err := os.ReadFile(inner.tar(t))
@@ -74,7 +74,8 @@ func TestOfficialArchivesOfImageNet(t *testing.T) {
 		if strings.Contains(log.String(), "WARN") && !strings.Contains(log.String(), "image/jpeg") {
 			t.Errorf("%s: warned: %s", name, log)
 		}
-		// Sorted by class, then name: the last training image is n02119789_4, the first held-out one is val_3.
+		// Samples are sorted by class, then by name. The last training image is n02119789_4, and the first validation
+		// image is val_3.
 		for want, at := range map[string]struct {
 			ds    data.Dataset
 			i     int

@@ -24,28 +24,28 @@ const (
 	layoutAdvice = "want a folder, tar, tar.gz or tar.zst with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
 )
 
-// Options describe where the images are, and limits.
+// Options describes where the images are, and sets limits.
 type Options struct {
-	Path string // a folder, a tar, a tar.gz or a tar.zst, or ImageNet's official archives: see the package comment
-	// ClassNames is a file with one name per line; each line begins with the class's folder. "" uses such a file next
-	// to the data, if there is one.
+	Path string // a folder, a tar, a tar.gz, a tar.zst, or ImageNet's official archives: see the package comment
+	// ClassNames is a file with one class name per line; each line starts with the folder of the class. If ClassNames
+	// is "", Open uses such a file next to the data, if there is one.
 	ClassNames string
-	// ValFraction is the fraction of each class that is held out if the data have no val/ or test/; 0 … 0.9. At least
-	// one sample of each class stays in the training part. If ValFraction exceeds 0, at least one sample of each class
-	// with two or more is held out.
+	// ValFraction is the fraction of each class that is held out if there is no val/ or test/; 0 … 0.9. Each class
+	// keeps at least one training sample. If ValFraction exceeds 0, each class of two or more samples has at least
+	// one sample held out.
 	ValFraction float64
-	CacheDir    string // where a tar.gz or tar.zst is expanded
+	CacheDir    string // folder for the expanded tar of a tar.gz or tar.zst
 
 	DecodeOptions
-	Limits archive.Limits // of an archive; MemberBytes also applies to the files of a folder
+	Limits archive.Limits // limits of an archive; MemberBytes also applies to the files of a folder
 
 	Logger   *slog.Logger                 // nil means slog.Default()
-	Progress func(done, totalBytes int64) // of the expansion; may be nil
+	Progress func(done, totalBytes int64) // called while an archive is expanded; may be nil
 }
 
 var sayDecoder sync.Once
 
-// SayDecoder logs, once per process, which library decodes.
+// SayDecoder logs, once per process, which JPEG library decodes images.
 func SayDecoder(log *slog.Logger) {
 	sayDecoder.Do(func() {
 		c := jpeg.InUse()
@@ -57,7 +57,7 @@ func SayDecoder(log *slog.Logger) {
 	})
 }
 
-// Open finds the classes and samples without reading an image. Errors of the data are *data.Fault.
+// Open finds the classes and samples without reading an image. Data errors are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Limits.MemberBytes == 0 {
 		o.Limits.MemberBytes = MaxFileBytes
@@ -149,8 +149,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readNames sets the class names from a list. A list that was merely found next to the data and is incomplete belongs
-// to other data, and is ignored.
+// readNames sets the class names from a list. If Open itself found the list next to the data and the list is
+// incomplete, it belongs to other data and is ignored.
 func (o Options) readNames(a *arrangement) error {
 	file := o.ClassNames
 	if file == "" {
@@ -182,7 +182,7 @@ func (o Options) readNames(a *arrangement) error {
 	return nil
 }
 
-// arrangeSamples divides the listing into the two parts.
+// arrangeSamples splits the listing into the training and evaluation parts.
 func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
 	a, err := arrange(list, o.ValFraction)
 	if err != nil {

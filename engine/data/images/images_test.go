@@ -65,7 +65,7 @@ func jpegOf(t testing.TB, img image.Image) string {
 // tree maps names to contents; a name that ends in a slash is an empty folder.
 type tree map[string]string
 
-// named makes a tree of small images. The name of each determines its colour.
+// named returns a tree of small images. The name of an image determines its colour.
 func named(t testing.TB, names ...string) tree {
 	t.Helper()
 	out := tree{}
@@ -79,7 +79,7 @@ func named(t testing.TB, names ...string) tree {
 	return out
 }
 
-// colorOf returns the colour for a name.
+// colorOf returns the colour of the image with the given name.
 func colorOf(name string) color.NRGBA {
 	h := nameHash(name)
 	return color.NRGBA{uint8(h), uint8(h >> 8), uint8(h >> 16), 255}
@@ -160,7 +160,7 @@ func (tr tree) tarGz(t testing.TB) string {
 	return path
 }
 
-// open opens a data set and closes it at the end of the test. log receives the log.
+// open opens a data set and closes it at the end of the test. The returned log contains the messages of Open.
 func open(t testing.TB, o Options) (s data.Splits, log *bytes.Buffer, err error) {
 	t.Helper()
 	log = new(bytes.Buffer)
@@ -191,7 +191,7 @@ func read(ds data.Dataset, i int, sizer data.Sizer) (data.Image, error) {
 	return img, err
 }
 
-// list describes the samples of one part: label, class and the decoded colour.
+// list returns one text per sample of one part: label, class and decoded colour.
 func list(t testing.TB, ds data.Dataset) []string {
 	t.Helper()
 	if ds == nil {

@@ -7,16 +7,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Orientation is the EXIF tag 0x0112: the rotation and reflection that make a stored image upright.
+// Orientation is the value of the EXIF tag 0x0112: the rotation and reflection that make a stored image upright.
 type Orientation uint8
 
 // The orientations of the EXIF standard, named after the required operation.
 const (
 	Upright       Orientation = 1
-	MirrorX       Orientation = 2 // left to right
+	MirrorX       Orientation = 2 // swap left and right
 	Turn180       Orientation = 3
-	MirrorY       Orientation = 4 // top to bottom
-	Transpose     Orientation = 5 // rows become columns
+	MirrorY       Orientation = 4 // swap top and bottom
+	Transpose     Orientation = 5 // swap rows and columns
 	TurnRight     Orientation = 6 // by 90 degrees
 	AntiTranspose Orientation = 7
 	TurnLeft      Orientation = 8 // by 90 degrees
@@ -25,8 +25,8 @@ const (
 // swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG or PNG image. It returns Upright if the tag is missing or invalid: viewers then
-// show the image as it is stored.
+// OrientationOf reads the tag of a JPEG or PNG image. If the tag is missing or invalid, it returns Upright, because
+// image viewers then show the image as stored.
 func OrientationOf(contents []byte) Orientation {
 	var exif []byte
 	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
@@ -57,7 +57,7 @@ func exifOfJPEG(b []byte) []byte {
 	return nil
 }
 
-// exifOfPNG returns the eXIf chunk.
+// exifOfPNG returns the contents of the eXIf chunk.
 func exifOfPNG(b []byte) []byte {
 	for at := 8; at+8 <= len(b); {
 		length, kind := int64(binary.BigEndian.Uint32(b[at:])), string(b[at+4:at+8])
@@ -99,7 +99,7 @@ func orientationIn(b []byte) Orientation {
 	return Upright
 }
 
-// apply makes img upright, in buf if that is large enough, and returns buf.
+// apply makes img upright. The result is in buf if buf is large enough; apply returns the buffer used.
 func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	w, h := img.Width, img.Height // as stored
 	buf = grow(buf, len(img.Pix))
@@ -137,10 +137,10 @@ func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	return buf
 }
 
-// swapped is a Sizer for the image before rotation.
+// swapped is the Sizer to use before the rotation, with width and height exchanged.
 type swapped struct{ data.Sizer }
 
-// MinSize calls the Sizer with exchanged sides.
+// MinSize calls the Sizer with width and height exchanged.
 func (s swapped) MinSize(width, height int) (int, int) {
 	h, w := s.Sizer.MinSize(height, width)
 	return w, h

@@ -32,8 +32,8 @@ func realData(t testing.TB, name string) string {
 	return path
 }
 
-// TestRealCIFAR10 reads all of CIFAR-10, re-encoded as JPEG, through the loader: an epoch that decodes, and one from the
-// cache.
+// TestRealCIFAR10 reads all of CIFAR-10, re-encoded as JPEG, through the loader. The first epoch decodes the images;
+// the second one reads them from the cache.
 func TestRealCIFAR10(t *testing.T) {
 	begun := time.Now()
 	s, _, err := open(t, Options{Path: realData(t, "cifar10-jpeg.tar.gz")})
@@ -80,7 +80,7 @@ func TestRealCIFAR10(t *testing.T) {
 				t.Errorf("epoch %d: %d samples of %s", epoch, n, classes[class])
 			}
 		}
-		// The constants are those of the official binaries; JPEG changes the third decimal place.
+		// The constants are those of the official binary files. JPEG compression changes the third decimal place.
 		const pixels, tolerance = 50_000 * 32 * 32, 0.004
 		for ch := range 3 {
 			mean := sum[ch] / pixels

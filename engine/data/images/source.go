@@ -15,9 +15,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// source gives access to the files of a data set. Any goroutine may call its methods.
+// source provides the files of a data set. Its methods are safe for concurrent use.
 type source interface {
-	// read returns the contents of a file, in buf if that is large enough.
+	// read returns the contents of a file. They are in buf if buf is large enough.
 	read(f file, buf []byte) ([]byte, error)
 	io.Closer
 }
@@ -56,10 +56,10 @@ func (s tarSource) Close() error { return s.f.Close() }
 // folderSource reads files below a folder.
 type folderSource struct {
 	root    *os.Root
-	maxSize int64 // bytes of one file
+	maxSize int64 // largest size of a file in bytes
 }
 
-// maxDepth limits nested folders, and thereby cycles of links.
+// maxDepth limits the depth of nested folders, and thus ends cycles of links.
 const maxDepth = 32
 
 func openFolder(ctx context.Context, name string, maxSize int64) (source, listing, error) {
@@ -72,7 +72,7 @@ func openFolder(ctx context.Context, name string, maxSize int64) (source, listin
 	return folderSource{root, maxSize}, l, err
 }
 
-// walkFolder lists dir and the folders in it. It follows links whose targets are within root.
+// walkFolder lists dir and its subfolders. It follows links whose targets are within root.
 func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *listing) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -15,11 +15,12 @@ import (
 
 // Input is an image outside any data set.
 type Input struct {
-	Name     string // path of a file, or a name for Contents in messages
-	Contents []byte // nil: read the file
+	Name     string // path of a file; with Contents, a name for messages
+	Contents []byte // encoded image; nil: read the file
 }
 
-// Unlabelled returns a data set of images of unknown class: all have label 0. Files are opened when they are read.
+// Unlabelled returns a data set of images without known classes. All labels are 0. A file is opened when its image is
+// read.
 func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	var l listing
 	samples := make([]sample, len(inputs))
@@ -34,7 +35,7 @@ func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	return newDataset(given, l, samples, []string{""}, o)
 }
 
-// inputSource reads files at any path. It contains the contents of inputs that have them.
+// inputSource reads files at any path. It maps names to contents for inputs that have contents.
 type inputSource map[string][]byte
 
 func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
@@ -56,11 +57,11 @@ func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
 
 func (inputSource) Close() error { return nil }
 
-// MaxFileBytes is the maximum size of an image file.
+// MaxFileBytes is the largest permitted size of an image file, in bytes.
 const MaxFileBytes = 64 << 20
 
-// List returns the images in a folder and its subfolders, sorted. It ignores hidden files and files that are not .jpg,
-// .jpeg or .png. Broken links are included, so that reading them reports the reason.
+// List returns the images in a folder and its subfolders, sorted. It ignores hidden files, and files that are not
+// .jpg, .jpeg or .png. Broken links are included, so that reading them reports the cause.
 func List(ctx context.Context, folder string) ([]string, error) {
 	l := listing{brokenLinks: true}
 	root, err := os.OpenRoot(folder)

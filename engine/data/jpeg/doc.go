@@ -1,14 +1,14 @@
 // Package jpeg decodes JPEG images to RGB bytes.
 //
-// It uses libturbojpeg through libhetero_jpeg.so (src/, built by CMake, opened at run time). Without this library it
-// uses image/jpeg of the standard library, which is several times slower, cannot decode at reduced size, and may give
-// pixel values that differ by a few units on the 0-255 scale. Images with four inks (CMYK) or unusual subsampling are
-// always decoded by image/jpeg. InUse reports the library in use and the reason.
+// It uses libturbojpeg through libhetero_jpeg.so, which is built from src/ by CMake and opened at run time. Without
+// this library, it uses image/jpeg of the standard library. image/jpeg is several times slower, cannot decode at
+// reduced size, and may give pixel values that differ by a few units on the 0-255 scale. Images with four inks (CMYK)
+// or unusual subsampling are always decoded by image/jpeg. InUse reports the library in use and the reason.
 //
 // If $HETERO_LIB_DIR is set, the package searches this folder for libhetero_jpeg.so. Otherwise it searches build/lib,
 // lib and ../lib/hetero-train, relative to the folder of the executable.
 //
-// Only one goroutine at a time may use a Decoder. Decode allocates as much memory as the header demands. The caller
-// must therefore first read the Header and refuse images that are too large. Every error means that the image is
-// corrupt.
+// Only one goroutine at a time may use a Decoder. Decode allocates memory for the size that the header states. The
+// caller must therefore first read the Header, and refuse images that are too large. Every error of this package
+// means that the image is corrupt.
 package jpeg

@@ -15,31 +15,31 @@ func segment(marker byte, contents ...byte) []byte {
 	return append([]byte{0xFF, marker, byte(n >> 8), byte(n)}, contents...)
 }
 
-// progressive returns a grey image of the given size. Its later scans state in a few bytes that no pixel changes. An
-// attacker writes such an image to make a decoder process all pixels many times.
+// progressive returns a grey image of the given size. Each of its later scans states in a few bytes that no pixel
+// changes. With such an image, an attacker makes a decoder process all pixels many times.
 func progressive(width, height, scans int) []byte {
 	var b bytes.Buffer
 	b.Write([]byte{0xFF, 0xD8})
 	b.Write(segment(0xDB, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...)...))
 	b.Write(segment(0xC2, 8, byte(height>>8), byte(height), byte(width>>8), byte(width), 1, 1, 0x11, 0))
-	code := func(class, symbol byte) []byte { // one code, of one bit
+	code := func(class, symbol byte) []byte { // a Huffman table with a single code of one bit
 		return segment(0xC4, append(append([]byte{class, 1}, make([]byte, 15)...), symbol)...)
 	}
-	b.Write(code(0x00, 0))    // DC: no difference
-	b.Write(code(0x10, 0xE0)) // AC: the next 2^14 blocks and more end here
+	b.Write(code(0x00, 0))    // DC code: no difference
+	b.Write(code(0x10, 0xE0)) // AC code: the next 2^14 or more blocks end here
 	blocks := ((width + 7) / 8) * ((height + 7) / 8)
 	b.Write(segment(0xDA, 1, 1, 0x00, 0, 0, 0))
-	b.Write(make([]byte, (blocks+7)/8)) // a bit for each block
+	b.Write(make([]byte, (blocks+7)/8)) // one bit for each block
 	runs := blocks/(1<<14) + 1
 	for range scans - 1 {
 		b.Write(segment(0xDA, 1, 1, 0x00, 1, 63, 0))
-		b.Write(make([]byte, (15*runs+7)/8)) // a code and 14 bits for each run
+		b.Write(make([]byte, (15*runs+7)/8)) // one code and 14 bits for each run
 	}
 	b.Write([]byte{0xFF, 0xD9})
 	return b.Bytes()
 }
 
-// The product of scans and pixels determines the time (row S9).
+// The decoding time is proportional to the number of scans times the number of pixels (row S9).
 func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 	for name, d := range decoders(t) {
 		for _, c := range []struct {
@@ -57,12 +57,12 @@ func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
-			t.Errorf("%s: the attack is no image: %v", name, err) // then the test above checks nothing
+			t.Errorf("%s: the attack is no image: %v", name, err) // without a valid image, the test above checks nothing
 		}
 	}
 }
 
-// The test prints their decoding times; HETERO_HOSTILE=1 runs it, for docs/reliability.md.
+// With HETERO_HOSTILE=1, this test prints decoding times for docs/reliability.md.
 func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
 	if os.Getenv("HETERO_HOSTILE") == "" {
 		t.Skip("takes seconds and half a GiB; HETERO_HOSTILE=1 runs it")

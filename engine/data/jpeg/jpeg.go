@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Limits for progressive images, of which each scan is a pass over all pixels. Encoders use about ten scans. Without a
-// limit a file of 100 KB can take minutes to decode.
+// Limits for progressive images. Each scan of such an image is a pass over all pixels. Encoders use about ten scans.
+// Without limits, decoding a file of 100 KB could take minutes.
 const (
 	maxScans      = 500
-	maxScanPixels = 1 << 30 // scans times pixels: 16 scans of the 64 megapixels that a data set permits
+	maxScanPixels = 1 << 30 // limit of scans times pixels: 16 scans of the 64 megapixels that a data set permits
 )
 
-// Header contains the properties of an image before it is decoded.
+// Header contains the properties of an image that are known before decoding.
 type Header struct {
 	Width, Height int // pixels
 	viaGo         bool
@@ -20,10 +20,10 @@ type Header struct {
 
 // Decoder decodes one image at a time and reuses its buffers.
 type Decoder struct {
-	native *native // nil: image/jpeg decodes everything
+	native *native // nil: image/jpeg decodes all images
 }
 
-// NewDecoder returns a Decoder that uses the available library.
+// NewDecoder returns a Decoder that uses libturbojpeg if it is available, and image/jpeg otherwise.
 func NewDecoder() (*Decoder, error) {
 	lib, _ := openLibrary()
 	if lib == nil {
@@ -44,9 +44,9 @@ func (d *Decoder) Close() {
 	}
 }
 
-// Header reads the size of the image in data.
+// Header reads the size of the encoded image in data.
 func (d *Decoder) Header(data []byte) (Header, error) {
-	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // including scans of a thumbnail
+	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // this count includes the scans of a thumbnail
 	if scans > maxScans {
 		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
@@ -61,20 +61,20 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, maxScanPixels/pixels)
 }
 
-// size reads the size with the library that will decode.
+// size reads the size with the library that will decode the image.
 func (d *Decoder) size(data []byte) (Header, error) {
 	if d.native != nil {
 		if h, err := d.native.header(data); err == nil {
 			return h, nil
 		}
-		// image/jpeg may support images that libturbojpeg does not; its error is the relevant one.
+		// image/jpeg may support an image that libturbojpeg does not support, so return the error of image/jpeg.
 	}
 	return goHeader(data)
 }
 
-// Decode decodes data, whose Header is h, to RGB bytes (height, width, 3), in buf if that is large enough. A
-// denominator of 2, 4 or 8 divides each side, rounded up, if the library supports it. Otherwise the result has the full
-// size.
+// Decode decodes data to RGB bytes (height, width, 3). h is the Header of data. The result is in buf if buf is large
+// enough. A denominator of 2, 4 or 8 divides the width and the height, rounded up, if the library supports it.
+// Otherwise the result has full size.
 func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int, err error) {
 	if d.native == nil || h.viaGo {
 		return goDecode(data, h, buf)
@@ -91,11 +91,11 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 type Choice struct {
 	Native bool
 	Name   string // "libturbojpeg (PATH)" or "image/jpeg"
-	Path   string // of libhetero_jpeg.so; "" for image/jpeg
-	Reason string // why libturbojpeg is not in use, or ""
+	Path   string // path of libhetero_jpeg.so; "" for image/jpeg
+	Reason string // reason why libturbojpeg is not in use; "" if it is
 }
 
-// InUse returns the library that decodes, for the log.
+// InUse returns the library that decodes images, for the log.
 func InUse() Choice {
 	lib, err := openLibrary()
 	if lib == nil {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// decoders returns a decoder for each library; the one on libturbojpeg only if it is available.
+// decoders returns a decoder for each available library.
 func decoders(t testing.TB) map[string]*Decoder {
 	t.Helper()
 	all := map[string]*Decoder{"image/jpeg": {}}
@@ -43,7 +43,7 @@ func decoders(t testing.TB) map[string]*Decoder {
 	return all
 }
 
-// nativeDecoder returns a decoder on libturbojpeg, or skips the test.
+// nativeDecoder returns a decoder that uses libturbojpeg, or skips the test.
 func nativeDecoder(t testing.TB) *Decoder {
 	t.Helper()
 	d, ok := decoders(t)["libturbojpeg"]
@@ -53,7 +53,7 @@ func nativeDecoder(t testing.TB) *Decoder {
 	return d
 }
 
-// gradient is a smooth image, on which decoders agree up to rounding.
+// gradient returns a smooth image, for which all decoders agree up to rounding.
 func gradient(w, h int) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -82,7 +82,8 @@ func decode(d *Decoder, contents []byte, denominator int) (pix []byte, w, h int,
 	return d.Decode(contents, head, denominator, nil)
 }
 
-// The tolerance: JPEG at quality 95 and subsampled colours cost a smooth image a few steps of 255.
+// tolerance is in steps of the 0-255 scale. JPEG of quality 95 with subsampled colours changes a smooth image by a
+// few steps.
 const tolerance = 6
 
 func TestDecodesColourAndGreyToRGB(t *testing.T) {
@@ -123,7 +124,7 @@ func TestScaledDecodeIsASmallerImageOfTheSame(t *testing.T) {
 				t.Fatalf("%v / %d: %d x %d, %d bytes, %v", size, n, w, h, len(pix), err)
 			}
 			for i := range w * h {
-				// The middle of the square that this pixel represents.
+				// The centre of the square of original pixels that this pixel represents.
 				c := whole.RGBAAt(min(i%w*n+n/2, size[0]-1), min(i/w*n+n/2, size[1]-1))
 				if got := pix[3*i]; max(got, c.R)-min(got, c.R) > tolerance {
 					t.Fatalf("%v / %d: pixel %d is %d, want %d", size, n, i, got, c.R)
@@ -167,7 +168,7 @@ func TestPaddingBeforeAMarkerIsHarmless(t *testing.T) {
 func TestDamagedImagesAreErrors(t *testing.T) {
 	contents := encode(t, gradient(160, 120))
 	damaged := bytes.Clone(contents)
-	copy(damaged[len(damaged)/2:], []byte{0xFF, 0xD9}) // an end marker within the pixels
+	copy(damaged[len(damaged)/2:], []byte{0xFF, 0xD9}) // an end marker in the middle of the pixel data
 	for name, d := range decoders(t) {
 		if _, _, _, err := decode(d, damaged, 1); err == nil {
 			t.Errorf("%s: a damaged image is decoded without an error", name)
@@ -194,7 +195,8 @@ func TestImagesWithFourInksAreDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The inks need a colour profile, which no decoder here applies, so colours differ; the structure remains.
+		// Correct colours would need the colour profile of the inks, which these decoders do not apply. Colours
+		// therefore differ, but the structure of the image is the same.
 		if c := correlation(got, want); c < 0.9 {
 			t.Errorf("%s: correlation with the RGB version is %.2f, want 0.9", name, c)
 		}
@@ -283,7 +285,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkFolder decodes the JPEG files below $HETERO_BENCH_IMAGES; scripts/decode_speed.sh compares it with a plain
+// BenchmarkFolder decodes the JPEG files in $HETERO_BENCH_IMAGES. scripts/decode_speed.sh compares it with a simple
 // loop over libturbojpeg.
 func BenchmarkFolder(b *testing.B) {
 	dir := os.Getenv("HETERO_BENCH_IMAGES")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// seeds returns images of every kind: images of the Go installation, if available (progressive, restart intervals, four
-// inks, several subsamplings), and others.
+// seeds returns images of many kinds. They include the test images of the Go installation, if available: progressive
+// images, restart intervals, CMYK, and several subsamplings.
 func seeds(t testing.TB) [][]byte {
 	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))), progressive(64, 48, 12)}
 	paths, _ := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "image", "testdata", "*.jpeg"))
@@ -24,8 +24,8 @@ func seeds(t testing.TB) [][]byte {
 	return all
 }
 
-// mutate changes up to 8 places of an image: bits, bytes with a meaning for decoders, runs that are removed, doubled or
-// overwritten, and the end.
+// mutate changes an image at up to 8 positions. It changes bits, writes bytes that have a meaning for decoders,
+// removes, repeats or overwrites ranges of bytes, or cuts off the end.
 func mutate(random *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	telling := []byte{0x00, 0x01, 0x7F, 0x80, 0xC0, 0xC2, 0xC4, 0xC9, 0xD0, 0xD9, 0xDA, 0xDB, 0xDD, 0xFE, 0xFF}
@@ -35,7 +35,7 @@ func mutate(random *rand.Rand, b []byte) []byte {
 		}
 		at := random.IntN(len(b))
 		if random.IntN(2) == 0 {
-			at = random.IntN(min(len(b), 700)) // the headers
+			at = random.IntN(min(len(b), 700)) // within the headers
 		}
 		n := min(1+random.IntN(40), len(b)-at)
 		switch random.IntN(7) {
@@ -57,8 +57,8 @@ func mutate(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images; with HETERO_HOSTILE=1 it continues for five minutes
-// (row S9). With make SANITIZE=address it detects accesses of a decoder outside its memory.
+// TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images. With HETERO_HOSTILE=1 it continues for five
+// minutes (row S9). With make SANITIZE=address it detects accesses outside the decoder's memory.
 func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	const seed = 9
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -51,7 +51,7 @@ static int32_t hetero_decode(const hetero_jpeg_api* api, hetero_jpeg_decoder* d,
 	return api->decode(d, data, bytes, denominator, pixels, pixel_bytes, error, n);
 }
 
-// Lists of weights are passed one by one: a struct of Go pointers may not cross.
+// The lists of weights are separate arguments, because cgo does not permit structs that contain Go pointers.
 static void hetero_resample(const hetero_jpeg_api* api, uint8_t* dst, const uint8_t* src, size_t src_bytes, int32_t src_width,
                             const int32_t* x_start, const int32_t* x_num, const int32_t* x_weight, int32_t x_count, int32_t x_width,
                             const int32_t* y_start, const int32_t* y_num, const int32_t* y_weight, int32_t y_count, int32_t y_width,
@@ -73,13 +73,14 @@ import (
 
 const libraryName = "libhetero_jpeg.so"
 
-// library is an opened libhetero_jpeg.so; it stays open until the program ends.
+// library is an opened libhetero_jpeg.so. It remains open until the program ends.
 type library struct {
 	api  *C.hetero_jpeg_api
 	path string
 }
 
-// openLibrary returns the library, or nil and the reason why it is unavailable. Only the first call searches.
+// openLibrary returns the library, or nil and the reason why it is not available. Only the first call searches for
+// it.
 var openLibrary = sync.OnceValues(func() (*library, error) {
 	reason := errors.New("no " + libraryName)
 	for _, dir := range libraryDirs() {
@@ -96,7 +97,7 @@ var openLibrary = sync.OnceValues(func() (*library, error) {
 	return nil, reason
 })
 
-// libraryDirs returns the folders to search for the library.
+// libraryDirs returns the folders in which to search for the library.
 func libraryDirs() []string {
 	var dirs []string
 	if dir := os.Getenv("HETERO_LIB_DIR"); dir != "" {
@@ -131,7 +132,7 @@ const errorBytes = 256
 type native struct {
 	api     *C.hetero_jpeg_api
 	decoder *C.hetero_jpeg_decoder
-	// Arguments to which C writes. As fields they are not allocated for each image.
+	// C writes to these fields. As fields, they need no allocation for each image.
 	info C.hetero_jpeg_header
 	text [errorBytes]C.char
 }
@@ -167,7 +168,7 @@ func (n *native) header(data []byte) (Header, error) {
 	return Header{Width: int(info.width), Height: int(info.height)}, nil
 }
 
-// decode fills pix, whose size must match the header and the denominator.
+// decode writes the image to pix. The size of pix must match the header and the denominator.
 func (n *native) decode(data []byte, denominator int, pix []byte) error {
 	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(denominator),
 		(*C.uint8_t)(unsafe.SliceData(pix)), C.size_t(len(pix)), &n.text[0], errorBytes)

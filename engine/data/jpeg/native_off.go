@@ -4,7 +4,7 @@ package jpeg
 
 import "errors"
 
-// Without cgo libhetero_jpeg.so cannot be opened: image/jpeg decodes all images.
+// Without cgo, libhetero_jpeg.so cannot be opened, so image/jpeg decodes all images.
 
 type library struct{ path string }
 

@@ -2,10 +2,10 @@ package pixels
 
 import "testing"
 
-// BenchmarkColour changes the colours of 224x224 pixels, as much as color jitter does at 0.4 and a hue of 0.1.
+// BenchmarkColour changes the colours of 224x224 pixels, as color jitter with 0.4 and a hue of 0.1 does.
 func BenchmarkColour(b *testing.B) {
 	const size = 224
-	photo := make([]byte, size*size*3) // smooth shades with grain
+	photo := make([]byte, size*size*3) // smooth shades with noise
 	grain := uint32(1)
 	for i := range photo {
 		x, y, ch := i/3%size, i/3/size, i%3

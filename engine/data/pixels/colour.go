@@ -2,7 +2,7 @@ package pixels
 
 import "math"
 
-// Brightness blends pix (n, 3) with black: 0 gives black, 1 changes nothing, more than 1 is brighter.
+// Brightness blends pix (n, 3) with black. A factor of 0 gives black, 1 changes nothing, and more than 1 is brighter.
 func Brightness(pix []byte, factor float64) {
 	var t table
 	for v := range t {
@@ -25,13 +25,13 @@ func Contrast(pix []byte, factor float64) {
 	t.apply(pix)
 }
 
-// Saturation blends each pixel of pix (n, 3) with its grey.
+// Saturation blends each pixel of pix (n, 3) with its own grey.
 func Saturation(pix []byte, factor float64) {
 	alpha := float32(factor)
 	if alpha == 1 {
 		return
 	}
-	// For a difference d from grey g, blend computes g + alpha·d. The table contains alpha·d.
+	// With the difference d of a value from grey g, blend computes g + alpha·d. The table contains alpha·d for all d.
 	var scaled [511]float32
 	for d := range scaled {
 		scaled[d] = alpha * float32(d-255)
@@ -46,7 +46,7 @@ func Saturation(pix []byte, factor float64) {
 	}
 }
 
-// Hue rotates the hue of pix (n, 3) by turns, -0.5 to 0.5, in steps of 1/255 of a turn.
+// Hue rotates the hue of pix (n, 3) by turns, from -0.5 to 0.5, in steps of 1/255 of a turn.
 func Hue(pix []byte, turns float64) {
 	shift := uint8(int(turns * 255))
 	for i := 0; i+2 < len(pix); i += 3 {
@@ -59,7 +59,7 @@ func Hue(pix []byte, turns float64) {
 	}
 }
 
-// luma returns ITU-R 601 grey, computed in 16-bit fixed point.
+// luma returns the ITU-R 601 grey of a colour, computed in 16-bit fixed point.
 func luma(r, g, b byte) byte {
 	return byte((uint32(r)*19595 + uint32(g)*38470 + uint32(b)*7471 + 0x8000) >> 16)
 }
@@ -72,15 +72,15 @@ func blend(from, to byte, alpha float32) byte {
 	return cut(float32(from) + float32(alpha*float32(int(to)-int(from))))
 }
 
-// cut truncates the fraction and clamps to 0 … 255.
+// cut truncates v to an integer and clamps it to 0 … 255.
 func cut(v float32) byte { return byte(int32(min(max(v, 0), 255))) }
 
-// hsv returns hue, saturation and value, each 0 … 255, of a pixel that is not grey.
+// hsv returns the hue, saturation and value of a pixel, each 0 … 255. The pixel must not be grey.
 func hsv(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
 	span := float32(most - least)
-	// In sixths of a turn, red has hue 0, green 2 and blue 4; the difference of the other two channels shifts the hue.
-	// The code has no branches, because pixels vary too much for branch prediction.
+	// In sixths of a turn, red has hue 0, green 2 and blue 4. The difference of the other two channels shifts the
+	// hue. The code has no branches, because pixels vary too much for branch prediction.
 	next, last, corner := g, b, 0
 	if most == g {
 		next, last, corner = b, r, 2
@@ -92,18 +92,18 @@ func hsv(r, g, b byte) (h, s, v byte) {
 		next, last, corner = g, b, 0
 	}
 	hue := float32(float64(corner) + float64(float32(most-last)/span) - float64(float32(most-next)/span))
-	turn := float64(hue)/6 + 1 // from 5/6 to 11/6
+	turn := float64(hue)/6 + 1 // 5/6 to 11/6
 	if turn >= 1 {
 		turn--
 	}
 	return byte(int32(float64(float32(turn)) * 255)), byte(int32(float64(span/float32(most)) * 255)), most
 }
 
-// sector describes the colours of a hue: one channel equals the value, one is the least for the saturation, and one
-// lies between.
+// sector describes the colours of one hue. Of the three channels, one equals the value, one is the lowest, and one is
+// in between.
 type sector struct {
 	fraction         float64 // fraction of the saturation by which the middle channel is below the value
-	red, green, blue uint8   // bit positions of each channel in a word with value, least and between, a byte each
+	red, green, blue uint8   // bit positions in a word of value, lowest and middle, one byte each
 }
 
 var sectors = func() (all [256]sector) {
@@ -138,5 +138,5 @@ func rgb(h, s, v byte) (r, g, b byte) {
 	return byte(all >> (at.red & 31)), byte(all >> (at.green & 31)), byte(all >> (at.blue & 31))
 }
 
-// round rounds a result of rgb to the nearest integer, halves up.
+// round rounds a result of rgb to the nearest integer; halves are rounded up.
 func round(v float64) uint32 { return uint32(int32(v + 0.5)) }

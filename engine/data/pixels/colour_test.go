@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// plainHSV and plainRGB are Pillow's conversions, written again without regard for speed.
+// plainHSV and plainRGB are simple versions of Pillow's conversions, written without regard for speed.
 func plainHSV(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
 	if most == least {
@@ -54,7 +54,7 @@ func plainRGB(h, s, v byte) (r, g, b byte) {
 	return v, p, q
 }
 
-// The test covers all 16.7 million colours, in both directions.
+// TestHueOfEveryColour covers all 16.7 million colours, in both directions.
 func TestHueOfEveryColour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

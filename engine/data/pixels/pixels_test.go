@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// golden is a result of torchvision for an image, see scripts/augment_goldens.py.
+// golden is a result of torchvision for an image; see scripts/augment_goldens.py.
 type golden struct {
 	Width, Height int
 	Images        map[string]string
@@ -69,7 +69,7 @@ func perform(t *testing.T, op string, value float64, pix []byte, width, height i
 	return pix
 }
 
-// The tolerance is zero: the same operations in the same order, each correctly rounded or in integers.
+// The tolerance is zero, because the operations and their order are the same.
 func TestPixelsAreThoseOfTorchvision(t *testing.T) {
 	text, err := os.ReadFile("testdata/goldens.json")
 	if err != nil {

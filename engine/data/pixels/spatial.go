@@ -2,8 +2,9 @@ package pixels
 
 import "math"
 
-// Sharpness blends src (height, width, 3) with its blurred version and writes the result to dst, which must not be src:
-// 0 gives the blur, 1 changes nothing, more than 1 sharpens. The border pixels do not change.
+// Sharpness blends src (height, width, 3) with a blurred version of src, and writes the result to dst. A factor of 0
+// gives the blurred version, 1 changes nothing, and more than 1 sharpens. The border pixels do not change. dst must
+// not be src.
 func Sharpness(dst, src []byte, width int, factor float64) {
 	alpha, row := float32(factor), 3*width
 	copy(dst, src)
@@ -13,7 +14,8 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 	for at := row; at+row < len(src); at += row {
 		above, here, below, out := src[at-row:at], src[at:at+row], src[at+row:at+2*row], dst[at:at+row]
 		for i := 3; i < row-3; i++ {
-			// The kernel has weight 5 in the centre and 1 in the other 8 places; the sum is 13.
+			// The kernel has weight 5 in the centre and weight 1 at the other 8 positions. The sum of the weights is
+			// 13.
 			sum := int(above[i-3]) + int(above[i]) + int(above[i+3]) + int(here[i-3]) + 5*int(here[i]) + int(here[i+3]) +
 				int(below[i-3]) + int(below[i]) + int(below[i+3])
 			out[i] = blend(byte((2*sum+13)/26), here[i], alpha)
@@ -21,13 +23,14 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 	}
 }
 
-// Affine maps the pixel centre (x, y) of the output to (m[0]·x + m[1]·y + m[2], m[3]·x + m[4]·y + m[5]) of the source.
+// Affine maps output pixels to source pixels: the centre (x, y) maps to (m[0]·x + m[1]·y + m[2], m[3]·x + m[4]·y +
+// m[5]).
 type Affine [6]float64
 
-// ShearX shifts rows by level times their distance from the top.
+// ShearX shifts each row by level times its distance from the top.
 func ShearX(level float64) Affine { return Affine{1, level, 0, 0, 1, 0} }
 
-// ShearY shifts columns by level times their distance from the left.
+// ShearY shifts each column by level times its distance from the left.
 func ShearY(level float64) Affine { return Affine{1, 0, 0, level, 1, 0} }
 
 // Translate shifts the image by whole pixels.
@@ -43,8 +46,8 @@ func Rotate(degrees float64, width, height int) Affine {
 	return m
 }
 
-// Apply writes the mapped src (height, width, 3) to dst, which must not be src. It uses the nearest pixel, and black
-// outside src. Positions are in 16-bit fixed point.
+// Apply writes the mapped src (height, width, 3) to dst, which must not be src. It uses the nearest pixel of src;
+// pixels outside src are black. Positions are in 16-bit fixed point.
 func (m Affine) Apply(dst, src []byte, width, height int) {
 	fixed := func(v float64) int { return int(math.Floor(float64(v*65536) + 0.5)) }
 	dx, dy := fixed(m[0]), fixed(m[3])
@@ -68,7 +71,8 @@ func (m Affine) Apply(dst, src []byte, width, height int) {
 	}
 }
 
-// sincos is exact up to the last bits for |x| <= pi/2. math.Sin may differ between architectures.
+// sincos returns sine and cosine for |x| <= pi/2, exact except for the last bits. math.Sin may differ between
+// architectures.
 func sincos(x float64) (sin, cos float64) {
 	sin, cos = x, 1
 	termS, termC, square := x, 1.0, float64(x*x)

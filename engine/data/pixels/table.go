@@ -1,6 +1,6 @@
 package pixels
 
-// table maps the values of a channel.
+// table maps the 256 values of a channel to new values.
 type table [256]byte
 
 func (t *table) apply(pix []byte) {
@@ -28,7 +28,7 @@ func Solarize(pix []byte, threshold float64) {
 	t.apply(pix)
 }
 
-// AutoContrast stretches each channel of pix (n, 3) to the full range.
+// AutoContrast stretches each channel of pix (n, 3) to the full range 0 … 255.
 func AutoContrast(pix []byte) {
 	var tables [3]table
 	for ch, h := range histograms(pix) {

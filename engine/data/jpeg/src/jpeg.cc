@@ -23,8 +23,8 @@ int32_t fail(char *error, size_t error_bytes, const char *text) {
   return 1;
 }
 
-// Reports whether a warning leaves the pixels intact. libjpeg warns of padding between markers, odd revision numbers
-// and the like. Warnings with "corrupt" or "premature" mean lost pixels.
+// Returns true if a warning of libjpeg leaves the pixels intact. Examples are padding between markers and odd
+// revision numbers. Warnings with "corrupt" or "premature" mean lost pixels.
 bool harmless(const char *warning) {
   if (std::strstr(warning, "extraneous bytes") != nullptr) {
     return true;
@@ -32,8 +32,8 @@ bool harmless(const char *warning) {
   return std::strstr(warning, "orrupt") == nullptr && std::strstr(warning, "remature") == nullptr;
 }
 
-// Only the first warning of an image has a text. If that one was harmless, a missing end marker still reveals a
-// truncated file.
+// libjpeg stores the text of only the first warning of an image. If the first warning is harmless, a missing end
+// marker still reveals a truncated file.
 bool has_end_marker(const uint8_t *data, size_t bytes) {
   for (size_t i = bytes; i >= 2; --i) {
     if (data[i - 2] == 0xFF && data[i - 1] == 0xD9) {

@@ -1,4 +1,5 @@
-// resample.h: the loops of resample (hetero_jpeg.h), for several instruction sets, with equal results.
+// resample.h declares the loops of resample (hetero_jpeg.h) for several instruction sets. All of them give equal
+// results.
 #pragma once
 
 #include "hetero_jpeg.h"
