@@ -12,7 +12,7 @@ import (
 // Device is a dry device. Any goroutine may call its methods.
 type Device struct {
 	real  device.Device
-	limit int64 // bytes
+	limit int64 // largest device memory in bytes
 
 	mu        sync.Mutex
 	allocated int64

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMemoryIsCountedAndNotThere(t *testing.T) {
-	d := New(reference.New(), 1<<40) // more than the machine has
+	d := New(reference.New(), 1<<40) // more memory than the machine has
 	a, err := d.Alloc(1 << 39)
 	if err != nil {
 		t.Fatal(err)

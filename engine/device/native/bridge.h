@@ -1,5 +1,5 @@
-/* bridge.h: wrappers of hetero_device.h for cgo. They call through the table and return results by value, so a
- * successful call allocates nothing, neither on Go's heap nor on C's. */
+/* bridge.h: wrappers of the functions of hetero_device.h for cgo. They return results by value, so a successful call
+ * allocates memory neither on Go's heap nor on C's heap. */
 #ifndef HETERO_BRIDGE_H
 #define HETERO_BRIDGE_H
 
@@ -17,7 +17,7 @@
 
 typedef struct ht_result {
   void *value;
-  char *error; /* on failure, if there is a text: malloc'ed, the caller frees it */
+  char *error; /* text of a failure, from malloc: the caller frees it; NULL without a text */
   ht_status status;
 } ht_result;
 
@@ -27,9 +27,9 @@ static inline ht_result ht_result_of(ht_status status, void *value, const char *
   return r;
 }
 
-/* Loads a library and gets its table. environment: count pairs of name and value, which are set while the library
- * initialises unless the process has set them. Loading restores the calling thread's affinity: OpenMP
- * with bound threads would pin it, and Go starts other threads from it. */
+/* Loads a library and gets its table. environment holds count pairs of name and value. While the library initialises,
+ * ht_load sets these variables, unless the process has set them. Afterwards ht_load restores the affinity of the
+ * calling thread: OpenMP with bound threads pins this thread, and Go starts other threads from it. */
 static inline ht_result ht_load(const char *path, char **environment, int count) {
   cpu_set_t affinity;
   int have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
@@ -157,7 +157,7 @@ static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
   if (api->slowdown) api->slowdown->get(d, &s);
   return s;
 }
-/* -1: unknown. */
+/* Returns the time in ns; -1: unknown. */
 static inline int64_t ht_do_stream_waited(const ht_api *api, ht_stream *s) {
   return api->stream.waited ? api->stream.waited(s) : -1;
 }

@@ -23,7 +23,7 @@ type Device struct {
 	index   int
 	info    device.Info
 	slowed  atomic.Pointer[device.Info] // info while the device is slowed down, else nil
-	holds   holds                       // buffers, kernels, programs, streams, events, and calls in progress
+	holds   holds                       // counts buffers, kernels, programs, streams and events of the device, and calls in progress
 	compile sync.Mutex
 	slowing sync.Mutex // serialises SetSlowdown, so that Info matches the library
 
@@ -70,8 +70,8 @@ func (l *Library) info(name string, info *C.ht_info) device.Info {
 	}
 }
 
-// Describe returns the Info that the index-th device would have, without opening it: without UUID, bus address and free
-// memory. It returns the error of Open, or device.ErrUnsupported if the library cannot describe devices.
+// Describe returns the Info of the index-th device without opening the device. The Info has no UUID, BusID and
+// FreeBytes. Describe returns the error of Open, or device.ErrUnsupported if the library cannot describe devices.
 func (l *Library) Describe(index int) (device.Info, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 {
@@ -84,15 +84,15 @@ func (l *Library) Describe(index int) (device.Info, error) {
 	return l.info(name, &info), nil
 }
 
-// Count returns the number of devices of the library's kind that this process sees. The error is device.ErrUnavailable
-// if there is none.
+// Count returns the number of devices of the library's kind that this process sees. If there is none, it returns
+// device.ErrUnavailable.
 func (l *Library) Count() (int, error) {
 	var n C.int32_t
 	r := C.ht_do_count(l.api, &n)
 	return int(n), check(r, l.Kind())
 }
 
-// hold keeps the device open until release.
+// hold keeps the device open until holds.release.
 func (d *Device) hold() error {
 	if !d.holds.acquire() {
 		return fmt.Errorf("%s: device is closed", d.info.Name)
@@ -200,7 +200,7 @@ type buffer struct {
 	ptr   unsafe.Pointer
 	bytes int64
 	host  bool
-	holds holds // programs bound to it, copies in progress
+	holds holds // counts programs bound to the buffer, and copies in progress
 }
 
 // Alloc implements device.Device.

@@ -1,6 +1,6 @@
 /* hetero_device.h: the whole C ABI between the engine (Go) and a native device library.
  *
- * A library exports ONE function, ht_get_api. It returns a table of functions, grouped by the object they work on:
+ * A library exports ONE function, ht_get_api. It returns a table of functions, grouped by the object that they use:
  *
  *   device    opens a device and describes it
  *   memory    device memory and page-locked host memory
@@ -9,7 +9,7 @@
  *   program   a list of launches, event records and event waits
  *   stream    runs programs and copies in order
  *
- * and optional extensions, NULL where a library has none:
+ * The table also has optional extensions. An extension is NULL if the library does not provide it:
  *
  *   presence  counts, describes and identifies devices
  *   peaks     measures FLOP/s and bytes/s
@@ -17,16 +17,16 @@
  *   activity  records what the device executes, with its own clock
  *   slowdown  makes the device slower, for experiments with unequal devices
  *
- * HT_ABI_VERSION changes with every change to this file that a compiled library could notice.
+ * HT_ABI_VERSION increases with every change of this file that affects compiled libraries.
  *
  * Rules for a library:
  *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error, which may be NULL;
  *   - no exception, exit or abort crosses this boundary, and no signal handler is installed;
- *   - strings, parameters, specs and lists passed in are read during the call only;
- *   - strings returned live as long as the library;
- *   - calls on different objects may run on different threads at the same time. One object is used by one thread at a
- *     time, except where its group says otherwise;
- *   - an object is freed by the caller, after every object that was made from it.
+ *   - the library reads strings, parameters, specs and lists that are passed in only during the call;
+ *   - returned strings stay valid as long as the library is loaded;
+ *   - calls on different objects may run on different threads at the same time. Only one thread at a time uses an
+ *     object, unless the object's group states otherwise;
+ *   - the caller frees an object, after every object that was created from it.
  *
  * Ops and their operands are those of package engine/device, with one parameter struct per op, documented there.
  */
@@ -52,7 +52,7 @@ typedef enum ht_status {
   HT_DEVICE_FAILURE = 4,
   HT_TIMEOUT = 5,
   HT_UNAVAILABLE = 6, /* no such device on this machine */
-  HT_ABSENT = 7,      /* as HT_UNAVAILABLE, on a machine that needs none: the text is complete, and is no failure */
+  HT_ABSENT = 7,      /* like HT_UNAVAILABLE, but no failure: hardware is absent or hidden; the text is complete */
 } ht_status;
 
 typedef struct ht_error {
@@ -82,7 +82,7 @@ typedef struct ht_spec {
   int64_t dims[HT_MAX_DIMS];
   uint32_t layout;
   uint32_t reserved;
-  int64_t bytes; /* size in memory with padding; 0 in a request: the library chooses */
+  int64_t bytes; /* size in memory with padding; 0 in a request: the library determines it */
 } ht_spec;
 
 /* --- ops ----------------------------------------------------------------------------------------- */
@@ -141,36 +141,36 @@ typedef enum ht_op {
   HT_OP_END /* one past the last */
 } ht_op;
 
-/* HT_CONV2D*: kernel and bias matter to _DIFF_WEIGHTS only. */
+/* HT_CONV2D*: only _DIFF_WEIGHTS uses kernel and bias. */
 typedef struct ht_conv2d_params {
   int32_t stride[2], padding[2], dilation[2], kernel[2];
   int32_t groups, bias;
 } ht_conv2d_params;
 
-/* HT_LINEAR*: bias matters to _DIFF_WEIGHTS only; dst's type is that of the out spec. */
+/* HT_LINEAR*: only _DIFF_WEIGHTS uses bias. The out spec holds the type of dst. */
 typedef struct ht_linear_params {
   int32_t bias;
 } ht_linear_params;
 
 /* HT_BATCH_NORM_{STATS,APPLY,DIFF_REDUCE,DIFF_APPLY} */
 typedef struct ht_batch_norm_params {
-  int32_t group; /* samples of a statistics group; 0 = the whole batch */
+  int32_t group; /* number of samples in a statistics group; 0 = the whole batch */
   int32_t relu, add, two;
   double eps;
-  int64_t count; /* DIFF_APPLY: n of a full group, 0 = this operand's own */
+  int64_t count; /* DIFF_APPLY: n of a full group over all ranks; 0 = n of this operand */
 } ht_batch_norm_params;
 
 typedef struct ht_batch_norm_running_params {
   double momentum;
-  const int64_t *counts; /* one a group */
+  const int64_t *counts; /* one count per group */
   int64_t groups;
 } ht_batch_norm_running_params;
 
 /* HT_MAX_POOL2D*, HT_AVG_POOL2D* */
 typedef struct ht_pool2d_params {
   int32_t stride[2], padding[2], dilation[2], kernel[2];
-  int32_t train;         /* max */
-  int32_t count_padding; /* avg */
+  int32_t train;         /* max pooling only */
+  int32_t count_padding; /* average pooling only */
 } ht_pool2d_params;
 
 /* HT_UNARY, HT_UNARY_DIFF */
@@ -221,7 +221,7 @@ typedef struct ht_loss_params {
 } ht_loss_params;
 
 typedef struct ht_image_normalize_params {
-  const float *mean, *std; /* one a channel */
+  const float *mean, *std; /* one value per channel */
   int32_t channels;
 } ht_image_normalize_params;
 
@@ -243,9 +243,9 @@ typedef struct ht_optim_params {
 
 /* HT_EMBEDDING_DIFF */
 typedef struct ht_embedding_params {
-  int64_t rows;       /* of the table */
-  int32_t positions;  /* row t is that of position t: no ids */
-  int32_t accumulate; /* the output has the memory of the last input, which is added */
+  int64_t rows;       /* number of rows of the table */
+  int32_t positions;  /* row t belongs to position t, and there are no ids */
+  int32_t accumulate; /* the result is added to the last input, in place */
 } ht_embedding_params;
 
 /* HT_LAYER_NORM: eps, add. HT_LAYER_NORM_DIFF: plus. */
@@ -262,7 +262,7 @@ typedef struct ht_attention_params {
 } ht_attention_params;
 
 /* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF, HT_MOVING_AVERAGE, HT_EMBEDDING,
-   HT_LINEAR_CROSS_ENTROPY and HT_LINEAR_CROSS_ENTROPY_DIFF take none: params NULL. */
+   HT_LINEAR_CROSS_ENTROPY and HT_LINEAR_CROSS_ENTROPY_DIFF have no parameters: params is NULL. */
 
 /* --- objects ------------------------------------------------------------------------------------- */
 
@@ -276,7 +276,7 @@ typedef struct ht_stream ht_stream;
 
 typedef struct ht_open_options {
   int32_t index;
-  int32_t threads; /* 0 = all CPUs of the process */
+  int32_t threads; /* 0 = one for each core that the process may use */
 } ht_open_options;
 
 typedef struct ht_info {
@@ -285,25 +285,25 @@ typedef struct ht_info {
   int64_t memory_bytes;
 } ht_info;
 
-/* close is the last call on a device. layout_name writes at most name_bytes, NUL included. */
+/* close is the last call on a device. layout_name writes at most name_bytes bytes, including the NUL. */
 typedef struct ht_device_calls {
   ht_status (*open)(const ht_open_options *, ht_device **, ht_error *);
   void (*close)(ht_device *);
   void (*info)(const ht_device *, ht_info *);
   void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
-  /* Deviations that the user should know, and their reasons, for the log: a slower code path, for instance. "" where
-   * there are none. NULL: there never are. */
+  /* Writes unusual behaviour and its cause, for the log: for example, that a slower code path is used. Writes "" if
+   * there is none. NULL: the library has no notes. */
   void (*notes)(const ht_device *, char *text, size_t text_bytes);
 } ht_device_calls;
 
 /* --- memory -------------------------------------------------------------------------------------- */
 
-/* host != 0 is page-locked host memory. Addresses are aligned to at least 64 bytes. free gets the bytes and the kind that
- * alloc got. Any thread may call. */
+/* host != 0 means page-locked host memory. Addresses are aligned to at least 64 bytes. The caller passes the same bytes
+ * and host to free as to alloc. Any thread may call these functions. */
 typedef struct ht_memory_calls {
   ht_status (*alloc)(ht_device *, int64_t bytes, int32_t host, void **, ht_error *);
   void (*free)(ht_device *, void *, int64_t bytes, int32_t host);
-  /* Device memory in bytes, now and at its maximum; host memory is not counted. */
+  /* Returns the allocated device memory and its peak, in bytes. Host memory does not count. */
   void (*used)(const ht_device *, int64_t *allocated, int64_t *peak);
 } ht_memory_calls;
 
@@ -313,7 +313,7 @@ typedef struct ht_alias {
   int32_t out, in;
 } ht_alias;
 
-/* What a kernel requires. The arrays belong to the library and are valid until the kernel is freed. */
+/* The operands that a kernel requires. The arrays belong to the library and are valid until the kernel is freed. */
 typedef struct ht_kernel_desc {
   const ht_spec *in, *out;
   int32_t num_in, num_out;
@@ -322,7 +322,7 @@ typedef struct ht_kernel_desc {
   int32_t num_inplace;
 } ht_kernel_desc;
 
-/* compile returns HT_UNSUPPORTED where the library has no kernel for the op with these operands. */
+/* compile returns HT_UNSUPPORTED if the library has no kernel for the op with these operands. */
 typedef struct ht_kernel_calls {
   ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
                        int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
@@ -332,17 +332,17 @@ typedef struct ht_kernel_calls {
 
 /* --- event --------------------------------------------------------------------------------------- */
 
-/* An event is pending until it is first recorded or completed. A program run makes every event pending that the run will
- * record. Any thread may call done, wait, reset and complete. */
+/* An event is pending until it is first recorded or completed. The start of a run makes every event pending that the
+ * program will record. Any thread may call done, wait, reset and complete. */
 typedef struct ht_event_calls {
   ht_status (*create)(ht_device *, ht_event **, ht_error *);
   int32_t (*done)(ht_event *);
-  /* timeout_ns < 0 waits without limit. Errors: HT_TIMEOUT, and HT_DEVICE_FAILURE if the run that was to record the event
-   * failed. */
+  /* timeout_ns < 0 waits without limit. Returns HT_TIMEOUT after the limit, HT_DEVICE_FAILURE if the run that should
+   * have recorded the event failed. */
   ht_status (*wait)(ht_event *, int64_t timeout_ns, ht_error *);
   /* Makes the event pending, until the next record or complete. Waits that began earlier are not affected. */
   ht_status (*reset)(ht_event *, ht_error *);
-  /* Completes the event from the host: steps that wait for it continue. */
+  /* Completes the event from the host. Steps that wait for the event continue. */
   ht_status (*complete)(ht_event *, ht_error *);
   void (*free)(ht_event *);
 } ht_event_calls;
@@ -356,8 +356,8 @@ typedef struct ht_step {
   int32_t reserved;
   ht_kernel *kernel; /* LAUNCH */
   void *const *in;   /* LAUNCH: device addresses, one per input of the kernel */
-  void *const *out;  /* LAUNCH */
-  void *workspace;   /* LAUNCH: may be NULL where none is needed */
+  void *const *out;  /* LAUNCH: device addresses, one per output of the kernel */
+  void *workspace;   /* LAUNCH: may be NULL if the kernel needs none */
   ht_event *event;   /* RECORD, WAIT */
 } ht_step;
 
@@ -373,13 +373,13 @@ typedef struct ht_program_calls {
 typedef struct ht_stream_calls {
   ht_status (*create)(ht_device *, ht_stream **, ht_error *);
   ht_status (*run)(ht_stream *, ht_program *, ht_error *);
-  /* Runs and waits for the end; adds the time of step i to elapsed_ns[i]. */
+  /* Runs the program, waits for its end, and adds the time of step i to elapsed_ns[i]. */
   ht_status (*run_timed)(ht_stream *, ht_program *, int64_t *elapsed_ns, ht_error *);
   ht_status (*copy)(ht_stream *, void *dst, const void *src, int64_t bytes, ht_error *);
   ht_status (*record)(ht_stream *, ht_event *, ht_error *);
   ht_status (*wait)(ht_stream *, ht_event *, ht_error *);
   ht_status (*sync)(ht_stream *, ht_error *);
-  /* Time that programs on the stream have spent blocked in WAIT steps, in ns since the stream was created. NULL: unknown. */
+  /* Returns the time for which WAIT steps have blocked programs since the stream was created, in ns. NULL: unknown. */
   int64_t (*waited)(const ht_stream *);
   void (*free)(ht_stream *);
 } ht_stream_calls;
@@ -388,16 +388,16 @@ typedef struct ht_stream_calls {
 
 /* Identifies a device among all devices of its kind, on any machine. */
 typedef struct ht_identity {
-  char uuid[64],
-      bus_id[32];     /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "00000000:65:00.0"; "" where there is none */
-  int64_t free_bytes; /* free device memory when the device was opened; 0: unknown */
+  char uuid[64], bus_id[32]; /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "00000000:65:00.0"; "" if there is none */
+  int64_t free_bytes;        /* free device memory when the device was opened; 0: unknown */
 } ht_identity;
 
 /* A library without this extension has one device per machine. */
 typedef struct ht_presence_calls {
-  /* The number of devices that this process sees. HT_UNAVAILABLE and HT_ABSENT state why there is none. It opens none. */
+  /* Returns the number of devices that this process sees, without opening one. If there is none, it returns
+   * HT_UNAVAILABLE or HT_ABSENT with the reason. */
   ht_status (*count)(int32_t *count, ht_error *);
-  /* The info of a device that is not opened, as far as known, or the error that open would return. */
+  /* Returns the info of a device without opening it, or the error that open would return. Unknown values stay zero. */
   ht_status (*describe)(int32_t index, ht_info *, ht_error *);
   void (*identity)(const ht_device *, ht_identity *);
 } ht_presence_calls;
@@ -406,11 +406,11 @@ typedef enum ht_peak {
   HT_PEAK_F32_FLOPS = 1,  /* fused multiply-adds in registers, FLOP/s */
   HT_PEAK_BF16_FLOPS = 2, /* bf16 dot products with f32 sums; HT_UNSUPPORTED without the instruction */
   HT_PEAK_READ_BYTES = 3, /* reading memory far larger than the caches, bytes/s */
-  HT_PEAK_COPY_BYTES = 4, /* copying, read + written bytes/s */
+  HT_PEAK_COPY_BYTES = 4, /* copying such memory, bytes read and written/s */
   HT_PEAK_WRITE_BYTES = 5,
-  HT_PEAK_F16_FLOPS = 6, /* as bf16, of f16 */
-  /* Matrix products of a vendor's library, FLOP/s. They check the loops above, which may lack the best instruction.
-   * HT_UNSUPPORTED where the figure of the type is a library product already, or no library is present. */
+  HT_PEAK_F16_FLOPS = 6, /* like HT_PEAK_BF16_FLOPS, for f16 */
+  /* Matrix products of a vendor's library, FLOP/s. They check the loops above, which may not use the best instruction.
+   * HT_UNSUPPORTED if such a product already measures the peak of the type, or if there is no library. */
   HT_PEAK_F32_PRODUCT_FLOPS = 7,
   HT_PEAK_BF16_PRODUCT_FLOPS = 8,
 } ht_peak;
@@ -422,11 +422,11 @@ typedef struct ht_peak_calls {
 
 #define HT_MAX_MARKS 1024
 
-/* A library has this extension if and only if its streams run asynchronously: without it, the caller's clock is enough.
- * Marks are numbered from 0 to HT_MAX_MARKS - 1 on each stream; setting a mark again moves it. */
+/* A library has this extension if and only if its streams run asynchronously; otherwise the caller's clock can time the
+ * work. Marks are numbered from 0 to HT_MAX_MARKS - 1 on each stream. Setting a mark again moves the mark. */
 typedef struct ht_mark_calls {
   ht_status (*set)(ht_stream *, int32_t mark, ht_error *);
-  /* The time between two marks that the stream has passed. */
+  /* Returns the time between two marks, in ns. The stream must have passed both marks. */
   ht_status (*between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
 } ht_mark_calls;
 
@@ -437,24 +437,24 @@ typedef enum ht_activity_kind {
   HT_ACTIVITY_CALL = 3, /* a call of the vendor's library by the host */
 } ht_activity_kind;
 
-/* One thing that a device executed, or that the host called. */
+/* A kernel, copy or fill that a device executed, or a call of the host. */
 typedef struct ht_activity {
   int32_t kind;              /* ht_activity_kind */
   int32_t step;              /* step of program; -1: unknown */
   const ht_program *program; /* NULL: none or unknown. The program may have been freed since */
   int64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC of the host */
   int64_t bytes;             /* COPY, FILL */
-  uint32_t lane;             /* the device's number of the stream; CALL: of the host's thread */
+  uint32_t lane;             /* number of the stream on the device; CALL: number of the host's thread */
   uint32_t reserved;
   const char *name; /* the vendor's name of the kernel or function; "" for copies and fills */
 } ht_activity;
 
-/* One recording at a time per process. Programs run as they do without it. */
+/* A process can have one recording at a time. Recording does not change how programs run. */
 typedef struct ht_activity_calls {
-  /* HT_UNAVAILABLE states what is missing. */
+  /* The text of HT_UNAVAILABLE states what is missing. */
   ht_status (*start)(ht_device *, ht_error *);
-  /* Waits for all streams and returns the list, in no order, valid until the next start or release. lost counts
-   * activities that could not be kept. */
+  /* Waits for all streams and returns the activities, in no particular order. The list is valid until the next start or
+   * release. lost is the number of activities that could not be stored. */
   ht_status (*stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
   /* Frees the memory of the list. */
   void (*release)(ht_device *);
@@ -464,13 +464,13 @@ typedef struct ht_activity_calls {
 
 typedef struct ht_slowdown {
   double factor;
-  int64_t worked_ns, idle_ns; /* time that launches worked, and idled because of it, while factor was above 1 */
+  int64_t worked_ns, idle_ns; /* time of launches while factor was above 1, and idle time added to them */
 } ht_slowdown;
 
-/* Any thread may call. */
+/* Any thread may call these functions. */
 typedef struct ht_slowdown_calls {
-  /* From the next run on, launches take factor times as long; the device idles for the difference. factor is 1 to
-   * HT_MAX_SLOWDOWN, and 1 at first. Measured peaks shrink by the factor. */
+  /* Sets the slowdown from the next run on: a launch takes factor times as long, and the device idles for the
+   * difference. factor is in 1 … HT_MAX_SLOWDOWN, and 1 initially. Measured peaks are divided by factor. */
   ht_status (*set)(ht_device *, double factor, ht_error *);
   void (*get)(const ht_device *, ht_slowdown *);
 } ht_slowdown_calls;
@@ -479,9 +479,9 @@ typedef struct ht_slowdown_calls {
 
 typedef struct ht_api {
   uint32_t abi_version; /* HT_ABI_VERSION of the sources that the library was built from */
-  uint32_t table_bytes; /* sizeof(ht_api), likewise */
-  const char *kind;     /* "cpu" */
-  const char *build;    /* versions of its parts: "oneDNN 3.2.0, OpenMP" */
+  uint32_t table_bytes; /* sizeof(ht_api) in these sources */
+  const char *kind;     /* kind of the library's devices: "cpu" */
+  const char *build;    /* versions of the library's parts: "oneDNN 3.2.0, OpenMP" */
 
   ht_device_calls device;
   ht_memory_calls memory;
@@ -497,7 +497,7 @@ typedef struct ht_api {
   const ht_slowdown_calls *slowdown;
 } ht_api;
 
-/* The one export. Returns NULL if the library cannot serve this ABI version. */
+/* The only export. Returns NULL if the library does not support this ABI version. */
 const ht_api *ht_get_api(uint32_t abi_version);
 
 #ifdef __cplusplus

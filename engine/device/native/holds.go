@@ -9,9 +9,9 @@ import (
 
 // holds counts the users of an object: programs that are bound to it, and calls in progress. An object can be closed
 // only without users, and a closed object accepts no users.
-type holds struct{ n atomic.Int64 } // -1: closed
+type holds struct{ n atomic.Int64 } // number of users; -1: closed
 
-// acquire reports false if the object is closed.
+// acquire adds a user. It returns false if the object is closed.
 func (h *holds) acquire() bool {
 	for {
 		n := h.n.Load()

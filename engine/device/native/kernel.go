@@ -72,12 +72,12 @@ type kernel struct {
 	dev       *Device
 	ptr       *C.ht_kernel
 	op        device.Op
-	name      string // of the op
+	name      string // kind of the op
 	in, out   []device.TensorSpec
 	workspace int64
 	inPlace   []device.Alias // pairs that the kernel allows
 	aliases   []device.Alias // pairs that the op requires
-	holds     holds          // programs that launch it
+	holds     holds          // counts programs that launch the kernel
 }
 
 // Compile implements device.Device.

@@ -46,7 +46,7 @@ func Load(path string, settings []Setting) (*Library, error) {
 	for i, s := range settings {
 		pairs[2*i], pairs[2*i+1] = a.text(s.Name), a.text(s.Value)
 	}
-	runtime.LockOSThread() // its affinity is saved and restored
+	runtime.LockOSThread() // ht_load saves and restores the affinity of this thread
 	r := C.ht_load(a.text(path), environment, C.int(len(settings)))
 	runtime.UnlockOSThread()
 	if err := check(r, path); err != nil {
@@ -78,7 +78,7 @@ var sentinels = map[C.ht_status]error{
 	C.HT_UNAVAILABLE:    device.ErrUnavailable,
 }
 
-// check converts a result to an error, nil for success. what is the object or the call.
+// check converts a result to an error, or nil for success. The error names what, which is the object or the call.
 func check(r C.ht_result, what string) error {
 	if r.status == C.HT_OK {
 		return nil

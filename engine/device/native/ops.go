@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// C constants of functions.
+// C constants of the functions of element-wise ops and reductions.
 var (
 	unaryFuncs = [...]C.int32_t{
 		device.ReLU: C.HT_RELU, device.Sigmoid: C.HT_SIGMOID, device.Tanh: C.HT_TANH, device.GELU: C.HT_GELU,
@@ -25,8 +25,8 @@ var (
 	reduceFuncs = [...]C.int32_t{device.Sum: C.HT_SUM, device.Mean: C.HT_MEAN, device.Maximum: C.HT_MAXIMUM}
 )
 
-// parameters returns an op's number, and its parameter struct, allocated in the arena. op.Infer has checked the specs;
-// parameters checks fields that Infer ignores.
+// parameters returns an op's number and its parameter struct, which it allocates in the arena. op.Infer has checked the
+// specs; parameters checks fields that Infer does not check.
 func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, error) {
 	switch op := op.(type) {
 	case device.Conv2D:

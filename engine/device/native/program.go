@@ -18,8 +18,8 @@ type program struct {
 	ptr   *C.ht_program
 	steps []device.StepInfo
 	born  int64    // creation time in ns of CLOCK_MONOTONIC
-	held  []*holds // of kernels, buffers and events, one entry per use
-	holds holds    // runs in progress
+	held  []*holds // holds of kernels, buffers and events, one entry per use
+	holds holds    // counts runs in progress
 }
 
 // NewProgram implements device.Device.

@@ -17,7 +17,7 @@ import (
 type stream struct {
 	dev   *Device
 	ptr   *C.ht_stream
-	holds holds // the single call that may be in progress
+	holds holds // counts the call in progress, at most one
 }
 
 // NewStream implements device.Device.
@@ -37,7 +37,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return &stream{dev: d, ptr: ptr}, nil
 }
 
-// alone runs call as the only one on the stream.
+// alone runs call, or returns an error if another call on the stream is in progress.
 func (s *stream) alone(what string, call func() error) error {
 	if err := s.holds.acquireAlone("stream"); err != nil {
 		return fmt.Errorf("%s: %s: %w", s.dev.info.Name, what, err)
@@ -46,7 +46,7 @@ func (s *stream) alone(what string, call func() error) error {
 	return call()
 }
 
-// with is alone for a call with a program.
+// with is like alone, for a call that uses a program.
 func (s *stream) with(p device.Program, what string, call func(*program) error) error {
 	return s.alone(what, func() error {
 		prog, ok := p.(*program)
@@ -125,7 +125,7 @@ func (s *stream) Copy(dst, src device.Region) error {
 	})
 }
 
-// on is alone for a call with an event.
+// on is like alone, for a call that uses an event.
 func (s *stream) on(e device.Event, what string, call func(*event) error) error {
 	return s.alone(what, func() error {
 		ev, err := s.dev.event(e)
@@ -168,7 +168,7 @@ func (s *stream) Close() error {
 type event struct {
 	dev   *Device
 	ptr   *C.ht_event
-	holds holds // programs that record or wait for it, waits in progress
+	holds holds // counts programs that record the event or wait for it, and waits in progress
 }
 
 // NewEvent implements device.Device.
@@ -184,7 +184,8 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return &event{dev: d, ptr: (*C.ht_event)(r.value)}, nil
 }
 
-// event returns e as a held event of this device, or an error.
+// event returns e as an event of this device, and holds it. It returns an error if e is closed or belongs to another
+// device.
 func (d *Device) event(e device.Event) (*event, error) {
 	ev, ok := e.(*event)
 	if !ok || ev == nil || ev.dev != d {
@@ -196,7 +197,7 @@ func (d *Device) event(e device.Event) (*event, error) {
 	return ev, nil
 }
 
-// Done implements device.Event; a closed event is not complete.
+// Done implements device.Event. It returns false for a closed event.
 func (e *event) Done() bool {
 	if !e.holds.acquire() {
 		return false

@@ -12,13 +12,13 @@ import (
 // Kind is the device kind in configurations and flags.
 const Kind = "null"
 
-// Model is the speed and memory of a device. A zero speed means that of Typical.
+// Model is the speed and memory of a device. A speed of 0 means the speed of Typical.
 type Model struct {
 	FLOPS              float64 // arithmetic, FLOP/s
-	BytesPerSecond     float64 // device memory
-	CopyBytesPerSecond float64 // between host and device
+	BytesPerSecond     float64 // bandwidth of device memory, bytes/s
+	CopyBytesPerSecond float64 // bandwidth of copies between host and device, bytes/s
 	LaunchSeconds      float64 // minimum time of a launch or a copy; 0: none
-	MemoryBytes        int64   // limit of Alloc and AllocHost together
+	MemoryBytes        int64   // limit of Alloc and AllocHost together, bytes
 	RealTime           float64 // seconds of sleep per modelled second; 0: never sleep
 }
 

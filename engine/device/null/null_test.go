@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
 }
 
-// bench holds a device with round figures, a stream and a launch of it.
+// bench holds a test, a null device and one of its streams.
 type bench struct {
 	*testing.T
 	dev    *Device
@@ -49,7 +49,7 @@ func newStream(t *testing.T, dev *Device) *Stream {
 	return s.(*Stream)
 }
 
-// launch binds op to memory of its own.
+// launch returns a step that runs op on newly allocated memory.
 func (b bench) launch(op device.Op, in ...device.TensorSpec) device.Step {
 	b.Helper()
 	out, err := op.Infer(in)
@@ -102,7 +102,7 @@ func (b bench) must(err error) {
 	}
 }
 
-// round figures: 1 GFLOP/s, 1 GB/s, 100 MB/s of copies, 1 ms a launch.
+// round is a model with round figures: 1 GFLOP/s, 1 GB/s, copies at 100 MB/s, 1 ms per launch.
 var round = Model{FLOPS: 1e9, BytesPerSecond: 1e9, CopyBytesPerSecond: 1e8, LaunchSeconds: 1e-3, MemoryBytes: 1 << 40}
 
 func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
@@ -112,11 +112,11 @@ func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
 		in   []device.TensorSpec
 		want time.Duration
 	}{
-		// 2·1000·1000·1000 = 2e9 FLOP at 1e9 FLOP/s; 12 MB would take 12 ms
+		// 2·1000·1000·1000 = 2e9 FLOPs at 1e9 FLOP/s; the traffic of 12 MB alone would take 12 ms
 		{"bound by arithmetic", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000), device.Spec(tensor.F32, 1000, 1000)}, 2001 * time.Millisecond},
-		// 2 x 4 MB
+		// reads 4 MB and writes 4 MB
 		{"bound by traffic", device.Unary{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000)}, 9 * time.Millisecond},
-		// 2 x 2 MB
+		// reads 2 MB and writes 2 MB
 		{"half as wide, half as long", device.Unary{}, []device.TensorSpec{device.Spec(tensor.BF16, 1000, 1000)}, 5 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -155,14 +155,14 @@ func TestCopyFromTheDeviceIsZeros(t *testing.T) {
 	}
 }
 
-// advance models work other than launches: a collective operation.
+// advance models work that is not a launch, such as a collective operation.
 func (s *Stream) advance(d time.Duration) {
 	s.clock.now += d
 	s.clock.Settle()
 }
 
-// TestOverlapComesOutRight: a program of two 9 ms launches with a bucket ready after the first; a collective of 20 ms on another stream starts
-// there and ends at 29 ms, 11 ms after the program.
+// A program has two launches of 9 ms. A bucket is ready after the first launch, and a collective of 20 ms on another
+// stream then starts. The collective ends at 29 ms, which is 11 ms after the end of the program.
 func TestOverlapComesOutRight(t *testing.T) {
 	b := open(t, round)
 	ready, reduced := b.event(), b.event()
@@ -251,7 +251,7 @@ func TestThousandDevicesCostLittle(t *testing.T) {
 	runtime.KeepAlive(devices)
 }
 
-// TestCompletionFromTheHostCarriesItsTime: a modelled all-reduce ends at 50 ms; what waits for it starts then.
+// A modelled all-reduce ends at 50 ms. The work that waits for it starts at 50 ms.
 func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
 	b := open(t, round)
 	reduced := b.event().(device.ClockedEvent)
@@ -261,7 +261,7 @@ func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
 	if got, want := b.stream.Clock(), 59*time.Millisecond; got != want || reduced.CompletedAt() != 50*time.Millisecond {
 		t.Errorf("got a clock of %v, want %v; the event completed at %v", got, want, reduced.CompletedAt())
 	}
-	b.must(reduced.Complete()) // outside the model: delays nobody
+	b.must(reduced.Complete()) // completion without a modelled time: delays no stream
 	b.must(b.stream.Run(wait))
 	if got, want := b.stream.Clock(), 68*time.Millisecond; got != want {
 		t.Errorf("after a completion outside the model: got %v, want %v", got, want)

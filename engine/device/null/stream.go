@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
-// Stream is a clock that work advances.
+// Stream has a clock, which its work advances.
 type Stream struct {
 	device.Stream
 	clock *clock
@@ -29,8 +29,8 @@ func (s *Stream) Clock() time.Duration { return s.clock.now }
 // clock implements bookkeeping.Work.
 type clock struct {
 	dev   *Device
-	now   time.Duration // modelled
-	slept time.Duration // part of now that was slept or spent waiting
+	now   time.Duration // modelled time
+	slept time.Duration // part of now during which the stream slept or waited
 }
 
 func (c *clock) Now() time.Duration { return c.now }
@@ -60,7 +60,7 @@ func (c *clock) Settle() {
 	c.dev.reached(c.now)
 }
 
-// Passed counts the time up to the completion of the event as slept, because it has really passed.
+// Passed counts the time until the completion of the event as slept, because this time has really passed.
 func (c *clock) Passed(at time.Duration) {
 	c.now = max(c.now, at)
 	c.slept = c.now

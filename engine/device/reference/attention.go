@@ -10,7 +10,7 @@ import (
 // attentionInputs holds the operands of Attention, one value per element.
 type attentionInputs[T real] struct {
 	op         device.Attention
-	q, k, v    []T // row r of each starts at r·stride, plus its offset
+	q, k, v    []T // row r of each starts at element r·stride
 	stride     int
 	n, t, c, d int // samples, positions, channels, channels of a head
 	lengths    []int32
@@ -124,12 +124,13 @@ func attention[T real](op device.Attention, in, out []operand) {
 	store(out[1], lse)
 }
 
-// attentionDiff: with dp[i, j] = m[i, j]·(diff_dst[i]·v[j]), the gradient of s is p·(dp - diff_dst[i]·dst[i]).
+// attentionDiff uses dp[i, j] = m[i, j]·(diff_dst[i]·v[j]). The gradient of s[i, j] is p[i, j]·(dp[i, j] -
+// diff_dst[i]·dst[i]).
 func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 	diff, dst, lse := load[T](in[0]), load[T](in[1]), load[T](in[2])
 	a := loadAttention[T](op.Attention, in[3:])
 	all := make([]T, 3*a.n*a.t*a.c)
-	dq, dk, dv := all, all[a.c:], all[2*a.c:] // packed
+	dq, dk, dv := all, all[a.c:], all[2*a.c:] // the three parts of the packed gradient
 	if !op.Packed {
 		dk, dv = all[a.n*a.t*a.c:], all[2*a.n*a.t*a.c:]
 	}

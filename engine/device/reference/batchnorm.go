@@ -9,7 +9,8 @@ import (
 
 func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 
-// norm holds the common operands of the BatchNorm ops: x (N, C, H, W) and its statistics, (G, C) or, if running, (C).
+// norm holds the operands that all BatchNorm ops have: x (N, C, H, W), gamma and beta (C), and the statistics, (G, C)
+// or, if running, (C).
 type norm[T real] struct {
 	shape                 tensor.Shape
 	group                 int // samples per group
@@ -82,7 +83,7 @@ func batchNormStats[T real](op device.BatchNormStats, in, out []operand) {
 	store(out[1], variance)
 }
 
-// batchNormMerge computes in f64 for any T; the conversions prevent fused operations.
+// batchNormMerge computes in f64 for any T. The explicit conversions prevent fused multiply-adds.
 func batchNormMerge[T real](in, out []operand) {
 	stats, samples, channels := load[T](in[0]), loadI32(in[1]), in[0].shape()[2]
 	mean, variance := make([]T, channels), make([]T, channels)
@@ -191,7 +192,7 @@ func batchNormDiffApply[T real](op device.BatchNormDiffApply, in, out []operand)
 
 func finite[T real](v T) bool { return v-v == 0 }
 
-// batchNormRunning computes in f64 for any T; the conversions prevent fused operations.
+// batchNormRunning computes in f64 for any T. The explicit conversions prevent fused multiply-adds.
 func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 	runningMean, runningVar, mean, variance := load[T](in[0]), load[T](in[1]), load[T](in[2]), load[T](in[3])
 	groups, channels := in[2].shape()[0], in[2].shape()[1]

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// real is the type in which ops compute. Products that are added to a value are written T(a*b): the conversion prevents
-// a fused multiply-add, which has one rounding.
+// real is the type in which ops compute. A product that is added to a value is written T(a*b). The conversion prevents
+// a fused multiply-add, which would round only once.
 type real interface{ float32 | float64 }
 
 // operand is one bound tensor.
@@ -92,13 +92,13 @@ func encodeSmall(x float64, exponentBits int) uint16 {
 	}
 	_, e := math.Frexp(x) // |x| in [2^(e-1), 2^e)
 	exponent := max(e-1, 1-bias)
-	// units is |x| in steps of the last fraction bit; rounding up to the next power of two carries into the exponent.
+	// units is |x| in units of the last fraction bit. Rounding up to the next power of two carries into the exponent.
 	units := math.RoundToEven(math.Ldexp(math.Abs(x), fractionBits-exponent))
 	code := int64(exponent+bias-1)<<fractionBits + int64(units)
 	return sign | uint16(min(code, int64(infinity)))
 }
 
-// decodeF16 is exact.
+// decodeF16 converts an f16 to f32. The conversion is exact.
 func decodeF16(h uint16) float32 {
 	exponent, fraction := int(h>>10&31), float64(h&1023)
 	var v float64
@@ -119,8 +119,8 @@ func decodeF16(h uint16) float32 {
 	return float32(v)
 }
 
-// Encode rounds values to elements of type dt, in the byte order of plain memory: to nearest even for real numbers,
-// towards zero for integers. Opaque state is bytes.
+// Encode rounds values to elements of type dt in plain memory. It rounds real numbers to nearest even, and integers
+// towards zero. Opaque state is bytes.
 func Encode(dt tensor.DType, values []float64) []byte {
 	spec := device.Spec(dt, len(values))
 	o := operand{spec: spec, mem: make([]byte, int64(len(values))*dt.Size())}

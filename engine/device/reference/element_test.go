@@ -11,7 +11,7 @@ func TestSmallFloatsRoundToNearestEven(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		in       float64
-		exponent int // bits
+		exponent int // number of exponent bits
 		want     uint16
 	}{
 		{"f16 one", 1, 5, 0x3c00},
@@ -42,7 +42,7 @@ func TestSmallFloatsRoundToNearestEven(t *testing.T) {
 }
 
 func TestBF16AgreesWithTensor(t *testing.T) {
-	for bits := uint64(0); bits < 1<<32; bits += 65521 { // a prime: every upper half, many lower ones
+	for bits := uint64(0); bits < 1<<32; bits += 65521 { // the step is a prime, so all upper halves and many lower halves occur
 		f := math.Float32frombits(uint32(bits))
 		got, want := encodeSmall(float64(f), 8), tensor.BF16FromF32(f)
 		if f != f {
@@ -72,7 +72,7 @@ func TestF16DecodesWhatItEncodes(t *testing.T) {
 	}
 }
 
-// The vectors are those published with Random123, the authors' library.
+// The vectors are published with Random123, the library of Philox's authors.
 func TestPhiloxGivesThePublishedVectors(t *testing.T) {
 	for _, c := range []struct {
 		counter, want [4]uint32

@@ -13,7 +13,7 @@ const (
 	geluTanhCubic  = 0.044715
 	rootTwoOverPi  = math.Sqrt2 / (math.SqrtPi)
 	rootHalf       = 1 / math.Sqrt2
-	normalDensity0 = 1 / (math.Sqrt2 * math.SqrtPi) // of the standard normal distribution at 0
+	normalDensity0 = 1 / (math.Sqrt2 * math.SqrtPi) // density of the standard normal distribution at 0
 )
 
 // Transcendental functions are computed in f64 and rounded to T; all other arithmetic is in T.
@@ -134,7 +134,7 @@ func combine[T real](f device.BinaryFunc, a, b T) T {
 func binaryOp[T real](op device.Binary, in, out []operand) {
 	a, b := load[T](in[0]), load[T](in[1])
 	full, part := in[0].shape(), in[1].shape()
-	strides := make([]int, len(full)) // of b, 0 in broadcast dimensions
+	strides := make([]int, len(full)) // strides of b; 0 in broadcast dimensions
 	for i, s := range part.Strides() {
 		if part[i] > 1 {
 			strides[len(full)-len(part)+i] = int(s)

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// loadIDs reads the rows that tokens or segments name. An id outside its table of rows is an error.
+// loadIDs reads the row numbers in tokens or segments. A number outside of the table is an error.
 func loadIDs(op device.Op, name string, o operand, rows int) ([]int32, error) {
 	ids := loadI32(o)
 	for i, id := range ids {
@@ -54,7 +54,7 @@ func embedding[T real](op device.Embedding, in, out []operand) error {
 	return nil
 }
 
-// embeddingDiff adds the rows of diff_dst (N, T, C) to the rows of the table that they were read from.
+// embeddingDiff adds each row of diff_dst (N, T, C) to the row of the table that the forward op read for it.
 func embeddingDiff[T real](op device.EmbeddingDiff, in, out []operand) error {
 	diff, shape := load[T](in[0]), in[0].shape()
 	positions, channels := shape[1], shape[2]
@@ -69,7 +69,7 @@ func embeddingDiff[T real](op device.EmbeddingDiff, in, out []operand) error {
 			return err
 		}
 	}
-	sums := make([]T, op.Rows*channels) // added to the table at the end: the sum of the rows comes first
+	sums := make([]T, op.Rows*channels) // sums of the rows; they are added to the table at the end
 	for row := range shape[0] * positions {
 		to := row % positions
 		if ids != nil {

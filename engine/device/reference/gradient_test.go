@@ -16,20 +16,21 @@ type tensors = []devicetest.Tensor
 // exec runs one op in f64.
 type exec func(op device.Op, in ...devicetest.Tensor) tensors
 
-// gradientCase is a function with its gradient. backward gets the inputs and the gradients of the outputs and returns those of the first
-// inputs, as many as it knows.
+// gradientCase is a function with its gradient. backward gets the inputs and the gradients of the outputs. It returns
+// the gradients of the first inputs.
 type gradientCase struct {
 	name     string
 	inputs   tensors
 	forward  func(do exec, in tensors) tensors
 	backward func(do exec, in, diff tensors) tensors
-	// weight is the gradient of every output element; 0: random ones.
+	// weight is the gradient of every output element; 0 means random gradients.
 	weight float64
 }
 
 const (
-	step = 1e-5 // of the central difference, whose error is of the order step² = 1e-10
-	// gradientTolerance is relative to the largest gradient of a tensor: step² times a third derivative, and f64 rounding / step = 1e-11.
+	step = 1e-5 // step of the central difference, whose error is of the order step² = 1e-10
+	// gradientTolerance is relative to the largest gradient of a tensor. It exceeds the error of the difference, step²
+	// times a third derivative, and the f64 rounding error divided by step, 1e-11.
 	gradientTolerance = 1e-8
 )
 
@@ -87,7 +88,7 @@ func (c gradientCase) check(t *testing.T) {
 	}
 }
 
-// random is f64 noise; the seed tells the inputs of a case apart.
+// random returns random f64 values. The inputs of one case have different seeds.
 func random(seed uint64, shape ...int) devicetest.Tensor {
 	return devicetest.Random(tensor.F64, shape, seed, devicetest.Uniform(-1, 1))
 }
@@ -132,13 +133,13 @@ func productGradients() []gradientCase {
 	})
 }
 
-// normGradients: the whole layer, whose statistics depend on x.
+// normGradients returns cases of a whole layer, whose statistics depend on x.
 //
 //	inputs x (N, C, H, W); gamma (C); beta (C); [residual (N, C, H, W)]
 func normGradients() []gradientCase {
 	const eps = 1e-3
 	var cases []gradientCase
-	for _, group := range []int{0, 2} { // 5 samples in groups of 2: the last has 1
+	for _, group := range []int{0, 2} { // with group 2, the 5 samples form groups of 2, 2 and 1
 		for _, relu := range []bool{false, true} {
 			for _, add := range []bool{false, true} {
 				for _, two := range []bool{false, true} {
@@ -155,7 +156,7 @@ func normGradients() []gradientCase {
 					}
 					c.forward = func(do exec, in tensors) tensors {
 						_, out := run(do, in)
-						if two { // y is used twice
+						if two { // y has two readers
 							return tensors{out[0], out[0]}
 						}
 						return out[:1]

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// run executes one launch. NewProgram has checked the operands; run detects memory that was freed since.
+// run executes one launch. NewProgram has checked the operands; run returns an error if their memory was freed since
+// then.
 func run(s bookkeeping.Step) error {
 	in, err := operands("input", s.Launch.In, s.Kernel.In())
 	if err == nil {
@@ -38,7 +39,7 @@ func operands(side string, regions []device.Region, specs []device.TensorSpec) (
 	return out, nil
 }
 
-// computesWide reports whether an op is computed in f64, which depends on its principal operand.
+// computesWide reports whether an op is computed in f64. The type of its principal operand determines this.
 func computesWide(k *bookkeeping.Kernel) bool {
 	in, out := k.In(), k.Out()
 	switch k.Op.(type) {

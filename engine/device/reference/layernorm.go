@@ -34,7 +34,7 @@ func layerNorm[T real](op device.LayerNorm, in, out []operand) {
 	store(out[2], inverses)
 }
 
-// layerNormDiff: with x̂ = (x - mean)·inverse and g = diff_dst·gamma, diff_x = inverse·(g - mean(g) - x̂·mean(g·x̂)).
+// layerNormDiff uses x̂ = (x - mean)·inverse and g = diff_dst·gamma: diff_x = inverse·(g - mean(g) - x̂·mean(g·x̂)).
 func layerNormDiff[T real](op device.LayerNormDiff, in, out []operand) {
 	diff, x := load[T](in[0]), load[T](in[1])
 	means, inverses, gamma := load[T](in[2]), load[T](in[3]), load[T](in[4])

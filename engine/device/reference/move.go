@@ -53,7 +53,8 @@ func pad(op device.Pad, in, out []operand) {
 	}
 }
 
-// keptStrides returns strides over full of a tensor without the dimensions axes: 0 along axes.
+// keptStrides returns, for each dimension of full, its stride in a tensor that lacks the dimensions axes; 0 for these
+// dimensions.
 func keptStrides(full tensor.Shape, axes []int) []int {
 	strides := make([]int, len(full))
 	step := 1

@@ -33,8 +33,8 @@ func gradControl(op device.GradControl, in, out []operand) {
 	store(out[0], []float64{norm, factor, ok})
 }
 
-// sgd rounds every operation separately, in the order of the op's definition: T(…) prevents fused operations. Elements
-// outside all segments stay unchanged.
+// sgd rounds every operation separately, in the order of the op's definition. The conversions T(…) prevent fused
+// operations. Elements outside all segments stay unchanged.
 func sgd[T real](op device.SGD, in, out []operand) {
 	hyper, control := load[T](in[0]), load[T](in[1])
 	value, grad := load[T](in[2]), load[T](in[3])
@@ -66,7 +66,7 @@ func sgd[T real](op device.SGD, in, out []operand) {
 	}
 }
 
-// adamW rounds as sgd does.
+// adamW rounds every operation separately, like sgd.
 func adamW[T real](op device.AdamW, in, out []operand) {
 	hyper, control := load[T](in[0]), load[T](in[1])
 	value, grad := load[T](in[2]), load[T](in[3])
@@ -95,7 +95,7 @@ func adamW[T real](op device.AdamW, in, out []operand) {
 	store(out[2], second)
 }
 
-// movingAverage rounds as sgd does.
+// movingAverage rounds every operation separately, like sgd.
 func movingAverage[T real](in, out []operand) {
 	weight, control := load[T](in[0])[0], load[T](in[1])
 	average, value := load[T](in[2]), load[T](in[3])

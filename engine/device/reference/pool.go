@@ -9,7 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// eachWindow calls f for every window d of dst (N, C, OH, OW) with its taps inside src (N, C, H, W), row by row.
+// eachWindow calls f for every window d of dst (N, C, OH, OW). taps lists the elements of src (N, C, H, W) inside the
+// window, row by row, without padding.
 func eachWindow(w device.Window, kernel [2]int, src, dst tensor.Shape, f func(d int, taps []int)) {
 	taps := make([]int, 0, kernel[0]*kernel[1])
 	for d := range int(dst.Elements()) {

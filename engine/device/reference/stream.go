@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
-// work computes in the calling goroutine; its clock is the machine's.
+// work computes in the calling goroutine. Its clock is the clock of the machine.
 type work struct{ start time.Time }
 
 // NewStream implements device.Device.

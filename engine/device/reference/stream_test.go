@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestFailedRunFailsWhatItWasToRecord: who waits must learn that there is nothing to wait for.
+// A failed run fails the events that it has not recorded, so that waiters return with an error.
 func TestFailedRunFailsWhatItWasToRecord(t *testing.T) {
 	dev := New()
 	stream, err := dev.NewStream()

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f64 is a tensor of the values listed.
+// f64 returns an f64 tensor with the given values.
 func f64(shape tensor.Shape, values ...float64) devicetest.Tensor {
 	return devicetest.Of(tensor.F64, shape, values...)
 }
@@ -25,7 +25,7 @@ func window(stride, padding, dilation int) device.Window {
 
 type shape = tensor.Shape
 
-// Inputs are small enough to work the results out on paper.
+// The inputs are small enough to compute the results by hand.
 func TestValuesWorkedOutByHand(t *testing.T) {
 	oneToNine := f64(shape{1, 1, 3, 3}, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	digits := f64(shape{1, 1, 2, 2}, 1, 10, 100, 1000)
@@ -36,7 +36,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		name string
 		op   device.Op
 		in   tensors
-		want [][]float64 // nil: not looked at
+		want [][]float64 // expected outputs; nil: not compared
 	}{
 		{"conv2d", device.Conv2D{Window: window(1, 0, 1), Groups: 1}, tensors{oneToNine, digits}, [][]float64{{5421, 6532, 8754, 9865}}},
 		{"conv2d dilated", device.Conv2D{Window: window(1, 0, 2), Groups: 1}, tensors{oneToNine, digits}, [][]float64{{9731}}},
@@ -64,7 +64,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 		{"gelu", device.Unary{Func: device.GELU}, tensors{f64(shape{2}, 1, -1)}, [][]float64{{0.8413447460685429, -0.15865525393145707}}}, // x·Φ(x)
 		{"gelu_tanh", device.Unary{Func: device.GELUTanh}, tensors{f64(shape{1}, 1)}, [][]float64{{0.5 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*1.044715))}}},
 		{"binary with repetition", device.Binary{Func: device.Sub}, tensors{f64(shape{2, 2}, 1, 2, 3, 4), f64(shape{2, 1}, 10, 20)}, [][]float64{{-9, -8, -17, -16}}},
-		{"dropout by the first words of Philox", device.Dropout{P: 0.5}, // 0.40, 0.88, 0.74, 0.61 of 2³²
+		{"dropout by the first words of Philox", device.Dropout{P: 0.5}, // the words are 0.40, 0.88, 0.74 and 0.61 times 2³²
 			tensors{f64(shape{1, 4}, 1, 2, 3, 4), devicetest.Of(tensor.I64, shape{1}, 0), devicetest.Of(tensor.U32, shape{2}, 0, 0)}, [][]float64{{0, 4, 6, 8}}},
 		{"transpose", device.Transpose{Perm: []int{1, 0}}, tensors{f64(shape{2, 3}, 1, 2, 3, 4, 5, 6)}, [][]float64{{1, 4, 2, 5, 3, 6}}},
 		{"concat", device.Concat{Axis: 1}, tensors{f64(shape{2, 1}, 1, 2), f64(shape{2, 2}, 3, 4, 5, 6)}, [][]float64{{1, 3, 4, 2, 5, 6}}},
@@ -77,7 +77,8 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 			[][]float64{{math.Log(4.0 / 3), math.Log(4), 0}, {0, 1, -1}, {math.Log(4), math.Log(4), 1 + math.Log(2)}}},
 		{"softmax_cross_entropy smoothed", device.SoftmaxCrossEntropy{LabelSmoothing: 0.5}, tensors{f64(shape{1, 2}, 0, math.Log(3)), i32(1)},
 			[][]float64{{0.75*math.Log(4.0/3) + 0.25*math.Log(4)}, {0}, nil}},
-		// Row 0: 3/4 of log(4/3) and 1/4 of log 4, judged by the first label; row 1: lambdas swapped, judged by the second; row 2 has the same label twice.
+		// Row 0: the loss is 3/4·log(4/3) + 1/4·log 4, and position belongs to the first label. Row 1: the weights are
+		// exchanged, so position belongs to the second label. Row 2: both labels are equal.
 		{"softmax_cross_entropy of mixed samples", device.SoftmaxCrossEntropy{Mixed: true},
 			tensors{f64(shape{4, 2}, 0, math.Log(3), 0, math.Log(3), 0, math.Log(3), 1, 1), i32(1, 0, 0, -1), i32(0, 1, 0, -5), f64(shape{4}, 0.75, 0.25, 0.25, 0.25)},
 			[][]float64{{0.75*math.Log(4.0/3) + 0.25*math.Log(4), 0.75*math.Log(4.0/3) + 0.25*math.Log(4), math.Log(4), 0}, {0, 0, 1, -1}, nil}},
@@ -106,7 +107,7 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 			got := devicetest.Exec(t, reference.New(), c.op, c.in)
 			for i, want := range c.want {
 				for j, w := range want {
-					// The factors of optimizers are f32 numbers, hence the tolerance.
+					// The tolerance covers the factors of optimizers, which are f32 numbers.
 					if g := got[i].Values[j]; len(got[i].Values) != len(want) || !(math.Abs(g-w) <= 1e-7*math.Abs(w)+1e-12) {
 						t.Errorf("output %d, element %d: got %.12g, want %.12g", i, j, got[i].Values, want)
 						break
@@ -136,7 +137,7 @@ func equalValues(a, b []float64) bool {
 	return len(a) == len(b)
 }
 
-// TestStrictness: what other devices may let pass.
+// TestStrictness requires errors for mistakes that other devices may accept.
 func TestStrictness(t *testing.T) {
 	dev := reference.New()
 	neg := device.Unary{Func: device.Neg}

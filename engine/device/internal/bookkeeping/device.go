@@ -8,7 +8,7 @@ import (
 // Device holds the state that all objects of a device use. Set the exported fields before use.
 type Device struct {
 	Name       string
-	LimitBytes int64 // device and host memory together
+	LimitBytes int64 // largest device and host memory together, bytes
 	// Backing allocates the bytes of device memory; nil: device memory has no contents.
 	Backing func(bytes int64) []byte
 

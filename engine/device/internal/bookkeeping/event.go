@@ -16,15 +16,15 @@ type Event struct {
 
 	mu     sync.Mutex
 	now    outcome
-	over   *settled // shared with waiters; nil without waiters
+	over   *settled // shares the outcome with waiters; nil without waiters
 	closed bool
 }
 
 // outcome is the result of an event.
 type outcome struct {
 	over bool
-	err  error         // of the run that failed
-	at   time.Duration // on the clock of the device, if it models time
+	err  error         // error of the run that failed
+	at   time.Duration // time of completion on the device's clock, if the device models time
 }
 
 // settled carries the outcome to waiters, even if the event is reset before they wake.
@@ -81,7 +81,7 @@ func (e *Event) Finish(at time.Duration) {
 	e.settle(outcome{over: true, at: at})
 }
 
-// Fail ends the event for a run that cannot reach its recording.
+// Fail marks the event as failed, because the run cannot reach the recording.
 func (e *Event) Fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 
 // Sizes of one entry of saved state, in bytes.
 const (
-	MaskBytes   = 1 // of BatchNormApply: 1 where z > 0, else 0
-	ArgmaxBytes = 4 // of MaxPool2D: the winner's element in its (H, W) image as an int32, -1 if none
+	MaskBytes   = 1 // mask of BatchNormApply: 1 where z > 0, else 0
+	ArgmaxBytes = 4 // argmax of MaxPool2D: index of the maximum in its (H, W) image as an int32; -1 if there is none
 )
 
 // Kernel is an op with its plain operand specs.
@@ -87,7 +87,7 @@ func plain(specs []device.TensorSpec, side string) ([]device.TensorSpec, error) 
 // sizeOpaque sets the bytes of opaque operands. Saved state belongs to an image, which is the first operand on either
 // side.
 func (k *Kernel) sizeOpaque() error {
-	var elements, width int64 // of the saved state: number of entries, and bytes per entry
+	var elements, width int64 // number of entries of the saved state, and bytes per entry
 	switch op := k.Op.(type) {
 	case device.BatchNormApply, device.BatchNormDiffReduce:
 		elements, width = k.in[0].Shape.Elements(), MaskBytes
@@ -116,10 +116,10 @@ func (k *Kernel) sizeOpaque() error {
 	return nil
 }
 
-// supported returns an error for element types that the device cannot compute; op.Infer has checked the types that the
-// op fixes.
+// supported returns an error for element types that the device cannot compute. op.Infer has checked the operands whose
+// type the op determines.
 func supported(op device.Op, in, out []device.TensorSpec) error {
-	var fixed []int // inputs that are not real numbers
+	var fixed []int // positions of inputs that are not real numbers
 	switch op := op.(type) {
 	case device.Transpose, device.Reshape, device.Concat, device.Slice, device.Pad, device.Broadcast, device.Fill:
 		return notOpaque(in, out)
@@ -183,10 +183,10 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// inPlace returns the pairs that may share memory. Operands are decoded before outputs are written, so any pair of
-// equal size would work. The result contains the pairs that other devices usually allow.
+// inPlace returns the pairs that may share memory. The device decodes operands before it writes outputs, so it could
+// allow any pair of equal size. The result contains the pairs that other devices usually allow.
 func inPlace(op device.Op, in, out []device.TensorSpec) []device.Alias {
-	var inputs []int // candidates for the memory of one output
+	var inputs []int // inputs whose memory one output may use
 	output := 0
 	switch op := op.(type) {
 	case device.Unary, device.Scale, device.Dropout, device.Reshape, device.SoftmaxCrossEntropyDiff:

@@ -32,7 +32,7 @@ func MachineBytes() int64 {
 	return fallbackBytes
 }
 
-// Aligned returns zeroed memory at a multiple of 64.
+// Aligned returns zeroed memory at an address that is a multiple of 64.
 func Aligned(bytes int64) []byte {
 	const alignment = 64
 	raw := make([]byte, bytes+alignment)
@@ -44,7 +44,7 @@ func Aligned(bytes int64) []byte {
 type Buffer struct {
 	dev   *Device
 	bytes int64
-	mem   []byte // nil: no contents
+	mem   []byte // nil if the memory has no contents
 	host  bool
 	freed atomic.Bool
 }

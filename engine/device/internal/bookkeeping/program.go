@@ -189,7 +189,7 @@ func (p *Program) Begin() {
 	}
 }
 
-// fail ends the events that the program would record from the given step on.
+// fail marks as failed the events that the program would record from the given step on.
 func (p *Program) fail(step int, err error) {
 	for _, s := range p.Steps[step:] {
 		if s.Record != nil {

@@ -13,9 +13,9 @@ type Work interface {
 	Launch(s Step) error
 	// Copy copies src.Bytes bytes; both regions are checked.
 	Copy(dst, src device.Region)
-	// Now returns the time at which all submitted work is complete.
+	// Now returns the time on the stream's clock at which all submitted work is complete.
 	Now() time.Duration
-	// Settle returns when that work is complete.
+	// Settle blocks until all submitted work is complete.
 	Settle()
 	// Passed reports that the stream waited for an event that was complete at the given time on the device's clock.
 	Passed(at time.Duration)
@@ -25,7 +25,7 @@ type Work interface {
 type stream struct {
 	dev    *Device
 	work   Work
-	waited time.Duration // blocked time at steps of programs
+	waited time.Duration // time for which steps of programs waited for events
 	closed bool
 }
 

@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// Requested bytes, without the system's rounding. Any thread may call any function at any time.
+// Counts the requested bytes, without the rounding of the system. Any thread may call any function at any time.
 class Account {
 public:
   void add(int64_t bytes) {

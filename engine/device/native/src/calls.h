@@ -12,19 +12,19 @@
 
 namespace hetero {
 
-// Compiles a checked request to a checked kernel, for ht_kernel_calls.compile. use selects the device for the calling
-// thread. Throws as factories do; the text begins with the op's name.
+// Checks a request, compiles it and checks the kernel, for ht_kernel_calls.compile. use selects the device for the
+// calling thread. Throws the exceptions of factories; their text begins with the op's name.
 ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                     const ht_spec *out, int32_t num_out, int threads, const std::function<void()> &use);
 
 ht_kernel_desc described(const ht_kernel &kernel);
 
-// Copies a text, truncated to the room. room_bytes includes the final NUL.
+// Copies a text to room, truncated to room_bytes bytes including the final NUL.
 inline void copy_text(const std::string &text, char *room, size_t room_bytes) {
   if (room_bytes > 0) std::snprintf(room, room_bytes, "%s", text.c_str());
 }
 
-// Throws unless bytes more can be allocated. limit is the device's memory in bytes.
+// Throws OutOfMemory unless the device can allocate `bytes` more bytes. limit is the device's memory in bytes.
 inline void check_alloc(const Account &account, int64_t bytes, int64_t limit) {
   if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
   if (bytes > limit - account.allocated())
@@ -32,7 +32,7 @@ inline void check_alloc(const Account &account, int64_t bytes, int64_t limit) {
                       " more, of " + std::to_string(limit));
 }
 
-// Device has a member account.
+// Returns the device memory in use and its peak, in bytes, from the device's member account.
 template <class Device> void memory_used(const Device *d, int64_t *allocated, int64_t *peak) {
   *allocated = d->account.allocated();
   *peak = d->account.peak();
@@ -51,8 +51,8 @@ template <class Event> void want_complete(Event &event, int64_t timeout_ns) {
   }
 }
 
-// Functions on events that need no device. Handle is ht_event: its member impl is an Event with state, announce, settle
-// and wait. Each library provides create and free.
+// Returns the functions on events, most of which need no device. Handle is ht_event: its member impl is an Event with
+// the functions state, announce, settle and wait. Each library passes its own create and free.
 template <class Handle, class Device>
 ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *), void (*free)(Handle *)) {
   using Event = decltype(Handle::impl);
@@ -74,7 +74,7 @@ ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *),
   return c;
 }
 
-// The table with its version, without functions.
+// Returns a table with the version set and without functions.
 inline ht_api empty_table(const char *kind, const char *build) {
   ht_api api{};
   api.abi_version = HT_ABI_VERSION;

@@ -1,8 +1,8 @@
-// kernel.h: the base of every kernel of a native device, and the lookup of an op's kernel.
+// kernel.h: the base class of every kernel of a native device, and the lookup of an op's kernel.
 //
-// A kernel is created once for fixed specs (the constructor makes all decisions) and run many times; run() allocates
+// A kernel is created once for fixed specs, and run many times. The constructor makes all decisions; run() allocates
 // nothing. Creation throws Unsupported or Invalid, which become a status at the C boundary (status.h). run() throws
-// only on device failure.
+// only if the device fails.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct Args {
   void *const *in;
   void *const *out;
   void *workspace;
-  void *queue; // on an asynchronous device: the queue for the launch
+  void *queue; // the queue for the launch, on an asynchronous device
 };
 
 struct Kernel {
   Specs in, out;         // final: layouts resolved, bytes set
-  int64_t workspace = 0; // bytes, 64-byte aligned address
+  int64_t workspace = 0; // bytes; the address is a multiple of 64
   std::vector<ht_alias> inplace;
   virtual ~Kernel() = default;
   virtual void run(const Args &) = 0;
@@ -45,12 +45,12 @@ struct Request {
   ht_op op;
   const void *params; // the op's parameter struct, size already checked; valid during the call only
   Specs in, out;
-  int threads; // of a CPU device
+  int threads; // number of threads of a CPU device
 };
 
 using Factory = std::unique_ptr<Kernel> (*)(const Request &);
 
-// The factory of each op. Defined in ops.cc: one line per op.
+// Returns the factory of an op. ops.cc has one line per op.
 Factory factory_of(ht_op op);
 
 } // namespace hetero
@@ -59,5 +59,5 @@ Factory factory_of(ht_op op);
 struct ht_kernel {
   ht_op op;
   std::unique_ptr<hetero::Kernel> impl;
-  ht_device *device = nullptr; // for devices that need it to free the kernel
+  ht_device *device = nullptr; // set by devices that need it to free the kernel
 };

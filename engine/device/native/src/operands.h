@@ -17,18 +17,19 @@ void want_f32(const ht_spec &spec); // throws Unsupported
 // Initialises a kernel's specs: every operand plain, sizes set, opaque operands unchanged.
 void take_plain(Kernel &kernel, const Request &request);
 
-// The layout to which the outputs at these positions are bound, HT_LAYOUT_ANY without one. Throws Unsupported for
-// several.
+// Returns the layout to which the outputs at these positions are bound, or HT_LAYOUT_ANY if none is bound. Throws
+// Unsupported if they are bound to several layouts.
 uint32_t bound_layout(const Request &request, const Positions &out);
 
-// As bound_layout, but the result must be the layout for which an opaque input (mask, argmax) was made, which its spec
-// carries; made_for < 0: no such input.
+// The same, with an opaque input (mask, argmax) at position made_for; made_for < 0: no such input. The result is then
+// the layout for which the opaque input was made, which its spec contains. Throws Unsupported if an output is bound to
+// another layout.
 uint32_t bound_layout(const Request &request, const Positions &out, int made_for);
 
 void give_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out, uint32_t layout);
 
-// Chooses one layout for elementwise work on tensors of one shape: any common layout will do. A bound output decides,
-// then the first input with a definite layout; otherwise it is plain.
+// Chooses one layout for elementwise work on tensors of one shape, which works in any layout. The layout is that of a
+// bound output, else that of the first input with a definite layout, else plain.
 uint32_t choose_shared_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out);
 
 } // namespace hetero

@@ -1,8 +1,8 @@
-// ops.h: the kernel factories of a native device, one per op. Each library defines them all, in the file that is named
-// above them (.cc or .cu). ops.cc maps op numbers to factories.
+// ops.h: the kernel factories of a native device, one per op. Each library defines all of them, in the file (.cc or
+// .cu) that is named above a group of factories. ops.cc maps op numbers to factories.
 //
-// A factory checks the specs that it depends on. It throws Invalid for a wrong argument, Unsupported if it has no
-// kernel. The engine has checked the number and the shapes of operands, from the same op.
+// A factory checks the specs that it depends on. It throws Invalid for a wrong argument, and Unsupported if it has no
+// kernel. The engine has already checked the number and the shapes of the operands.
 #pragma once
 
 #include <memory>

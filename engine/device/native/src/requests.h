@@ -1,4 +1,4 @@
-// requests.h: checks of requests to compile, for any op, and of the kernels that factories make of them.
+// requests.h: checks of compile requests for any op, and checks of the kernels that factories return.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hetero {
 
-// "conv2d", for error texts; "op 99" for an unknown number.
+// Returns the name of an op for error texts: "conv2d", or "op 99" for an unknown number.
 std::string op_name(int32_t op);
 
 // Checks the number of operands, the size of the parameters, and each spec; sets the bytes of specs with a known
@@ -16,7 +16,8 @@ std::string op_name(int32_t op);
 Request checked_request(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                         const ht_spec *out, int32_t num_out, int threads);
 
-// Throws std::logic_error if a kernel lacks a required value or changed a fixed one, which is a fault of the library.
+// Throws std::logic_error if a kernel lacks a required value or has changed a fixed value. Such a kernel is a fault of
+// the library.
 void check_kernel(const Kernel &k, const Request &r);
 
 } // namespace hetero

@@ -18,7 +18,7 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct Absent : Unavailable { // not a fault
+struct Absent : Unavailable { // no hardware on this machine, which is not a fault
   using Unavailable::Unavailable;
 };
 
@@ -30,7 +30,7 @@ inline ht_status fail(ht_error *error, ht_status status, const char *text) {
   return status;
 }
 
-// Runs body; no exception leaves this function.
+// Runs body and returns its status. No exception leaves this function.
 template <class Body> ht_status guarded(ht_error *error, Body body) {
   try {
     body();

@@ -1,4 +1,4 @@
-// steps.h: the list of steps that a program is made of, checked once.
+// steps.h: the list of steps of a program, which is checked once.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace hetero {
 struct Step {
   int32_t kind;
   ht_kernel *kernel;
-  size_t in, out; // first address in Steps::addresses
+  size_t in, out; // index of the operand's first address in Steps::addresses
   void *workspace;
   ht_event *event;
 };
@@ -22,7 +22,7 @@ struct Steps {
   std::vector<Step> list;
   std::vector<void *> addresses;
 
-  // Copies the steps with their address lists. Throws Invalid naming the step that is wrong.
+  // Copies the steps with their address lists. Throws Invalid with the number of a wrong step.
   Steps(const ht_step *steps, int32_t count);
 
   void launch(const Step &step, void *queue) const {
