@@ -59,6 +59,13 @@
 // Sync with each checkpoint: it flushes records to the disk. If the disk is full, the array stays valid. Up to 8 MiB of
 // records then wait in memory until the disk has space; later records are dropped and counted.
 //
+// A [Tail] reads the file while the run appends to it.
+//
+// # Events
+//
+// [EventsFile] has one line for each start of a process, evaluation, verdict on the bottleneck, and checkpoint: see
+// [Event].
+//
 // # Bottlenecks
 //
 // During the run, [Bottlenecks] analyses the times above, from all ranks. Every 50 steps it reports what limits the

@@ -94,6 +94,7 @@ var layers = []layer{
 	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
 	{"profiler/analysis", imports("balancer", "engine/regular", "telemetry", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/stats", "engine/experiment", "profiler/analysis")},
+	{"profiler/runs", imports("engine/experiment", "engine/regular", "telemetry", "profiler/runtime")},
 	{"profiler/hardware", imports("engine/device", "telemetry", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
 	{"profiler/measure", imports("profiler/stats", "engine/tensor", "engine/device", "engine/collective")},

@@ -21,6 +21,7 @@ type bottlenecks struct {
 	settings runtime.BottleneckSettings
 	find     *runtime.Bottlenecks
 	times    []runtime.RankTimes // one per rank
+	events   *events             // receives every verdict; nil in tests
 	told     bool                // the last logged verdict
 	last     runtime.Bottleneck
 }
@@ -34,7 +35,13 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
 	all := observers(first)
 	if a.Cfg.Profile.Enabled {
-		all = append(all, newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Place.WorldSize, 1), bottleneckSettingsOf(a)))
+		events, err := openEvents(a, resume)
+		if err != nil {
+			return nil, exit.With(exit.FolderCode(err), err)
+		}
+		verdicts := newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Place.WorldSize, 1), bottleneckSettingsOf(a))
+		verdicts.events = events
+		all = append(all, events, verdicts)
 	}
 	if a.Cfg.Profile.TensorBoardInterval > 0 {
 		board, err := openBoard(a, resume)
@@ -72,7 +79,7 @@ func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.Bo
 	return s
 }
 
-// StepDone implements train.Observer. It allocates only when it logs.
+// StepDone implements train.Observer. It allocates only at the end of a window.
 func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	for rank := range o.times {
 		own := &r.Ranks[rank]
@@ -85,7 +92,11 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	if !o.find.Full() {
 		return
 	}
-	if v := o.find.Verdict(); o.isNews(v) {
+	v := o.find.Verdict()
+	if o.events != nil {
+		o.events.judged(r.Step, v.Event(o.settings))
+	}
+	if o.isNews(v) {
 		o.told, o.last = true, v
 		o.log.Info("bottleneck: "+v.String(), "step", r.Step, "advice", v.Advice(o.settings))
 	}

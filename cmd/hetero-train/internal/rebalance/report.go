@@ -72,6 +72,8 @@ type rankLine struct {
 	Caused  experiment.Number `json:"caused_seconds"` // sum of the times for which other ranks wait for this rank
 	Health  string            `json:"health"`
 	Cause   string            `json:"cause,omitempty"`
+
+	Evidence string `json:"evidence,omitempty"` // for Health, unless the rank is healthy
 }
 
 // ReportTo opens the files of decisions, and sends the state of the ranks to screen. It removes decisions that are
@@ -131,6 +133,9 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		if verdicts != nil {
 			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == balancer.Sick {
 				l.Cause = verdicts[rank].Cause.String()
+			}
+			if verdicts[rank].Kind != balancer.Healthy {
+				l.Evidence = verdicts[rank].Evidence
 			}
 		}
 		line.Ranks = append(line.Ranks, l)

@@ -1,0 +1,92 @@
+package observe
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// events is the observer that writes the events of the run, for readers that follow it.
+type events struct {
+	file    *StepLines
+	report  task.Report
+	counted bool  // the length of the run is written
+	step    int64 // the last step
+	saving  int64 // the step of the checkpoint that is being saved
+}
+
+// openEvents opens the file after the steps of the checkpoint that the run resumes from, and writes the start of this
+// process.
+func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	path := filepath.Join(a.Folder.LogDir(), runtime.EventsFile)
+	if resume == nil {
+		kept = -1 // none: all lines are another run's
+	}
+	file, err := OpenLines("events of the run", path, kept, a.Opts.LogOf(logs.ComponentProfiler))
+	if err != nil {
+		return nil, err
+	}
+	a.Later(file.Close)
+	e := &events{file: file, report: a.Report(), step: max(kept, 0)}
+	start := &runtime.StartEvent{Program: version.Text(), Model: a.Cfg.Model.Name, Dataset: a.Data.Name, Policy: a.Cfg.Balance.Policy,
+		Ranks: max(a.Opts.Place.WorldSize, 1), BatchSize: a.Cfg.Data.BatchSize, Unit: e.report.Unit, Units: e.report.Units}
+	for _, m := range e.report.Metrics {
+		start.Metrics = append(start.Metrics, runtime.EventMetric{Key: m.Key, Title: m.Title, Percent: m.Percent})
+	}
+	file.Add(runtime.Event{Step: max(kept, 0), Time: time.Now(), Start: start})
+	return e, nil
+}
+
+// judged writes the verdict on a window.
+func (e *events) judged(step int64, v *runtime.BottleneckEvent) {
+	e.file.Add(runtime.Event{Step: step, Time: time.Now(), Bottleneck: v})
+}
+
+// StepDone implements train.Observer.
+func (e *events) StepDone(r *train.StepRecord) {
+	e.step = r.Step
+	if !e.counted {
+		e.counted = true
+		e.file.Add(runtime.Event{Step: r.Step, Time: r.Time, Length: &runtime.LengthEvent{Steps: r.Total, EpochSteps: r.EpochSteps}})
+	}
+}
+
+// EvalDone implements train.Observer.
+func (e *events) EvalDone(v train.Evaluation) {
+	out := &runtime.EvaluationEvent{Samples: v.Samples, Loss: runtime.Known(v.Loss), Metrics: map[string]*float64{}, Best: v.Best, Seconds: v.Took.Seconds()}
+	for _, m := range e.report.Metrics {
+		out.Metrics[m.Key] = runtime.Known(m.Of(v.Score()))
+	}
+	e.file.Add(runtime.Event{Step: v.Step, Time: time.Now(), Evaluation: out})
+}
+
+// RolledBack implements train.Observer. It removes the events of repeated steps.
+func (e *events) RolledBack(step int64) {
+	e.step = step
+	e.file.RolledBack(step)
+}
+
+// Saving implements train.Observer. A run that resumes from the checkpoint has the events of every step before it.
+func (e *events) Saving() {
+	e.saving = e.step
+	e.file.sync()
+}
+
+// Saved implements train.Observer.
+func (e *events) Saved(_ checkpoint.Saved, took time.Duration) {
+	e.file.Add(runtime.Event{Step: e.saving, Time: time.Now(), Checkpoint: &runtime.CheckpointEvent{Seconds: took.Seconds()}})
+}
+
+// Warn implements train.Observer.
+func (e *events) Warn(error) {}

@@ -1,0 +1,60 @@
+package experiment
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// HeldBy returns the process that last locked the run's folder, and whether it still holds the lock. It takes no lock
+// itself, so it cannot get in the way of a run that starts. held is nil if this machine cannot know: the process runs
+// on another machine or in another container, or the system does not list its locks. Without a lock file, HeldBy
+// returns fs.ErrNotExist.
+func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
+	lock, info, err := regular.OpenIn(run, lockFile)
+	if err != nil {
+		return Holder{}, nil, err
+	}
+	defer lock.Close() // read only
+	holder = readHolder(lock)
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	host, err := os.Hostname()
+	if !ok || err != nil || host != holder.Host {
+		return holder, nil, nil
+	}
+	is, err := flocked(stat.Ino, holder.PID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return holder, nil, nil
+	}
+	return holder, &is, err
+}
+
+// flocked reports whether /proc/locks lists an exclusive flock(2) of the process on a file of this number. The list
+// names devices of some file systems differently than stat(2), so the process identifies the file system instead.
+func flocked(inode uint64, pid int) (bool, error) {
+	locks, err := os.Open("/proc/locks")
+	if err != nil {
+		return false, err
+	}
+	defer locks.Close() // read only
+	for lines := bufio.NewScanner(locks); ; {
+		if !lines.Scan() {
+			return false, lines.Err()
+		}
+		// 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
+		field := strings.Fields(lines.Text())
+		if len(field) < 6 || field[1] != "FLOCK" || field[3] != "WRITE" || field[4] != strconv.Itoa(pid) {
+			continue
+		}
+		if strings.HasSuffix(field[5], fmt.Sprintf(":%d", inode)) {
+			return true, nil
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package runs
+
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
+)
+
+// column is a figure of every record.
+type column struct {
+	Name string
+	Unit string
+	of   func(*runtime.Record) float64
+}
+
+func sensor(s telemetry.Sensor) func(*runtime.Record) float64 {
+	return func(r *runtime.Record) float64 { return r.Telemetry[s] }
+}
+
+// rankColumns are the figures that each rank has.
+var rankColumns = []column{
+	{"share", "samples", func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
+	{"throughput", "samples/s", (*runtime.Record).Throughput},
+	{"own", "s", ownSeconds},
+	{"step", "s", func(r *runtime.Record) float64 { return r.IterationTime().Seconds() }},
+	{"data", "s", func(r *runtime.Record) float64 { return r.DataLoading.Seconds() }},
+	{"forward", "s", func(r *runtime.Record) float64 { return r.Forward.Seconds() }},
+	{"backward", "s", func(r *runtime.Record) float64 { return r.Backward.Seconds() }},
+	{"communication", "s", func(r *runtime.Record) float64 { return r.Communication.Seconds() }},
+	{"optimizer", "s", func(r *runtime.Record) float64 { return r.Optimizer.Seconds() }},
+	{"hidden", "s", func(r *runtime.Record) float64 { return r.CommunicationHidden.Seconds() }},
+	{"exchange", "s", func(r *runtime.Record) float64 { return r.Exchanges.Seconds() }},
+	{"bus_bandwidth", "bytes/s", nil}, // see Run.addRecord: it depends on the number of ranks
+	{"utilization", "%", sensor(telemetry.Utilization)},
+	{"memory", "%", sensor(telemetry.Memory)},
+	{"temperature", "°C", sensor(telemetry.Temperature)},
+	{"power", "W", sensor(telemetry.Power)},
+}
+
+// busColumn is the index of bus_bandwidth.
+const busColumn = 11
+
+// runColumns are figures that are equal on all ranks. They follow the columns of rank 0.
+var runColumns = []column{
+	{"loss", "", func(r *runtime.Record) float64 { return r.Loss }},
+	{"accuracy", "fraction", func(r *runtime.Record) float64 { return r.Accuracy }},
+	{"learning_rate", "", func(r *runtime.Record) float64 { return r.LearningRate }},
+	{"grad_norm", "", func(r *runtime.Record) float64 { return r.GradNorm }},
+	{"loss_scale", "", func(r *runtime.Record) float64 { return r.LossScale }},
+	{"skipped", "fraction", func(r *runtime.Record) float64 { return telemetry.Bit(r.Skipped) }},
+}
+
+// decisionColumns are the figures of each decision of the balancer.
+var decisionColumns = []column{
+	{Name: "share_of_oracle", Unit: "fraction"},
+	{Name: "share_of_oracle_low", Unit: "fraction"},
+	{Name: "share_of_oracle_high", Unit: "fraction"},
+	{Name: "imbalance", Unit: "fraction"},
+	{Name: "lost_imbalance", Unit: "s"},
+	{Name: "lost_communication", Unit: "s"},
+	{Name: "lost_data", Unit: "s"},
+	{Name: "lost_noise", Unit: "s"},
+	{Name: "lost_granularity", Unit: "s"},
+	{Name: "decided_step", Unit: "s"},
+	{Name: "oracle_step", Unit: "s"},
+}
+
+// ownSeconds returns a rank's compute time without waiting for other ranks.
+func ownSeconds(r *runtime.Record) float64 {
+	return max(0, (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds())
+}
+
+// busBandwidth returns the bytes per second and link of a ring all-reduce, as NCCL's tests define the bus bandwidth. It
+// follows from bytes and time, not from a counter. A step without communication has none.
+func busBandwidth(r *runtime.Record, ranks int) float64 {
+	seconds := (r.Communication + r.CommunicationHidden).Seconds()
+	if ranks < 2 || r.Bytes == 0 || seconds <= 0 {
+		return math.NaN()
+	}
+	n := float64(ranks)
+	return 2 * (n - 1) / n * float64(r.Bytes) / seconds
+}
+
+// find returns the index of the column of a name, -1 if there is none.
+func find(columns []column, name string) int {
+	for i, c := range columns {
+		if c.Name == name {
+			return i
+		}
+	}
+	return -1
+}

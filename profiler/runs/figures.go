@@ -1,0 +1,282 @@
+package runs
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Limits of a query.
+const (
+	mostPoints = 4000
+	// mostScanned is the number of records that a query reads from files. Reading them takes about 30 ms.
+	mostScanned = 40000
+	// mostLines is the number of ranks that a query returns separately unless it names them.
+	mostLines = 8
+)
+
+// Query selects figures of a run.
+type Query struct {
+	From, To int64    // steps; To 0: the newest
+	Points   int      // most points of a line
+	Columns  []string // names of columns
+	Ranks    []int    // nil: all ranks, or bands over ranks if there are more than 8
+}
+
+// Figures are columns over steps.
+type Figures struct {
+	From  int64     `json:"from"`
+	To    int64     `json:"to"`
+	Width int64     `json:"width"` // steps of each point; 1: values of single steps
+	Steps []int64   `json:"steps"` // last step of each point
+	Times []float64 `json:"times"` // end of that step, s since 1970 UTC; 0: unknown
+	Lines []Line    `json:"lines"`
+}
+
+// Values are numbers of which NaN is null in JSON.
+type Values []float64
+
+// MarshalJSON implements json.Marshaler.
+func (v Values) MarshalJSON() ([]byte, error) {
+	b := make([]byte, 0, 2+12*len(v))
+	b = append(b, '[')
+	for i, x := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			b = append(b, "null"...)
+			continue
+		}
+		b = strconv.AppendFloat(b, x, 'g', -1, 64)
+	}
+	return append(b, ']'), nil
+}
+
+// Line is one column of one rank, of all ranks together, or a band over ranks.
+type Line struct {
+	Column string `json:"column"`
+	Unit   string `json:"unit"`
+	// Rank is the rank, -1 for a column that all ranks share, or -2 for a band: then Mean is the median over ranks, Min
+	// and Max are the extremes over all ranks and steps, and Worst is the rank with the extreme mean.
+	Rank  int    `json:"rank"`
+	Mean  Values `json:"mean"`
+	Min   Values `json:"min,omitempty"` // nil if each point is one step of one rank
+	Max   Values `json:"max,omitempty"`
+	Worst []int  `json:"worst,omitempty"`
+}
+
+// Values of Line.Rank that are no rank.
+const (
+	AllRanks = -1
+	Band     = -2
+)
+
+// Figures returns the columns of a range of steps. A column that is unknown is an error.
+func (r *Run) Figures(q Query) (*Figures, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, last := r.steps()
+	if q.To == 0 || q.To > last {
+		q.To = last
+	}
+	q.From = max(q.From, first, 1)
+	q.Points = min(max(q.Points, 1), mostPoints)
+	ranks := q.Ranks
+	banded := ranks == nil && len(r.ranks) > mostLines
+	if ranks == nil {
+		ranks = make([]int, len(r.ranks))
+		for i := range ranks {
+			ranks[i] = i
+		}
+	}
+	for _, k := range ranks {
+		if k < 0 || k >= len(r.ranks) {
+			return nil, fmt.Errorf("ranks: got %d, want 0 to %d", k, len(r.ranks)-1)
+		}
+	}
+	var own, shared, decisions []int
+	for _, name := range q.Columns {
+		switch i := find(rankColumns, name); {
+		case i >= 0:
+			own = append(own, i)
+		case find(runColumns, name) >= 0:
+			shared = append(shared, len(rankColumns)+find(runColumns, name))
+		case find(decisionColumns, name) >= 0:
+			decisions = append(decisions, find(decisionColumns, name))
+		default:
+			return nil, fmt.Errorf("columns: got %q, want %v", name, columnNames())
+		}
+	}
+	out := &Figures{From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
+	if last == 0 || q.From > q.To {
+		return out, nil
+	}
+	if len(own) == 0 {
+		ranks = nil
+	}
+	// Each step has at most one record per rank. Rank 0 is always read.
+	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
+	out.Width = r.width(q, scan)
+	collected := make([]*bins, len(r.ranks)) // nil: not requested
+	for _, k := range ranks {
+		b, err := r.collect(k, q, out.Width, own, scan)
+		if err != nil {
+			return nil, err
+		}
+		collected[k] = b
+	}
+	// Rank 0 has the shared columns and the steps.
+	base, err := r.collect(0, q, out.Width, append(slices.Clone(shared), own...), scan)
+	if err != nil {
+		return nil, err
+	}
+	if collected[0] != nil {
+		collected[0] = base
+	}
+	decided := newBins(q.From, q.To, out.Width, decisions, len(decisionColumns))
+	if len(decisions) > 0 {
+		decided.addCells(r.decided.grid)
+	}
+	keep := base.filled()
+	for _, i := range keep {
+		out.Steps, out.Times = append(out.Steps, base.last[i]), append(out.Times, base.time[i])
+	}
+	for _, c := range shared {
+		out.Lines = append(out.Lines, base.line(runColumns[c-len(rankColumns)], AllRanks, c, keep))
+	}
+	for _, c := range decisions {
+		out.Lines = append(out.Lines, decided.line(decisionColumns[c], AllRanks, c, keep))
+	}
+	for _, c := range own {
+		if banded {
+			out.Lines = append(out.Lines, band(rankColumns[c], c, collected, keep))
+			continue
+		}
+		for _, k := range ranks {
+			out.Lines = append(out.Lines, collected[k].line(rankColumns[c], k, c, keep))
+		}
+	}
+	return out, nil
+}
+
+// width returns the number of steps of each point, so that there are at most q.Points. Unless the records are read from
+// the files, it is a multiple of the width of the cells.
+func (r *Run) width(q Query, scan bool) int64 {
+	width := (q.To - q.From + int64(q.Points)) / int64(q.Points)
+	if scan {
+		return width
+	}
+	cell := int64(1)
+	for _, k := range r.ranks {
+		cell = max(cell, k.grid.width)
+	}
+	return (width + cell - 1) / cell * cell
+}
+
+// collect returns the figures of a rank, read from its file or from its cells.
+func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool) (*bins, error) {
+	k := r.ranks[index]
+	b := newBins(q.From, q.To, width, columns, len(k.grid.cells))
+	if !scan {
+		b.addCells(k.grid)
+		return b, nil
+	}
+	offset, found := k.grid.offsetOf(q.From)
+	if !found {
+		return b, nil
+	}
+	err := runtime.ReadFrom(r.logs, runtime.FileName(index), offset, func(m *runtime.Record) bool {
+		if m.Iteration > q.To {
+			return false
+		}
+		if m.Iteration >= 1 {
+			k.fill(m, len(r.ranks))
+			b.add(m.Iteration, seconds(m), k.values)
+		}
+		return true
+	})
+	if err != nil && !isMissing(err) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// filled returns the indices of the bins with records.
+func (b *bins) filled() (keep []int) {
+	for i, last := range b.last {
+		if last > 0 {
+			keep = append(keep, i)
+		}
+	}
+	return keep
+}
+
+// line returns a column.
+func (b *bins) line(c column, rank, at int, keep []int) Line {
+	l := Line{Column: c.Name, Unit: c.Unit, Rank: rank, Mean: make(Values, len(keep))}
+	if b.width > 1 {
+		l.Min, l.Max = make(Values, len(keep)), make(Values, len(keep))
+	}
+	for i, k := range keep {
+		x := b.cols[at][k]
+		l.Mean[i] = x.mean()
+		if b.width > 1 {
+			l.Min[i], l.Max[i] = x.low(), x.high()
+		}
+	}
+	return l
+}
+
+// band returns a column over all ranks.
+func band(c column, at int, ranks []*bins, keep []int) Line {
+	l := Line{Column: c.Name, Unit: c.Unit, Rank: Band, Mean: make(Values, len(keep)), Min: make(Values, len(keep)), Max: make(Values, len(keep)), Worst: make([]int, len(keep))}
+	means := make([]float64, 0, len(ranks))
+	lower := c.Name == "throughput" || c.Name == "bus_bandwidth" // the lowest value is the worst
+	for i, k := range keep {
+		means = means[:0]
+		l.Min[i], l.Max[i], l.Worst[i] = math.NaN(), math.NaN(), -1
+		worst := math.NaN()
+		for rank, b := range ranks {
+			x := b.cols[at][k]
+			if x.n == 0 {
+				continue
+			}
+			m := x.mean()
+			means = append(means, m)
+			if !(l.Min[i] <= x.min) {
+				l.Min[i] = x.min
+			}
+			if !(l.Max[i] >= x.max) {
+				l.Max[i] = x.max
+			}
+			if math.IsNaN(worst) || lower && m < worst || !lower && m > worst {
+				worst, l.Worst[i] = m, rank
+			}
+		}
+		l.Mean[i] = median(means)
+	}
+	return l
+}
+
+// median returns NaN for no values. It sorts them.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+func columnNames() (names []string) {
+	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
+		for _, c := range list {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,193 @@
+package runs
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Files of a run.
+const (
+	lockFile       = ".lock"
+	resolvedFile   = "configs/resolved.toml"
+	profilesFile   = "configs/gpu_profiles.json"
+	resultFile     = "results/result.json"
+	logsFolder     = "logs"
+	balanceFile    = "balance.jsonl"
+	curvesFile     = "curves.csv"
+	metricsOfRank0 = "rank_0_metrics.json"
+)
+
+// Limits of files that are read whole.
+const (
+	// mostSettings is above the size of a file with all keys. The time to parse TOML grows with the square of its size.
+	mostSettings = 128 << 10
+	mostResult   = 1 << 20
+	mostProfiles = 8 << 20 // a thousand ranks take about 2 MB
+	mostCurves   = 4 << 20
+)
+
+// Settings are the settings of a run that its readers show.
+type Settings struct {
+	Experiment struct {
+		LogDir string `toml:"log_dir" json:"-"`
+	} `toml:"experiment" json:"-"`
+	Model struct {
+		Name string `toml:"name" json:"name"`
+	} `toml:"model" json:"model"`
+	Data struct {
+		Dataset   string `toml:"dataset" json:"dataset"`
+		BatchSize int64  `toml:"batch_size" json:"batch_size"`
+	} `toml:"data" json:"data"`
+	Balance struct {
+		Policy   string `toml:"policy" json:"policy"`
+		Interval int64  `toml:"interval" json:"interval"`
+	} `toml:"balance" json:"balance"`
+	Profile struct {
+		Enabled  *bool `toml:"enabled" json:"enabled"`
+		Interval int64 `toml:"interval" json:"interval"`
+	} `toml:"profile" json:"profile"`
+	Train struct {
+		Precision        string `toml:"precision" json:"precision"`
+		GradAccumulation int64  `toml:"grad_accumulation" json:"grad_accumulation"`
+	} `toml:"train" json:"train"`
+}
+
+// readSettings reads configs/resolved.toml. Without the file, or with an invalid file, all fields are empty.
+func readSettings(root *os.Root) (s Settings, text string) {
+	b, err := regular.ReadIn(root, resolvedFile, mostSettings)
+	if err != nil || toml.Unmarshal(b, &s) != nil {
+		return Settings{}, string(b)
+	}
+	return s, string(b)
+}
+
+// openLogs opens the folder of logs of a run.
+func openLogs(root *os.Root, s Settings) (*os.Root, error) {
+	if s.Experiment.LogDir != "" {
+		return os.OpenRoot(filepath.Clean(s.Experiment.LogDir))
+	}
+	return root.OpenRoot(logsFolder)
+}
+
+// readResult returns nil if the run has no valid result.
+func readResult(root *os.Root) *experiment.Result {
+	text, err := regular.ReadIn(root, resultFile, mostResult)
+	if err != nil {
+		return nil
+	}
+	r := new(experiment.Result)
+	if json.Unmarshal(text, r) != nil {
+		return nil
+	}
+	return r
+}
+
+// readLast returns the last line of a file that decode accepts, among the last bytes of the file.
+func readLast(root *os.Root, name string, bytesBack int64, decode func(line []byte) bool) (found bool, modified int64, err error) {
+	file, info, err := regular.OpenIn(root, name)
+	if err != nil {
+		return false, 0, err
+	}
+	defer file.Close() // read only
+	text := make([]byte, min(info.Size(), bytesBack))
+	n, err := file.ReadAt(text, info.Size()-int64(len(text)))
+	if n < len(text) && err != nil { // the file became shorter meanwhile
+		text = text[:n]
+	}
+	modified = info.ModTime().UnixMilli()
+	for len(text) > 0 {
+		at := bytes.LastIndexByte(text[:len(text)-1], '\n')
+		line := bytes.TrimRight(text[at+1:], ",\n")
+		if len(line) > 1 && decode(line) {
+			return true, modified, nil
+		}
+		text = text[:at+1]
+	}
+	return false, modified, nil
+}
+
+// readLastRecord returns the newest record of a rank.
+func readLastRecord(logs *os.Root, rank int) (r runtime.Record, found bool, modified int64) {
+	found, modified, _ = readLast(logs, runtime.FileName(rank), 8<<10, func(line []byte) bool { return json.Unmarshal(line, &r) == nil })
+	return r, found, modified
+}
+
+// Point is a point of a step-time curve.
+type Point struct {
+	Samples float64 `json:"samples"`
+	Seconds float64 `json:"seconds"`
+}
+
+// readCurves returns the fitted curves by rank, nil if there are none.
+func readCurves(logs *os.Root) map[int][]Point {
+	text, err := regular.ReadIn(logs, curvesFile, mostCurves)
+	if err != nil {
+		return nil
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(rows) < 2 {
+		return nil
+	}
+	curves := map[int][]Point{}
+	for _, row := range rows[1:] { // the first row is the header: rank, samples, seconds
+		if len(row) < 3 {
+			continue
+		}
+		rank, err1 := strconv.Atoi(row[0])
+		samples, err2 := strconv.ParseFloat(row[1], 64)
+		seconds, err3 := strconv.ParseFloat(row[2], 64)
+		if errors.Join(err1, err2, err3) == nil && runtime.Known(samples) != nil && runtime.Known(seconds) != nil {
+			curves[rank] = append(curves[rank], Point{samples, seconds})
+		}
+	}
+	return curves
+}
+
+// Profile is the hardware of one rank, from gpu_profiles.json.
+type Profile struct {
+	Rank   int    `json:"rank"`
+	Host   string `json:"host"`
+	Device struct {
+		Name    string  `json:"name"`
+		Kind    string  `json:"kind"`
+		Model   string  `json:"model"`
+		ISA     string  `json:"isa"`
+		Threads int     `json:"threads"`
+		CPUs    float64 `json:"cpus"`
+	} `json:"device"`
+	MemoryBytes  int64           `json:"memory_bytes"`
+	ComputeScore float64         `json:"compute_score"`
+	Relative     float64         `json:"relative_score"`
+	Measured     json.RawMessage `json:"measured"`
+	GPU          json.RawMessage `json:"gpu,omitempty"`
+}
+
+// readProfiles returns the hardware of the ranks, nil if the run has no profile.
+func readProfiles(root *os.Root) []Profile {
+	text, err := regular.ReadIn(root, profilesFile, mostProfiles)
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Ranks []Profile `json:"ranks"`
+	}
+	if json.Unmarshal(text, &file) != nil {
+		return nil
+	}
+	return file.Ranks
+}
+
+// isMissing reports whether err means that a file does not exist.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

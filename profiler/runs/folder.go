@@ -1,0 +1,161 @@
+package runs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// mostRuns limits the entries of a folder that are listed.
+const mostRuns = 2000
+
+// Folder is a folder of runs, such as experiments.
+type Folder struct {
+	Path string
+
+	root *os.Root
+	self string // the folder is itself a run of this name; "": it contains runs
+}
+
+// NameError reports a name that no run can have.
+type NameError struct{ Name string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("run %q: got a name with other characters than A-Z a-z 0-9 . _ - or of more than 64 bytes", e.Name)
+}
+
+// OpenFolder opens a folder of runs, or the folder of a single run.
+func OpenFolder(path string) (*Folder, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open runs: %w", err)
+	}
+	f := &Folder{Path: path, root: root}
+	if isRun(root) {
+		full, err := filepath.Abs(path)
+		if err != nil {
+			return nil, errors.Join(err, root.Close())
+		}
+		if name := filepath.Base(full); experiment.ValidName(name) {
+			f.self = name
+		} else {
+			f.self = "run"
+		}
+	}
+	return f, nil
+}
+
+// Close closes the folder. Runs that are open remain open.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// isRun reports whether a folder has files of a run.
+func isRun(root *os.Root) bool {
+	for _, name := range []string{resolvedFile, resultFile, lockFile, logsFolder + "/" + metricsOfRank0} {
+		if info, err := root.Stat(name); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// openRoot opens the folder of a run. It follows no symbolic link out of the folder.
+func (f *Folder) openRoot(name string) (*os.Root, error) {
+	if !experiment.ValidName(name) {
+		return nil, &NameError{name}
+	}
+	if f.self != "" {
+		if name != f.self {
+			return nil, fmt.Errorf("run %s: %w", name, fs.ErrNotExist)
+		}
+		return f.root.OpenRoot(".")
+	}
+	root, err := f.root.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", name, err)
+	}
+	if !isRun(root) {
+		return nil, errors.Join(fmt.Errorf("run %s: %w: the folder has no files of a run", name, fs.ErrNotExist), root.Close())
+	}
+	return root, nil
+}
+
+// Listing is the content of a folder of runs.
+type Listing struct {
+	Runs []Summary `json:"runs"` // newest first
+	// Nested are folders without files of a run that contain runs, relative to the folder: open them as a Folder.
+	Nested []string `json:"nested"`
+	Others int      `json:"others"` // number of other entries
+	Left   int      `json:"left"`   // number of entries that were not read because there are too many
+}
+
+// List reads a summary of each run. It reads a few kilobytes of each run.
+func (f *Folder) List() (Listing, error) {
+	out := Listing{Runs: []Summary{}, Nested: []string{}}
+	names := []string{f.self}
+	if f.self == "" {
+		entries, err := fs.ReadDir(f.root.FS(), ".")
+		if err != nil {
+			return out, fmt.Errorf("list %s: %w", f.Path, err)
+		}
+		names = nil
+		for _, e := range entries {
+			switch {
+			case strings.HasPrefix(e.Name(), "."):
+			case !e.IsDir() || !experiment.ValidName(e.Name()):
+				out.Others++
+			case len(names) == mostRuns:
+				out.Left++
+			default:
+				names = append(names, e.Name())
+			}
+		}
+	}
+	for _, name := range names {
+		root, err := f.openRoot(name)
+		if err != nil {
+			if f.containsRuns(name) {
+				out.Nested = append(out.Nested, name)
+			} else {
+				out.Others++
+			}
+			continue
+		}
+		out.Runs = append(out.Runs, summarize(name, root))
+		root.Close() // read only
+	}
+	slices.SortStableFunc(out.Runs, func(a, b Summary) int { return cmp.Compare(b.Updated, a.Updated) })
+	return out, nil
+}
+
+// containsRuns reports whether a folder without files of a run contains a run.
+func (f *Folder) containsRuns(name string) bool {
+	root, err := f.root.OpenRoot(name)
+	if err != nil {
+		return false
+	}
+	defer root.Close() // read only
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries[:min(len(entries), 100)] {
+		if !e.IsDir() {
+			continue
+		}
+		if sub, err := root.OpenRoot(e.Name()); err == nil {
+			found := isRun(sub)
+			sub.Close() // read only
+			if found {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,236 @@
+package runs
+
+import (
+	"math"
+)
+
+// mostGridBytes limits the memory for the cells of all ranks of a run.
+const mostGridBytes = 12 << 20
+
+// cell sums up the known values of one column in some successive steps.
+type cell struct {
+	min, max, sum float32
+	n             uint32 // number of known values
+}
+
+const cellBytes = 16
+
+func (c *cell) add(v float64) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return
+	}
+	x := float32(v)
+	if c.n == 0 {
+		*c = cell{x, x, x, 1}
+		return
+	}
+	c.min, c.max, c.sum, c.n = min(c.min, x), max(c.max, x), c.sum+x, c.n+1
+}
+
+func (c *cell) merge(o cell) {
+	switch {
+	case o.n == 0:
+	case c.n == 0:
+		*c = o
+	default:
+		c.min, c.max, c.sum, c.n = min(c.min, o.min), max(c.max, o.max), c.sum+o.sum, c.n+o.n
+	}
+}
+
+// grid sums up columns of records in cells of equal numbers of steps. Cell i covers the steps i*width+1 to (i+1)*width.
+// When a step is beyond the last cell, pairs of cells are merged.
+type grid struct {
+	width int64 // steps of a cell, a power of two
+	most  int   // cells
+	cells [][]cell
+	place []place // one per cell
+}
+
+// place locates the records of a cell.
+type place struct {
+	offset int64   // of the first record in its file; -1: the cell has no records
+	last   int64   // step of the last record
+	time   float64 // of the last record, s since 1970 UTC
+}
+
+// newGrid returns a grid with columns and at most most cells.
+func newGrid(columns, most int) *grid {
+	return &grid{width: 1, most: max(2, most&^1), cells: make([][]cell, columns)}
+}
+
+// cellsFor returns the number of cells so that all grids of a run respect mostGridBytes.
+func cellsFor(ranks, columns int) int {
+	const best, least = 2048, 32
+	return min(best, max(least, mostGridBytes/(cellBytes*columns*max(ranks, 1))))
+}
+
+// add adds a record of a step from 1 on.
+func (g *grid) add(step, offset int64, time float64, values []float64) {
+	at := (step - 1) / g.width
+	for at >= int64(g.most) {
+		g.merge()
+		at = (step - 1) / g.width
+	}
+	for int64(len(g.place)) <= at {
+		g.place = append(g.place, place{offset: -1})
+		for c := range g.cells {
+			g.cells[c] = append(g.cells[c], cell{})
+		}
+	}
+	p := &g.place[at]
+	if p.offset < 0 {
+		p.offset = offset
+	}
+	p.last, p.time = step, time
+	for c, v := range values {
+		g.cells[c][at].add(v)
+	}
+}
+
+// merge doubles the width of all cells.
+func (g *grid) merge() {
+	g.width *= 2
+	half := (len(g.place) + 1) / 2
+	for i := range half {
+		p := g.place[2*i]
+		if 2*i+1 < len(g.place) {
+			if q := g.place[2*i+1]; q.offset >= 0 {
+				if p.offset < 0 {
+					p.offset = q.offset
+				}
+				p.last, p.time = q.last, q.time
+			}
+		}
+		g.place[i] = p
+		for _, col := range g.cells {
+			c := col[2*i]
+			if 2*i+1 < len(col) {
+				c.merge(col[2*i+1])
+			}
+			col[i] = c
+		}
+	}
+	g.place = g.place[:half]
+	for c := range g.cells {
+		g.cells[c] = g.cells[c][:half]
+	}
+}
+
+// offsetOf returns the place in the file from which records of a step and later ones are found.
+func (g *grid) offsetOf(step int64) (offset int64, found bool) {
+	at := max(0, (step-1)/g.width)
+	for ; at < int64(len(g.place)); at++ {
+		if g.place[at].offset >= 0 {
+			return g.place[at].offset, true
+		}
+	}
+	return 0, false
+}
+
+// reset drops all records.
+func (g *grid) reset() { *g = *newGrid(len(g.cells), g.most) }
+
+// bins collects the figures of a query: like a grid, with a given width and range, and exact sums.
+type bins struct {
+	from, width int64
+	n           int
+	cols        [][]bin // [column][bin]; nil: not requested
+	last        []int64 // step of the last record of a bin; 0: none
+	time        []float64
+}
+
+// bin is a cell with exact sums.
+type bin struct {
+	min, max, sum float64
+	n             int64
+}
+
+func newBins(from, to, width int64, columns []int, of int) *bins {
+	b := &bins{from: from, width: width, n: int((to-from)/width) + 1, cols: make([][]bin, of)}
+	b.last, b.time = make([]int64, b.n), make([]float64, b.n)
+	for _, c := range columns {
+		b.cols[c] = make([]bin, b.n)
+	}
+	return b
+}
+
+// at returns the bin of a step, false if the step is out of range.
+func (b *bins) at(step int64) (int, bool) {
+	if step < b.from {
+		return 0, false
+	}
+	i := (step - b.from) / b.width
+	return int(i), i < int64(b.n)
+}
+
+func (b *bins) add(step int64, time float64, values []float64) {
+	i, ok := b.at(step)
+	if !ok {
+		return
+	}
+	b.last[i], b.time[i] = step, time
+	for c, col := range b.cols {
+		if col == nil || math.IsNaN(values[c]) || math.IsInf(values[c], 0) {
+			continue
+		}
+		v, x := values[c], &col[i]
+		if x.n == 0 {
+			*x = bin{v, v, v, 1}
+			continue
+		}
+		x.min, x.max, x.sum, x.n = min(x.min, v), max(x.max, v), x.sum+v, x.n+1
+	}
+}
+
+// addCells adds the cells of a grid in the range of the bins, whose width is a multiple of that of the cells.
+func (b *bins) addCells(g *grid) {
+	for k, p := range g.place {
+		i, ok := b.at(p.last)
+		if p.offset < 0 || !ok {
+			continue
+		}
+		b.last[i], b.time[i] = p.last, p.time
+		for c, col := range b.cols {
+			if col == nil || g.cells[c][k].n == 0 {
+				continue
+			}
+			o, x := g.cells[c][k], &col[i]
+			if x.n == 0 {
+				x.min, x.max = float64(o.min), float64(o.max)
+			}
+			x.min, x.max = min(x.min, float64(o.min)), max(x.max, float64(o.max))
+			x.sum, x.n = x.sum+float64(o.sum), x.n+int64(o.n)
+		}
+	}
+}
+
+// mean returns NaN for a bin without values.
+func (x bin) mean() float64 {
+	if x.n == 0 {
+		return math.NaN()
+	}
+	return x.sum / float64(x.n)
+}
+
+// low and high return NaN for a bin without values.
+func (x bin) low() float64 {
+	if x.n == 0 {
+		return math.NaN()
+	}
+	return x.min
+}
+
+func (x bin) high() float64 {
+	if x.n == 0 {
+		return math.NaN()
+	}
+	return x.max
+}
+
+// shrink reduces the number of cells.
+func (g *grid) shrink(most int) {
+	g.most = max(2, min(g.most, most&^1))
+	for len(g.place) > g.most {
+		g.merge()
+	}
+}

@@ -1,0 +1,217 @@
+package runs
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Limits of the lists that a run keeps. Older entries are dropped.
+const (
+	mostChanges  = 1000
+	mostIntegers = 1 << 18 // shares in all changes
+	mostEvents   = 2000
+	mostAlerts   = 500
+)
+
+// Decision is a decision of the balancer: a line of logs/balance.jsonl. Times are per step, in s; nil is unknown.
+type Decision struct {
+	Step      int64               `json:"step"`
+	Policy    string              `json:"policy"`
+	Shares    []int               `json:"shares"`
+	Next      []int               `json:"next"`
+	Changed   bool                `json:"changed"`
+	Reason    string              `json:"reason"`
+	Seconds   *float64            `json:"step_seconds"`
+	Oracle    *float64            `json:"oracle_step_seconds"`
+	OfOracle  *float64            `json:"share_of_oracle"` // fraction
+	Low       *float64            `json:"share_of_oracle_low"`
+	High      *float64            `json:"share_of_oracle_high"`
+	Imbalance *float64            `json:"imbalance"` // fraction
+	Lost      map[string]*float64 `json:"lost_seconds"`
+	Ranks     []DecisionRank      `json:"ranks,omitempty"`
+}
+
+// DecisionRank is a decision's part about one rank.
+type DecisionRank struct {
+	Seconds  *float64 `json:"seconds"`
+	Fitted   *float64 `json:"fitted_seconds"`
+	Error    *float64 `json:"fitted_error_seconds"`
+	Waited   *float64 `json:"waited_seconds"`
+	Caused   *float64 `json:"caused_seconds"`
+	Health   string   `json:"health"`
+	Cause    string   `json:"cause,omitempty"`
+	Evidence string   `json:"evidence,omitempty"`
+}
+
+// Alert is a change that a user should look at, or its end.
+type Alert struct {
+	Step     int64  `json:"step"`
+	Kind     string `json:"kind"` // straggler, slow type, recovered, skipped
+	Rank     int    `json:"rank"` // -1: all ranks
+	Text     string `json:"text"`
+	Evidence string `json:"evidence"`
+}
+
+// decided is the state of the balancer's decisions.
+type decided struct {
+	replaced int
+	damaged  int
+	grid     *grid
+	last     *Decision
+	changes  []Decision
+	health   []string // of each rank
+	alerts   []Alert
+}
+
+func newDecided() decided { return decided{grid: newGrid(len(decisionColumns), 2048)} }
+
+// follow drops all decisions if the file was replaced.
+func (d *decided) follow(replaced int) {
+	if replaced != d.replaced {
+		*d = newDecided()
+		d.replaced = replaced
+	}
+}
+
+func (d *decided) add(line []byte, replaced int) {
+	d.follow(replaced)
+	var v Decision
+	if err := json.Unmarshal(line, &v); err != nil || v.Step < 1 {
+		d.damaged++
+		return
+	}
+	of := func(p *float64) float64 {
+		if p == nil {
+			return math.NaN()
+		}
+		return *p
+	}
+	d.grid.add(v.Step, 0, 0, []float64{of(v.OfOracle), of(v.Low), of(v.High), of(v.Imbalance), of(v.Lost["imbalance"]), of(v.Lost["communication"]),
+		of(v.Lost["data"]), of(v.Lost["noise"]), of(v.Lost["granularity"]), of(v.Seconds), of(v.Oracle)})
+	d.compareHealth(&v)
+	d.last = &v
+	if v.Changed {
+		short := v
+		short.Ranks = nil
+		d.changes = append(d.changes, short)
+		for len(d.changes) > mostChanges || len(d.changes) > 1 && len(d.changes)*2*len(v.Shares) > mostIntegers {
+			d.changes = d.changes[1:]
+		}
+	}
+}
+
+// compareHealth adds an alert for each rank whose verdict changed.
+func (d *decided) compareHealth(v *Decision) {
+	if len(d.health) != len(v.Ranks) {
+		d.health = make([]string, len(v.Ranks))
+	}
+	for i, r := range v.Ranks {
+		before := d.health[i]
+		if d.health[i] = r.Health; before == r.Health {
+			continue
+		}
+		a := Alert{Step: v.Step, Rank: i, Evidence: r.Evidence}
+		switch {
+		case r.Health == "sick":
+			a.Kind, a.Text = "straggler", fmt.Sprintf("rank %d is slower than usual for its device: %s", i, r.Cause)
+		case r.Health == "slow type":
+			a.Kind, a.Text = "slow type", fmt.Sprintf("rank %d is a slower type of device", i)
+		case before == "sick":
+			a.Kind, a.Text = "recovered", fmt.Sprintf("rank %d is back at its usual speed", i)
+		default:
+			continue
+		}
+		d.alerts = newest(append(d.alerts, a), mostAlerts)
+	}
+}
+
+// Verdict is a sequence of equal verdicts on the run's bottleneck.
+type Verdict struct {
+	From int64 `json:"from"` // first step of the first window
+	To   int64 `json:"to"`   // last step of the last window
+	runtime.BottleneckEvent
+}
+
+// happened is the state of the events.
+type happened struct {
+	replaced int
+	damaged  int
+	starts   []runtime.Event
+	evals    []runtime.Event
+	saves    []runtime.Event
+	verdicts []Verdict
+	length   int64
+}
+
+// follow drops all events if the file was replaced.
+func (h *happened) follow(replaced int) {
+	if replaced != h.replaced {
+		*h = happened{replaced: replaced}
+	}
+}
+
+func (h *happened) add(line []byte, replaced int) {
+	h.follow(replaced)
+	var e runtime.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		h.damaged++
+		return
+	}
+	switch {
+	case e.Start != nil:
+		h.starts = newest(append(h.starts, e), mostEvents)
+	case e.Length != nil:
+		h.length = e.Length.Steps
+	case e.Evaluation != nil:
+		h.evals = newest(append(h.evals, e), mostEvents)
+	case e.Checkpoint != nil:
+		h.saves = newest(append(h.saves, e), mostEvents)
+	case e.Bottleneck != nil:
+		v := Verdict{From: e.Step - runtime.BottleneckWindow + 1, To: e.Step, BottleneckEvent: *e.Bottleneck}
+		if n := len(h.verdicts); n > 0 && h.verdicts[n-1].Bound == v.Bound && h.verdicts[n-1].Rank == v.Rank {
+			v.From = h.verdicts[n-1].From
+			h.verdicts[n-1] = v
+			return
+		}
+		h.verdicts = newest(append(h.verdicts, v), mostAlerts)
+	}
+}
+
+// alerts returns the alerts of all sources, by step.
+func (r *Run) alerts() []Alert {
+	all := slices.Clone(r.decided.alerts)
+	for _, v := range r.happened.verdicts {
+		if v.Bound != runtime.ComputeBound.String() {
+			all = append(all, Alert{Step: v.From, Kind: "bottleneck", Rank: v.Rank, Text: v.Text, Evidence: v.Advice})
+		}
+	}
+	if len(r.ranks) > 0 {
+		g, skipped := r.ranks[0].grid, len(rankColumns)+find(runColumns, "skipped")
+		for i, c := range g.cells[skipped] {
+			if c.n > 0 && c.sum > 0 {
+				all = append(all, Alert{Step: g.place[i].last, Kind: "skipped", Rank: -1, Text: plural(int(c.sum), "step skipped", "steps skipped") + " because the gradient was not finite"})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Alert) int { return int(a.Step - b.Step) })
+	return newest(all, mostAlerts)
+}
+
+// newest returns the last most elements.
+func newest[T any](list []T, most int) []T {
+	if len(list) <= most {
+		return list
+	}
+	return slices.Clone(list[len(list)-most:])
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

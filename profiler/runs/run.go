@@ -1,0 +1,352 @@
+package runs
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// mostRanks limits the ranks of a run that are read.
+const mostRanks = 4096
+
+// Run reads the records of one run. All methods may be called from several goroutines.
+type Run struct {
+	Name string
+
+	mu       sync.Mutex
+	root     *os.Root
+	logs     *os.Root // nil: not there yet
+	settings Settings
+	config   string // text of the settings
+	evidence evidence
+	version  int64
+	failed   map[string]string // files that cannot be read, with the reason
+
+	ranks     []*rank
+	decisions *runtime.LineTail
+	decided   decided
+	events    *runtime.LineTail
+	happened  happened
+}
+
+// rank is the state of one rank.
+type rank struct {
+	tail     *runtime.Tail
+	replaced int // value of tail.Replaced to which the fields below belong
+	grid     *grid
+	values   []float64 // of a record; reused
+	last     runtime.Record
+	found    bool                  // last is valid
+	shares   map[int64]*shareTotal // by samples
+}
+
+// shareTotal sums up the steps of a rank with one share.
+type shareTotal struct {
+	n             int64
+	sum, min, max float64 // compute time, s
+}
+
+// mostShares limits the distinct shares of which a run keeps the times, over all its ranks.
+const mostShares = 32768
+
+// Open opens a run of the folder.
+func (f *Folder) Open(name string) (*Run, error) {
+	root, err := f.openRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{Name: name, root: root, failed: map[string]string{}, decided: newDecided()}, nil
+}
+
+// Close closes the run.
+func (r *Run) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.root.Close()
+	if r.logs != nil {
+		err = errors.Join(err, r.logs.Close())
+	}
+	return err
+}
+
+// Version changes with every change that Update finds.
+func (r *Run) Version() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version
+}
+
+// Update reads records that were appended since the last call, about limit bytes. more reports that there are further
+// ones.
+func (r *Run) Update(limit int64) (more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settings, r.config = readSettings(r.root)
+	before := r.progress()
+	e := gather(r.root, r.settings)
+	if r.logs == nil {
+		logs, err := openLogs(r.root, r.settings)
+		if err != nil {
+			e.logsErr = err
+		} else {
+			r.logs = logs
+			r.decisions, r.events = runtime.NewLineTail(logs, balanceFile), runtime.NewLineTail(logs, runtime.EventsFile)
+		}
+	}
+	if r.logs != nil {
+		more = r.read(limit)
+		if info, err := r.logs.Stat(metricsOfRank0); err == nil && len(r.ranks) > 0 && r.ranks[0].found {
+			e.noteRecord(&r.ranks[0].last, info.ModTime().UnixMilli())
+		}
+	}
+	state := r.evidence.judge()
+	r.evidence = e
+	if e.judge() != state || r.progress() != before {
+		r.version++
+	}
+	return more
+}
+
+// progress returns a number that changes when records are read.
+func (r *Run) progress() (sum int64) {
+	for _, k := range r.ranks {
+		sum += k.tail.Offset() + int64(k.tail.Replaced)<<40
+	}
+	if r.decisions != nil {
+		sum += r.decisions.Offset() + r.events.Offset() + int64(r.decisions.Replaced+r.events.Replaced)<<40
+	}
+	return sum
+}
+
+// read reads appended records of all ranks in turn, so that no rank is far ahead.
+func (r *Run) read(limit int64) (more bool) {
+	r.discover()
+	turn := max(limit/int64(max(len(r.ranks), 1)), 256<<10)
+	for _, k := range r.ranks {
+		left, err := k.read(turn, len(r.ranks))
+		more = r.note(k.tail.Name(), err, k.tail.Damaged) && left || more
+	}
+	left, err := r.decisions.Next(limit, func(line []byte) { r.decided.add(line, r.decisions.Replaced) })
+	r.decided.follow(r.decisions.Replaced)
+	more = r.note(balanceFile, err, r.decisions.Damaged+r.decided.damaged) && left || more
+	left, err = r.events.Next(limit, func(line []byte) { r.happened.add(line, r.events.Replaced) })
+	r.happened.follow(r.events.Replaced)
+	return r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged) && left || more
+}
+
+// note remembers why a file, or a part of it, cannot be read. It returns false after an error.
+func (r *Run) note(name string, err error, damaged int) bool {
+	switch {
+	case err != nil:
+		r.failed[name] = err.Error()
+	case damaged > 0:
+		r.failed[name] = plural(damaged, "damaged line ignored", "damaged lines ignored")
+	default:
+		delete(r.failed, name)
+	}
+	return err == nil
+}
+
+// discover adds ranks whose files exist, and drops ranks whose files were removed.
+func (r *Run) discover() {
+	n := len(r.ranks)
+	for ; n < mostRanks; n++ {
+		if _, err := r.logs.Stat(runtime.FileName(n)); err != nil {
+			break
+		}
+	}
+	if n == len(r.ranks) {
+		return
+	}
+	columns := len(rankColumns)
+	cells := cellsFor(n, columns)
+	for _, k := range r.ranks {
+		k.grid.shrink(cells)
+	}
+	for i := len(r.ranks); i < n; i++ {
+		k := &rank{tail: runtime.NewTail(r.logs, runtime.FileName(i)), shares: map[int64]*shareTotal{}}
+		if i == 0 {
+			k.grid = newGrid(columns+len(runColumns), cells)
+		} else {
+			k.grid = newGrid(columns, cells)
+		}
+		k.values = make([]float64, len(k.grid.cells))
+		r.ranks = append(r.ranks, k)
+	}
+}
+
+// read reads appended records.
+func (k *rank) read(limit int64, ranks int) (more bool, err error) {
+	more, err = k.tail.Next(limit, func(offset int64, r *runtime.Record) {
+		k.follow()
+		if r.Iteration < 1 {
+			return
+		}
+		k.fill(r, ranks)
+		k.grid.add(r.Iteration, offset, seconds(r), k.values)
+		k.last, k.found = *r, true
+		k.addShare(r, ranks)
+	})
+	k.follow()
+	return more, err
+}
+
+// follow drops all records if the file was replaced.
+func (k *rank) follow() {
+	if k.replaced == k.tail.Replaced {
+		return
+	}
+	k.replaced, k.found, k.shares = k.tail.Replaced, false, map[int64]*shareTotal{}
+	k.grid.reset()
+}
+
+// fill sets the values of a record.
+func (k *rank) fill(r *runtime.Record, ranks int) {
+	for i, c := range rankColumns {
+		if i == busColumn {
+			k.values[i] = busBandwidth(r, ranks)
+			continue
+		}
+		k.values[i] = c.of(r)
+	}
+	if len(k.values) > len(rankColumns) {
+		for i, c := range runColumns {
+			k.values[len(rankColumns)+i] = c.of(r)
+		}
+	}
+}
+
+func (k *rank) addShare(r *runtime.Record, ranks int) {
+	if r.BatchSize <= 0 || r.Iteration <= runtime.WarmUpSteps {
+		return
+	}
+	own := ownSeconds(r)
+	s := k.shares[r.BatchSize]
+	if s == nil {
+		if len(k.shares) >= max(16, mostShares/ranks) {
+			return
+		}
+		s = &shareTotal{min: own, max: own}
+		k.shares[r.BatchSize] = s
+	}
+	s.n, s.sum, s.min, s.max = s.n+1, s.sum+own, min(s.min, own), max(s.max, own)
+}
+
+// seconds returns the time of a record in s since 1970 UTC, 0 if it is unknown.
+func seconds(r *runtime.Record) float64 {
+	if r.Timestamp.IsZero() {
+		return 0
+	}
+	return float64(r.Timestamp.UnixMicro()) / 1e6
+}
+
+// View is what a run shows at one moment, apart from figures over steps.
+type View struct {
+	Name     string `json:"name"`
+	Version  int64  `json:"version"`
+	State    State  `json:"state"`
+	Progress struct {
+		Read  int64 `json:"read"`  // bytes of metrics
+		Bytes int64 `json:"bytes"` // size of the files
+	} `json:"progress"`
+	First    int64              `json:"first"` // step of the first and of the newest record; 0: none
+	Last     int64              `json:"last"`
+	Settings Settings           `json:"settings"`
+	Result   *experiment.Result `json:"result"`
+	Profiles []Profile          `json:"profiles"`
+	Ranks    []RankView         `json:"ranks"`
+	Decision *Decision          `json:"decision"` // newest
+	Changes  []Decision         `json:"changes"`  // newest decisions that changed shares, oldest first
+	Starts   []runtime.Event    `json:"starts"`   // of processes
+	Length   int64              `json:"length"`   // steps of the whole run; 0: unknown
+	Evals    []runtime.Event    `json:"evals"`    // newest, oldest first
+	Saves    []runtime.Event    `json:"saves"`    // newest, oldest first
+	Verdicts []Verdict          `json:"verdicts"` // on what limits the speed, newest, oldest first
+	Alerts   []Alert            `json:"alerts"`   // newest, oldest first
+	Damaged  map[string]string  `json:"damaged"`  // files that cannot be read, or not completely
+	Curves   []CurveView        `json:"curves"`   // step-time curve of each rank
+}
+
+// RankView is the newest record of a rank.
+type RankView struct {
+	Rank   int             `json:"rank"`
+	Record *runtime.Record `json:"record"` // nil: no record
+	Health string          `json:"health"` // verdict of the balancer; "": none
+	Cause  string          `json:"cause"`
+}
+
+// CurveView is the step-time curve of a rank with the measured times. Times are compute times in s.
+type CurveView struct {
+	Rank   int          `json:"rank"`
+	Fitted []Point      `json:"fitted"`
+	Shares []ShareTimes `json:"shares"`
+}
+
+// ShareTimes are the measured times of a rank with one share.
+type ShareTimes struct {
+	Samples int64   `json:"samples"`
+	Steps   int64   `json:"steps"`
+	Mean    float64 `json:"mean"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+}
+
+// View returns what the last Update found.
+func (r *Run) View() View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := View{Name: r.Name, Version: r.version, State: r.evidence.judge(), Settings: r.settings, Result: r.evidence.result, Profiles: readProfiles(r.root),
+		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes), Decision: r.decided.last, Alerts: r.alerts(), Damaged: maps.Clone(r.failed), Curves: []CurveView{}}
+	h := &r.happened
+	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts), h.length, slices.Clone(h.evals), slices.Clone(h.saves), slices.Clone(h.verdicts)
+	var fitted map[int][]Point
+	if r.logs != nil {
+		fitted = readCurves(r.logs)
+	}
+	for i, k := range r.ranks {
+		v.Progress.Read, v.Progress.Bytes = v.Progress.Read+k.tail.Offset(), v.Progress.Bytes+k.tail.Size
+		rv := RankView{Rank: i}
+		if k.found {
+			last := k.last
+			rv.Record = &last
+		}
+		if d := r.decided.last; d != nil && i < len(d.Ranks) {
+			rv.Health, rv.Cause = d.Ranks[i].Health, d.Ranks[i].Cause
+		}
+		v.Ranks = append(v.Ranks, rv)
+		c := CurveView{Rank: i, Fitted: fitted[i], Shares: []ShareTimes{}}
+		for _, samples := range slices.Sorted(maps.Keys(k.shares)) {
+			s := k.shares[samples]
+			c.Shares = append(c.Shares, ShareTimes{samples, s.n, s.sum / float64(s.n), s.min, s.max})
+		}
+		v.Curves = append(v.Curves, c)
+	}
+	v.First, v.Last = r.steps()
+	return v
+}
+
+// steps returns the range of recorded steps, 0 and 0 without records.
+func (r *Run) steps() (first, last int64) {
+	if len(r.ranks) == 0 || !r.ranks[0].found {
+		return 0, 0
+	}
+	g := r.ranks[0].grid
+	for i, p := range g.place {
+		if p.offset >= 0 {
+			return int64(i)*g.width + 1, r.ranks[0].last.Iteration
+		}
+	}
+	return 0, 0
+}
+
+// Config returns the text of the run's settings.
+func (r *Run) Config() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.config
+}

@@ -1,0 +1,345 @@
+package runs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
+)
+
+// fakeRun writes a run's folder.
+type fakeRun struct {
+	t       *testing.T
+	dir     string
+	writers []*runtime.Writer
+}
+
+func newFakeRun(t *testing.T, parent, name string, ranks int) *fakeRun {
+	t.Helper()
+	f := &fakeRun{t: t, dir: filepath.Join(parent, name)}
+	f.write(resolvedFile, "[model]\nname = \"simple_cnn\"\n[data]\ndataset = \"synthetic_image\"\nbatch_size = 64\n[balance]\npolicy = \"hybrid\"\n[profile]\nenabled = true\n")
+	if err := os.MkdirAll(filepath.Join(f.dir, logsFolder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for rank := range ranks {
+		w, _, err := runtime.Open(filepath.Join(f.dir, logsFolder, runtime.FileName(rank)), runtime.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+		f.writers = append(f.writers, w)
+	}
+	return f
+}
+
+func (f *fakeRun) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// record returns a record whose values depend on step and rank, with a single very slow step 777.
+func record(rank int, step int64) runtime.Record {
+	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32), Timestamp: time.Unix(1700000000+step, 0), Loss: 2 / float64(step), Accuracy: math.NaN(),
+		LearningRate: 0.1, LossScale: 1, DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond, Communication: time.Duration(rank) * time.Millisecond,
+		CommunicationHidden: time.Millisecond, Bytes: 1 << 20, Optimizer: time.Millisecond, Telemetry: telemetry.Unknown()}
+	if step == 777 {
+		r.Forward = 3 * time.Second
+	}
+	return r
+}
+
+func (f *fakeRun) steps(from, to int64) {
+	f.t.Helper()
+	for rank, w := range f.writers {
+		for step := from; step <= to; step++ {
+			r := record(rank, step)
+			w.Append(&r)
+			if step%4096 == 0 {
+				w.Flush()
+			}
+		}
+		if err := w.Flush(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// open opens the run and reads all records.
+func open(t *testing.T, parent, name string) *Run {
+	t.Helper()
+	folder, err := OpenFolder(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	run, err := folder.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.Close() })
+	update(run)
+	return run
+}
+
+func update(run *Run) {
+	for run.Update(1 << 20) {
+	}
+}
+
+func figures(t *testing.T, run *Run, q Query) *Figures {
+	t.Helper()
+	f, err := run.Figures(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// line returns a column of a rank.
+func (f *Figures) line(t *testing.T, column string, rank int) Line {
+	t.Helper()
+	at := slices.IndexFunc(f.Lines, func(l Line) bool { return l.Column == column && l.Rank == rank })
+	if at < 0 {
+		t.Fatalf("no line %s of rank %d", column, rank)
+	}
+	return f.Lines[at]
+}
+
+func TestFiguresEqualTheRecords(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 2)
+	run := open(t, dir, "a")
+	if got := figures(t, run, Query{Points: 100, Columns: []string{"loss", "own"}}); len(got.Steps) != 0 || len(got.Lines) != 0 {
+		t.Errorf("a run without records: got %+v", got)
+	}
+	for _, end := range []int64{1, 30, 800} {
+		f.steps(run.View().Last+1, end)
+		update(run)
+		got := figures(t, run, Query{From: 1, Points: 1000, Columns: []string{"loss", "own", "communication", "share"}})
+		if got.Width != 1 || int64(len(got.Steps)) != end || got.To != end {
+			t.Fatalf("%d steps: got width %d and %d steps up to %d", end, got.Width, len(got.Steps), got.To)
+		}
+		for i, step := range got.Steps {
+			for rank := range 2 {
+				want := record(rank, step)
+				if v := got.line(t, "own", rank).Mean[i]; v != ownSeconds(&want) {
+					t.Errorf("step %d, rank %d: got %v s, want %v s", step, rank, v, ownSeconds(&want))
+				}
+				if v := got.line(t, "share", rank).Mean[i]; v != float64(want.BatchSize) {
+					t.Errorf("step %d, rank %d: got share %v, want %v", step, rank, v, want.BatchSize)
+				}
+			}
+			if v := got.line(t, "loss", AllRanks).Mean[i]; v != 2/float64(step) || got.Times[i] != float64(1700000000+step) {
+				t.Errorf("step %d: got loss %v at %v", step, v, got.Times[i])
+			}
+		}
+	}
+	v := run.View()
+	if v.First != 1 || v.Last != 800 || len(v.Ranks) != 2 || v.Ranks[1].Record.Communication != time.Millisecond || len(v.Damaged) != 0 {
+		t.Errorf("got view %+v", v)
+	}
+	shares := v.Curves[0].Shares
+	if len(shares) != 1 || shares[0].Samples != 40 || shares[0].Steps != 800-runtime.WarmUpSteps || shares[0].Max < 3 || shares[0].Min > 0.031 {
+		t.Errorf("got measured shares %+v", shares)
+	}
+}
+
+// TestThinningKeepsOutliers also shows that a zoom returns exact values of a run with merged cells.
+func TestThinningKeepsOutliers(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 2).steps(1, 30000)
+	run := open(t, dir, "a")
+	if width := run.ranks[0].grid.width; width < 8 {
+		t.Fatalf("got cells of %d steps, want merged cells", width)
+	}
+	for _, q := range []Query{{Points: 500}, {Points: 100, Ranks: []int{1}}, {From: 700, To: 20000, Points: 90}} {
+		q.Columns = []string{"forward"}
+		got := figures(t, run, q)
+		l := got.line(t, "forward", 1)
+		at := slices.IndexFunc(got.Steps, func(s int64) bool { return s >= 777 })
+		if got.Width < 2 || len(got.Steps) > q.Points || math.Abs(l.Max[at]-3) > 1e-6 || math.Abs(l.Min[at]-0.01) > 1e-6 {
+			t.Errorf("%+v: got width %d, %d points, minimum %v and maximum %v of the slow step, want 0.01 s and 3 s", q, got.Width, len(got.Steps), l.Min[at], l.Max[at])
+		}
+		if mean := l.Mean[at]; !(mean > 0.01 && mean < 3) {
+			t.Errorf("%+v: got mean %v s", q, mean)
+		}
+	}
+	zoom := figures(t, run, Query{From: 770, To: 790, Points: 500, Columns: []string{"forward"}})
+	if l := zoom.line(t, "forward", 0); zoom.Width != 1 || len(l.Mean) != 21 || l.Mean[7] != 3 || l.Mean[8] != 0.01 || zoom.Steps[7] != 777 {
+		t.Errorf("zoom: got %+v", zoom)
+	}
+}
+
+func TestManyRanksAreShownAsBands(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 9).steps(1, 50)
+	run := open(t, dir, "a")
+	got := figures(t, run, Query{Points: 100, Columns: []string{"communication", "throughput"}})
+	l := got.line(t, "communication", Band)
+	if l.Mean[9] != 0.004 || l.Min[9] != 0 || l.Max[9] != 0.008 || l.Worst[9] != 8 {
+		t.Errorf("got median %v, minimum %v, maximum %v, worst rank %d", l.Mean[9], l.Min[9], l.Max[9], l.Worst[9])
+	}
+	if w := got.line(t, "throughput", Band).Worst[9]; w == 0 {
+		t.Errorf("throughput: got rank 0 as the worst, want a rank with fewer samples per second")
+	}
+	if one := figures(t, run, Query{Points: 100, Columns: []string{"communication"}, Ranks: []int{5}}); one.line(t, "communication", 5).Mean[9] != 0.005 {
+		t.Errorf("a named rank: got %+v", one.Lines)
+	}
+}
+
+func TestMemoryForCellsIsLimited(t *testing.T) {
+	for _, ranks := range []int{1, 4, 64, 1000} {
+		cells := cellsFor(ranks, len(rankColumns))
+		if bytes := cells * ranks * len(rankColumns) * cellBytes; bytes > mostGridBytes || cells < 32 {
+			t.Errorf("%d ranks: got %d cells, %d bytes, want at most %d", ranks, cells, bytes, mostGridBytes)
+		}
+	}
+	g := newGrid(1, 64)
+	for _, step := range []int64{1, 2, 1000, 1 << 40} {
+		g.add(step, step, 0, []float64{1})
+	}
+	if len(g.place) > 64 || g.cells[0][0].n != 3 {
+		t.Errorf("got %d cells, the first with %d values", len(g.place), g.cells[0][0].n)
+	}
+}
+
+func TestResumeDropsRepeatedSteps(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 2)
+	f.steps(1, 100)
+	f.write("logs/balance.jsonl", `{"step":10,"shares":[32,32],"next":[40,24],"changed":true,"reason":"slow","ranks":[{"health":"healthy"},{"health":"sick","cause":"thermal throttling","evidence":"80 °C"}]}`+"\n")
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+`{"step":50,"bottleneck":{"bound":"straggler","rank":1,"text":"x","advice":"y"}}`+"\n"+
+		`{"step":100,"bottleneck":{"bound":"straggler","rank":1,"text":"z","advice":"y"}}`+"\nnonsense\n")
+	run := open(t, dir, "a")
+	v := run.View()
+	if v.Last != 100 || len(v.Changes) != 1 || len(v.Alerts) != 2 || v.Alerts[1].Kind != "straggler" || v.Alerts[1].Evidence != "80 °C" || v.Verdicts[0].From != 1 || v.Verdicts[0].To != 100 || len(v.Verdicts) != 1 || len(v.Starts) != 1 {
+		t.Errorf("got %+v", v)
+	}
+	if want := "1 damaged line ignored"; v.Damaged["events.jsonl"] != want || len(v.Damaged) != 1 {
+		t.Errorf("got damage %v", v.Damaged)
+	}
+	for _, w := range f.writers {
+		if err := w.Truncate(60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.write("logs/balance.jsonl", "")
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n")
+	update(run)
+	after := run.View()
+	if after.Last != 60 || len(after.Changes)+len(after.Alerts)+len(after.Verdicts)+len(after.Damaged) != 0 || after.Version == v.Version {
+		t.Errorf("after the resume: got %+v", after)
+	}
+	if got := figures(t, run, Query{Points: 1000, Columns: []string{"loss"}}); len(got.Steps) != 60 {
+		t.Errorf("after the resume: got %d steps, want 60", len(got.Steps))
+	}
+}
+
+func TestStatesOfRuns(t *testing.T) {
+	dir := t.TempDir()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := func(host string, pid int) string {
+		return fmt.Sprintf(`{"pid":%d,"host":%q,"since":%q}`, pid, host, time.Now().Add(-time.Hour).Format(time.RFC3339))
+	}
+	result := func(fields string) string {
+		return fmt.Sprintf(`{"steps":20,"ranks":1,"model":"m","dataset":"d","final_train_loss":0.5,"samples_per_second":100,"ended":%q,%s}`, time.Now().Format(time.RFC3339), fields)
+	}
+	for _, c := range []struct {
+		name  string
+		steps int64
+		files map[string]string
+		want  Kind
+		why   string
+	}{
+		{"finished", 20, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Finished, ""},
+		{"failed", 20, map[string]string{resultFile: result(`"exit":4,"error":"the loss is not finite"`)}, Failed, "exit code 4: the loss is not finite"},
+		{"stopped", 20, map[string]string{resultFile: result(`"exit":130`)}, Stopped, "resumes"},
+		{"late", 20, map[string]string{resultFile: result(`"exit":0,"out_of_time":true`)}, Stopped, "max_seconds"},
+		{"crashed", 20, map[string]string{lockFile: lock(host, 1)}, Crashed, "after step 20"},
+		{"crashed-later", 30, map[string]string{resultFile: result(`"exit":0`), lockFile: lock(host, 1)}, Crashed, "after step 30"},
+		{"empty", 0, map[string]string{lockFile: lock(host, 1)}, Crashed, "before its first step"},
+		{"unrecorded", 0, map[string]string{resultFile: result(`"exit":0`), resolvedFile: "[profile]\nenabled = false\n"}, Finished, "profile.enabled is false"},
+		{"elsewhere", 20, map[string]string{lockFile: lock("another-host", 1)}, Running, ""},
+		{"elsewhere-empty", 0, map[string]string{lockFile: lock("another-host", 1)}, Unknown, "another-host"},
+	} {
+		f := newFakeRun(t, dir, c.name, 1)
+		f.steps(1, c.steps)
+		for name, text := range c.files {
+			f.write(name, text)
+		}
+		state := open(t, dir, c.name).View().State
+		if state.Kind != c.want || !strings.Contains(state.Why, c.why) || c.why == "" && state.Why != "" {
+			t.Errorf("%s: got %+v, want %s because of %q", c.name, state, c.want, c.why)
+		}
+	}
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	list, err := folder.List()
+	if err != nil || len(list.Runs) != 10 {
+		t.Fatalf("got %d runs and error %v", len(list.Runs), err)
+	}
+	for _, s := range list.Runs {
+		if s.Name == "crashed" && (s.Steps != 20 || float64(s.Loss) != 0.1 || s.Policy != "hybrid" || s.State.Kind != Crashed || !(s.SamplesPerSecond > 1900)) {
+			t.Errorf("got summary %+v", s)
+		}
+		if text, err := json.Marshal(s); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestFoldersOpenOnlyRuns(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "good", 1).steps(1, 3)
+	newFakeRun(t, filepath.Join(dir, "nested"), "inner", 1)
+	outside := t.TempDir()
+	newFakeRun(t, outside, "secret", 1)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "other"), 0o755), os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	list, err := folder.List()
+	if err != nil || len(list.Runs) != 1 || !slices.Equal(list.Nested, []string{"nested"}) || list.Others != 2 {
+		t.Errorf("got %+v and error %v", list, err)
+	}
+	for _, name := range []string{"link", "other", "missing", "../good", "good/../good", "..", ".", "", "a b", "good\x00", strings.Repeat("a", 65), "-x", ".lock", "%2e%2e"} {
+		if run, err := folder.Open(name); err == nil {
+			run.Close()
+			t.Errorf("%q: opened, want an error", name)
+		}
+	}
+	if _, err := folder.Open("missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want fs.ErrNotExist", err)
+	}
+	single, err := OpenFolder(filepath.Join(dir, "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer single.Close()
+	if list, err := single.List(); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "good" {
+		t.Errorf("the folder of a run: got %+v and error %v", list, err)
+	}
+}

@@ -1,0 +1,197 @@
+package runs
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Kind is the state of a run in one word.
+type Kind string
+
+// The kinds of states.
+const (
+	Running  Kind = "running"
+	Finished Kind = "finished"
+	Stopped  Kind = "stopped" // on purpose, before its end: it can resume
+	Failed   Kind = "failed"  // with an error
+	Crashed  Kind = "crashed" // the process ended without a result
+	Unknown  Kind = "unknown" // another machine trains, and its records are not recent
+)
+
+// State is the state of a run.
+type State struct {
+	Kind Kind   `json:"kind"`
+	Why  string `json:"why"` // explains Kind, or why the run has no records; "" if nothing needs an explanation
+}
+
+// recent is the age up to which records show that a process on another machine is alive: a factor of the step time, and
+// a minimum, which covers evaluations and checkpoints.
+const (
+	recentSteps   = 20
+	recentMinimum = 2 * time.Minute
+)
+
+// evidence is what files tell about the state of a run.
+type evidence struct {
+	settings Settings
+	result   *experiment.Result
+	logsErr  error // the folder of logs cannot be opened
+	holder   experiment.Holder
+	held     *bool // see experiment.HeldBy
+	locked   bool  // a lock file exists
+
+	steps    int64         // iteration of the newest record; 0: no records
+	age      time.Duration // since the newest record was written
+	stepTime time.Duration
+}
+
+// judge derives the state.
+func (e evidence) judge() State {
+	switch {
+	case e.held != nil && *e.held:
+		return State{Running, e.whyEmpty()}
+	case e.held == nil && e.locked && !e.ended():
+		patience := max(recentMinimum, recentSteps*e.stepTime)
+		if e.steps > 0 && e.age < patience {
+			return State{Running, ""}
+		}
+		return State{Unknown, fmt.Sprintf("process %d on %s has not written for %v, and this machine cannot see whether it runs", e.holder.PID, e.holder.Host, e.age.Round(time.Second))}
+	case !e.ended() && e.steps == 0:
+		return State{Crashed, e.whyEmpty()}
+	case !e.ended():
+		return State{Crashed, fmt.Sprintf("the process ended without a result after step %d; the same command resumes from the newest checkpoint; logs/train.log has its last messages", e.steps)}
+	}
+	return e.outcome()
+}
+
+// ended reports whether the result is that of the newest process. An earlier process of a resumed run may have left an
+// older one.
+func (e evidence) ended() bool {
+	return e.result != nil && e.result.Steps >= e.steps && !e.result.Ended.Before(e.holder.Since)
+}
+
+// outcome derives the state from the result.
+func (e evidence) outcome() State {
+	switch r := e.result; {
+	case r.Exit == 0 && r.OutOfTime:
+		return State{Stopped, "train.max_seconds ended the run; the same command resumes"}
+	case r.Exit == 0 && r.GaveUp != "":
+		return State{Finished, r.GaveUp}
+	case r.Exit == 0:
+		return State{Finished, e.whyEmpty()}
+	case r.Exit == 75 || r.Exit == 130:
+		return State{Stopped, fmt.Sprintf("a signal ended the run after step %d and its state was saved; the same command resumes", r.Steps)}
+	default:
+		return State{Failed, fmt.Sprintf("exit code %d: %s", r.Exit, r.Error)}
+	}
+}
+
+// whyEmpty returns the reason why a run has no records, "" if it has some.
+func (e evidence) whyEmpty() string {
+	running := e.held != nil && *e.held
+	switch {
+	case e.steps > 0:
+		return ""
+	case e.settings.Profile.Enabled != nil && !*e.settings.Profile.Enabled:
+		return "the run writes no metrics, because profile.enabled is false"
+	case e.logsErr != nil && e.settings.Experiment.LogDir != "":
+		return fmt.Sprintf("the folder of logs (experiment.log_dir) cannot be read: %v", e.logsErr)
+	case running:
+		return "the run has started, and its first step is not complete"
+	case e.result == nil:
+		return "the process ended before its first step was complete; logs/train.log has the reason"
+	}
+	return "the run has no metric records"
+}
+
+// Summary is one line of a list of runs. Unknown numbers are null.
+type Summary struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+
+	Model   string `json:"model"`
+	Dataset string `json:"dataset"`
+	Policy  string `json:"policy"`
+	Ranks   int    `json:"ranks"`
+
+	Steps            int64             `json:"steps"`
+	SamplesPerSecond experiment.Number `json:"samples_per_second"` // of all ranks
+	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // the balancer's last estimate
+	Loss             experiment.Number `json:"loss"`
+	Updated          int64             `json:"updated"` // ms since 1970 UTC: the newest record, or the end
+}
+
+// summarize reads the summary of a run.
+func summarize(name string, root *os.Root) Summary {
+	unknown := experiment.Number(math.NaN())
+	s := Summary{Name: name, SamplesPerSecond: unknown, ShareOfOracle: unknown, Loss: unknown}
+	settings, _ := readSettings(root)
+	s.Model, s.Dataset, s.Policy = settings.Model.Name, settings.Data.Dataset, settings.Balance.Policy
+	e := gather(root, settings)
+	if info, err := root.Stat("."); err == nil {
+		s.Updated = info.ModTime().UnixMilli()
+	}
+	logs, err := openLogs(root, settings)
+	if err != nil {
+		e.logsErr = err
+	} else {
+		defer logs.Close() // read only
+		s.fromLogs(logs, settings, &e)
+	}
+	if r := e.result; r != nil && e.ended() {
+		s.Model, s.Dataset, s.Ranks, s.Steps = r.Model, r.Dataset, max(r.Ranks, 1), r.Steps
+		s.SamplesPerSecond, s.Loss = r.SamplesPerSecond, r.FinalTrainLoss
+		s.Updated = r.Ended.UnixMilli()
+	}
+	s.State = e.judge()
+	return s
+}
+
+// gather reads the evidence other than the records.
+func gather(root *os.Root, settings Settings) evidence {
+	e := evidence{settings: settings, result: readResult(root)}
+	holder, held, err := experiment.HeldBy(root)
+	e.holder, e.held, e.locked = holder, held, err == nil
+	return e
+}
+
+// fromLogs adds the newest records.
+func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
+	r, found, modified := readLastRecord(logs, 0)
+	if !found {
+		return
+	}
+	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
+	e.noteRecord(&r, modified)
+	if t := r.IterationTime(); t > 0 && settings.Data.BatchSize > 0 {
+		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
+	}
+	for s.Ranks = 1; ; s.Ranks++ {
+		if _, err := logs.Stat(runtime.FileName(s.Ranks)); err != nil {
+			break
+		}
+	}
+	readLast(logs, balanceFile, 256<<10, func(line []byte) bool {
+		var d struct {
+			Step          *int64            `json:"step"`
+			ShareOfOracle experiment.Number `json:"share_of_oracle"`
+		}
+		if json.Unmarshal(line, &d) != nil || d.Step == nil {
+			return false
+		}
+		s.ShareOfOracle = d.ShareOfOracle
+		return true
+	})
+}
+
+// noteRecord adds the newest record of rank 0.
+func (e *evidence) noteRecord(r *runtime.Record, modified int64) {
+	e.steps, e.stepTime = r.Iteration, r.IterationTime()
+	e.age = time.Since(time.UnixMilli(modified))
+}

@@ -1,0 +1,220 @@
+package runtime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+const (
+	// tailChunkBytes is the size of a read. It is much more than a record needs. Larger chunks are not faster.
+	tailChunkBytes = 64 << 10
+
+	// mostTailLine limits the memory for a line. A line for each of 10,000 ranks has 2 MiB.
+	mostTailLine = 16 << 20
+
+	// markBytes covers a record with its iteration and its timestamp.
+	markBytes = 1024
+)
+
+// Tail reads a file of metric records while a Writer appends to it. Each call of Next continues after the last record.
+// A Tail holds no file open between calls. One goroutine may use it at a time.
+//
+//	tail := runtime.NewTail(logs, runtime.FileName(rank))   // logs is an *os.Root
+//	for {
+//		more, err := tail.Next(8<<20, func(offset int64, r *runtime.Record) { … })
+//		…
+//	}
+type Tail struct{ growing }
+
+// growing is a file that another process appends to, or replaces.
+type growing struct {
+	root *os.Root
+	name string
+
+	file   os.FileInfo // of the last call; nil before the first
+	offset int64       // end of the last record or line
+	mark   []byte      // text before offset, to detect another file at the same place
+
+	Replaced int   // number of times that the writer replaced the file, for example because a run resumed
+	Damaged  int   // number of complete lines that were not records
+	Size     int64 // size of the file at the last call, bytes
+}
+
+// NewTail returns a Tail that begins at the first record of the file name in root. The file need not exist yet.
+func NewTail(root *os.Root, name string) *Tail { return &Tail{growing{root: root, name: name}} }
+
+// Name returns the name of the file.
+func (g *growing) Name() string { return g.name }
+
+// Offset returns the number of bytes read.
+func (g *growing) Offset() int64 { return g.offset }
+
+// Next calls each with the records after the last call, in order, until it has read about limit bytes. offset is the
+// position of the record in the file, for ReadFrom. more reports that the limit was reached.
+//
+// A Writer replaces its file when a run resumes or returns to a checkpoint. The first call after that increments
+// t.Replaced and reads from the start of the file again, so the caller must drop the records that it has.
+// A file that does not exist has no records.
+func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
+	err = t.next(func(file io.ReaderAt) (err error) {
+		end := t.offset + limit
+		t.offset, t.Damaged, err = scan(file, make([]byte, tailChunkBytes), t.offset, t.Damaged, func(at int64, r *Record) bool {
+			each(at, r)
+			more = at >= end
+			return !more
+		})
+		return err
+	})
+	return more, err
+}
+
+// next calls read with the open file if the file has changed, and moves to its start if it is another file.
+func (g *growing) next(read func(io.ReaderAt) error) error {
+	file, info, err := regular.OpenIn(g.root, g.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if g.file != nil {
+			g.restart(nil)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read records: %w", err)
+	}
+	defer file.Close() // read only
+	if g.file != nil && !g.isSame(file, info) {
+		g.restart(info)
+	}
+	g.file, g.Size = info, info.Size()
+	if info.Size() == g.offset {
+		return nil
+	}
+	err = read(file)
+	if err == nil {
+		g.mark = make([]byte, min(g.offset, markBytes))
+		_, err = file.ReadAt(g.mark, g.offset-int64(len(g.mark)))
+	}
+	if err != nil {
+		return fmt.Errorf("read records %s: %w", g.name, err)
+	}
+	return nil
+}
+
+// isSame reports whether file is the one of the last call. A new file may have the number of a deleted one.
+func (g *growing) isSame(file io.ReaderAt, info os.FileInfo) bool {
+	if !os.SameFile(g.file, info) || info.Size() < g.offset {
+		return false
+	}
+	mark := make([]byte, len(g.mark))
+	_, err := file.ReadAt(mark, g.offset-int64(len(mark)))
+	return err == nil && bytes.Equal(mark, g.mark)
+}
+
+func (g *growing) restart(info os.FileInfo) {
+	g.Replaced++
+	g.file, g.offset, g.mark, g.Damaged = info, 0, nil, 0
+}
+
+// LineTail reads a file of lines while another process appends to it, like a Tail.
+type LineTail struct{ growing }
+
+// NewLineTail returns a LineTail that begins at the first line of the file name in root. The file need not exist yet.
+func NewLineTail(root *os.Root, name string) *LineTail {
+	return &LineTail{growing{root: root, name: name}}
+}
+
+// Next calls each with the complete lines after the last call, without their line ends, until it has read about limit
+// bytes. It skips and counts lines of more than 16 MiB. The text is valid only during the call. If the file was
+// replaced, Next increments t.Replaced and reads from the start, as Tail.Next does.
+func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err error) {
+	err = t.next(func(file io.ReaderAt) error {
+		chunk := make([]byte, tailChunkBytes)
+		for end := t.offset + limit; ; {
+			n, err := file.ReadAt(chunk, t.offset)
+			if err != nil && err != io.EOF {
+				return err
+			}
+			last := bytes.LastIndexByte(chunk[:n], '\n')
+			switch {
+			case last >= 0:
+				for line := range bytes.Lines(chunk[:last+1]) {
+					each(line[:len(line)-1])
+				}
+				t.offset += int64(last) + 1
+			case n < len(chunk): // the end of the file, in a line that is not complete
+				return nil
+			case len(chunk) < mostTailLine:
+				chunk = make([]byte, min(4*len(chunk), mostTailLine))
+				continue
+			default:
+				t.Damaged++
+				t.offset += int64(n)
+			}
+			if more = t.offset >= end; more {
+				return nil
+			}
+		}
+	})
+	return more, err
+}
+
+// ReadFrom calls each with the records of a file from an offset on, until each returns false. The offset is one that
+// Tail.Next reported for this file.
+func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) bool) error {
+	file, _, err := regular.OpenIn(root, name)
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	defer file.Close() // read only
+	if _, _, err = scan(file, make([]byte, tailChunkBytes), offset, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
+		return fmt.Errorf("read metrics %s: %w", name, err)
+	}
+	return nil
+}
+
+// scan calls each with the records from offset on, until each returns false. It returns the end of the last record, and
+// damaged plus the number of complete lines that are not records. It ignores the text after the last line break, because
+// a Writer may not have completed it.
+func scan(file io.ReaderAt, chunk []byte, offset int64, damaged int, each func(at int64, r *Record) bool) (int64, int, error) {
+	var record Record
+	for {
+		n, err := file.ReadAt(chunk, offset)
+		if err != nil && err != io.EOF {
+			return offset, damaged, err
+		}
+		begin := offset
+		for text, at := chunk[:n], offset; ; {
+			length := bytes.IndexByte(text, '\n')
+			if length < 0 {
+				break
+			}
+			line, from := bytes.TrimSuffix(text[:length], []byte(",")), at
+			at, text = at+int64(length)+1, text[length+1:]
+			switch {
+			case len(line) == 0, string(line) == "[", string(line) == "]":
+				// The end of the line before, or a bracket. The next append replaces the closing bracket.
+			case record.parse(line) || json.Unmarshal(line, &record) == nil:
+				offset = from + int64(len(line)) // without the comma, which the next append writes
+				if !each(from, &record) {
+					return offset, damaged, nil
+				}
+			default:
+				damaged++
+				offset = at
+			}
+		}
+		switch {
+		case n < len(chunk):
+			return offset, damaged, nil
+		case offset == begin: // the line is too long to be a record: skip it in parts
+			damaged++
+			offset += int64(n)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tailOf returns a Tail of a rank's file in dir, and a function that returns the iterations since its last call.
+func tailOf(t *testing.T, dir string) (*Tail, func() []int64) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	tail := NewTail(root, FileName(0))
+	return tail, func() []int64 {
+		t.Helper()
+		got := []int64{}
+		for {
+			more, err := tail.Next(1000, func(_ int64, r *Record) { got = append(got, r.Iteration) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !more {
+				return got
+			}
+		}
+	}
+}
+
+func TestTailContinuesAfterTheLastRecord(t *testing.T) {
+	dir := t.TempDir()
+	tail, read := tailOf(t, dir)
+	if got := read(); len(got) != 0 {
+		t.Errorf("no file: got records %v, want none", got)
+	}
+	w, _ := mustOpen(t, filepath.Join(dir, FileName(0)))
+	var all []int64
+	for _, part := range [][]int64{{}, {1}, {2, 3}, upTo(200)[3:], {}} {
+		appendAll(w, part...)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		got := read()
+		if !slices.Equal(got, append([]int64{}, part...)) {
+			t.Errorf("after %d records: got %v, want %v", len(all), got, part)
+		}
+		all = append(all, part...)
+	}
+	if tail.Damaged != 0 || tail.Replaced != 0 || !slices.Equal(all, upTo(200)) {
+		t.Errorf("got %d damaged lines and %d replaced files, want 0", tail.Damaged, tail.Replaced)
+	}
+}
+
+func TestTailStartsAgainAfterTheWriterReplacedTheFile(t *testing.T) {
+	dir := t.TempDir()
+	tail, read := tailOf(t, dir)
+	w, _ := mustOpen(t, filepath.Join(dir, FileName(0)))
+	appendAll(w, upTo(50)...)
+	w.Flush()
+	read()
+	for _, kept := range []int64{20, 0} { // a resume, and one from the start
+		before := tail.Replaced
+		if err := w.Truncate(kept); err != nil {
+			t.Fatal(err)
+		}
+		appendAll(w, kept+1)
+		w.Flush()
+		if got := read(); !slices.Equal(got, upTo(kept+1)) || tail.Replaced != before+1 {
+			t.Errorf("after Truncate(%d) and one record: got %v and %d replaced files", kept, got, tail.Replaced-before)
+		}
+	}
+}
+
+// TestTailNoticesAnotherFileWithTheSameNumber: file systems use the numbers of deleted files again.
+func TestTailNoticesAnotherFileWithTheSameNumber(t *testing.T) {
+	dir := t.TempDir()
+	tail, read := tailOf(t, dir)
+	path := filepath.Join(dir, FileName(0))
+	first, second := sample(1), sample(2)
+	for i, record := range []Record{first, second} {
+		text := append(append([]byte("[\n"), record.appendJSON(nil)...), "\n]\n"...)
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Write(text)
+		file.Close()
+		if got := read(); !slices.Equal(got, []int64{int64(i) + 1}) {
+			t.Errorf("file %d: got %v", i, got)
+		}
+	}
+	if tail.Replaced != 1 {
+		t.Errorf("got %d replaced files, want 1", tail.Replaced)
+	}
+}
+
+func TestTailWaitsForTheEndOfALineAndCountsDamage(t *testing.T) {
+	dir := t.TempDir()
+	tail, read := tailOf(t, dir)
+	line := func(i int64) string { r := sample(i); return string(r.appendJSON(nil)) }
+	text := "[\n" + line(1) + ",\n" + "garbage\n" + strings.Repeat("x", 3*tailChunkBytes) + "\n" + line(2) + ",\n" + line(3)
+	path := filepath.Join(dir, FileName(0))
+	for _, part := range []struct {
+		text string
+		want []int64
+	}{{text[:len(text)-20], []int64{1, 2}}, {text, nil}, {text + "\n]\n", []int64{3}}} {
+		if err := os.WriteFile(path, []byte(part.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(); !slices.Equal(got, part.want) && len(got)+len(part.want) > 0 {
+			t.Errorf("got %v, want %v", got, part.want)
+		}
+	}
+	if tail.Damaged < 2 || tail.Replaced != 0 {
+		t.Errorf("got %d damaged lines and %d replaced files, want at least 2 and 0", tail.Damaged, tail.Replaced)
+	}
+}
+
+func TestReadFromAnOffset(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := mustOpen(t, filepath.Join(dir, FileName(0)))
+	appendAll(w, upTo(300)...)
+	w.Flush()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	offsets := map[int64]int64{}
+	if _, err := NewTail(root, FileName(0)).Next(1<<20, func(at int64, r *Record) { offsets[r.Iteration] = at }); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []int64{1, 2, 150, 300} {
+		var got []int64
+		err := ReadFrom(root, FileName(0), offsets[from], func(r *Record) bool {
+			got = append(got, r.Iteration)
+			return len(got) < 3
+		})
+		if want := upTo(300)[from-1 : min(300, from+2)]; err != nil || !slices.Equal(got, want) {
+			t.Errorf("from %d: got %v and error %v, want %v", from, got, err, want)
+		}
+	}
+}
