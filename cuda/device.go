@@ -82,7 +82,7 @@ func explained(err error) error {
 	return err
 }
 
-// Available returns an error if no GPU can be used, nil if one can.
+// Available returns nil if a GPU can be used, otherwise an error with the reason.
 func Available() error {
 	_, err := Driver{}.Count()
 	return err
@@ -109,7 +109,7 @@ func load() (*native.Library, error) {
 	return native.Load(path, nil)
 }
 
-// find finds the library, unless the environment hides all GPUs.
+// find returns the path of the library, or an error if the environment hides all GPUs.
 func find() (string, error) {
 	if err := readEnvironment().hidden(); err != nil {
 		return "", err

@@ -22,6 +22,6 @@
 //     no GPU, or all GPUs are hidden. Any other message describes a fault to repair: a driver older than the toolkit, a
 //     GPU below the lowest architecture, or a list of GPUs that do not exist.
 //   - device.ErrDevice: a GPU exists, but opening it failed.
-//   - A kernel that reads an id or a label beyond its table notes it. Stream.Sync returns the error, which names the
-//     operand, the element and the value. If there are several such values, the error names one of them.
+//   - A kernel that finds an id or a label beyond its table records the fault. Stream.Sync returns the error, which
+//     names the operand, the element and the value. If there are several such values, the error names one of them.
 package cuda

@@ -2,7 +2,7 @@
 
 package cuda
 
-// // Of third_party/libcuda, which stands between cu and the driver.
+// // hetero_libcuda_open belongs to third_party/libcuda, the layer between package cu and the driver.
 // #include <cuda.h>
 // int hetero_libcuda_open(const char **why);
 import "C"
@@ -34,8 +34,8 @@ var start = sync.OnceValue(func() error {
 	return versionError(cu.Version(), C.CUDA_VERSION)
 })
 
-// seen returns the number of GPUs that the driver shows. asked is false in a program without the binding, which cannot
-// know.
+// seen returns the number of GPUs that the driver shows. asked is false in a program without this binding, which cannot
+// query the driver.
 func seen() (count int, asked bool, err error) {
 	if err := start(); err != nil {
 		return 0, true, err

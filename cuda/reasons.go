@@ -23,8 +23,8 @@ var advice = map[int]string{
 	999: "CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing (nvidia-modprobe -u creates it), or the machine needs a restart after a driver update",
 }
 
-// startError returns the error of a driver that does not start. result is its CUresult, or -1 if its library cannot be
-// opened for the reason why.
+// startError returns the error of a driver that does not start. result is the CUresult of its initialisation. If result
+// is -1, the driver's library cannot be opened, and why is the reason.
 func startError(result int, why string) error {
 	switch {
 	case result == -1 && (why == "" || strings.Contains(why, "cannot open shared object file")):

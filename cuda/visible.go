@@ -37,7 +37,7 @@ func ReadVisible(text string, set bool) Visible {
 	return v
 }
 
-// isName reports whether text is a name, not an end of the list: "-1", "NoDevFiles", a word.
+// isName reports whether text names a GPU. Any other text ends the list: "-1", "NoDevFiles", a word.
 func isName(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && n >= 0 || len(text) > 4 && (strings.HasPrefix(text, "GPU-") || strings.HasPrefix(text, "MIG-"))
@@ -56,8 +56,8 @@ func (v Visible) Slices() int {
 	return n
 }
 
-// Of returns the variable's text for the local-th of several processes, "" if the process needs none of its own. It
-// assigns one slice of a GPU to each process.
+// Of returns the value of the variable for process number local of several processes; "" if the process needs no value
+// of its own. It assigns one slice of a GPU to each process.
 func (v Visible) Of(local int) string {
 	if v.Slices() < 2 || local >= len(v.Names) {
 		return ""
@@ -85,7 +85,7 @@ func (v Visible) hidden() error {
 	return nil
 }
 
-// check returns the error of a list with more GPUs than the count that the driver then shows.
+// check returns an error if the list has more GPUs than the driver then shows (count).
 func (v Visible) check(count int) error {
 	want := len(v.Names)
 	if n := v.Slices(); n > 0 {

@@ -1,5 +1,6 @@
-// batchnorm.cu: statistics of each channel (shapes of blocks, rows in flight, who adds the blocks' sums), and batch
-// normalisation + ReLU (rows in flight), compared with the kernels of cuda/src/batchnorm.cu.
+// batchnorm.cu: two experiments, compared with the kernels of cuda/src/batchnorm.cu. Statistics of each channel:
+// variants differ in the shape of blocks, the number of rows in flight, and the threads that add the blocks' sums.
+// Batch normalisation + ReLU: variants differ in the number of rows in flight.
 #include <algorithm>
 
 #include "lab.h"
@@ -50,7 +51,7 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   float sum[2 * V] = {};
   const Pack<T> origin = pack_at(x + (s.end ? s.c : 0));
   for (int64_t r = s.first; r < s.end; r += K * s.step) {
-    Pack<T> p[K]; // behind the end row 0 again, which adds nothing
+    Pack<T> p[K]; // beyond the end: row 0 again, which adds nothing
     for (int k = 0; k < K; k++) p[k] = pack_at(x + (r + k * s.step < s.end ? r + k * s.step : 0) * b.channels + s.c);
     for (int k = 0; k < K; k++)
       for (int v = 0; v < V; v++) {
@@ -72,7 +73,8 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   for (int v = 0; v < 2 * V; v++) out[v < V ? v : b.channels + v - V] = sums[v][thread];
 }
 
-// Adds a channel's sums of all blocks with a team: one thread, as in cuda/src, or a warp. Writes means, then variances.
+// Adds a channel's sums of all blocks. A team does this: one thread, as in cuda/src, or a warp. Writes means, then
+// variances.
 template <class T, int Team> __global__ void finish(Rows b, const T *x, const float *partial, float *out) {
   for (int64_t c = first_index() / Team; c < b.channels; c += index_stride() / Team) {
     double sum = 0, squares = 0;
@@ -110,7 +112,7 @@ template <class T, int K> __global__ void apply_rows(Rows b, const T *x, const f
     for (int k = 0; k < K; k++) {
       for (int v = 0; v < V; v++) {
         const float z = gamma[v] * ((load(&p[k].v[v]) - mean[v]) * inverse[v]) + beta[v];
-        store(&p[k].v[v], z < 0 ? 0 : z); // NaN stays
+        store(&p[k].v[v], z < 0 ? 0 : z); // NaN stays NaN
       }
       if (r + k * s.step < s.end) *reinterpret_cast<Pack<T> *>(y + (r + k * s.step) * b.channels + s.c) = p[k];
     }
@@ -119,7 +121,7 @@ template <class T, int K> __global__ void apply_rows(Rows b, const T *x, const f
 
 // --- the host's side ---
 
-// The kernel of cuda/src. keep: memory that it reads.
+// The variant that runs the kernel of cuda/src. keep: memory that the kernel reads.
 Variant present(std::unique_ptr<Kernel> made, std::vector<void *> in, std::vector<void *> out, const Memory &keep) {
   const std::shared_ptr<Kernel> kernel = std::move(made);
   const Memory workspace(kernel->workspace + 1);
@@ -147,7 +149,7 @@ template <class T, int K> Variant apply(const Input &input, const Memory &parame
           [=] { launch(apply_rows<T, K>, b.grid(), nullptr, b, x, parameters.as<float>(), static_cast<T *>(to)); }};
 }
 
-// Error of means in standard deviations, of variances as a fraction.
+// Returns the largest error: of means in standard deviations, of variances as a fraction.
 template <class T> auto stats_error(const Input &input) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const double n = static_cast<double>(input.images.rows());
@@ -171,7 +173,7 @@ template <class T> auto stats_error(const Input &input) {
   };
 }
 
-// Error as a fraction of a value, or of 1 if that is greater.
+// Returns the largest error, as a fraction of a value, or of 1 if the value is less than 1.
 template <class T> double apply_error(const Input &input, const std::vector<float> &parameters, const char *result) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const T *x = reinterpret_cast<const T *>(input.host.data()), *got = reinterpret_cast<const T *>(result);
@@ -226,7 +228,7 @@ Trial batchnorm_apply(const Input &input, void *to) {
     params.eps = kEps;
     const ht_spec x = input.images.spec(), one = make_spec(HT_F32, {1, c}), list = make_spec(HT_F32, {c});
     float *p = device.as<float>();
-    // bf16: what is rounded away is 2^-8 of a value at most.
+    // bf16: rounding changes a value by at most the fraction 2^-8.
     Trial t{2 * x.bytes, x.bytes, sizeof(T) == 4 ? 4e-6 : 1.01 / 256, {}, {}};
     t.variants = {present(make_batch_norm_apply({HT_BATCH_NORM_APPLY, &params, {x, one, one, list, list}, {x}, 0}),
                           {input.device.as<void>(), p, p + c, p + 2 * c, p + 3 * c}, {to}, device),

@@ -28,10 +28,11 @@ struct Experiment {
 const std::vector<Experiment> kExperiments = {
     {"copy", copy}, {"batchnorm_stats", batchnorm_stats}, {"batchnorm_apply", batchnorm_apply}};
 
-// The first ones are the largest: copying them gives the upper limit of the bandwidth.
+// The first layers are the largest. Copying them gives the upper limit of the bandwidth.
 const std::vector<Images> kLayers = {{256, 112, 64, 0}, {256, 56, 256, 0},  {256, 56, 64, 0},
                                      {256, 28, 512, 0}, {256, 14, 1024, 0}, {256, 7, 2048, 0}};
-// More packs than a grid has threads; several blocks of rows; threads without channels; fewer rows than a block has.
+// In this order: more packs than a grid has threads; several blocks of rows; threads without channels; fewer rows than
+// a block has.
 const std::vector<Images> kSmall = {{5, 65, 64, 0}, {3, 5, 24, 0}, {1, 2, 256, 0}, {5, 7, 520, 0}};
 
 template <int K> __global__ void copy_packs(int64_t n, const Pack16 *from, Pack16 *to) {
@@ -74,7 +75,7 @@ template <class T> std::vector<char> values(const Images &images) {
   return bytes;
 }
 
-// The error of a variant's result, written over NaN.
+// Returns the error of a variant's result. Before the run, the memory of the result is filled with NaN.
 double error_of(const Trial &trial, const Variant &variant, void *to) {
   std::vector<char> got(static_cast<size_t>(trial.result));
   check(cudaMemsetAsync(to, 0xff, got.size(), nullptr), "clearing");
@@ -125,7 +126,7 @@ void print(const Options &o, const char *experiment, const std::string &name, co
   std::fflush(stdout);
 }
 
-// Returns whether all variants compute the right results.
+// Runs all trials, and returns whether all variants compute the right results.
 bool run(const Options &o) {
   cudaDeviceProp facts{};
   check(cudaGetDeviceProperties(&facts, 0), "the GPU");
@@ -149,7 +150,7 @@ bool run(const Options &o) {
         const Trial t = e.make(input, to.as<void>());
         for (const Variant &v : t.variants) {
           const double error = error_of(t, v, to.as<void>()), us = o.check ? 0 : median_us(v, swept, packs);
-          const bool ok = error <= t.allowed; // not so of NaN
+          const bool ok = error <= t.allowed; // false if error is NaN
           print(o, e.name, v.name, images, us, rate(t, us), roof, error, ok);
           right = right && ok;
         }

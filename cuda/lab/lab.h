@@ -58,8 +58,8 @@ struct Variant {
 
 struct Trial {
   int64_t moves;  // minimum bytes that a pass reads and writes
-  int64_t result; // bytes that it writes to `to`
-  double allowed; // error
+  int64_t result; // bytes that a pass writes to `to`
+  double allowed; // largest error that is allowed
   std::vector<Variant> variants;
   std::function<double(const char *result)> error; // largest error of a result, compared with the host
 };

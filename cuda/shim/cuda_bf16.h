@@ -15,7 +15,7 @@ inline float __bfloat162float(__nv_bfloat16 v) {
   return f;
 }
 
-// To nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; NaN stays NaN.
 inline __nv_bfloat16 __float2bfloat16_rn(float f) {
   uint32_t bits;
   std::memcpy(&bits, &f, sizeof f);

@@ -27,7 +27,7 @@ inline float __half2float(__half v) {
   return f;
 }
 
-// To nearest, ties to even; what is too large becomes infinite, a NaN stays one.
+// Rounds to nearest, ties to even. A value that is too large becomes infinite; NaN stays NaN.
 inline __half __float2half_rn(float f) {
   uint32_t bits;
   std::memcpy(&bits, &f, sizeof f);

@@ -1,11 +1,14 @@
 // cuda_runtime.h: replaces CUDA's header where tests compile the kernels for the host.
 //
-// A launch runs blocks in turn; a block's threads are fibers, so barriers and shuffles work. A stream is a thread that
-// runs later than the calls; a captured graph is a list of its work. Memory is host memory. A free, and the first
-// launch of a kernel, which loads its code, wait for the whole GPU. If a stream is blocked on a word at that time, the
-// shim refuses them, because on a GPU they could wait for ever. HETERO_SHIM_GPUS sets the number of GPUs (1). Events
-// measure a modelled time: every launch, copy and memset advances it by a microsecond, and fake libraries by fixed
-// times, so choices by timing are the same in every run. Blocking on a word advances it by its real duration.
+// A launch runs blocks in turn. The threads of a block are fibers, so barriers and shuffles work. A stream is a thread
+// that runs later than the calls. A captured graph is a list of its work. Memory is host memory.
+//
+// A free waits for the whole GPU. So does the first launch of a kernel, which loads its code. If a stream is blocked on
+// a word at that time, the shim refuses these calls, because on a GPU they could wait for ever.
+//
+// HETERO_SHIM_GPUS sets the number of GPUs (1). Events measure a modelled time. Every launch, copy and memset advances
+// it by a microsecond, and fake libraries advance it by fixed times, so choices by timing are the same in every run.
+// Blocking on a word advances it by the real duration.
 #pragma once
 
 #define HETERO_CUDA_SHIM 1
@@ -30,10 +33,10 @@ struct dim3 {
 };
 
 namespace shim {
-// Of the running thread.
+// Of the running thread: its indices, and the sizes of its block and grid.
 extern thread_local dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
-// Runs work at its turn on the stream, at once without a stream; ns is its modelled time.
+// enqueue runs work at its turn on the stream, or at once without a stream. ns is the work's modelled time.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
 // Loads the code of a kernel on the device of the calling thread, once; in a capture, when the graph is created.
@@ -43,7 +46,7 @@ constexpr int64_t kLaunch = 1000; // modelled time of a launch, copy or memset, 
 void barrier();
 // Passes value to the other lanes of the warp and returns lane's; a missing lane returns the caller's own.
 uint64_t exchange(uint64_t value, unsigned lane);
-int chosen_gpu(); // of this thread, in its machine
+int chosen_gpu(); // GPU of this thread: its number in the machine
 unsigned lane();
 
 template <class T> T shuffle(T value, unsigned from) {
@@ -89,7 +92,7 @@ constexpr unsigned cudaEnableDefault = 0;
 // The interface of a stream for fake libraries.
 struct shimStream {
   explicit shimStream(int gpu) : gpu(gpu) {}
-  const int gpu; // in its machine, whichever of them the process sees
+  const int gpu; // number in the machine, not among the GPUs that the process sees
   // Runs work at its turn; ns is its modelled time.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
   virtual bool load(const std::string &code) = 0; // shim::load

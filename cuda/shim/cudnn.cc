@@ -98,7 +98,7 @@ const Rule *rule_of(const Object &o, cudnnBackendAttributeName_t name) {
 
 thread_local std::string last_error;
 
-// Runs body; its refusal becomes a status.
+// Runs body, and converts Refused to a status.
 template <class Body> cudnnStatus_t guarded(Body body) {
   try {
     body();

@@ -23,7 +23,7 @@ using Handle = std::shared_ptr<Object>;
 
 struct Attribute {
   cudnnBackendAttributeType_t type{};
-  std::vector<int64_t> numbers; // of every type but the next two
+  std::vector<int64_t> numbers; // values of every type except the next two
   std::vector<float> floats;
   std::vector<Handle> objects;
 };
@@ -49,7 +49,7 @@ struct Refused {
   std::string why;
 };
 
-bool setting(const char *word); // whether HETERO_SHIM_CUDNN holds it
+bool setting(const char *word); // whether HETERO_SHIM_CUDNN contains the word
 
 // One convolution operation by the roles of its tensors in y = x * w, for any pass.
 struct Conv {
@@ -58,15 +58,15 @@ struct Conv {
   cudnnBackendDescriptorType_t pass;
 };
 Conv conv_of_operation(const Object &operation);
-void check_conv(const Conv &c);          // throws Refused where shapes do not fit
-Conv conv_of_graph(const Object &graph); // throws Refused where it is no pattern that engines know
+void check_conv(const Conv &c);          // throws Refused if shapes do not fit
+Conv conv_of_graph(const Object &graph); // throws Refused if no engine knows the pattern
 
 // cudnn_engines.cc
-constexpr int64_t kEngines = 6, kCompiled = 3; // the latter when it is made
+constexpr int64_t kEngines = 6, kCompiled = 3; // kCompiled: the engine that is compiled on creation
 std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine, const Object &graph);
 std::vector<int64_t> offered(cudnnBackendHeurMode_t mode);         // engines, best first
 std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine); // type, largest value
-int64_t plan_workspace(int64_t engine, const Object &graph);       // throws Refused where it does not take the graph
-void execute(const Handle &plan, const Handle &pack, cudaStream_t stream); // throws Refused where an address is missing
+int64_t plan_workspace(int64_t engine, const Object &graph); // throws Refused if the engine does not support the graph
+void execute(const Handle &plan, const Handle &pack, cudaStream_t stream); // throws Refused if an address is missing
 
 } // namespace fake

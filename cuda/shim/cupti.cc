@@ -246,7 +246,7 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Acti
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t *dropped) {
   meanwhile("cuptiActivityGetNumDroppedRecords");
   const std::lock_guard<std::mutex> lock(fake.mutex);
-  *dropped = fake.dropped; // since it was asked last
+  *dropped = fake.dropped; // since the last query
   fake.dropped = 0;
   return CUPTI_SUCCESS;
 }

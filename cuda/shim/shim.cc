@@ -34,11 +34,11 @@ constexpr unsigned kWarp = 32;
 struct Block {
   struct Fiber {
     ucontext_t context;
-    jmp_buf place; // where it yielded
+    jmp_buf place; // point at which the fiber yielded
     char *stack = nullptr;
     bool begun = false, ended = false;
-    uint64_t value = 0;   // given to the warp
-    void *fake = nullptr; // of the address sanitizer
+    uint64_t value = 0;   // given to the other lanes of the warp
+    void *fake = nullptr; // the address sanitizer's fake stack
   };
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -49,7 +49,7 @@ struct Block {
       turn++;
     }
   };
-  std::deque<Fiber> fibers; // they do not move
+  std::deque<Fiber> fibers; // a deque does not move its elements
   Group all;
   std::vector<Group> warps;
   jmp_buf scheduler;
@@ -165,7 +165,7 @@ unsigned lane() { return thread_index.x % kWarp; }
 void barrier() {
   const dim3 self = thread_index;
   wait_for(block.all);
-  thread_index = self; // another fiber's meanwhile
+  thread_index = self; // other fibers have set it in the meantime
 }
 
 uint64_t exchange(uint64_t value, unsigned from) {

@@ -142,7 +142,7 @@ struct Stream final : shimStream {
     thread.join();
   }
 
-  static thread_local Stream *serving; // whose thread this is
+  static thread_local Stream *serving; // the stream whose thread this is
 };
 thread_local Stream *Stream::serving = nullptr;
 
@@ -312,7 +312,7 @@ cudaError_t cudaMalloc(void **p, size_t n) {
 }
 static cudaError_t may_free() {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
-  if (shim::lost()) return cudaErrorUnknown; // streams still read it
+  if (shim::lost()) return cudaErrorUnknown; // streams still read the memory
   return stands() ? shimErrorStands : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void *p) {

@@ -58,12 +58,12 @@ private:
   bool open_ = false, registered_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  // Guards the fields below. No thread calls CUPTI while holding it: CUPTI's thread takes it, perhaps inside a lock of
-  // CUPTI.
+  // Guards the fields below. A thread that holds this mutex must not call CUPTI, because CUPTI's thread may wait for
+  // this mutex while it holds a lock of CUPTI.
   std::mutex mutex_;
-  std::unordered_map<uint64_t, StepOf> nodes_;         // of graphs, by CUPTI's number
+  std::unordered_map<uint64_t, StepOf> nodes_;         // nodes of graphs, by CUPTI's number of the node
   std::unordered_map<std::string, std::string> names_; // CUPTI's name to the readable name
-  bool taking_ = false;                                // adding records of buffers; afterwards the list is the caller's
+  bool taking_ = false;                                // adding records of buffers; afterwards the caller owns the list
   std::vector<ht_activity> list_;
   int64_t offset_ = 0; // CUPTI's clock minus the host's clock, ns
   int64_t lost_ = 0;
@@ -75,7 +75,7 @@ Notebook &notebook() {
 }
 
 void CUPTIAPI on_request(uint8_t **buffer, size_t *bytes, size_t *most_records) {
-  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // nullptr: CUPTI drops and counts
+  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // nullptr: CUPTI drops and counts records
   *bytes = *buffer ? kBufferBytes : 0;
   *most_records = 0; // as many as fit
 }
@@ -170,8 +170,8 @@ void Notebook::begin() {
   session_++;
 }
 
-// CUPTI's clock minus the host's clock, ns. The fastest of several tries counts, in case the thread was preempted
-// between the two readings.
+// CUPTI's clock minus the host's clock, ns. Of several tries the fastest applies, because the system may preempt the
+// thread between the two readings.
 int64_t clock_offset() {
   int64_t offset = 0, least = INT64_MAX;
   for (int i = 0; i < 8; i++) {

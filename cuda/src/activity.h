@@ -24,12 +24,12 @@ Activities stop_activity();
 // Frees the memory of the returned activities. Throws Invalid if a recording is active.
 void free_activities();
 
-// Changes with every start and stop. CUPTI reliably reports nodes only of graphs that were created while it was
-// recording, and it adds instrumentation to such graphs. A program therefore creates its graph again in another
-// session.
+// Returns a number that changes with every start and stop. CUPTI reliably reports only nodes of graphs that were
+// created while it was recording, and it adds instrumentation to such graphs. A program therefore creates its graph
+// again when this number has changed.
 uint64_t activity_session();
 
-// While an object exists, nodes that this thread adds to graphs belong to a step of a program.
+// While a NodesOfStep object exists, nodes that this thread adds to graphs belong to a step of a program.
 class NodesOfStep {
 public:
   NodesOfStep(const ht_program *program, int32_t step);

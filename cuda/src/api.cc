@@ -1,8 +1,8 @@
 // api.cc: the C ABI of the CUDA device. It checks arguments and converts exceptions to statuses.
 //
-// The device works in its primary context, which the run-time library, cuDNN and NCCL use, too. A context belongs to an
-// OS thread, so every call that may come from any thread first selects the device. That includes freeing: otherwise the
-// run-time library would create a context on GPU 0.
+// The device works in its primary context, which the run-time library, cuDNN and NCCL use, too. Each OS thread has its
+// own current device, so every call that may come from any thread first selects the device. Calls that free objects do
+// the same: otherwise the run-time library would create a context on GPU 0.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -43,7 +43,7 @@ void use(ht_device *d) {
   check(cudaSetDevice(d->index), "choosing the device");
 }
 
-// The same, ignoring a failure, where no caller could receive it.
+// Like use, but ignores failures, for functions whose caller receives no error.
 void try_use(ht_device *d) {
   Quiet::choose(&d->quiet);
   cudaSetDevice(d->index);
@@ -52,7 +52,7 @@ void try_use(ht_device *d) {
 // Number of streams of this program that need hardware queues: passes, batches, copies to other ranks, NCCL, timing.
 constexpr int kLeastQueues = 16;
 
-// A blocked stream blocks all later work in its hardware queue, including that of other streams.
+// A blocked stream blocks all later work in its hardware queue, including the work of other streams.
 void note_queues(Notes &notes) {
   const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (!text || !*text || std::atoi(text) >= kLeastQueues) return;
@@ -61,10 +61,10 @@ void note_queues(Notes &notes) {
             " or none: a stream that waits for other ranks may hold up for ever what it waits for");
 }
 
-// Reports a missing library now instead of during planning.
+// Throws now if a library is missing, so that planning does not fail later.
 void want_libraries() {
-  products_by(); // by cuBLASLt
-  Dnn::get();    // which uses the cuBLASLt that is already open
+  products_by(); // opens cuBLASLt
+  Dnn::get();    // opens cuDNN, which uses the cuBLASLt that is already open
 }
 
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
@@ -118,7 +118,8 @@ void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t nam
   copy_text(layout_name(layout), name, name_bytes);
 }
 
-// Allocates with call. If memory is short, make_room first frees what is kept for quiescence.
+// Allocates with call. If memory is short, make_room frees the objects that are kept for quiescence, and call runs
+// again.
 template <class Call, class Room> void want_memory(const char *what, Call call, Room make_room) {
   cudaError_t answer = call();
   if (answer == cudaErrorMemoryAllocation) {
@@ -138,7 +139,7 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          [&] { d->quiet.sweep(); }); // not during: an exchange may allocate, and cannot wait for its own end
+          [&] { d->quiet.sweep(); }); // not during: an exchange may allocate, and must not wait for its own end
       return;
     }
     want_memory(
@@ -168,7 +169,8 @@ ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t para
 
 void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
-// Deletes an object of the C ABI, with its device selected, at quiescence: it owns memory, code or graphs.
+// Deletes an object of the C ABI, with the object's device selected, at quiescence, because it owns memory, code or
+// graphs.
 template <class Object> void free_on_device(Object *o) {
   try_use(o->device);
   o->device->quiet.later([o] { delete o; });

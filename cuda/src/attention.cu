@@ -4,9 +4,9 @@
 //
 //   forward   a block has R queries of a head and goes through tiles of R keys: scores, then an online softmax (Milakov
 //             and Gimelshein: Online normalizer calculation for softmax, 2018), then the product with values
-//   backward  computes scores again from lse, twice: a block of diff_keys has R keys and goes through the queries, a
-//             block of diff_queries has R queries and goes through the keys. Each gradient is written by one block, so
-//             its bits do not depend on the order of blocks.
+//   backward  computes scores again from lse, in two kernels. A block of diff_keys has R keys and goes through the
+//             queries. A block of diff_queries has R queries and goes through the keys. One block writes each gradient,
+//             so the bits of a gradient do not depend on the order of blocks.
 //
 // All arithmetic is f32, in shared memory and registers; tensor cores are not used. The 128 threads of a block divide an
 // (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and every 16th column.
@@ -21,7 +21,7 @@ namespace hetero {
 namespace {
 
 constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross; // threads of a block, columns, rows
-constexpr int kMostChannels = 128;                                  // of a head: more do not fit into shared memory
+constexpr int kMostChannels = 128; // channels of a head; more do not fit into shared memory
 
 struct Heads {
   int64_t n, t, c, d, stride; // stride: elements from one row of q, k or v to the next
@@ -30,7 +30,7 @@ struct Heads {
   uint32_t stream;
   float scale, factor;
   uint64_t threshold;
-  const int32_t *lengths; // nullptr: all rows
+  const int32_t *lengths; // valid rows of each sample; nullptr: all rows
   const int64_t *ids;     // nullptr: no dropout
   const uint32_t *key;
 };
@@ -39,7 +39,7 @@ struct Heads {
 struct Place {
   int64_t n, h, first, length;
 
-  // Later tiles of a causal op have more keys and start first.
+  // In a causal op later tiles have more keys. They start first, so that the last blocks to run are short.
   __device__ Place(const Heads &a, int rows) {
     const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
     first = (tiles - 1 - b % tiles) * rows;
@@ -57,7 +57,8 @@ struct Place {
 
 template <int R, int D> using Tile = float[R][D + 1]; // odd rows: adjacent rows start in different banks
 
-// Rows first to first + R - 1 of a head; zero from `limit` on and beyond its channels.
+// Loads rows first to first + R - 1 of a head into a tile. Rows from `limit` on, and channels beyond those of the head,
+// become zero.
 template <int R, int D, class T>
 __device__ void take(const T *from, int64_t stride, int64_t first, int64_t limit, int64_t d, Tile<R, D> &to) {
   for (int i = static_cast<int>(threadIdx.x); i < R * D; i += kBlock) {
@@ -66,7 +67,7 @@ __device__ void take(const T *from, int64_t stride, int64_t first, int64_t limit
   }
 }
 
-// Which pairs of a tile of queries and keys are kept, four adjacent keys in a byte.
+// Draws which pairs of a tile of queries and keys dropout keeps: a bit per pair, four adjacent keys in a byte.
 template <int R>
 __device__ void draw(const Heads &a, const Place &p, int64_t query, int64_t key, uint8_t (&kept)[R][R / 4]) {
   if (!a.ids) return;
@@ -89,7 +90,7 @@ template <int R, int D> __device__ float dot(const Tile<R, D> &a, int r, const T
   return sum;
 }
 
-// Over the 16 threads of a row.
+// The maximum over the 16 threads of a row.
 __device__ float row_max(float v) {
   for (int step = kAcross / 2; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(kAll, v, step));
   return v;
@@ -272,12 +273,12 @@ __global__ void diff_queries(Heads a, const T *diff, const float *lse, const flo
     }
 }
 
-// The operands of an op; before: those in front of q.
+// The operands of an op. before: number of inputs that precede q.
 struct Shape {
   Specced specs;
   Heads heads{};
   bool packed;
-  size_t first, lengths = 0, ids = 0; // positions in the inputs, 0: none
+  size_t first, lengths = 0, ids = 0; // positions in the inputs; 0: none
 
   Shape(const Request &request, size_t before) : first(before) {
     const auto &p = *static_cast<const ht_attention_params *>(request.params);
@@ -322,13 +323,13 @@ struct Shape {
     }
     return a;
   }
-  // q (0), k (1) or v (2), of which `base` is the first or only operand.
+  // Returns q (which = 0), k (1) or v (2). base[0] is the packed operand, or base holds the three operands.
   template <class T> T *part(void *const *base, int which) const {
     return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
   }
   Grid grid(int rows) const { return {heads.n * heads.heads * ((heads.t + rows - 1) / rows), 1, 1, kBlock}; }
 
-  // Calls body with the sizes of tiles: rows, and channels that hold those of a head.
+  // Calls body with the sizes of tiles: R rows, and D channels, at least as many as a head has.
   template <class Body> std::unique_ptr<Kernel> sized(Body body) const {
     using std::integral_constant;
     if (heads.d <= 32) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});

@@ -1,12 +1,16 @@
 // batchnorm.cu: batch normalisation over groups of samples, forward and backward, split where ranks exchange
 // statistics. op_batchnorm.go has the formulas.
 //
-// A row is the channels of one pixel. In nhwc a row is contiguous, and a thread processes 16 bytes of channels. It
-// keeps their parameters in registers while it iterates over the rows of its chunk. Plain images are processed element
-// by element. Sums: a thread sums its rows in f32, a block sums its threads pairwise, then 32 threads per channel sum
-// the blocks in f64, again pairwise. The order depends only on the shape.
+// A row is the channels of one pixel. In nhwc a row is contiguous, and a thread processes 16 bytes of channels. The
+// thread keeps the parameters of these channels in registers while it iterates over the rows of its chunk. Plain images
+// are processed element by element.
 //
-// The mask of BN+add+ReLU has one byte per 16 bytes of a row (per element in plain); bit v is channel v of these.
+// Sums have three levels. A thread sums its rows in f32, and a block adds the sums of its threads pairwise. Then 32
+// threads per channel add the sums of the blocks in f64, again pairwise. The order of additions depends only on the
+// shape.
+//
+// The mask of BN+add+ReLU has one byte for 16 bytes of a row (for one element in plain). Bit v belongs to channel v of
+// these.
 #include <cmath>
 
 #include "gpu.h"
@@ -21,7 +25,7 @@ struct Norm {
   int groups;
   bool nhwc, relu, add, two, running; // running: statistics are (C), not (G, C)
   float eps;
-  int64_t full_count; // of diff_apply: n of a full group, 0: its own
+  int64_t full_count; // for diff_apply: values per channel in a full group; 0: computed from the group
   int64_t chunks;     // blocks that divide the rows of a group
   int lanes;          // threads of a block that are adjacent in a row
 
@@ -34,7 +38,7 @@ struct Norm {
 // The part of a thread: V channels starting at c, and the rows first, first + step, … below end.
 template <int V> struct Span {
   int64_t c, first, end, step, g;
-  bool any; // this thread has channels
+  bool any; // whether this thread has channels
 };
 
 template <int V> __device__ Span<V> span_of(const Norm &b) {
@@ -74,7 +78,7 @@ template <int V> struct Channels {
   __device__ float scaled(int v, float x) const { return gamma[v] * normalized(v, x) + beta[v]; }
 };
 
-// Adds a[v] and b[v] over the threads of a block with the same channels, and writes partial[chunk][g][0 and 1][c].
+// Adds a[v] and other[v] over the threads of a block with the same channels, and writes partial[chunk][g][0 and 1][c].
 template <int V>
 __device__ void write_partial(const Norm &b, const Span<V> &s, const float *a, const float *other, float *partial) {
   __shared__ float sums[2 * V][kThreads];
@@ -96,7 +100,8 @@ __device__ void write_partial(const Norm &b, const Span<V> &s, const float *a, c
   }
 }
 
-// Sums of x - x0 and of its square, where x0 is the group's first row: no cancellation if the mean is far from zero.
+// Sums of x - x0 and of its square, where x0 is the group's first row. The difference avoids cancellation if the mean
+// is far from zero.
 template <class T, int V> __global__ void stats(Norm b, const T *x, float *partial) {
   const Span<V> s = span_of<V>(b);
   float sum[V] = {}, squares[V] = {}, origin[V], row[V];
@@ -114,7 +119,7 @@ template <class T, int V> __global__ void stats(Norm b, const T *x, float *parti
   write_partial<V>(b, s, sum, squares, partial);
 }
 
-// Threads of a block that add the partial sums of one channel: up to thousands of sums, and few channels.
+// Threads of a block that add the partial sums of one channel. There may be thousands of sums and few channels.
 constexpr int kLanes = 32, kChannels = kThreads / kLanes;
 
 inline Grid one_block_each(int64_t channels) { return {(channels + kChannels - 1) / kChannels}; }
@@ -122,8 +127,8 @@ inline Grid one_block_each(int64_t channels) { return {(channels + kChannels - 1
 // The channel i = g·C + c of this thread. A block has kChannels adjacent channels, so it reads whole sectors of memory.
 __device__ int64_t finished_channel() { return int64_t{blockIdx.x} * kChannels + threadIdx.x % kChannels; }
 
-// The two sums of channel i over all chunks: each lane adds every 32nd, then the lanes are added pairwise. The result
-// is valid in lane 0; all threads of the block call it.
+// The two sums of channel i over all chunks. Each lane adds every 32nd partial sum, then the sums of the lanes are
+// added pairwise. The result is valid in lane 0. All threads of the block must call add_up.
 __device__ void add_up(const Norm &b, int64_t i, const float *partial, double *first, double *second) {
   __shared__ double sums[2][kThreads];
   const int own = static_cast<int>(threadIdx.x), lane = own / kChannels;
@@ -166,10 +171,10 @@ template <class T> __global__ void finish_stats(Norm b, const T *x, const float 
   const int64_t g = i / b.channels;
   const double n = count_of(b, g), d = sum / n, spread = squares / n - d * d;
   mean[i] = static_cast<float>(load(x + place(b, g * b.group * b.pixels, i % b.channels)) + d);
-  var[i] = static_cast<float>(spread < 0 ? 0 : spread); // NaN stays
+  var[i] = static_cast<float>(spread < 0 ? 0 : spread); // NaN stays NaN
 }
 
-// The first sum is that of dz·(x - mean); the common factor of x̂ is applied here.
+// The first sum is that of dz·(x - mean). The factor 1/sqrt(var + eps) of x̂ is applied here.
 __global__ void finish_sums(Norm b, const float *partial, const float *var, float *diff_gamma, float *diff_beta) {
   const int64_t i = finished_channel();
   double first, second;
@@ -195,7 +200,7 @@ __global__ void apply(Norm b, const T *x, const float *mean, const float *var, c
       float z = of.scaled(v, row[v]);
       if (b.add) z += other[v];
       bits |= (z > 0 ? 1u : 0u) << v;
-      row[v] = b.relu && z < 0 ? 0 : z; // NaN stays
+      row[v] = b.relu && z < 0 ? 0 : z; // NaN stays NaN
     }
     store_row<V>(y, at, row);
     if (mask) mask[(r * b.channels + s.c) / V] = static_cast<uint8_t>(bits);

@@ -20,7 +20,7 @@ __global__ void bias_gelu(int64_t rows, int64_t channels, bool by_tanh, const T 
   }
 }
 
-// Also partial (pieces, C): sums over the rows of a piece.
+// dst = diff·gelu'(src + bias), and partial (pieces, C): sums of these gradients over the rows of a piece.
 template <class T>
 __global__ void bias_gelu_diff(int64_t rows, int64_t channels, bool by_tanh, const T *diff, const T *src,
                                const float *bias, T *dst, float *partial) {

@@ -6,14 +6,14 @@
 namespace hetero {
 namespace {
 
-// The coordinates of an element of a block.
+// Converts the index of an element of a block to its coordinates.
 template <class Int> __device__ void divide(const Block &of, Int at, int64_t &a, int64_t &b, int64_t &c) {
   const Int length = static_cast<Int>(of.c), rows = static_cast<Int>(of.b);
   c = at % length, at /= length;
   b = at % rows, a = at / rows;
 }
 
-// V adjacent elements of dst from `at` on. packed: as many of src are contiguous and aligned to their size.
+// Computes V adjacent elements of dst from `at` on. packed: the V elements of src are also contiguous and aligned.
 template <int V, class From, class To>
 __device__ void fit(const Block &src, const From *from, const Block &dst, To *to, const float *bias, int64_t at,
                     bool packed) {
@@ -38,7 +38,7 @@ __device__ void fit(const Block &src, const From *from, const Block &dst, To *to
   store_row<V>(to, at, value);
 }
 
-// All of dst, V elements at a time, then the rest one by one.
+// Computes all of dst: V elements at a time, then the rest one by one.
 template <int V, class From, class To>
 __global__ void fit_all(Block src, const From *from, Block dst, To *to, const float *bias, bool packed) {
   const int64_t n = dst.a * dst.b * dst.c;
@@ -53,7 +53,7 @@ __device__ int64_t at(const Block &b, int64_t row, int64_t ch) {
 
 __host__ __device__ int64_t positions(const Block &b) { return b.a * (b.channels_last ? b.b : b.c); }
 
-// Positions are divided into chunks: first the sum of each, then the sum of these sums.
+// Positions are divided into chunks. First each chunk is summed, then the sums of the chunks are added.
 constexpr int64_t kLeast = 64, kMostChunks = 512;
 int64_t chunks_of(const Block &b) {
   const int64_t n = (positions(b) + kLeast - 1) / kLeast;
@@ -94,7 +94,7 @@ void launch_fit(const Block &src, const void *from, const Block &dst, void *to, 
       using To = decltype(t);
       constexpr int most = Pack<To>::size;
       const int64_t n = dst.a * dst.b * dst.c;
-      const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c; // may end inside a pack
+      const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c; // may end within a pack
       const bool wide = (one || dst.c % most == 0) && aligned({to});
       const bool packed = wide && (one || src.c % most == 0) && aligned({from});
       launch(wide ? fit_all<most, From, To> : fit_all<1, From, To>, over(wide ? n / most + 1 : n), queue, src,

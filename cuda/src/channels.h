@@ -1,5 +1,5 @@
-// channels.h: changes of the channels around a convolution or a product: their number, their type, and a bias; and the
-// gradient of a bias.
+// channels.h: work before and after a convolution or a product. It changes the number of channels or their type, adds a
+// bias, and computes the gradient of the bias.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ void refit(const Block &src, const void *from, const Block &dst, void *to, const
 // Converts n contiguous numbers to another type.
 void cast(int64_t n, int32_t src_dtype, const void *from, int32_t dst_dtype, void *to, void *queue);
 
-// The sum of each channel, in f32, with the same bits every time. partial: this many bytes, a multiple of 16.
+// The sum of each channel, in f32, with the same bits every time. partial: memory of channel_sums_workspace bytes, a
+// multiple of 16.
 int64_t channel_sums_workspace(const Block &src);
 void channel_sums(const Block &src, const void *from, float *sums, void *partial, void *queue);
 

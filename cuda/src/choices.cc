@@ -29,15 +29,15 @@
 namespace hetero {
 namespace {
 
-constexpr int kTurns = 7;                      // timed launches per candidate; the median counts
-constexpr float kHopeless = 3;                 // times the best: a slower candidate drops out after its first launch
+constexpr int kTurns = 7;                      // timed launches per candidate; their median is its time
+constexpr float kHopeless = 3;                 // a candidate slower than this multiple of the best time drops out
 constexpr size_t kMostBytes = size_t{1} << 20; // of a file: a few thousand choices
-constexpr int kLockSeconds = 120;              // longer than any comparison
+constexpr int kLockSeconds = 120;              // limit of the wait for the lock; longer than any comparison
 const char *const kHeader = "hetero-train choices 1";
 
 // --- timing ---------------------------------------------------------------------------------------
 
-// The resources for timing; its memory is freed at quiescence.
+// The resources for timing. Their memory is freed at quiescence.
 class Stopwatch {
 public:
   explicit Stopwatch(int64_t bytes) {
@@ -229,8 +229,8 @@ void write(const std::string &path, const Choices &list) {
   if (rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
 }
 
-// Prevents other processes of this machine from timing at the same time. The wait is limited, so a process that hangs
-// does not block others for ever.
+// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
+// that hangs does not block other processes for ever.
 class Lock {
 public:
   explicit Lock(const std::string &path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
@@ -286,7 +286,7 @@ size_t fastest(const Contest &contest) {
     Race race(contest);
     race.prepare();
     if (!Quiet::now([&] { race.start(); })) {
-      // Released first: the stream may be blocked on a rank that waits for this lock.
+      // Release the locks first: the stream may be blocked on a rank that waits for this lock.
       others.reset();
       hold.unlock();
       Quiet::moment([&] { race.start(); });

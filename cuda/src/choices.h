@@ -32,8 +32,8 @@ struct Contest {
   std::vector<Candidate> candidates; // at least one, best guess first
 };
 
-// The index of the fastest candidate on the device in use. Throws Unsupported with the last reason if none works. If
-// scratch memory is short it returns the best guess, which is not cached.
+// Returns the index of the fastest candidate on the device in use. Throws Unsupported with the last reason if no
+// candidate works. If scratch memory is short, returns the best guess and does not cache it.
 size_t fastest(const Contest &contest);
 
 } // namespace hetero

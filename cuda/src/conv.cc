@@ -1,8 +1,9 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
-// A request can be computed in several ways. cuDNN may get channels padded with zeros to the granularity of tensor
-// cores, or operands or a result of another type, or a bias to add; kernels in this folder do the rest, in the
-// workspace. Every way rounds a result once: sums are f32 until then. Ways and engines compete by time (choices.h).
+// A convolution can be computed in several ways. A way determines what cuDNN gets: channels padded with zeros to the
+// granularity of tensor cores, operands or results of other types, a bias to add. Kernels in this folder do the
+// remaining work, in the workspace. Every way keeps sums in f32 and rounds a result once. The program uses the
+// combination of way and engine that is fastest (choices.h).
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -48,7 +49,7 @@ struct Convolution {
   }
 };
 
-// A way to compute it.
+// A way to compute a convolution.
 struct Way {
   int32_t operands, result; // types of cuDNN's inputs and output
   bool fused = false;       // cuDNN adds the bias
@@ -74,7 +75,7 @@ int64_t channels_for(int64_t n, int32_t dtype) {
   return (n + unit - 1) / unit * unit;
 }
 
-// An operand in the form that cuDNN gets.
+// An operand in the form in which cuDNN gets it.
 Dense asked(const Convolution &c, const Way &way, int role) {
   Dense d = c.own[role];
   if (d.dtype == 0 || (role == kBias && !way.fused)) return {};
@@ -102,7 +103,7 @@ bool narrow_gradients() {
   return text && std::string(text) == "1";
 }
 
-// The ways to compute it, by priority: a priority is tried only if no way of a higher one works.
+// The ways to compute a convolution, by priority. A priority is tried only if no way of a higher priority works.
 std::vector<Ways> ways_of(const Convolution &c) {
   const int32_t type = c.own[kX].dtype;
   const bool bias = c.pass == Pass::forward && c.own[kBias].dtype, wide = type == HT_F32;
@@ -147,7 +148,7 @@ public:
     if (workspace > 0) workspace += kAlign; // the caller aligns to 64 only
   }
 
-  // Bytes without cuDNN's own workspace.
+  // Bytes of the workspace without cuDNN's own part.
   static int64_t staging(const Convolution &c, const Way &way) {
     int64_t bytes = 2 * kAlign + align_up(c.bias_gradient ? channel_sums_workspace(block_of(c.own[kY], c.nhwc)) : 0);
     for (int role = 0; role < kRoles; role++) bytes += align_up(asked(c, way, role).bytes());
@@ -191,7 +192,7 @@ private:
   Way way_;
   Plan plan_;
   Dense asked_[kRoles];
-  int64_t offset_[kRoles]; // in the workspace, of an operand that cuDNN gets converted; else -1
+  int64_t offset_[kRoles]; // offset in the workspace of an operand that is converted for cuDNN; -1: not converted
   int64_t partial_ = 0, dnn_ = 0;
 };
 
@@ -272,7 +273,7 @@ std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, 
     for (const ht_spec &s : *side) contest.bytes += align_up(s.bytes);
   std::rotate(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fastest(contest)), options.end());
   std::string why;
-  for (Option &o : options) { // the first, unless it was not tried
+  for (Option &o : options) { // the fastest is first; others follow in case it fails
     try {
       o.made(c);
       return std::move(o.kernel);

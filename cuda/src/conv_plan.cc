@@ -114,7 +114,7 @@ Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const
   return out;
 }
 
-// Why an engine with these notes is not allowed; nullptr if it is.
+// Returns why an engine with these notes is not allowed; nullptr if it is allowed.
 const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, bool tf32) {
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
@@ -238,7 +238,7 @@ std::vector<EngineChoice> BuiltGraph::choices(std::string &turned_down) const {
   for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     try {
       offer(mode, list, turned_down);
-    } catch (const DnnError &e) { // these heuristics do not support the graph; others may
+    } catch (const DnnError &e) { // these heuristics do not support the graph; other heuristics may
       turned_down += (turned_down.empty() ? "" : ", ") + std::string(e.what());
     }
   }
@@ -271,7 +271,7 @@ ConvPlan::ConvPlan(const BuiltGraph &graph, const EngineChoice &choice)
       .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_)
       .finalize();
   workspace_ = plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  running_handle(); // created here, not during a step
+  running_handle(); // creates the handle now, not during a step
 }
 
 void ConvPlan::run(void *const (&operand)[kRoles], void *workspace, void *queue) {

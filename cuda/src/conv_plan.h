@@ -38,7 +38,7 @@ inline Role result_of(Pass pass) { return pass == Pass::forward ? kY : pass == P
 struct ConvGraph {
   Pass pass;
   bool nhwc;
-  bool chained; // the result passes an identity: engines of chains offer f32 where those of single convolutions do not
+  bool chained; // an identity follows: engines for chains support f32 where those for single convolutions do not
   bool tf32;    // operands are f32 with values that TF32 represents
   Dense operand[kRoles]; // kBias: added in the same graph
   std::array<int64_t, 2> stride, padding, dilation;
@@ -47,7 +47,7 @@ struct ConvGraph {
 // An engine with its settings, which determine a plan of a graph.
 struct EngineChoice {
   int64_t engine = 0;                             // its global index
-  bool compiled = false;                          // on creation, which takes a second
+  bool compiled = false;                          // on creation, which takes about a second
   std::vector<std::pair<int32_t, int64_t>> knobs; // type, value
 
   std::string text() const; // "engine 34 knobs 2=5 13=0"
@@ -58,8 +58,8 @@ class BuiltGraph {
 public:
   explicit BuiltGraph(const ConvGraph &graph);
 
-  // Allowed engines from the heuristics, the best first, without duplicates. turned_down collects why others are not
-  // allowed.
+  // Allowed engines from the heuristics, the best first, without duplicates. turned_down collects why the other engines
+  // are not allowed.
   std::vector<EngineChoice> choices(std::string &turned_down) const;
   const Descriptor &graph() const { return graph_; }
 
@@ -85,7 +85,7 @@ private:
   std::vector<Descriptor> knobs_;
   Descriptor engine_, config_, plan_; // a plan may refer to its components
   int64_t workspace_ = 0;
-  std::optional<Descriptor> pack_; // of the last run: a program runs with the same addresses each time
+  std::optional<Descriptor> pack_; // operands of the last run: a program runs with the same addresses each time
   std::array<void *, kRoles + 1> packed_{};
 };
 

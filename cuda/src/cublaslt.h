@@ -20,7 +20,8 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
 };
 
-// The library of this process. Throws Unavailable, after a new search at each call, if there is no suitable one.
+// Returns the library of this process. Throws Unavailable if there is no suitable library; the next call searches
+// again.
 const CublasLt &cublaslt();
 
 // The library's handle for the device in use, created once.

@@ -16,7 +16,7 @@ std::string library_file() {
   return "libcupti" HETERO_CUDA_LIBRARIES ".so." + std::to_string(version / 1000);
 }
 
-// The remedy for a result.
+// Returns the remedy for a CUPTI error.
 const char *advice(CUptiResult result) {
   switch (result) {
   case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:

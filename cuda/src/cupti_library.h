@@ -29,7 +29,8 @@ struct Cupti {
   FUNCTION(cuptiActivityGetNumDroppedRecords);
 #undef FUNCTION
 
-  // The library of this process. Throws Unavailable, after a new search at each call, if there is no suitable one.
+  // Returns the library of this process. Throws Unavailable if there is no suitable library; the next call searches
+  // again.
   static const Cupti &get();
 
 private:

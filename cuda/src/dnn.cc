@@ -26,7 +26,8 @@ Dnn::Dnn()
   library.want_major(version < 90000 ? version / 1000 : version / 10000, CUDNN_MAJOR);
 }
 
-// cuDNN compiles its fused engines with NVRTC, which it opens by name. Without NVRTC it does not offer them.
+// cuDNN compiles its fused engines with NVRTC, which it opens by name. Without NVRTC, cuDNN does not offer these
+// engines.
 static void open_compiler() {
 #ifndef HETERO_CUDA_SHIM
   const std::string file = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);

@@ -30,7 +30,7 @@ struct Dnn {
   decltype(&cudnnBackendExecute) execute;
   int64_t version; // 92000 is 9.20.0
 
-  // Throws Unavailable without a cuDNN of the version for which this program was built.
+  // Throws Unavailable if there is no cuDNN of the version for which this program was built.
   static const Dnn &get();
 
 private:
@@ -43,13 +43,13 @@ struct DnnError : std::runtime_error {
 
 void check_dnn(cudnnStatus_t status, const char *what); // throws DnnError
 
-// A handle of the current device. One thread at a time may use it and holds lock meanwhile.
+// A handle of the current device. One thread at a time may use it, while that thread holds lock.
 struct DnnHandle {
   std::mutex lock;
   cudnnHandle_t handle = nullptr;
 };
 
-// Handles live as long as the process. Building a plan can take a second, so launches use another handle.
+// Handles live as long as the process. Building a plan can take a second, so launches use a handle of their own.
 DnnHandle &building_handle();
 DnnHandle &running_handle();
 

@@ -1,7 +1,7 @@
 // dropout.cu: zeroes elements by a counter-based generator, the same elements as on every other device.
 //
-// philox.h is the generator. If sizes allow it, a thread processes 16 bytes at a time: adjacent elements, or in
-// (N, H, W, C) images the channels of the four pixels of its counters.
+// philox.h is the generator. If the sizes permit, a thread processes 16 bytes at a time: adjacent elements, or, in
+// (N, H, W, C) images, adjacent channels of four adjacent pixels.
 #include <cmath>
 
 #include "gpu.h"
@@ -20,7 +20,7 @@ struct Dropout {
       channels; // of (N, H, W, C) images, whose positions are still those of (C, H, W); 0: positions in memory order
 };
 
-// Which of a counter's four elements are kept, one bit each.
+// Returns which of a counter's four elements dropout keeps, one bit each.
 __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample, int64_t counter) {
   return kept_of(d.threshold, d.stream, key, sample, static_cast<uint32_t>(counter));
 }
@@ -44,7 +44,7 @@ __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const 
   }
 }
 
-// Positions in memory order; samples are multiples of packs.
+// For positions in memory order, where the size of a sample is a multiple of a pack.
 template <class T>
 __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;
@@ -60,7 +60,7 @@ __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const
   }
 }
 
-// Channels are multiples of packs, pixels of four.
+// For images whose channels are a multiple of a pack, and whose pixels are a multiple of four.
 template <class T>
 __global__ void dropout_pixels(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;

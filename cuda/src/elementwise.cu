@@ -15,7 +15,7 @@ namespace {
 
 __device__ float unary(int func, float x) {
   switch (func) {
-  case HT_RELU: return x < 0 ? 0.0f : x; // NaN stays
+  case HT_RELU: return x < 0 ? 0.0f : x; // NaN stays NaN
   case HT_SIGMOID: return 1 / (1 + expf(-x));
   case HT_TANH: return tanhf(x);
   case HT_GELU:
@@ -62,8 +62,8 @@ __device__ float binary(int func, float a, float b) {
   }
 }
 
-// The function is a run-time value, equal for all threads: these kernels are limited by memory, and eleven times fewer
-// of them are compiled.
+// The function is a run-time value, equal for all threads. Memory limits these kernels, so the switch costs no time,
+// and eleven times fewer kernels are compiled.
 struct Apply {
   int func;
   __device__ float operator()(float x, float) const { return unary(func, x); }
@@ -77,7 +77,7 @@ struct Combine {
   __device__ float operator()(float a, float b) const { return binary(func, a, b); }
 };
 
-// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). V elements at a time, then the rest one by one.
+// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). Processes V elements at a time, then the rest one by one.
 template <int V, bool two, class T, class F> __device__ void map(int64_t n, const T *a, const T *b, T *dst, F f) {
   float x[V], y[V] = {};
   for (int64_t i = first_index(); i < n / V; i += index_stride()) {
@@ -94,7 +94,7 @@ template <int V, bool two, class T, class F> __global__ void map_all(int64_t n, 
   map<V, two>(n, a, b, dst, f);
 }
 
-// A kernel over operands of one shape: request.in of f, then dst.
+// Creates a kernel over operands of one shape: the inputs of f (request.in), then dst.
 template <bool two, class F> std::unique_ptr<Kernel> mapped(const Request &request, F f) {
   Specced k;
   k.in = request.in;
@@ -124,7 +124,7 @@ int func_of(const Request &request, int last) {
   return func;
 }
 
-// b is broadcast: its stride is 0 where its extent is 1.
+// The broadcast of b: the stride of b is 0 where its extent is 1.
 struct Repeat {
   int ndim;
   int64_t dims[HT_MAX_DIMS], stride[HT_MAX_DIMS];

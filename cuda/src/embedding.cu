@@ -4,7 +4,7 @@
 //
 //   sort    a stable radix sort of the rows of diff_dst by id, 4 bits at a time: count, scan, move
 //   sum     a block adds the rows of a piece of the sorted list. Sums of ids that lie within the piece go to the table;
-//           an id that goes on before or after it leaves a partial sum.
+//           an id with further rows in an adjacent piece leaves a partial sum.
 //   join    adds the partial sums of an id in order
 #include "fault.h"
 #include "gpu.h"
@@ -16,8 +16,8 @@ namespace {
 constexpr int kDigits = 16, kBits = 4; // of a pass of the sort
 constexpr int kItems = 16;             // adjacent elements of a thread
 constexpr int kTile = kThreads * kItems;
-// Rows of a piece. More make the sum of a frequent id a longer chain, fewer more partial sums. Few on the host, where
-// tests have few rows.
+// Rows of a piece. Larger: the sum of a frequent id is a longer chain. Smaller: more partial sums. Small on the host,
+// where tests have few rows.
 #ifdef __CUDACC__
 constexpr int kPiece = 64;
 #else
@@ -31,7 +31,7 @@ struct Lookup {
   uint64_t *fault;
 };
 
-// Adds the row of ids[r], V channels from c on.
+// Adds the row of ids[r], V channels from c on, to sum.
 template <int V> __device__ void add_row(const Lookup &l, int64_t r, int64_t channels, int64_t c, float *sum) {
   const int32_t id = l.ids[r];
   if (id < 0 || id >= l.rows) {
@@ -60,7 +60,7 @@ __global__ void embed(int64_t rows, int64_t positions, int64_t channels, Lookup 
   }
 }
 
-// The first list of the sort. Bad ids become `rows`, the last of all.
+// Writes the first list of the sort. Bad ids become `rows`, which sorts behind all valid ids.
 __global__ void list_ids(int32_t n, int32_t rows, const int32_t *ids, uint64_t *fault, int32_t *keys, int32_t *order) {
   for (int64_t i = first_index(); i < n; i += index_stride()) {
     const int32_t id = ids[i];
@@ -89,7 +89,7 @@ __global__ void count_digits(int32_t n, int shift, const int32_t *keys, int32_t 
   counts[int64_t{threadIdx.x} * gridDim.x + blockIdx.x] = sum;
 }
 
-// counts (n) become the sums of all earlier counts. One block.
+// Replaces each of the n counts by the sum of all earlier counts. Runs in one block.
 __global__ void scan_counts(int64_t n, int32_t *counts) {
   __shared__ int32_t part[kThreads];
   const int64_t each = (n + kThreads - 1) / kThreads, from = threadIdx.x * each;
@@ -142,7 +142,7 @@ struct Sorted {
   const int32_t *keys, *order;
   float *head, *tail; // (pieces, C): partial sums of the first id of a piece, and of the last one
   float *table;
-  bool add; // to the table
+  bool add; // add to the table, or overwrite it
 
   __device__ void write(int64_t key, int64_t c, float sum) const {
     float *to = table + key * channels + c;
@@ -172,7 +172,7 @@ template <class T> __global__ void sum_rows_of_ids(Sorted s, const T *diff) {
   }
 }
 
-// Adds the partial sums of the id that begins in this piece and goes on after it, if there is one.
+// Adds the partial sums of the id that begins in this piece and continues after it, if there is such an id.
 __global__ void join_pieces(Sorted s) {
   const int64_t c = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (c >= s.channels) return;

@@ -34,7 +34,7 @@ public:
   Event(const Event &) = delete;
 
   State state() const;
-  // Makes a complete event pending. It does not affect a host thread that waited for the completion.
+  // Makes a complete event pending again. A host thread that waits for the earlier completion still returns complete.
   void announce();
   void settle(State s); // complete or failed, from the host
   // Waits until the event is not pending, and returns the state; pending after timeout_ns. Negative: no limit. Throws

@@ -30,7 +30,8 @@ void check_faults(int device);
 // The error of an id outside its table.
 Fault::Text bad_id(const char *operand, int64_t rows);
 
-// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Any of several faults may win.
+// The word holds the last fault that a thread wrote: index + 1 and value, 32 bits each. Of several faults, any may
+// remain.
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
 __device__ inline void mark(uint64_t *word, int64_t element, int32_t got) {
   *reinterpret_cast<volatile uint64_t *>(word) =

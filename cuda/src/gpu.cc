@@ -40,7 +40,7 @@ Table::Table(const void *data, size_t bytes) {
   if (!bytes) return;
   check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copying a table of a kernel");
   // A copy from pageable memory may still be in progress when the call returns, and the streams of kernels do not wait
-  // for this stream.
+  // for the copy's stream.
   check(cudaStreamSynchronize(nullptr), "copying a table of a kernel");
 }
 

@@ -1,7 +1,7 @@
 // gpu.h: common code of all files of the CUDA device: checked calls, launches, element types.
 //
-// nvcc compiles the sources, and for tests the host's compiler does, with the headers of ../shim before CUDA's.
-// CONTRIBUTING.md lists the constructs that work in both. Use launch() instead of <<<>>>.
+// nvcc compiles the sources for GPUs. For tests, the host's compiler compiles the same sources, and the headers of
+// ../shim replace CUDA's. CONTRIBUTING.md lists the constructs that work in both. Use launch() instead of <<<>>>.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,10 +24,10 @@
 
 namespace hetero {
 
-// Images (N, C, H, W) are plain or (N, H, W, C), which this device prefers.
+// The layout (N, H, W, C) of images, which this device prefers to plain (N, C, H, W).
 constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE;
 
-// Default threads per block: a multiple of a warp. On the host, where a thread is a fiber, fewer are faster.
+// Default threads per block: a multiple of a warp. On the host, where a thread is a fiber, smaller blocks are faster.
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 #else
@@ -80,15 +80,15 @@ __host__ __device__ inline void store(float *p, float v) { *p = v; }
 __host__ __device__ inline void store(bf16 *p, float v) { *p = __float2bfloat16_rn(v); }
 __host__ __device__ inline void store(f16 *p, float v) { *p = __float2half_rn(v); }
 
-// N adjacent values of T, by default 16 bytes, which are moved at once; more than 16 bytes in several moves. Its
-// address is a multiple of 16, or of its size if that is smaller.
+// N adjacent values of T, by default 16 bytes, which one instruction loads or stores. Larger packs take several
+// instructions. The address of a pack is a multiple of 16, or of the pack's size if that is smaller.
 template <class T, int N = 16 / sizeof(T)> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   static constexpr int size = N;
   T v[N];
 };
 
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
-// V elements starting at `at`, in a Pack.
+// Loads V elements, starting at `at`, as a Pack.
 template <int V, class T> __device__ void load_row(const T *from, int64_t at, float *out) {
   const Pack<T, V> pack = *reinterpret_cast<const Pack<T, V> *>(from + at);
   for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
@@ -101,7 +101,7 @@ template <int V, class T> __device__ void store_row(T *to, int64_t at, const flo
 }
 #endif
 
-// Calls body with a value of the type that dtype names; throws Unsupported for others.
+// Calls body with a value of the type that spec.dtype names. Throws Unsupported for other types.
 template <class Body> auto with_float(const ht_spec &spec, Body body) {
   switch (spec.dtype) {
   case HT_F32: return body(float{});
@@ -111,9 +111,9 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type of " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-// Gives images at these positions one layout, plain or nhwc, and returns whether it is nhwc. A bound output decides.
-// Then the layout decides for which an opaque input at made_for (-1: none) was made, then the first input with either
-// layout, else nhwc.
+// Gives images at these positions one layout, plain or nhwc, and returns whether it is nhwc. The layout is the first of
+// these that exists: the layout of a bound output; the layout for which an opaque input at made_for (-1: none) was
+// made; the layout of the first input that has one; nhwc.
 bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                          int made_for = -1);
 
@@ -139,7 +139,8 @@ template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Bod
   return k;
 }
 
-// Data of a kernel in device memory. Kernels are destroyed at quiescence (quiet.h), because that frees the data.
+// Data of a kernel in device memory. Kernels are destroyed at quiescence (quiet.h), because their destruction frees
+// this memory.
 class Table {
 public:
   Table(const void *data, size_t bytes);
@@ -150,7 +151,7 @@ private:
   std::shared_ptr<void> memory_;
 };
 
-// Whether all addresses are multiples of 16.
+// Returns whether all addresses are multiples of 16.
 inline bool aligned(std::initializer_list<const void *> addresses) {
   for (const void *p : addresses)
     if (reinterpret_cast<uintptr_t>(p) % 16) return false;

@@ -15,7 +15,7 @@ struct Geometry {
 
 struct alignas(8) Line {
   float a, b;
-}; // of a channel
+}; // coefficients of a channel
 
 // V adjacent elements of dst: in nhwc also adjacent in src, else of one channel.
 template <int V, class T>

@@ -30,7 +30,7 @@ __global__ void normalize(int64_t rows, int64_t channels, float eps, const T *sr
         load_row<V>(residual, base + c, y);
         for (int v = 0; v < V; v++) x[v] += y[v];
         store_row<V>(sums, base + c, x);
-        load_row<V>(sums, base + c, x); // rounded
+        load_row<V>(sums, base + c, x); // use the rounded sum
       }
       for (int v = 0; v < V; v++) sum += x[v];
     }
@@ -170,7 +170,7 @@ std::unique_ptr<Kernel> make_layer_norm_diff(const Request &request) {
       const auto *gamma = static_cast<const float *>(x.in[4]);
       const auto *other = static_cast<const T *>(plus ? x.in[5] : nullptr);
       auto *partial = static_cast<float *>(x.workspace);
-      // The sums come first: diff_x may have diff_dst's memory.
+      // diff_params runs first, because diff_x may have diff_dst's memory.
       launch(diff_params<T>, Grid{(channels + kColumns - 1) / kColumns, pieces}, x.queue, rows, channels, diff, src,
              means, inverses, partial);
       add_pieces(pieces, 2 * channels, channels, partial, static_cast<float *>(x.out[1]), x.queue);

@@ -1,4 +1,4 @@
-// libraries.cc: searches CUDA's libraries in this order:
+// libraries.cc: searches for CUDA's libraries in this order:
 //
 //   1. $HETERO_CUDA_LIBS, folders separated by colons
 //   2. the folder of this library
@@ -104,7 +104,7 @@ std::string joined(const Folders &list) {
   return text;
 }
 
-// Opens the first of these files that opens; damaged collects the errors of files that exist but do not.
+// Opens the first of these files that opens. damaged collects the errors of files that exist but do not open.
 void *open_first(const Folders &patterns, const std::string &file, std::string &path, std::string &damaged) {
   void *handle = nullptr;
   for (const std::string &pattern : patterns) {

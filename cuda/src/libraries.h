@@ -11,14 +11,14 @@ struct LibraryName {
   const char *name; // "cuBLASLt", for error texts
   const char *file; // "libcublasLt.so.13"
   const char *pip;  // Python package with the library: "nvidia-cublas"
-  bool toolkit;     // part of the CUDA toolkit: since 13 such packages have no version in their name
+  bool toolkit;     // part of the CUDA toolkit: since CUDA 13 such packages have no version in their name
 };
 
 // A library that stays open until the process ends. A library that others open by name must be opened before them:
 // cuDNN uses the cuBLASLt that is already open.
 class Library {
 public:
-  // Throws Unavailable with the searched file, the searched places, and the remedy.
+  // Throws Unavailable with the file, the folders that were searched, and the remedy.
   explicit Library(const LibraryName &name);
 
   // Throws Unavailable if the library lacks the function.

@@ -8,7 +8,8 @@
 //   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
 //   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if that is faster
 //
-// A gradient of another type than T is rounded to T first. A narrow dst with a bias is rounded once, after the bias.
+// A gradient whose type differs from T is first rounded to T. A bf16 or f16 dst with a bias is rounded once, after the
+// bias.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -23,10 +24,10 @@
 namespace hetero {
 namespace {
 
-constexpr int kAlign = 16; // usual alignment of addresses
+constexpr int kAlign = 16; // usual alignment of addresses, bytes
 
-// sums (O) of src (N, O) over N: a thread adds every kThreads/32nd row of a column, then those of one column are added
-// pairwise.
+// sums (O) of src (N, O) over N. A thread adds every kThreads/32nd row of a column. Then the sums of a column's threads
+// are added pairwise.
 template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const E *src, float *sums) {
   __shared__ float part[kThreads];
   const int lane = threadIdx.x % kColumns;
@@ -79,12 +80,12 @@ struct Way {
   Algorithm algorithm;
 };
 
-// A product with the work before and after it. The operands are A = in[a] and B = in[1 - a].
+// A product, and the kernels before and after it. The operands are A = in[a] and B = in[1 - a].
 struct LinearKernel : Kernel {
   int a;
-  Way fast;                    // for operands at multiples of 16
-  std::optional<Way> anywhere; // for other operands
-  Work cast_b, finish, sums;   // empty without work
+  Way fast;                    // for operands whose addresses are multiples of 16
+  std::optional<Way> anywhere; // for operands at other addresses
+  Work cast_b, finish, sums;   // empty if there is nothing to do
   int64_t cast_bytes = 0, wide_bytes = 0;
 
   void run(const Args &x) override {
@@ -113,8 +114,8 @@ struct LinearKernel : Kernel {
   }
 };
 
-// Chooses among all ways to compute shapes, which differ in their epilogues. For shapes without an epilogue, apart does
-// the remaining work, from B to the bias.
+// Chooses the fastest way to compute a product. shapes differ in their epilogues. For a shape without an epilogue,
+// apart computes the sums of B in addition.
 Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
   const ProductShape &s = shapes.back();
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)), b = padded(s.k * s.n * dtype_size(s.factors)),
@@ -140,7 +141,7 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
   return ways[fastest(contest)];
 }
 
-// Sets how the product is computed. shapes: all suitable ones, the last for operands of any alignment.
+// Sets how the product is computed. shapes are all suitable shapes; the last one also serves operands of any alignment.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(shapes, k->sums);
   const ProductShape &last = shapes.back();
@@ -159,7 +160,7 @@ void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
                   " do not fit");
 }
 
-// Starts a kernel whose B is a gradient, which is cast if it has another type than A.
+// Prepares a kernel whose B is a gradient. A gradient whose type differs from A's is cast.
 std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a) {
   auto k = std::make_unique<LinearKernel>();
   take_plain(*k, r);

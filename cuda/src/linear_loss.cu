@@ -6,8 +6,8 @@
 //   backward, with d (B, K) the gradient of logits, rounded to src's type:
 //   diff_src (B, C) = d · weight, added over chunks in f32     diff_weight (K, C) = dᵀ · src, added over blocks
 //
-// A host cannot know the number of ignored rows when it enqueues a step. Their logits are therefore computed, and their
-// gradient is zero.
+// The host does not know the number of ignored rows when it enqueues a step. The logits of ignored rows are therefore
+// computed, and their gradient is zero.
 #include <algorithm>
 #include <cmath>
 
@@ -20,9 +20,9 @@
 namespace hetero {
 namespace {
 
-// Rows and classes of a part: more need a larger workspace (f32 logits: 128 MiB on a GPU), fewer make smaller products
-// and add gradients more often. Few on the host, where tests have few. Both are multiples of 16, so the addresses of
-// parts are as aligned as those of the operands.
+// Rows and classes of a part. Larger: a larger workspace (f32 logits: 128 MiB on a GPU). Smaller: smaller products, and
+// gradients are added more often. Small on the host, where tests have few rows and classes. Both are multiples of 16,
+// so the addresses of parts are as aligned as those of the operands.
 #ifdef __CUDACC__
 constexpr int64_t kRows = 8192, kClasses = 4096;
 #else
@@ -31,18 +31,19 @@ constexpr int64_t kRows = 256, kClasses = 1024;
 
 struct Stats {
   float largest, sum, own; // sum of exp(logit - largest); the label's logit
-  int32_t higher;          // rank so far
+  int32_t higher;          // number of classes so far that score higher than the label
 };
 
-// Whether the row counts. A label beyond the classes is a fault.
+// Returns whether the row's label is a class. A negative label means that the row is ignored; a label beyond the
+// classes is a fault.
 __device__ bool counts(int32_t label, int64_t classes, int64_t row, uint64_t *fault) {
   if (label < classes) return label >= 0;
   if (fault) mark(fault, row, label);
   return false;
 }
 
-// The label's own logit of each row. Its sum has another order than the product's, so the rank of a class whose score is
-// equal but for rounding may differ from other devices'.
+// Computes the logit of each row's own label. Its sum has another order than the sums of the product. If a class has
+// the same score but for rounding, the label's position among the classes may therefore differ between devices.
 template <class T>
 __global__ void begin(int64_t rows, int64_t channels, int64_t classes, const T *src, const T *weight,
                       const int32_t *labels, const float *bias, uint64_t *fault, Stats *stats) {
@@ -74,7 +75,7 @@ __global__ void gather(int64_t rows, int64_t from, int64_t n, const float *logit
     float most = before.largest;
     for (int64_t k = lane; k < n; k += 32) {
       const float x = bias ? row[k] + bias[from + k] : row[k];
-      most = x > most || x != x ? x : most; // NaN stays
+      most = x > most || x != x ? x : most; // NaN stays NaN
     }
     for (int step = 16; step > 0; step /= 2) {
       const float other = __shfl_xor_sync(kAll, most, step);

@@ -38,7 +38,7 @@ __global__ void cross_entropy(int64_t samples, int64_t classes, float smoothing,
     float most = -INFINITY;
     for (int64_t k = lane; k < classes; k += 32) {
       const float x = load(row + k);
-      most = x > most || x != x ? x : most; // NaN stays
+      most = x > most || x != x ? x : most; // NaN stays NaN
     }
     for (int step = 16; step > 0; step /= 2) {
       const float other = __shfl_xor_sync(kAll, most, step);
@@ -47,7 +47,7 @@ __global__ void cross_entropy(int64_t samples, int64_t classes, float smoothing,
     const bool labelled = t.first[n] >= 0, sound = labelled && t.sound(n, classes);
     const int32_t label = sound ? t.main(n) : 0;
     const float own = load(row + label);
-    float sum = 0, below = 0; // of exp(x - most), of x - most
+    float sum = 0, below = 0; // sums of exp(x - most) and of x - most
     int above = 0;
     for (int64_t k = lane; k < classes; k += 32) {
       const float x = load(row + k);

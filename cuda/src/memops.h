@@ -16,7 +16,7 @@ void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value); // until 
 cudaDeviceProp driver_facts(int index);
 bool prohibited(int index); // by its compute mode: no program may use the GPU
 
-// The first version of the query, or the second, which distinguishes MIG slices.
+// Returns the UUID of a GPU. second: use the second version of the query, which distinguishes MIG slices.
 void device_uuid(CUuuid *uuid, int index, bool second);
 
 } // namespace hetero

@@ -1,8 +1,8 @@
 // move.cu: ops that only move elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
-// All use one kernel: it copies a box of elements, with the offset of the first element and the strides on both sides.
-// Threads process the box in the order of its dimensions, the last fastest, which is dst's memory order. If whole rows
-// of 16 bytes stay contiguous, 16 bytes count as an element.
+// All of them use one kernel, which copies a box of elements. For both sides, a box has the offset of its first element
+// and its strides. Threads process the box in the order of its dimensions, the last fastest, which is dst's memory
+// order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an element.
 #include "channels.h"
 #include "gpu.h"
 #include "ops.h"
@@ -22,10 +22,11 @@ struct Box {
   }
   // The same box with as few dimensions as possible.
   Box merged() const;
-  // Whether V elements are contiguous and aligned on both sides everywhere; then the box is converted to one of packs.
+  // Returns whether all groups of V elements are contiguous and aligned on both sides. If so, packed returns the box of
+  // such groups.
   bool packs(int64_t V) const;
   Box packed(int64_t V) const;
-  // Whether it is n contiguous elements on both sides.
+  // Returns whether the box is n contiguous elements on both sides.
   bool is_row() const { return ndim == 0 || (ndim == 1 && src_stride[0] == 1 && dst_stride[0] == 1); }
 };
 
@@ -120,7 +121,7 @@ void strides(const ht_spec &spec, int64_t *stride) {
   stride[2] = spec.dims[1] * spec.dims[3];
 }
 
-// Creates a kernel that moves one box per source into the same dst; clear: dst is zeroed first.
+// Creates a kernel that moves one box per source into the same dst. clear: the kernel first zeroes dst.
 std::unique_ptr<Kernel> mover(const Specced &k, std::vector<Box> boxes, bool clear) {
   const int64_t size = dtype_size(k.out[0].dtype), bytes = k.out[0].bytes;
   for (Box &b : boxes) b = b.merged();
@@ -140,7 +141,7 @@ Specced plain(const Request &request) {
   return k;
 }
 
-// The box of a plain dst with the strides src_stride in src.
+// The box of a plain dst. The caller sets src_stride.
 Box box_of(const ht_spec &dst) {
   Box b;
   b.ndim = dst.ndim;

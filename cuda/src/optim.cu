@@ -64,7 +64,7 @@ __global__ void grad_control(int64_t n, double max_norm, const double *partial, 
   control[2] = norm - norm == 0 ? 1.0f : 0.0f;
 }
 
-// A run of elements with one decay and rate, at most kPiece of them: the part of a block.
+// A run of at most kPiece elements with one decay and one rate. A block processes one piece.
 struct Piece {
   int64_t first, count;
   float decay, lr_scale;
@@ -97,8 +97,8 @@ Optimizer optimizer(const Request &request) {
   return {k, static_cast<int64_t>(pieces.size()), Table(pieces)};
 }
 
-// Calls body(how many, i) for the elements starting at first: one by one up to a multiple of 4 and after the last, 4 at
-// a time between. Without wide (buffers aligned to 16 bytes) it goes one by one.
+// Calls body(number, i) for the elements from first on. If wide, the buffers are aligned to 16 bytes: elements between
+// multiples of 4 are processed 4 at a time, the others one by one. Otherwise all elements are processed one by one.
 template <class Body> __device__ void each_of(int64_t first, int64_t count, bool wide, Body body) {
   const int64_t end = first + count, own = threadIdx.x;
   const int64_t begin = wide && (first + 3) / 4 * 4 < end ? (first + 3) / 4 * 4 : end,
@@ -167,7 +167,7 @@ __global__ void adamw(int64_t pieces, const Piece *piece, bool wide, Adam a, con
   }
 }
 
-// V elements at a time, then the rest one by one.
+// Processes V elements at a time, then the rest one by one.
 template <int V>
 __global__ void moving_average(int64_t n, const float *weight, const float *control, float *average,
                                const float *value) {

@@ -1,5 +1,5 @@
-// peak.cu: the limits of a GPU: memory by kernels that move 16 bytes at a time, f32 by multiply-adds in registers, bf16
-// and f16 by a large product through cuBLASLt, the rate that tensor cores reach in practice.
+// peak.cu: measures the limits of a GPU. Memory: kernels that move 16 bytes at a time. f32: multiply-adds in registers.
+// bf16 and f16: a large product through cuBLASLt, whose rate is the rate that tensor cores reach in practice.
 #include "peak.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ public:
 
   char *at(int64_t offset) const { return static_cast<char *>(memory_) + offset; }
 
-  // amount / seconds of the fastest pass.
+  // Returns amount / seconds of the fastest pass.
   template <class Pass> double best(double amount, double seconds, Pass pass) {
     const int64_t end = now_ns() + static_cast<int64_t>(1e9 * seconds);
     double best = 0;
@@ -112,7 +112,7 @@ private:
 
 double measure_bytes(int32_t what, double seconds) {
   const cudaDeviceProp facts = facts_in_use();
-  // Much larger than the level-2 cache, and long compared with a launch; less if memory is short.
+  // Much larger than the level-2 cache, so that a pass takes much longer than a launch. Smaller if memory is short.
   const int64_t bytes = std::min<int64_t>(20 * int64_t{std::max(facts.l2CacheSize, 1 << 20)},
                                           static_cast<int64_t>(facts.totalGlobalMem / 16)) /
                         256 * 256;

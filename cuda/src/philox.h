@@ -17,7 +17,7 @@ __device__ inline void philox(uint32_t key0, uint32_t key1, uint32_t w[4]) {
   }
 }
 
-// Which of a counter's four elements are kept, one bit each. threshold is round(P·2³²).
+// Returns which of a counter's four elements dropout keeps, one bit each. threshold is round(P·2³²).
 __device__ inline unsigned kept_of(uint64_t threshold, uint32_t stream, const uint32_t *key, int64_t sample,
                                    uint32_t counter) {
   const auto id = static_cast<uint64_t>(sample);

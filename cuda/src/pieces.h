@@ -1,5 +1,5 @@
-// pieces.h: sums over rows in two stages. Pieces of rows have sums of their own, which are added in order, so the bits
-// depend on the shape alone.
+// pieces.h: sums over rows in two stages. First each piece of the rows is summed. Then the sums of the pieces are added
+// in order, so the bits depend only on the shape.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-constexpr int kColumns = 32; // of a block that sums rows: adjacent threads read adjacent elements
+constexpr int kColumns = 32; // columns of a block that sums rows: adjacent threads read adjacent elements
 
 // Number of pieces of a sum over rows: enough to fill a GPU, and at least 32 rows in each.
 inline int64_t pieces_of(int64_t rows) { return std::min<int64_t>(std::max<int64_t>(rows / 32, 1), 64); }

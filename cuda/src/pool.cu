@@ -19,8 +19,8 @@ struct Pool {
   __device__ int64_t at(int64_t in, int64_t ic, int64_t y, int64_t x, int64_t height, int64_t width) const {
     return nhwc ? ((in * height + y) * width + x) * c + ic : ((in * c + ic) * height + y) * width + x;
   }
-  // The first of V channels for thread i in the image's memory order. Divisions have 32 bits if possible, because those
-  // of 64 bits take longer than the memory accesses.
+  // The first of V channels for thread i in the image's memory order. Divisions have 32 bits if possible, because
+  // divisions of 64 bits take longer than the memory accesses.
   template <int V>
   __device__ void split(int64_t i, int64_t height, int64_t width, int64_t &in, int64_t &ic, int &y, int &x) const {
     if (i >> 32)
@@ -41,7 +41,7 @@ struct Pool {
     return nhwc && c % Pack<T>::size == 0 && aligned(addresses);
   }
   __device__ bool inside(int y, int x) const { return y >= 0 && y < h && x >= 0 && x < w; }
-  // The divisor of the sum of window (oy, ox); a window entirely in the padding has the mean 0.
+  // The divisor of the sum of window (oy, ox). The mean of a window that lies entirely in the padding is 0.
   __device__ float count(int oy, int ox) const {
     if (count_padding) return static_cast<float>(kh * kw);
     int taps = 0;
@@ -53,7 +53,7 @@ struct Pool {
 
 constexpr int16_t kNone = -1;
 
-// The winners of V channels.
+// The winning taps of V channels.
 template <int V> struct alignas(2 * V) Taps { int16_t v[V]; };
 
 template <class T, int V> __global__ void max_pool(Pool p, const T *src, T *dst, int16_t *argmax) {

@@ -73,7 +73,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   check(cudaGetDeviceProperties(&facts, device), "facts of the device");
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as recommended in its manual
-  // Parts of a sum are added in f32 and in a fixed order; the other schemes round them to D's type or add them in
+  // Parts of a sum are added in f32 and in a fixed order. The other schemes round the parts to D's type or add them in
   // place.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -133,7 +133,7 @@ std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
   for (int i = 0; i < count; i++) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
     Algorithm algorithm{name_of(results[i].algo), static_cast<int64_t>(results[i].workspaceSize), {}};
-    for (const Algorithm &other : list) // no attribute distinguishes them, so the order does
+    for (const Algorithm &other : list) // the order distinguishes algorithms with equal attributes
       if (other.name == algorithm.name) algorithm.name += "'";
     std::memcpy(algorithm.data.data(), &results[i].algo, sizeof results[i].algo);
     list.push_back(std::move(algorithm));

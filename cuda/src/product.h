@@ -1,6 +1,7 @@
 // product.h: matrix products through cuBLASLt.
 //
-// The library is column-major: a row-major (r, c) matrix is a column-major (c, r) matrix to it, and is named so here.
+// The library is column-major. Shapes in this file are therefore column-major too: a row-major (r, c) matrix is called
+// (c, r).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,7 +33,7 @@ struct ProductShape {
 struct Algorithm {
   std::string name;             // the same in every process with this version of the library
   int64_t workspace;            // bytes
-  std::array<uint64_t, 8> data; // the library's own
+  std::array<uint64_t, 8> data; // used by the library only
 };
 
 struct ProductOperands {
@@ -45,8 +46,8 @@ constexpr int64_t kProductAlign = 256;
 
 std::string products_by(); // the library, with its version
 
-// The library's algorithms for operands with this alignment in bytes, best guess first; empty without one. Each gives
-// the same bits in every run.
+// The library's algorithms for operands with this alignment in bytes, best guess first; empty if there is none. Each
+// algorithm gives the same bits in every run.
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align);
 
 void run_product(const ProductShape &shape, const Algorithm &algorithm, const ProductOperands &x, cudaStream_t stream);

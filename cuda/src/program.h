@@ -14,14 +14,14 @@ namespace hetero {
 
 class Program {
 public:
-  // self is the handle of the C ABI. Waits for quiescence. quiet and notes outlive the program, which is destroyed at
-  // quiescence.
+  // Waits for quiescence. self is the handle of the C ABI. quiet and notes must outlive the program. A program must be
+  // destroyed at quiescence.
   Program(const ht_program *self, const ht_step *steps, int32_t count, Quiet &quiet, Notes &notes);
   ~Program();
   Program(const Program &) = delete;
 
   void run(cudaStream_t stream);
-  // As run, then waits; elapsed_ns[i] += time of step i.
+  // Runs as run does, then waits, and adds the time of step i to elapsed_ns[i].
   void run_timed(cudaStream_t stream, int64_t *elapsed_ns);
 
 private:
@@ -40,9 +40,9 @@ private:
   Quiet &quiet_;
   Notes &notes_;
   cudaGraphExec_t graph_ = nullptr;      // nullptr: steps are launched one by one
-  uint64_t session_ = 0;                 // session of activities in which it was created
-  bool records_ = false, waits_ = false; // events
-  cudaEvent_t done_ = nullptr;           // of the last run, if it records events
+  uint64_t session_ = 0;                 // activity session in which the graph was created
+  bool records_ = false, waits_ = false; // the program records, or waits for, events
+  cudaEvent_t done_ = nullptr;           // end of the last run, if the program records events
 };
 
 } // namespace hetero

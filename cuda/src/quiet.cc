@@ -9,7 +9,7 @@ namespace hetero {
 namespace {
 
 constexpr auto kLook = std::chrono::microseconds(50); // interval of checks of a blocked stream
-constexpr int64_t kPatience = 5'000'000'000;          // ns, when a device closes
+constexpr int64_t kPatience = 5'000'000'000;          // ns; limit of the wait when a device closes
 
 thread_local Quiet *chosen_by_thread = nullptr;
 

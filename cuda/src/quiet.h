@@ -1,13 +1,13 @@
-// quiet.h: quiescence, which holds while no stream of a device is blocked on a host event, and the work that is kept
-// for it.
+// quiet.h: waits for quiescence, and keeps work until then. Quiescence holds while no stream of a device is blocked on
+// a host event.
 //
 // A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word:
-// an exchange between ranks. Some calls of CUDA may wait for the whole GPU and keep all other threads from launching
-// meanwhile: the first launch of a kernel, which loads its code (the programming guide's "Lazy Loading"), frees of
-// memory, and destruction of objects that own memory or code. While a stream is blocked such a call could wait for
-// ever. These calls are therefore made at quiescence. Code is loaded when a program is created, which waits for
-// quiescence and delays work that would block a stream. Objects that are freed during training are kept until the next
-// quiescence.
+// an exchange between ranks. Some calls of CUDA may wait for the whole GPU and prevent all other threads from launching
+// work in the meantime: the first launch of a kernel, which loads its code (the programming guide's "Lazy Loading"),
+// frees of memory, and destruction of objects that own memory or code. If a stream is blocked, such a call could wait
+// for ever. The device therefore makes these calls at quiescence. Code is loaded when a program is created. The
+// creation waits for quiescence and delays work that would block a stream. Objects that are freed during training are
+// kept until the next quiescence.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +28,7 @@ class Quiet {
 public:
   // notes must outlive the object.
   explicit Quiet(Notes &notes) : notes_(notes) {}
-  // Frees what is kept. Memory that a permanently blocked stream holds is left to the end of the process.
+  // Frees the kept objects. Memory that a permanently blocked stream holds is left to the end of the process.
   ~Quiet();
   Quiet(const Quiet &) = delete;
 
@@ -43,12 +43,12 @@ public:
     const Moment m(*this);
     body();
   }
-  // Frees at quiescence: now, or at the next one. free must not throw.
+  // Calls free at quiescence: now, or at the next one. free must not throw.
   void later(std::function<void()> free);
-  // Frees what is kept if no stream is blocked. Costs nothing if nothing is kept.
+  // Frees the kept objects if no stream is blocked. Costs nothing if there are none.
   void sweep();
 
-  // The same for the device of the calling thread, which choose has selected. Without a device there is no wait.
+  // Static versions for the device of the calling thread, which choose has selected. Without a device they do not wait.
   static void choose(Quiet *of_device);
   template <class Body> static void moment(Body body) {
     if (Quiet *q = chosen())
@@ -56,7 +56,7 @@ public:
     else
       body();
   }
-  // Runs body if no stream is blocked, else returns false.
+  // Runs body if no stream is blocked, and returns whether it ran.
   template <class Body> static bool now(Body body) {
     Quiet *q = chosen();
     if (q && !q->begun()) return false;
@@ -93,9 +93,9 @@ private:
   void enter();
   void left(cudaStream_t stream);
   void begin();
-  bool begun(); // begin if it need not wait
+  bool begun(); // calls begin if begin would not wait; returns whether it did
   void end();
-  bool stands(); // the caller holds the lock
+  bool stands(); // the caller must hold the lock
   void free_kept(std::unique_lock<std::mutex> &lock);
 
   Notes &notes_;
@@ -103,7 +103,7 @@ private:
   std::condition_variable changed_;
   int entering_ = 0;                  // threads that enqueue work that may block
   int keepers_ = 0;                   // threads that need quiescence
-  std::vector<cudaEvent_t> standing_; // each after work that may block
+  std::vector<cudaEvent_t> standing_; // events, each recorded after work that may block
   std::vector<cudaEvent_t> spare_;
   std::vector<std::function<void()>> kept_;
 };

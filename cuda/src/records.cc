@@ -11,8 +11,8 @@
 namespace hetero {
 namespace {
 
-// CUPTI returns its latest version of a record. Each version begins like the previous one, so the structures of CUDA
-// 12.5 work with all.
+// CUPTI returns its latest version of a record. Each version begins like the previous version, so the structures of
+// CUDA 12.5 work with all later versions.
 using KernelRecord = CUpti_ActivityKernel9;
 using CopyRecord = CUpti_ActivityMemcpy5;
 using FillRecord = CUpti_ActivityMemset4;
@@ -48,7 +48,7 @@ std::string without_version(std::string name) {
   return name;
 }
 
-// Whether the record is of a kind that is kept.
+// Reads a record. Returns false if the record is of a kind that is not kept.
 bool read_record(const CUpti_Activity &record, Noted &to) {
   switch (record.kind) {
   case CUPTI_ACTIVITY_KIND_KERNEL:

@@ -10,7 +10,7 @@
 
 namespace hetero {
 
-// The kept part of CUPTI's record.
+// The fields of a CUPTI record that are kept.
 struct Noted {
   int32_t kind;
   const char *name; // CUPTI's name, which CUPTI owns
@@ -18,7 +18,7 @@ struct Noted {
   uint64_t begin, end, bytes, node;
 };
 
-// The records in a buffer of the kinds that are kept. lost increases if a record cannot be read, or memory is short.
+// Returns the records of the kept kinds in a buffer. lost increases if a record cannot be read, or if memory is short.
 std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost);
 
 // The number of records that CUPTI dropped since the last query.
