@@ -6,19 +6,19 @@ import (
 	"math"
 )
 
-// Crop is the way in which the output square is cut from an image.
+// Crop determines how the output square is cut from an image.
 type Crop uint8
 
 const (
-	// CentreCrop, for evaluation, resizes the shorter side to Transform.Resize and takes the centre.
+	// CentreCrop is for evaluation. It resizes the shorter side to Transform.Resize and cuts out the centre.
 	CentreCrop Crop = iota
-	// PadCrop, for training on small images, surrounds the image with Transform.Pad black pixels and takes a random
+	// PadCrop is for training on small images. It adds Transform.Pad black pixels on each side and cuts out a random
 	// square. If the image is not Size x Size, PadCrop first resizes it like CentreCrop.
 	PadCrop
-	// ResizedCrop, for training on photographs, takes a random rectangle and resizes it. The rectangle's area is between
-	// MinArea and 1 times the image's area; its aspect ratio is between 3/4 and 4/3. The distribution, the number of
-	// tries (10) and the fallback (the largest centred rectangle within the ratios) are those of torchvision's
-	// RandomResizedCrop.
+	// ResizedCrop is for training on photographs. It resizes a random rectangle. The rectangle covers a fraction of
+	// the image between MinArea and 1, and its aspect ratio is between 3/4 and 4/3. The distribution is that of
+	// torchvision's RandomResizedCrop, including the 10 tries and the fallback, the largest centred rectangle within
+	// the ratios.
 	ResizedCrop
 )
 
@@ -38,18 +38,18 @@ func (c Crop) String() string {
 // bilinear with antialiasing.
 type Transform struct {
 	Crop    Crop
-	Size    int     // height and width of the output, pixels
-	Pad     int     // PadCrop: pixels on each side
-	Resize  int     // CentreCrop: shorter side before the crop, pixels; 0 means Size (no border is cut off)
-	MinArea float64 // ResizedCrop: minimum fraction of the area; 0 means 0.08
-	Flip    bool    // mirror left to right with probability 1/2; not with CentreCrop
-	Augment Augment // changes that follow crop and flip
+	Size    int     // height and width of the output in pixels
+	Pad     int     // PadCrop: number of pixels added on each side
+	Resize  int     // CentreCrop: length of the shorter side before the crop, in pixels; 0 means Size
+	MinArea float64 // ResizedCrop: smallest fraction of the area; 0 means 0.08
+	Flip    bool    // mirror left to right with probability 1/2; no effect with CentreCrop
+	Augment Augment // changes after crop and flip
 }
 
-// maxSize limits sizes in pixels so that products of them cannot overflow.
+// maxSize is the largest permitted size in pixels. It prevents overflow of products of sizes.
 const maxSize = 1 << 14
 
-// normalized sets defaults and returns an error for invalid settings.
+// normalized returns the settings with defaults, or an error for invalid settings.
 func (t Transform) normalized() (Transform, error) {
 	if t.Resize == 0 {
 		t.Resize = t.Size
@@ -83,10 +83,11 @@ func (t Transform) normalized() (Transform, error) {
 	return t, errors.Join(errs...)
 }
 
-// rect is a rectangle of an image in pixels.
+// rect is a rectangle in an image, in pixels.
 type rect struct{ x, y, w, h int }
 
-// transformer applies a Transform; each worker has one. It implements Sizer for the sample that was passed to begin.
+// transformer applies a Transform. Each worker has its own transformer. It is the Sizer of the sample that begin
+// selected.
 type transformer struct {
 	t     Transform
 	seed  uint64
@@ -95,7 +96,7 @@ type transformer struct {
 
 	resampler resampler
 	augmenter augmenter
-	square    []byte // (Size, Size, 3), source of a padded crop
+	square    []byte // (Size, Size, 3), input of a padded crop
 }
 
 // prepared returns a transformer for a normalized Transform.
@@ -107,12 +108,12 @@ func (t Transform) prepared(seed uint64) transformer {
 	return p
 }
 
-// begin selects the sample that MinSize and apply use.
+// begin selects the sample for MinSize and apply.
 func (p *transformer) begin(epoch, index int) { p.epoch, p.index = epoch, index }
 
-// MinSize returns the smallest size at which the cropped part of the image has at least as many pixels as the output.
+// MinSize returns the smallest size at which the cropped part of the image has at least the size of the output.
 func (p *transformer) MinSize(width, height int) (int, int) {
-	var scaleX, scaleY float64 // output pixels per pixel of the image
+	var scaleX, scaleY float64 // output pixels per image pixel
 	if p.t.Crop == ResizedCrop {
 		d := newDraws(p.seed, p.epoch, p.index, streamAugment)
 		r := p.resizedRect(&d, width, height)
@@ -159,9 +160,9 @@ func (p *transformer) cut(dst []byte, img *Image) {
 	}
 }
 
-// resizedRect draws the rectangle of a ResizedCrop in an image of w x h pixels.
+// resizedRect draws the rectangle of ResizedCrop in an image of w x h pixels.
 func (p *transformer) resizedRect(d *draws, w, h int) rect {
-	// ln(4/3): ratios are uniform in their logarithm over [-ln(4/3), ln(4/3)].
+	// ln(4/3): the logarithm of the aspect ratio is uniform in [-ln(4/3), ln(4/3)].
 	const logRatio = 0.287682072451780927439219005993827
 	area := float64(w) * float64(h)
 	for range 10 {
@@ -184,15 +185,15 @@ func (p *transformer) resizedRect(d *draws, w, h int) rect {
 	return rect{(w - cw) / 2, (h - ch) / 2, cw, ch}
 }
 
-// resizedCrop resizes the rectangle r of the stored image to the output.
+// resizedCrop resizes the rectangle r of the stored image to the output size.
 func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 	p.resampler.resample(dst, img.Pix, img.Width,
 		cropAxis(r.x, r.w, img.Width, img.FullWidth, p.t.Size), cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
 }
 
-// cropAxis maps the pixels [start, start+length) of a stored side onto size pixels. full is the number of pixels of the
-// stored side; have is the number after a reduced-size decode. Only decoded pixels that overlap the crop are read,
-// including those that the crop's border cuts.
+// cropAxis maps the pixels [start, start+length) of one side of the stored image to size output pixels. full is the
+// length of the stored side in pixels, and have is its length after a decode at reduced size. Only pixels that
+// overlap the crop are read, including pixels that the border of the crop splits.
 func cropAxis(start, length, have, full, size int) axis {
 	return axis{
 		from: float64(start) * float64(have) / float64(full),
@@ -203,7 +204,7 @@ func cropAxis(start, length, have, full, size int) axis {
 	}
 }
 
-// centreCrop resizes the shorter side to Resize and takes the centre.
+// centreCrop resizes the shorter side to Resize and cuts out the centre.
 func (p *transformer) centreCrop(dst []byte, img *Image) {
 	size, short := p.t.Size, p.t.Resize
 	if img.Width == size && img.Height == size && short == size {
@@ -223,7 +224,8 @@ func (p *transformer) centreCrop(dst []byte, img *Image) {
 	p.resampler.resample(dst, img.Pix, img.Width, window(img.Width, gridX), window(img.Height, gridY))
 }
 
-// shifted copies src (size, size, 3) to dst so that dst(i, j) = src(i+y, j+x), zero outside, mirrored if flip is set.
+// shifted copies src (size, size, 3) to dst such that dst(i, j) = src(i+y, j+x). Pixels from outside src are 0. If
+// flip is set, the result is mirrored.
 func shifted(dst, src []byte, size, x, y int, flip bool) {
 	row := 3 * size
 	// Columns [left, right) of the output come from the source.

@@ -2,7 +2,7 @@ package data
 
 import "fmt"
 
-// job is a range of adjacent positions of one slot.
+// job is a range of adjacent positions of one slot, for one worker.
 type job struct {
 	s      *slot
 	lo, hi int
@@ -21,7 +21,7 @@ func (l *Loader) start() error {
 		l.sources = append(l.sources, source)
 	}
 	for _, s := range l.sources {
-		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)} // take may complete a group
+		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)} // take may extend a job to a complete group
 		l.workers.Go(w.run)
 	}
 	return nil
@@ -39,7 +39,7 @@ type worker struct {
 	l      *Loader
 	source Source
 	span   Span
-	errs   []error // of the samples of the current job
+	errs   []error // errors of the samples of the current job
 }
 
 func (w *worker) run() {
@@ -66,7 +66,7 @@ func (l *Loader) finish(j job, errs []error) {
 	s.inFlight--
 	if s.state != slotFilling {
 		if s.inFlight == 0 {
-			l.wake() // a dropped or released batch, whose buffers are free only now
+			l.wake() // the slot of a dropped or released batch, whose buffers are free only now
 		}
 		return
 	}
@@ -82,7 +82,7 @@ func (l *Loader) finish(j job, errs []error) {
 	}
 }
 
-// nextJob waits for work, oldest step first. ok is false when the Loader is closed.
+// nextJob waits for work and prefers the earliest step. ok is false after the Loader is closed.
 func (l *Loader) nextJob() (j job, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *Loader) nextJob() (j job, ok bool) {
 	}
 }
 
-// beginStep assigns the next step to a free slot, after shuffling a new epoch if necessary. It reports whether anything
-// changed. The caller must hold the lock, which is released during a shuffle.
+// beginStep assigns the next step to a free slot. If a new epoch starts, it first shuffles the samples. It reports
+// whether anything changed. The caller must hold the lock, which beginStep releases during a shuffle.
 func (l *Loader) beginStep() bool {
 	if l.shuffling || l.o.Evaluate && l.fill >= int64(l.perPass) {
 		return false

@@ -15,57 +15,57 @@ import (
 )
 
 const (
-	chunkBytes    = 512 << 10 // of text that one goroutine encodes at a time
-	mostPartBytes = 16 << 20  // of a line of JSON, or of text without white space; bounds the memory for a chunk
+	chunkBytes    = 512 << 10 // bytes of text that one goroutine encodes at a time
+	mostPartBytes = 16 << 20  // largest line of JSON, or text without white space, in bytes; limits the memory of a chunk
 )
 
-// position is the place in the input from which reading continues.
+// position is the position in the input at which reading continues.
 type position struct {
-	Source   int   `json:"source"`   // index of the file
-	Offset   int64 `json:"offset"`   // bytes of its text
-	Line     int64 `json:"line"`     // lines before it; of JSON lines only
+	Source   int   `json:"source"`   // index of the source
+	Offset   int64 `json:"offset"`   // byte offset in the decompressed text
+	Line     int64 `json:"line"`     // number of lines before Offset; only for JSON lines
 	Document int64 `json:"document"` // number of the current document
-	Open     bool  `json:"open"`     // the current document has tokens already
-	MidLine  bool  `json:"mid_line"` // not the start of a line
-	Empty    int64 `json:"empty"`    // documents left out
+	Open     bool  `json:"open"`     // the current document already has tokens
+	MidLine  bool  `json:"mid_line"` // Offset is not the start of a line
+	Empty    int64 `json:"empty"`    // number of documents left out
 }
 
-// piece is a part of a chunk that belongs to one document.
+// piece is a part of a chunk. All of its text belongs to one document.
 type piece struct {
-	from, to int  // bytes of the chunk
-	ends     bool // the document ends after it
+	from, to int  // byte range within the chunk
+	ends     bool // the piece is the last one of its document
 	eval     bool
-	line     int64 // of JSON lines
+	line     int64 // line number in the source; only for JSON lines
 }
 
-// chunk is the work of one goroutine: some pieces of a source, and their tokens.
+// chunk is the work of one goroutine: pieces of a source, and their tokens.
 type chunk struct {
 	source *Source
-	offset int64 // of text in the source
+	offset int64 // byte offset of text in the source
 	text   []byte
 	pieces []piece
 	after  position
 
 	train, eval []int32
-	empty       int64 // documents of JSON without text
+	empty       int64 // number of JSON documents without text
 	err         error
 	done        chan struct{}
 }
 
-// cutter divides sources into chunks.
+// cutter splits sources into chunks.
 type cutter struct {
 	ctx     context.Context
 	o       *Options
 	sources []Source
-	stored  *atomic.Int64 // bytes read of all files
+	stored  *atomic.Int64 // number of bytes read from all files
 	at      position
 	in      *stream
-	buf     []byte // text from at.Offset on
-	end     bool   // buf holds all the rest of the source
-	tail    int64  // offset from which a plain text is for evaluation; -1: none
+	buf     []byte // text that starts at at.Offset
+	end     bool   // buf contains the whole rest of the source
+	tail    int64  // byte offset at which the evaluation part of a plain text starts; -1 if there is none
 }
 
-// next fills c with the next chunk. It returns io.EOF after the last one.
+// next stores the next chunk in c. It returns io.EOF after the last chunk.
 func (k *cutter) next(c *chunk) error {
 	for {
 		if err := k.ctx.Err(); err != nil {
@@ -130,7 +130,7 @@ func (k *cutter) begin() (err error) {
 	return err
 }
 
-// finish goes on to the next source.
+// finish closes the current source and moves to the next one.
 func (k *cutter) finish() {
 	k.in.close()
 	k.in = nil
@@ -149,7 +149,7 @@ func (k *cutter) grow() {
 	k.buf = larger
 }
 
-// fill reads until the buffer is full or the source ends, and checks the text.
+// fill reads until the buffer is full or the source ends. It checks that the text is UTF-8.
 func (k *cutter) fill() error {
 	from := len(k.buf)
 	for len(k.buf) < cap(k.buf) && !k.end {
@@ -168,8 +168,8 @@ func (k *cutter) fill() error {
 	return nil
 }
 
-// cut chooses the pieces of the next chunk, advances the document, and returns the bytes of the chunk; 0 if the buffer
-// has to grow.
+// cut chooses the pieces of the next chunk and advances the document number. It returns the size of the chunk in
+// bytes, or 0 if the buffer must grow first.
 func (k *cutter) cut(c *chunk) int {
 	c.pieces = c.pieces[:0]
 	switch {
@@ -181,7 +181,8 @@ func (k *cutter) cut(c *chunk) int {
 	return k.cutPlain(c)
 }
 
-// cutPlain makes a piece of a file that is one document, or two: the second one is for evaluation.
+// cutPlain makes a piece of a file without separators. Such a file is one document, or two if its end is for
+// evaluation.
 func (k *cutter) cutPlain(c *chunk) int {
 	n, ends := len(k.buf), k.end
 	eval := k.tail >= 0 && k.at.Offset >= k.tail
@@ -199,7 +200,7 @@ func (k *cutter) cutPlain(c *chunk) int {
 	return n
 }
 
-// add appends a piece of the current document. A document of white space only is left out.
+// add appends a piece of the current document. It leaves out a document that contains only white space.
 func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	if from == to && !ends {
 		return
@@ -218,7 +219,7 @@ func (k *cutter) add(c *chunk, from, to int, ends, eval bool) {
 	}
 }
 
-// evaluates reports whether a document is for evaluation.
+// evaluates reports whether a document is for evaluation. The choice is a function of the document number.
 func (o *Options) evaluates(document int64) bool {
 	if o.EvalFraction == 0 {
 		return false
@@ -227,9 +228,9 @@ func (o *Options) evaluates(document int64) bool {
 	return r.Float64() < o.EvalFraction
 }
 
-// cutSeparated divides the complete lines of the buffer into documents.
+// cutSeparated splits the complete lines of the buffer into documents.
 func (k *cutter) cutSeparated(c *chunk) int {
-	start := 0 // of the current document
+	start := 0 // start of the current document
 	for line := 0; line < len(k.buf); {
 		next := len(k.buf)
 		if n := bytes.IndexByte(k.buf[line:], '\n'); n >= 0 {
@@ -252,19 +253,19 @@ func (k *cutter) cutSeparated(c *chunk) int {
 		k.at.MidLine = false
 		return start
 	}
-	// One document fills the buffer. An incomplete last line may be a separator, so it stays, unless it is longer.
+	// One document fills the buffer. A short incomplete last line may become a separator, so it stays in the buffer.
 	n := bytes.LastIndexByte(k.buf, '\n') + 1
 	if len(k.buf)-n > len(k.o.Separator)+2 {
 		n = len(k.buf) - incomplete(k.buf)
 	}
 	if n = tokenizer.Cut(k.buf[:n]); n > 0 {
 		k.add(c, 0, n, false, k.o.evaluates(k.at.Document))
-		k.at.MidLine = true // Cut ends within a line
+		k.at.MidLine = true // Cut ends the chunk within a line
 	}
 	return n
 }
 
-// cutLines makes a piece of each complete line.
+// cutLines makes one piece of each complete line.
 func (k *cutter) cutLines(c *chunk) int {
 	at := 0
 	for at < len(k.buf) {
@@ -329,7 +330,7 @@ func field(line []byte, name string) ([]byte, error) {
 	if err := json.Unmarshal(raw, &text); err != nil || raw[0] != '"' {
 		return nil, fmt.Errorf("field %q is %.20s, want a string", name, raw)
 	}
-	// json replaces half a surrogate pair by U+FFFD without an error.
+	// Package json replaces half of a surrogate pair by U+FFFD without an error.
 	if n := bytes.Count([]byte(text), []byte("\ufffd")); n > 0 && n != bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
 		return nil, fmt.Errorf("field %q has half a surrogate pair, which is no character", name)
 	}

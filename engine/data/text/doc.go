@@ -9,18 +9,18 @@
 //
 // # Documents
 //
-// A line of a JSON lines file is a document. A plain text file is one document, unless Options.Separator divides it.
-// The end-of-text token follows each document. Documents that contain only white space are left out.
+// The tokens of each document end with the end-of-text token. A line of a JSON lines file is a document. A plain text
+// file is one document, unless Options.Separator splits it. Documents that contain only white space are left out.
 //
 // # Interruptions
 //
 // After every 64 MiB of input, Tokenize makes the shards durable and records its position in a journal. A later call
-// with the same options continues from this position, also after SIGKILL or a power failure. The output has the same
-// bytes as the output of an uninterrupted call.
+// with the same options continues at this position, even after SIGKILL or a power failure. The output then has the
+// same bytes as that of an uninterrupted call.
 //
 // # Errors
 //
-// Faults of the input are of type *data.Fault, with the file and the byte position. Such faults are text that is not
-// UTF-8, an invalid line of JSON, a truncated compressed file, and an empty file. Errors of the output wrap ErrWrite.
-// ErrSettings means that the output folder holds a result that was made with other options.
+// An error in the input is a *data.Fault with the file and the byte position. Examples are text that is not UTF-8, an
+// invalid line of JSON, a truncated compressed file, and an empty file. Errors of the output wrap ErrWrite.
+// ErrSettings means that the output folder contains a result of other options.
 package text

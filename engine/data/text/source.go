@@ -22,22 +22,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Source is an input file. Content identifies it together with Bytes.
+// Source describes an input file. Bytes and Content identify the file.
 type Source struct {
 	Path    string `json:"path"`
-	Bytes   int64  `json:"bytes"`   // as stored
-	Content string `json:"content"` // SHA-256 of its first and last 64 KiB
+	Bytes   int64  `json:"bytes"`   // size of the file in bytes, as stored
+	Content string `json:"content"` // SHA-256 of the first and last 64 KiB of the file
 	Lines   bool   `json:"json_lines"`
 }
 
-// mostWindow is the largest permitted window of a zstd frame, in bytes: the default limit of the zstd tool with --long.
+// mostWindow is the largest permitted window of a zstd frame, in bytes. It is the limit of the zstd tool with --long.
 const mostWindow = 128 << 20
 
-// suffixes of the files that a folder contributes, without that of a compression.
+// suffixes of the text files in a folder, without the suffix of a compression
 var suffixes = []string{".txt", ".jsonl", ".ndjson"}
 
-// FindSources lists the files of paths. A folder stands for its text files, including those of subfolders, sorted by
-// name.
+// FindSources lists the input files of paths. A folder contributes its text files and those of its subfolders, sorted
+// by name.
 func FindSources(paths []string, format Lines) ([]Source, error) {
 	var list []Source
 	for _, path := range paths {
@@ -74,12 +74,12 @@ func within(folder string) ([]string, error) {
 	return files, err
 }
 
-// uncompressed returns the name without the suffix of a compression.
+// uncompressed returns path without the suffix of a compression.
 func uncompressed(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 }
 
-// identifyingBytes are read at each end of a file.
+// identifyingBytes is the number of bytes at each end of a file that identify computes a hash of.
 const identifyingBytes = 64 << 10
 
 func identify(path string, format Lines) (Source, error) {
@@ -107,15 +107,15 @@ func identify(path string, format Lines) (Source, error) {
 	return s, nil
 }
 
-// stream is the text of a source, decompressed.
+// stream is the decompressed text of a source.
 type stream struct {
 	io.Reader
 	file   *os.File
-	stored *atomic.Int64 // bytes read of the file
+	stored *atomic.Int64 // number of bytes read from the file
 	done   func()
 }
 
-// counted counts the bytes of a file as they are read.
+// counted counts the bytes read from a file.
 type counted struct {
 	r io.Reader
 	n *atomic.Int64
@@ -127,7 +127,7 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open starts to read a source at an offset of its text.
+// open opens a source for reading at the given byte offset of its text.
 func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (*stream, error) {
 	f, info, err := regular.Open(s.Path)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Source) open(ctx context.Context, offset int64, stored *atomic.Int64) (
 	return out, nil
 }
 
-// skip reads and drops n bytes.
+// skip reads and discards n bytes.
 func (s *stream) skip(ctx context.Context, n int64) error {
 	for n > 0 {
 		if err := ctx.Err(); err != nil {
@@ -185,7 +185,7 @@ func (s *stream) close() {
 	s.file.Close() // read only
 }
 
-// length returns the bytes of the text of a source. It reads compressed files.
+// length returns the length of the text of a source in bytes. It decompresses a compressed file completely.
 func (s *Source) length(ctx context.Context) (int64, error) {
 	if uncompressed(s.Path) == s.Path {
 		return s.Bytes, nil
@@ -210,8 +210,8 @@ func (s *Source) length(ctx context.Context) (int64, error) {
 	}
 }
 
-// invalid returns the position of the first byte that is not UTF-8, or -1. A character whose end is missing at the end
-// of text counts as invalid only if the text is complete.
+// invalid returns the position of the first byte that is not UTF-8, or -1. An incomplete character at the end of text
+// counts as invalid only if complete is set.
 func invalid(text []byte, complete bool) int {
 	if utf8.Valid(text) {
 		return -1
@@ -229,7 +229,7 @@ func invalid(text []byte, complete bool) int {
 	return -1
 }
 
-// incomplete returns the bytes at the end of text that begin a character whose end is missing, 0 to 3.
+// incomplete returns the number of bytes of an incomplete character at the end of text, 0 to 3.
 func incomplete(text []byte) int {
 	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
 		if b := text[len(text)-n]; utf8.RuneStart(b) {
@@ -242,7 +242,7 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-// readFault reports an error of a file at an offset of its text; a cancelled context stays what it is.
+// readFault returns the fault for an error at a byte offset of the text. It returns errors of a context unchanged.
 func readFault(path string, offset int64, err error) error {
 	var already *data.Fault
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &already) {

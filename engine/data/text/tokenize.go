@@ -23,48 +23,48 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Lines says which files are JSON lines.
+// Lines determines which files are JSON lines.
 type Lines int
 
 // The rules for JSON lines.
 const (
-	LinesBySuffix Lines = iota // .jsonl and .ndjson, before .gz or .zst
+	LinesBySuffix Lines = iota // files named .jsonl or .ndjson, also before .gz or .zst
 	LinesAlways
 	LinesNever
 )
 
-// Options describe a conversion. The result is a function of the options, without Workers and Progress.
+// Options configures a conversion. Workers and Progress do not influence the result.
 type Options struct {
-	Inputs    []string // files and folders
-	Folder    string   // of the result; created if missing
+	Inputs    []string // paths of files and folders
+	Folder    string   // folder of the result; created if missing
 	Tokenizer tokenizer.Tokenizer
-	// VocabularyFile is copied to Folder; "" if the tokenizer has none.
+	// VocabularyFile is copied to Folder. It is "" if the tokenizer has no vocabulary file.
 	VocabularyFile string
 
 	Lines     Lines
-	Field     string // of JSON lines, with the text; "" means "text"
-	Separator []byte // a line that ends a document of plain text; empty but not nil: an empty line; nil: none
+	Field     string // field of JSON lines that contains the text; "" means "text"
+	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line
 
-	ShardTokens int64 // tokens of a shard, except the last; 0 means 100,000,000
-	// EvalFraction is the fraction for evaluation, 0 … below 1. Of JSON lines and separated documents it is a random
-	// choice of documents, of other plain text the end of each file.
+	ShardTokens int64 // number of tokens of each shard except the last one; 0 means 100,000,000
+	// EvalFraction is the fraction of the input for evaluation, at least 0 and below 1. In JSON lines and in text
+	// with separators, it is a random choice of documents. In other plain text, it is the end of each file.
 	EvalFraction float64
 
-	Workers  int                     // goroutines that encode; 0 means one per processor
-	Progress func(done, total int64) // in bytes of the input files; may be nil
+	Workers  int                     // number of goroutines that encode; 0 means one per processor
+	Progress func(done, total int64) // called with bytes of the input files; may be nil
 
-	// Tests make these smaller.
-	chunk   int   // bytes; 0 means chunkBytes
-	journal int64 // bytes; 0 means journalBytes
+	// Tests use smaller values.
+	chunk   int   // size of a chunk in bytes; 0 means chunkBytes
+	journal int64 // bytes of text between entries of the journal; 0 means journalBytes
 }
 
-// The errors of the output. Those of the input are *data.Fault.
+// The errors of the output. Errors of the input are *data.Fault.
 var (
 	ErrSettings = errors.New("the folder has the result of other settings")
 	ErrWrite    = errors.New("write token shards")
 )
 
-// MostSeparatorBytes limits Options.Separator.
+// MostSeparatorBytes is the largest permitted size of Options.Separator in bytes.
 const MostSeparatorBytes = 1024
 
 const (
@@ -74,10 +74,10 @@ const (
 	vocabularyName = "vocab.txt"
 	formatVersion  = 1
 	mostJSONBytes  = 256 << 20
-	journalBytes   = 64 << 20 // of text between two entries of the journal: seconds of work that a crash costs
+	journalBytes   = 64 << 20 // text between two entries of the journal; a crash loses the work of a few seconds
 )
 
-// Settings are the options that determine the result.
+// Settings contains the options that determine the result.
 type Settings struct {
 	Tokenizer    string   `json:"tokenizer"`
 	Vocabulary   int      `json:"vocabulary_size"`
@@ -90,12 +90,12 @@ type Settings struct {
 	Sources      []Source `json:"sources"`
 }
 
-// Shard is a file of the result.
+// Shard describes a file of the result.
 type Shard struct {
 	File      string `json:"file"`
 	Tokens    int64  `json:"tokens"`
 	Documents int64  `json:"documents"`
-	SHA256    string `json:"sha256"` // of the tokens
+	SHA256    string `json:"sha256"` // SHA-256 of the tokens
 }
 
 // Manifest describes a complete folder.
@@ -103,12 +103,12 @@ type Manifest struct {
 	Version   int      `json:"version"`
 	Settings  Settings `json:"settings"`
 	Documents int64    `json:"documents"`
-	Empty     int64    `json:"documents_left_out"` // white space only
+	Empty     int64    `json:"documents_left_out"` // number of documents that contain only white space
 	Train     []Shard  `json:"train"`
 	Eval      []Shard  `json:"val"`
 }
 
-// Tokens returns the sum over shards.
+// Tokens returns the total number of tokens of shards.
 func Tokens(shards []Shard) (n int64) {
 	for _, s := range shards {
 		n += s.Tokens
@@ -116,26 +116,26 @@ func Tokens(shards []Shard) (n int64) {
 	return n
 }
 
-// Result is what Tokenize did.
+// Result describes what Tokenize did.
 type Result struct {
 	Manifest
-	Already bool // the folder was complete before
-	Resumed bool // an earlier call had done a part
+	Already bool // the folder was already complete before the call
+	Resumed bool // an earlier call had done a part of the work
 }
 
-// journal is the state from which a later call continues.
+// journal is the state at which a later call continues.
 type journal struct {
 	Version  int       `json:"version"`
 	Settings Settings  `json:"settings"`
 	At       position  `json:"at"`
 	Empty    int64     `json:"empty_lines"`
-	Parts    [2]splits `json:"parts"` // training, evaluation
+	Parts    [2]splits `json:"parts"` // training and evaluation
 }
 
-// splits is the state of the shards of a part.
+// splits is the state of the shards of one part.
 type splits struct {
 	Done      []Shard `json:"done"`
-	Tokens    int64   `json:"tokens"` // of the unfinished shard
+	Tokens    int64   `json:"tokens"` // number of tokens in the unfinished shard
 	Documents int64   `json:"documents"`
 }
 
@@ -152,7 +152,7 @@ func Tokenize(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer lock.Release() // ends with the process in any case
+	defer lock.Release() // the lock also ends with the process
 	var done Manifest
 	switch found, err := load(filepath.Join(o.Folder, manifestName), &done); {
 	case err != nil:
@@ -180,7 +180,7 @@ func Tokenize(ctx context.Context, o Options) (Result, error) {
 	return Result{Manifest: m, Resumed: resumed}, err
 }
 
-// settings checks the options, sets defaults, and looks at the input files.
+// settings checks the options, sets defaults, and identifies the input files.
 func (o *Options) settings() (Settings, error) {
 	if o.Tokenizer == nil {
 		return Settings{}, errors.New("tokenize: no tokenizer")
@@ -228,13 +228,13 @@ func (o *Options) settings() (Settings, error) {
 	return s, nil
 }
 
-// differs reports the first difference to other settings.
+// differs returns an error that describes the first difference between s and want.
 func (s Settings) differs(want Settings) error {
 	a, b := reflect.ValueOf(s), reflect.ValueOf(want)
 	for i := range a.NumField() {
 		x, y := a.Field(i).Interface(), b.Field(i).Interface()
 		if !reflect.DeepEqual(x, y) {
-			got, _ := json.Marshal(x) // both were or will be written as JSON
+			got, _ := json.Marshal(x) // both values were or will be written as JSON
 			now, _ := json.Marshal(y)
 			return fmt.Errorf("%w: %s was %.200s, now %.200s", ErrSettings, a.Type().Field(i).Tag.Get("json"), got, now)
 		}
@@ -242,7 +242,7 @@ func (s Settings) differs(want Settings) error {
 	return nil
 }
 
-// check refuses a journal that Tokenize cannot have written.
+// check returns an error for a journal that Tokenize cannot have written.
 func (j *journal) check(path string) error {
 	at := j.At
 	least := min(int64(at.Source), at.Offset, at.Line, at.Document, at.Empty, j.Empty)
@@ -255,7 +255,7 @@ func (j *journal) check(path string) error {
 	return nil
 }
 
-// start prepares an empty folder.
+// start prepares the folder for a new result. The folder must be empty.
 func (o *Options) start(j *journal) error {
 	entries, err := os.ReadDir(o.Folder)
 	if err != nil {
@@ -269,7 +269,7 @@ func (o *Options) start(j *journal) error {
 	return o.save(journalName, j)
 }
 
-// load reads a JSON file, if it exists.
+// load reads a JSON file into into. It returns false if the file does not exist.
 func load(path string, into any) (bool, error) {
 	file, err := regular.Read(path, mostJSONBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -289,7 +289,7 @@ func load(path string, into any) (bool, error) {
 	return true, nil
 }
 
-// save writes a JSON file, which appears complete or not at all.
+// save writes a JSON file to a temporary name and renames it, so the file is always complete.
 func (o *Options) save(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
@@ -323,13 +323,13 @@ func replace(path string, contents []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// run is one call of Tokenize.
+// run is the state of one call of Tokenize.
 type run struct {
 	o       *Options
 	j       *journal
 	sources []Source
 	parts   [2]*part
-	stored  atomic.Int64 // bytes read of the sources
+	stored  atomic.Int64 // number of bytes read from the sources
 	since   int64        // bytes of text since the last entry of the journal
 }
 
@@ -348,8 +348,8 @@ func (r *run) run(ctx context.Context) (Manifest, error) {
 	return r.finish()
 }
 
-// encode reads, encodes and writes: one goroutine cuts the input into chunks, workers encode them, and this goroutine
-// writes them in order.
+// encode reads, encodes and writes. One goroutine splits the input into chunks, workers encode the chunks, and this
+// goroutine writes them in order.
 func (r *run) encode(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -416,7 +416,8 @@ func (r *run) cut(ctx context.Context, k *cutter, free <-chan *chunk, work, orde
 	}
 }
 
-// write appends the tokens of a chunk, and makes an entry in the journal now and then.
+// write appends the tokens of a chunk to the shards. After every Options.journal bytes of text, it writes the
+// journal.
 func (r *run) write(c *chunk) error {
 	if c.err != nil {
 		return c.err
@@ -435,7 +436,7 @@ func (r *run) write(c *chunk) error {
 	return r.note()
 }
 
-// note makes the shards durable, then the journal.
+// note makes the shards durable, and then writes the journal.
 func (r *run) note() error {
 	for _, p := range r.parts {
 		if err := p.sync(); err != nil {
@@ -448,7 +449,7 @@ func (r *run) note() error {
 // finish completes the last shards and writes the manifest.
 func (r *run) finish() (Manifest, error) {
 	m := Manifest{Version: formatVersion, Settings: r.j.Settings, Documents: r.j.At.Document, Empty: r.j.At.Empty + r.j.Empty}
-	m.Documents -= r.j.Empty // lines without text have a number
+	m.Documents -= r.j.Empty // a JSON line without text has a document number, too
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {
@@ -463,7 +464,7 @@ func (r *run) finish() (Manifest, error) {
 	}
 	m.Train, m.Eval = r.j.Parts[0].Done, r.j.Parts[1].Done
 	if r.o.VocabularyFile != "" {
-		file, err := os.ReadFile(r.o.VocabularyFile) // the tokenizer has read it
+		file, err := os.ReadFile(r.o.VocabularyFile) // the tokenizer has already read this file
 		if err != nil {
 			return m, data.FileFault("read vocabulary", r.o.VocabularyFile, err)
 		}
@@ -480,7 +481,7 @@ func (r *run) finish() (Manifest, error) {
 	return m, nil
 }
 
-// part writes the shards for training or for evaluation.
+// part writes the shards of one part, training or evaluation.
 type part struct {
 	*splits
 	o    *Options
@@ -532,7 +533,7 @@ func (p *part) sync() error {
 	return p.w.Sync()
 }
 
-// finish completes the shard, if one has begun.
+// finish completes the current shard, if there is one.
 func (p *part) finish() error {
 	if p.w == nil {
 		return nil
@@ -548,10 +549,10 @@ func (p *part) finish() error {
 	return nil
 }
 
-// close leaves an unfinished shard for a later call.
+// close closes an unfinished shard, which a later call continues.
 func (p *part) close() {
 	if p.w != nil {
-		p.w.Close() // the journal counts only tokens that are durable
+		p.w.Close() // an error does not matter: the journal counts only durable tokens
 	}
 }
 

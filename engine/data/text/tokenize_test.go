@@ -24,7 +24,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-const end = int32(256) // of a document, in bytes
+const end = int32(256) // end of a document in the byte tokenizer
 
 func write(t testing.TB, dir, name string, contents []byte) string {
 	t.Helper()
@@ -90,7 +90,7 @@ func all(t testing.TB, folder string) (train, eval []int32) {
 	return train, eval
 }
 
-// bytesOf are the tokens of documents.
+// bytesOf returns the tokens of documents in the byte tokenizer.
 func bytesOf(documents ...string) (list []int32) {
 	for _, d := range documents {
 		for _, b := range []byte(d) {
@@ -142,7 +142,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// article is text with documents of all lengths, for tests that need many chunks.
+// article returns a text with documents of many lengths, for tests that need many chunks.
 func article(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -205,12 +205,12 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 			t.Fatal(err)
 		}
 		train, eval := all(t, out)
-		// 23 bytes: the cut is at int(17.25) of each file.
+		// Each file has 23 bytes, so the evaluation part starts at int(17.25).
 		if !slices.Equal(train, bytesOf(text[:17], text[:17])) || !slices.Equal(eval, bytesOf(text[17:], text[17:])) {
 			t.Errorf("got %v and %v", train, eval)
 		}
 	}
-	// The cut never divides a character.
+	// The start of the evaluation part never splits a character.
 	in, out := write(t, dir, "b.txt", []byte("aéééé")), filepath.Join(dir, "b")
 	if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(), EvalFraction: 0.7}); err != nil {
 		t.Fatal(err)
@@ -220,8 +220,8 @@ func TestTheEndOfAPlainTextIsForEvaluation(t *testing.T) {
 	}
 }
 
-// TestShakespeareIsDividedAsByNanoGPT compares with the numbers that nanoGPT's data/shakespeare/prepare.py prints; a
-// document ends once in each part.
+// TestShakespeareIsDividedAsByNanoGPT compares with the numbers that nanoGPT's data/shakespeare/prepare.py prints. In
+// addition, each part ends with one end-of-text token.
 func TestShakespeareIsDividedAsByNanoGPT(t *testing.T) {
 	path := filepath.Join(cmpOr(os.Getenv("HETERO_DATA"), filepath.Join("..", "..", "..", "..", "shared", "data")), "tinyshakespeare.txt")
 	if _, err := os.Stat(path); err != nil {
@@ -282,7 +282,7 @@ func files(t testing.TB, folder string) map[string]string {
 	return m
 }
 
-// resumable are options with several sources of all kinds, many chunks, shards and entries of the journal.
+// resumable returns options with sources of all kinds, many chunks, many shards and many entries of the journal.
 func resumable(t testing.TB, dir string) Options {
 	t.Helper()
 	var lines strings.Builder
@@ -336,7 +336,7 @@ func TestACancelledCallIsContinued(t *testing.T) {
 	}
 }
 
-// TestAKilledProcessIsContinued starts this test again as a process that ends itself with SIGKILL.
+// TestAKilledProcessIsContinued starts this test binary as a second process, which ends itself with SIGKILL.
 func TestAKilledProcessIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	if own := os.Getenv("TOKENIZE_AND_DIE"); own != "" {
@@ -529,7 +529,7 @@ func TestAnImpossibleJournalIsRefused(t *testing.T) {
 	}
 }
 
-// naive divides a text into documents in the plainest way.
+// naive splits a text into documents in the simplest way.
 func naive(text string, separator []byte) (documents []string) {
 	if separator == nil {
 		documents = []string{text}
@@ -548,7 +548,7 @@ func naive(text string, separator []byte) (documents []string) {
 	return slices.DeleteFunc(documents, func(d string) bool { return strings.TrimSpace(d) == "" })
 }
 
-// FuzzTokenize compares small chunks with the plainest way, and accepts only text that is UTF-8.
+// FuzzTokenize compares the result for small chunks with that of naive. Text that is not UTF-8 must be refused.
 func FuzzTokenize(f *testing.F) {
 	f.Add([]byte("one\n\ntwo 日本語\n\n\nthree"), uint8(16), uint8(1))
 	f.Add([]byte("a b\nX\nc d\n"), uint8(20), uint8(2))
@@ -576,7 +576,7 @@ func FuzzTokenize(f *testing.F) {
 	})
 }
 
-// FuzzField: the text of a line equals what encoding/json says, and is UTF-8.
+// FuzzField checks that the text of a line equals the result of encoding/json and is valid UTF-8.
 func FuzzField(f *testing.F) {
 	for _, s := range []string{`{"text": "a"}`, `{"text": "\ud800"}`, `{"text": 1}`, `{`} {
 		f.Add([]byte(s))

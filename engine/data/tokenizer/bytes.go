@@ -1,6 +1,7 @@
 package tokenizer
 
-// Bytes returns the tokenizer whose tokens 0 to 255 are bytes. Token 256 ends a document.
+// Bytes returns the tokenizer with one token per byte: tokens 0 to 255 are the byte values. Token 256 ends a
+// document.
 func Bytes() Tokenizer { return byteTokenizer{} }
 
 type byteTokenizer struct{}
@@ -20,7 +21,7 @@ func (byteTokenizer) Append(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// Decode writes token 256 as "<|endoftext|>".
+// Decode appends the text of tokens to dst. Token 256 becomes "<|endoftext|>".
 func (byteTokenizer) Decode(dst []byte, tokens []int32) ([]byte, error) {
 	for i, t := range tokens {
 		switch {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	gpt2EndOfText = 50256 // also the number of ordinary tokens
+	gpt2EndOfText = 50256 // this is also the number of ordinary tokens
 	endOfTextName = "<|endoftext|>"
 )
 
-// gpt2 is the vocabulary of GPT-2. The rank of a token, which orders merges, is its number.
+// gpt2 is the vocabulary of GPT-2. Tokens with a smaller number are merged first.
 type gpt2 struct {
-	token map[string]int32 // bytes -> token
-	bytes []string         // token -> bytes
-	byte1 [256]int32       // tokens of single bytes
+	token map[string]int32 // maps the bytes of a token to the token
+	bytes []string         // bytes of each token
+	byte1 [256]int32       // token of each single byte
 }
 
-// GPT2 returns GPT-2's byte-pair encoding: 50,257 tokens, of which the last ends a document.
+// GPT2 returns GPT-2's byte-pair encoding. It has 50,257 tokens; the last token ends a document.
 var GPT2 = sync.OnceValue(func() Tokenizer {
 	library := codec.NewR50kBase()
 	g := &gpt2{token: make(map[string]int32, gpt2EndOfText), bytes: make([]string, gpt2EndOfText)}
@@ -44,7 +44,7 @@ func (g *gpt2) Vocabulary() int         { return gpt2EndOfText + 1 }
 func (g *gpt2) EndOfText() int32        { return gpt2EndOfText }
 func (g *gpt2) VocabularySum() [32]byte { return [32]byte{} }
 
-// Decode writes token 50256 as "<|endoftext|>".
+// Decode appends the text of tokens to dst. Token 50256 becomes "<|endoftext|>".
 func (g *gpt2) Decode(dst []byte, tokens []int32) ([]byte, error) {
 	for i, t := range tokens {
 		switch {
@@ -66,12 +66,12 @@ func (g *gpt2) NewEncoder() Encoder {
 type gpt2Encoder struct {
 	*gpt2
 	merge merger
-	cache map[string][]int32 // tokens of words that are no token
+	cache map[string][]int32 // tokens of words that are not a single token
 }
 
 const (
-	cachedWords     = 1 << 15 // words; then the cache starts again
-	cachedWordBytes = 64      // longer words are rare
+	cachedWords     = 1 << 15 // capacity in words; a full cache is emptied
+	cachedWordBytes = 64      // longer words are rare and are not cached
 )
 
 func (e *gpt2Encoder) Append(dst []int32, text []byte) []int32 {
@@ -100,7 +100,7 @@ func (e *gpt2Encoder) Append(dst []int32, text []byte) []int32 {
 	return dst
 }
 
-// class is the kind of a character in the expression that divides text into words.
+// class is the class of a character in the expression that splits text into words.
 type class uint8
 
 const (
@@ -129,7 +129,7 @@ func classOf(r rune) class {
 	return other
 }
 
-// classAt returns the class and the bytes of the character at i.
+// classAt returns the class of the character at position i, and its length in bytes.
 func classAt(text []byte, i int) (class, int) {
 	if b := text[i]; b < utf8.RuneSelf {
 		return asciiClass[b], 1
@@ -138,7 +138,7 @@ func classAt(text []byte, i int) (class, int) {
 	return classOf(r), n
 }
 
-// gpt2Word returns the bytes of the first word of text, which is not empty. GPT-2 defines words by
+// gpt2Word returns the length in bytes of the first word of text. text must not be empty. GPT-2 defines words by
 //
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func gpt2Word(text []byte) int {
@@ -164,7 +164,7 @@ func gpt2Word(text []byte) int {
 	return i
 }
 
-// contraction returns the bytes of a contraction such as 're, or 0.
+// contraction returns the length in bytes of a contraction such as 're at the start of text, or 0.
 func contraction(text []byte) int {
 	if len(text) < 2 {
 		return 0
@@ -184,8 +184,8 @@ func contraction(text []byte) int {
 	return 0
 }
 
-// spaces returns the bytes of the white space at the start of text. The last character of several belongs to the next
-// word, if there is one.
+// spaces returns the length in bytes of the white space at the start of text. If a word follows several white-space
+// characters, the last one belongs to this word.
 func spaces(text []byte) int {
 	last, i := 0, 0
 	for i < len(text) {
@@ -202,17 +202,17 @@ func spaces(text []byte) int {
 	return i
 }
 
-// merger merges the bytes of a word to tokens: of all adjacent pairs, the pair with the lowest rank first, and the
-// leftmost of equal ones. Its buffers are reused.
+// merger merges the bytes of a word into tokens. Of all adjacent pairs of parts, it merges the pair with the lowest
+// token number first. If several pairs have this number, the leftmost pair comes first. The buffers are reused.
 type merger struct {
-	next, prev []int32 // of each start of a part: the next and the previous one
-	rank       []int32 // of each start: the token of this part and the next one; noRank if there is none
+	next, prev []int32 // for each start of a part: start of the next part, start of the previous part
+	rank       []int32 // for each start of a part: token of this part merged with the next one, or noRank
 	heap       []candidate
 }
 
 const noRank = math.MaxInt32
 
-// candidate is a possible merge.
+// candidate is a possible merge of the part at position at with the next part.
 type candidate struct{ rank, at int32 }
 
 func (c candidate) before(d candidate) bool {
@@ -231,7 +231,7 @@ func (m *merger) append(dst []int32, g *gpt2, word []byte) []int32 {
 	for len(m.heap) > 0 {
 		c := m.pop()
 		if m.rank[c.at] != c.rank {
-			continue // one of its parts was merged meanwhile
+			continue // one of the two parts has since been merged with another part
 		}
 		gone := m.next[c.at]
 		m.rank[gone] = noRank
@@ -254,7 +254,7 @@ func (m *merger) append(dst []int32, g *gpt2, word []byte) []int32 {
 	return dst
 }
 
-// propose adds the merge of the part at i and the next one, if there is such a token.
+// propose adds the merge of the part at i with the next part to the heap, if the result is a token.
 func (m *merger) propose(g *gpt2, word []byte, i int32) {
 	m.rank[i] = noRank
 	middle := m.next[i]
@@ -267,7 +267,7 @@ func (m *merger) propose(g *gpt2, word []byte, i int32) {
 	}
 }
 
-// push and pop keep heap a binary heap, whose first candidate is to be merged first.
+// push and pop maintain a binary heap. Its first candidate is the next merge.
 func (m *merger) push(c candidate) {
 	m.heap = append(m.heap, c)
 	i := len(m.heap) - 1

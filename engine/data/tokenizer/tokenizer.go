@@ -8,33 +8,34 @@ import (
 	"unicode/utf8"
 )
 
-// Tokenizer converts text to tokens. Any goroutine may call its methods.
+// Tokenizer converts text to tokens and back. Its methods are safe for concurrent use.
 type Tokenizer interface {
-	// Name returns the name for New; shards of tokens store it.
+	// Name returns the name of the tokenizer, as New accepts it. Token shards contain this name.
 	Name() string
-	// Vocabulary returns the number of tokens: every token is below.
+	// Vocabulary returns the number of tokens; every token is smaller.
 	Vocabulary() int
 	// EndOfText returns the token that ends a document.
 	EndOfText() int32
-	// VocabularySum returns the SHA-256 of the vocabulary file; zeros if there is none.
+	// VocabularySum returns the SHA-256 of the vocabulary file, or zeros if there is none.
 	VocabularySum() [32]byte
 	// NewEncoder returns an Encoder for one goroutine.
 	NewEncoder() Encoder
-	// Decode appends the text of tokens to dst. It may be invalid UTF-8, as a character may need several tokens.
+	// Decode appends the text of tokens to dst. A character may need several tokens, so the text may be invalid
+	// UTF-8.
 	Decode(dst []byte, tokens []int32) ([]byte, error)
 }
 
 // Encoder converts text to tokens. Only one goroutine at a time may use it.
 type Encoder interface {
-	// Append appends the tokens of text, which is valid UTF-8, to dst.
+	// Append appends the tokens of text to dst. text must be valid UTF-8.
 	Append(dst []int32, text []byte) []int32
 }
 
-// Names lists the tokenizers that New knows.
+// Names lists the names that New accepts.
 var Names = []string{"gpt2", "bytes", "wordpiece", "wordpiece-cased"}
 
-// New returns the tokenizer of that name. vocab is the path of the vocabulary file of wordpiece and wordpiece-cased; it
-// must be empty for the others. Faults of the file are *data.Fault.
+// New returns the tokenizer with the given name. vocab is the path of the vocabulary file of wordpiece and
+// wordpiece-cased. It must be empty for the other tokenizers. If the file has a fault, the error is a *data.Fault.
 func New(name, vocab string) (Tokenizer, error) {
 	switch name {
 	case "gpt2", "bytes":
@@ -54,9 +55,9 @@ func New(name, vocab string) (Tokenizer, error) {
 	return nil, fmt.Errorf("unknown tokenizer %q, want one of %s", name, strings.Join(Names, ", "))
 }
 
-// Cut returns the largest n > 0 for which the tokens of text[:n] and text[n:] are those of text, or 0 if there is none.
-// It holds for every tokenizer of this package, and for every continuation of text: position n is the start of white
-// space that follows a visible character.
+// Cut returns the largest n > 0 at which text can be split without a change of its tokens, or 0 if there is none. The
+// tokens of text[:n] and text[n:] are then those of text, for every tokenizer of this package and for every
+// continuation of text. Position n is the start of white space that follows a visible character.
 func Cut(text []byte) int {
 	for n := len(text); n > 0; {
 		n = lastSpace(text[:n])
@@ -70,19 +71,19 @@ func Cut(text []byte) int {
 	return 0
 }
 
-// lastSpace returns the position of the last white space in text that separates words for every tokenizer, or -1.
+// lastSpace returns the position of the last white space in text at which all tokenizers separate words, or -1.
 func lastSpace(text []byte) int {
-	near := max(0, len(text)-64) // the common case needs no decoding
+	near := max(0, len(text)-64) // the common case: white space near the end, found without decoding
 	if n := bytes.LastIndexAny(text[near:], " \n"); n >= 0 {
 		return near + n
 	}
 	return bytes.LastIndexFunc(text, func(r rune) bool {
-		// WordPiece removes these three as control characters.
+		// WordPiece removes these three characters as control characters.
 		return unicode.IsSpace(r) && r != '\v' && r != '\f' && r != '\u0085'
 	})
 }
 
-// beyond reports a token that is not in the vocabulary.
+// beyond returns the error for a token that is not in the vocabulary.
 func beyond(at int, token int32, vocabulary int) error {
 	return fmt.Errorf("decode tokens: token %d is %d, want 0 to %d", at, token, vocabulary-1)
 }

@@ -21,7 +21,8 @@ import (
 
 var ranks = flag.String("ranks", "", "file to write the vocabulary of GPT-2 to, for testdata/goldens.py")
 
-// TestTheEmbeddedVocabularyIsThatOfGPT2 compares it with the file that tiktoken downloads, by SHA-256.
+// TestTheEmbeddedVocabularyIsThatOfGPT2 compares the SHA-256 of the vocabulary with that of the file which tiktoken
+// downloads.
 func TestTheEmbeddedVocabularyIsThatOfGPT2(t *testing.T) {
 	var file strings.Builder
 	for i, text := range GPT2().(*gpt2).bytes {
@@ -38,7 +39,7 @@ func TestTheEmbeddedVocabularyIsThatOfGPT2(t *testing.T) {
 	}
 }
 
-// golden is a row of testdata, written by goldens.py.
+// golden is a row of a file in testdata, written by goldens.py.
 type golden struct {
 	Text   string  `json:"text"`
 	Tokens []int32 `json:"tokens"`
@@ -71,7 +72,7 @@ func TestGPT2EqualsTiktoken(t *testing.T) {
 	}
 }
 
-// TestDELIsAToken: version 0.10.0 of the library drops the character; tiktoken gives token 221.
+// Version 0.10.0 of the library drops DEL; tiktoken returns token 221.
 func TestDELIsAToken(t *testing.T) {
 	if got := GPT2().NewEncoder().Append(nil, []byte("\x7f")); !slices.Equal(got, []int32{221}) {
 		t.Errorf("got %v, want [221]", got)
@@ -114,7 +115,7 @@ func all(t testing.TB) []Tokenizer {
 	return list
 }
 
-// FuzzGPT2EqualsItsLibrary compares words and merges with those of the library whose vocabulary it uses.
+// FuzzGPT2EqualsItsLibrary compares words and merges with those of the library that contains the vocabulary.
 func FuzzGPT2EqualsItsLibrary(f *testing.F) {
 	for _, s := range []string{"", "I'm  here\n\n", "naïve 你好 123", "a\u00a0\u3000b", strings.Repeat("xyz", 50)} {
 		f.Add(s)
@@ -139,7 +140,7 @@ func FuzzGPT2EqualsItsLibrary(f *testing.F) {
 	})
 }
 
-// FuzzCut: the tokens of both parts are those of the whole.
+// FuzzCut checks that the tokens of both parts are the tokens of the whole text.
 func FuzzCut(f *testing.F) {
 	for _, s := range []string{"", " a", "a b", "a  \nb c", "a\u3000 b", "a\u0085b", "é é", "a\vb c\fd", "x\ty\rz"} {
 		f.Add(s)
@@ -246,7 +247,7 @@ func TestNewRefusesUnsuitableOptions(t *testing.T) {
 	}
 }
 
-// FuzzParseWordPiece: a vocabulary is refused, or every token of any text is in it.
+// FuzzParseWordPiece checks that a vocabulary is refused, or that it contains every token of any text.
 func FuzzParseWordPiece(f *testing.F) {
 	f.Add([]byte(specials+"a\n##b\n"), "ab a b")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
@@ -261,7 +262,7 @@ func FuzzParseWordPiece(f *testing.F) {
 	})
 }
 
-// TestEncodingAllocatesNothing: after the first use, an encoder works in its own buffers.
+// TestEncodingAllocatesNothing checks that an encoder works in its own buffers after the first use.
 func TestEncodingAllocatesNothing(t *testing.T) {
 	text := []byte(strings.Repeat("Hello worldly naive folks, can't supercalify! 12345 naïve 你好\n", 10))
 	for _, k := range all(t) {

@@ -21,22 +21,23 @@ const (
 	pieceMark           = "##"
 )
 
-// Specials are the tokens of BERT that stand for no text.
+// Specials are the tokens of BERT that do not represent text.
 type Specials struct{ Pad, Unknown, Class, Separator, Mask int32 }
 
-// WordPiece is BERT's tokenizer. EndOfText is [SEP].
+// WordPiece is BERT's tokenizer. Its end-of-text token is [SEP].
 type WordPiece struct {
 	Specials Specials
 	cased    bool
 	sum      [32]byte
-	words    []string         // token -> text
-	begins   map[string]int32 // token that begins a word
-	follows  map[string]int32 // token that continues a word, without its ##
-	longest  int              // bytes of the longest token
+	words    []string         // text of each token
+	begins   map[string]int32 // maps the start of a word to its token
+	follows  map[string]int32 // maps a continuation of a word, without ##, to its token
+	longest  int              // length of the longest token in bytes
 }
 
-// OpenWordPiece reads a vocabulary: a text file with one token per line, whose line number, from 0, is the token. Tokens
-// that continue a word start with ##. cased keeps capital letters and accents. Faults of the file are *data.Fault.
+// OpenWordPiece reads a vocabulary, a text file with one token per line. The number of a token is the number of its
+// line, from 0. Tokens that continue a word start with ##. cased keeps capital letters and accents. If the file has a
+// fault, the error is a *data.Fault.
 func OpenWordPiece(path string, cased bool) (*WordPiece, error) {
 	file, err := regular.Read(path, mostVocabularyBytes)
 	if err != nil {
@@ -101,13 +102,13 @@ func (w *WordPiece) EndOfText() int32 { return w.Specials.Separator }
 // VocabularySum returns the SHA-256 of the vocabulary file.
 func (w *WordPiece) VocabularySum() [32]byte { return w.sum }
 
-// Token returns the token of a whole word or special token such as "[MASK]".
+// Token returns the number of a token that is a whole word or a special token such as "[MASK]".
 func (w *WordPiece) Token(word string) (int32, bool) {
 	t, ok := w.begins[word]
 	return t, ok
 }
 
-// Decode writes words with spaces between them. The original white space is not known.
+// Decode appends words with single spaces between them to dst, because the original white space is not known.
 func (w *WordPiece) Decode(dst []byte, tokens []int32) ([]byte, error) {
 	begin := len(dst)
 	for i, t := range tokens {
@@ -134,8 +135,8 @@ func (w *WordPiece) NewEncoder() Encoder {
 
 type wordPieceEncoder struct {
 	*WordPiece
-	word  []byte // normalised, so far
-	runes int    // in the word; word does not grow beyond mostWordRunes
+	word  []byte // the normalised part of the current word
+	runes int    // number of characters of the word; word stops growing at mostWordRunes
 	cache map[string][]int32
 	plain map[rune]string // results of plainForm
 }
@@ -178,7 +179,7 @@ func (e *wordPieceEncoder) addByte(b byte) {
 	}
 }
 
-// appendRune adds a character that is not ASCII.
+// appendRune processes a character outside ASCII.
 func (e *wordPieceEncoder) appendRune(dst []int32, r rune) []int32 {
 	switch {
 	case r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co):
@@ -203,7 +204,8 @@ func (e *wordPieceEncoder) appendRune(dst []int32, r rune) []int32 {
 	return dst
 }
 
-// plainForm returns a character in lower case and without accents: decomposed (NFD) and without marks.
+// plainForm returns a character in lower case and without accents. It decomposes the character (NFD) and removes
+// marks.
 func (e *wordPieceEncoder) plainForm(r rune) string {
 	form, ok := e.plain[r]
 	if !ok {
@@ -233,7 +235,7 @@ func (e *wordPieceEncoder) addRune(dst []int32, r rune) []int32 {
 	return dst
 }
 
-// endWord appends the tokens of the word, if there is one.
+// endWord appends the tokens of the current word, if there is one.
 func (e *wordPieceEncoder) endWord(dst []int32) []int32 {
 	if e.runes == 0 {
 		return dst
@@ -257,7 +259,8 @@ func (e *wordPieceEncoder) endWord(dst []int32) []int32 {
 	return append(dst, tokens...)
 }
 
-// pieces divides a word into the longest tokens from its start, or returns [UNK].
+// pieces splits a word into tokens. From the start of the word, it always takes the longest token. If there is none,
+// it returns [UNK].
 func (w *WordPiece) pieces(word []byte) []int32 {
 	var tokens []int32
 	for from := w.begins; len(word) > 0; from = w.follows {
@@ -282,7 +285,8 @@ const (
 	kindPunctuation
 )
 
-// asciiKind treats $, +, <, =, >, ^, `, | and ~ as punctuation, which Unicode does not.
+// asciiKind classifies ASCII characters. In addition to Unicode, it treats $, +, <, =, >, ^, `, | and ~ as
+// punctuation.
 var asciiKind = func() (k [utf8.RuneSelf]uint8) {
 	for b := range k {
 		switch r := rune(b); {

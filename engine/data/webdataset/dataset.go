@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-// source is the storage from which both parts of a data set read.
+// source is the set of shards from which both parts of a data set read.
 type source struct {
 	*pool
 	layouts []*archive.Layout
@@ -19,7 +19,8 @@ type source struct {
 	decode  images.DecodeOptions
 }
 
-// dataset is one part. Names are in one byte slice, because millions of strings would slow down the garbage collector.
+// dataset is one part of a data set. All names are in one byte slice, because millions of strings would slow down the
+// garbage collector.
 type dataset struct {
 	src     *source
 	classes []string
@@ -29,9 +30,9 @@ type dataset struct {
 
 // entry locates a sample.
 type entry struct {
-	nameEnd int64 // end of the name in names; it begins at the end of the previous name
-	offset  int64 // in the plain tar, bytes
-	size    int32 // bytes
+	nameEnd int64 // end of the name in names; the name starts at the end of the previous name
+	offset  int64 // byte offset in the plain tar
+	size    int32 // size in bytes
 	label   int32
 	shard   int32
 }
@@ -65,7 +66,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 type reader struct {
 	d        *dataset
 	decoder  *images.Decoder
-	contents []byte // of the last image read
+	contents []byte // contents of the last image read
 }
 
 func (r *reader) Close() error {

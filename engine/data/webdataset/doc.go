@@ -3,36 +3,42 @@
 //
 //	train-000000.tar:  n01440764_10026.jpg  n01440764_10026.cls  n01440764_10027.jpg  n01440764_10027.cls …
 //
-// A sample has one image (.jpg, .jpeg, .png) and a label: .cls, else .json with "label", "cls" or "class", else .txt.
-// If all labels are numbers, they are the class numbers. If all labels are names, the classes are the sorted names.
-// Other files of a sample are ignored. The base name is the path up to the first dot of its last element. The files of
-// a sample must be adjacent, as the format requires.
+// A sample has one image (.jpg, .jpeg, .png) and a label. The label comes from .cls, otherwise from "label", "cls" or
+// "class" in .json, otherwise from .txt. If all labels are numbers, the labels are the class numbers. If all labels
+// are names, the classes are the sorted names.
 //
-// Shards are plain, gzip-compressed or zstd-compressed tars, with any name. Options.Path is one of:
+// Other files of a sample are ignored. The base name is the path up to the first dot in its last element. The format
+// requires that the files of a sample are adjacent.
+//
+// A shard is a plain, gzip-compressed or zstd-compressed tar with any name. Options.Path is one of:
 //
 //	shards/                       a folder: train-*.tar and val-*.tar, or train/ and val/, or shards of only one of the two
 //	train-{000000..000146}.tar    braces: ranges, and alternatives {a,b}; several patterns are joined with ::
 //	shards.txt                    a list, one pattern per line, relative to the list's folder
 //
-// Open reads each shard once. Of a plain tar it reads the headers and labels, of a compressed one all bytes. It stores
-// an index of each shard in the cache folder. It identifies a shard by path, size, time, and a hash of the shard's
-// first and last bytes. The index gives the offset of every sample. The loader can therefore shuffle all samples
-// exactly, not only those of one shard.
+// Open reads each shard once. In a plain tar, it reads only headers and labels; in a compressed tar, it reads all
+// bytes. Open stores an index of each shard in the cache folder. The path, size and modification time of a shard
+// identify it, together with a hash of its first and last bytes.
+//
+// The index contains the offset of every sample. The loader can therefore shuffle the samples of all shards, not only
+// those within one shard.
 //
 // # Compressed shards
 //
-// A gzip stream can be read only from its start. Open therefore expands such a shard once, into a plain tar in the
+// A gzip stream can be read only from its start. Open therefore expands such a shard once, to a plain tar in the
 // cache folder.
 //
-// A zstd file can be read from the start of any frame. Tools for seekable files write many frames (the seekable format,
-// pzstd, Repack). Plain zstd writes a single frame, which must be decompressed completely for any sample in it. The
-// loader keeps Options.CacheBytes of decompressed parts in memory; single-frame shards that fit are as fast as others.
-// Open logs a warning if shards do not fit. A single frame above the limit is an error. Shuffling within a buffer of
-// samples, as other loaders do, would avoid the decompression. However, samples of one shard would then stay close
-// together, and the order would depend on the number of ranks.
+// A zstd file can be read from the start of any frame. Tools for seekable files write many frames (the seekable
+// format, pzstd, Repack). Plain zstd writes a single frame, which must be decompressed completely for each sample.
+//
+// The loader keeps Options.CacheBytes of decompressed frames in memory. Single-frame shards are as fast as other
+// shards if all of them fit. Otherwise Open logs a warning. A single frame above the limit is an error.
+//
+// Other loaders shuffle within a buffer of samples, which avoids the repeated decompression. However, the samples of
+// a shard would then stay close together, and the order would depend on the number of ranks.
 //
 // # Errors
 //
-// A fault of a shard is of type *data.Fault. It names the place as the path of the shard, "!" and the name of the
-// member. If a shard vanishes or changes during training, the fault names the sample that was being read.
+// An error in a shard is a *data.Fault. Its path consists of the path of the shard, "!" and the name of the member.
+// If a shard vanishes or changes during training, the fault names the sample that was being read.
 package webdataset

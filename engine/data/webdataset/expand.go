@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxShards limits the number of shards that braces may expand to.
+// maxShards is the largest number of shards to which braces may expand.
 const maxShards = 1 << 20
 
-// Expand lists the shards of a pattern, in order; the package comment describes patterns. It reads folders and lists,
-// but no shards.
+// Expand lists the shards of a pattern in order; the package comment describes patterns. Expand reads folders and
+// lists, but no shards.
 func Expand(pattern string) ([]string, error) {
 	var shards []string
 	for _, part := range strings.Split(pattern, "::") {
@@ -40,19 +40,19 @@ func expandOne(pattern string) ([]string, error) {
 	case err == nil && filepath.Ext(pattern) == ".txt":
 		return fromList(pattern)
 	case err == nil:
-		return []string{pattern}, nil // a file name may contain braces
+		return []string{pattern}, nil // this file exists, so its braces belong to the name
 	}
 	return braces(pattern, maxShards)
 }
 
-// isShard reports whether a file of a folder is a shard, according to its name.
+// isShard reports whether the name of a file is that of a shard.
 func isShard(name string) bool {
 	name = strings.ToLower(name)
 	return !strings.HasPrefix(name, ".") && slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// inFolder lists the shards of a folder by name.
+// inFolder lists the shards in a folder, sorted by name.
 func inFolder(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -74,7 +74,7 @@ const maxListLine = 64 << 10 // bytes
 
 // fromList reads a list of patterns.
 func fromList(path string) ([]string, error) {
-	f, err := os.Open(path) // may be a pipe from another program, so read it once, from the beginning
+	f, err := os.Open(path) // read only once, because the list may be a pipe from another program
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func fromList(path string) ([]string, error) {
 	return shards, nil
 }
 
-// braces expands ranges {000..146} and alternatives {a,b}; the last brace varies fastest. Numbers of a range keep the
-// width of its first number.
+// braces expands ranges {000..146} and alternatives {a,b}. The last pair of braces varies fastest. All numbers of a
+// range have at least as many digits as the first one.
 func braces(pattern string, most int) ([]string, error) {
 	open := strings.IndexByte(pattern, '{')
 	if open < 0 {

@@ -15,39 +15,39 @@ import (
 )
 
 const (
-	maxLabelBytes = 256       // of a class name or number
-	maxJSONBytes  = 1 << 20   // of a .json member
-	maxNamesBytes = 256 << 20 // of all keys and labels of a shard
+	maxLabelBytes = 256       // largest size of a class name or number, in bytes
+	maxJSONBytes  = 1 << 20   // largest size of a .json member, in bytes
+	maxNamesBytes = 256 << 20 // largest total size of all keys and labels of a shard, in bytes
 )
 
-// index describes a shard. Its fields are exported so that it can be stored.
+// index describes the samples of a shard. Its fields are exported so that it can be stored.
 type index struct {
 	Layout  archive.Layout
-	Keys    []string // of the samples, in the order of the shard
+	Keys    []string // keys of the samples, in the order of the shard
 	Ends    []string // extension of each image, without the dot
-	Offsets []int64  // of the images in the plain tar, bytes
-	Sizes   []int32  // of the images, bytes
-	Labels  []int32  // index into Texts
-	Texts   []string // labels as they are written
-	Ignored int      // samples without an image
+	Offsets []int64  // byte offset of each image in the plain tar
+	Sizes   []int32  // size of each image in bytes
+	Labels  []int32  // label of each sample, as an index of Texts
+	Texts   []string // different labels, as written in the shard
+	Ignored int      // number of samples without an image
 }
 
-// grouper assembles samples from the members of a shard.
+// grouper combines the members of a shard into samples.
 type grouper struct {
 	out   index
 	texts map[string]int32
-	seen  map[keyHash]struct{} // of the keys of all samples
-	names int64                // total bytes of stored keys and labels
+	seen  map[keyHash]struct{} // hashes of the keys of all samples
+	names int64                // total size of stored keys and labels, in bytes
 
 	open     bool
 	key      string
 	image    archive.Member
-	imageEnd string // "" until an image is found
+	imageEnd string // extension of the image; "" until an image is found
 	label    string
-	priority int // of the label's source: its index in labelEnds; len(labelEnds) without a label
+	priority int // source of the label, as an index of labelEnds; len(labelEnds) without a label
 }
 
-// keyHash is the first half of a SHA-256. Keys are hashed because they may be long, and cryptographically because
+// keyHash is the first half of a SHA-256. Keys are hashed because they may be long. The hash is cryptographic because
 // shards are untrusted.
 type keyHash [sha256.Size / 2]byte
 
@@ -62,7 +62,7 @@ func newGrouper() *grouper {
 	return &grouper{texts: map[string]int32{}, seen: map[keyHash]struct{}{}}
 }
 
-// split splits a member's name into key and extension.
+// split splits the name of a member into key and extension.
 func split(name string) (key, end string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := strings.IndexByte(name[base:], '.')
@@ -72,7 +72,7 @@ func split(name string) (key, end string) {
 	return name[:base+dot], strings.ToLower(name[base+dot+1:])
 }
 
-// hidden reports whether a name belongs to macOS, a tool or the whole shard, and is ignored.
+// hidden reports whether a member is ignored because its name belongs to macOS, to a tool or to the whole shard.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || part == "__MACOSX" || strings.HasPrefix(part, "__") && strings.HasSuffix(part, "__") {
@@ -82,7 +82,7 @@ func hidden(name string) bool {
 	return false
 }
 
-// add processes a member.
+// add processes the next member.
 func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	if m.Folder || hidden(m.Name) {
 		return nil
@@ -131,7 +131,7 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	return nil
 }
 
-// readLabel reads the label in a file; "" if a .json file contains none.
+// readLabel reads the label from a file. It returns "" if a .json file contains no label.
 func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	most := int64(maxLabelBytes)
 	if end == "json" {
@@ -139,7 +139,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	}
 	if size > most {
 		if end == "txt" {
-			return "", nil // a caption, not a label
+			return "", nil // the text is a caption, not a label
 		}
 		return "", fmt.Errorf("%d bytes, want at most %d", size, most)
 	}
@@ -153,7 +153,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	return cleanLabel(string(text))
 }
 
-// cleanLabel checks a label: one line of printable text, since labels are shown on terminals and in reports.
+// cleanLabel checks that a label is one line of printable text, because labels appear on terminals and in reports.
 func cleanLabel(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {

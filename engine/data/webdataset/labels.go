@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// maxClasses limits numeric labels.
+// maxClasses is the largest permitted number of classes with numeric labels.
 const maxClasses = 1 << 16
 
 var errFewNames = errors.New("too few class names")
 
-// classes assigns the labels of all shards to classes. It returns the class names, and for each shard the class of each
-// of its texts. names, if not nil, are the names of numeric classes.
+// classes maps the labels of all shards to classes. It returns the class names and, for each shard, the class of each
+// of its Texts. names, if not nil, are the names of numeric classes.
 func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 	byText := map[string]int32{}
 	numbers, example := 0, ""
@@ -54,7 +54,7 @@ func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 	return all, of, nil
 }
 
-// numbered sets the class of each numeric label, and returns the names of classes 0 to the largest.
+// numbered sets the class of each numeric label. It returns the names of all classes from 0 to the largest number.
 func numbered(byText map[string]int32, names []string) ([]string, error) {
 	largest := int64(0)
 	for text := range byText {

@@ -11,11 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxOpen is the maximum number of open shards, if the process may have many open files.
+// maxOpen is the largest number of open shards, if the limit of open files permits it.
 const maxOpen = 128
 
-// mostOpen returns the maximum number of open shards: a quarter of the process's limit of open files, which leaves room
-// for others.
+// mostOpen returns the largest number of open shards. It is at most a quarter of the process's limit of open files,
+// because other parts of the program need files, too.
 func mostOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -24,14 +24,14 @@ func mostOpen() int {
 	return int(min(max(limit.Cur/4, 1), maxOpen))
 }
 
-// pool opens shards on demand and closes the least recently used ones. Any goroutine may call its methods.
+// pool opens shards on demand and closes the least recently used ones. Its methods are safe for concurrent use.
 type pool struct {
 	shards []identity
-	most   int // maximum number of open shards
+	most   int // largest number of open shards
 
 	mu     sync.Mutex
 	open   map[int]*handle
-	recent *list.List // of *handle, most recently used first
+	recent *list.List // elements are *handle, most recently used first
 }
 
 type handle struct {
@@ -45,7 +45,7 @@ func newPool(shards []identity) *pool {
 	return &pool{shards: shards, most: mostOpen(), open: map[int]*handle{}, recent: list.New()}
 }
 
-// take returns an open shard, which the caller must give back.
+// take returns an open shard. The caller must return it with giveBack.
 func (p *pool) take(number int) (*handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *pool) take(number int) (*handle, error) {
 	}
 	id := p.shards[number]
 	f, info, err := regular.Open(id.path)
-	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // other files have used up the limit
+	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // the process has reached its limit of open files
 		f, info, err = regular.Open(id.path)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *pool) take(number int) (*handle, error) {
 	return h, nil
 }
 
-// dropIdle closes all unused shards and reports whether there were any. The caller must hold the lock.
+// dropIdle closes all unused shards. It reports whether there were any. The caller must hold the lock.
 func (p *pool) dropIdle() (any bool) {
 	for _, h := range p.open {
 		if h.users == 0 {

@@ -17,15 +17,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// identity identifies a shard when it is opened again.
+// identity identifies the contents of a shard file.
 type identity struct {
-	path string // absolute
-	size int64  // bytes
-	time int64  // of modification, ns
+	path string // absolute path
+	size int64  // size in bytes
+	time int64  // modification time in ns
 	ends [sha256.Size]byte
 }
 
-const endBytes = 16 << 10 // length of each end of a shard that identity.ends hashes
+const endBytes = 16 << 10 // number of bytes at each end of a shard that identity.ends is a hash of
 
 func identify(path string, f *os.File) (identity, error) {
 	info, err := f.Stat()
@@ -47,19 +47,20 @@ func identify(path string, f *os.File) (identity, error) {
 	return id, nil
 }
 
-// An index file is this line, the SHA-256 of the rest, and a gob of index, compressed with zstd.
+// An index file consists of this line, the SHA-256 of the rest, and a zstd-compressed gob of the index.
 const indexFormat = "hetero-train shard index 2\n"
 
-const maxIndexBytes = 1 << 30 // of the gob
+const maxIndexBytes = 1 << 30 // largest size of the gob in bytes
 
-// file returns the path of a shard's index. The name depends on the whole identity.
+// file returns the path of the index file of a shard. The name depends on all fields of the identity.
 func (id identity) file(dir string) string {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%x", id.path, id.size, id.time, id.ends))
 	base, _, _ := strings.Cut(filepath.Base(id.path), ".tar")
 	return filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".idx")
 }
 
-// load returns a stored index, or nil: a missing or damaged index is created again.
+// load returns the stored index. If the file is missing or damaged, load returns nil, and the caller creates the
+// index again.
 func (id identity) load(dir string) *index {
 	b, err := regular.Read(id.file(dir), maxIndexBytes)
 	if err != nil || len(b) < len(indexFormat)+sha256.Size || string(b[:len(indexFormat)]) != indexFormat {
@@ -81,7 +82,7 @@ func (id identity) load(dir string) *index {
 	return &x
 }
 
-// sound reports whether the columns of an index are consistent.
+// sound reports whether the fields of an index are consistent.
 func (x *index) sound() bool {
 	n := len(x.Keys)
 	if n == 0 || len(x.Ends) != n || len(x.Offsets) != n || len(x.Sizes) != n || len(x.Labels) != n || x.Layout.Check() != nil {
@@ -95,7 +96,7 @@ func (x *index) sound() bool {
 	return true
 }
 
-// save stores an index. The file appears only when it is complete.
+// save stores an index. It writes a temporary file and renames it, so the index file is always complete.
 func (id identity) save(dir string, x *index) (err error) {
 	var packed bytes.Buffer
 	e, err := zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1))
@@ -115,12 +116,12 @@ func (id identity) save(dir string, x *index) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name()) // report the first error
+			os.Remove(f.Name()) // the first error is returned
 		}
 	}()
 	_, err = f.Write(append(append([]byte(indexFormat), sum[:]...), packed.Bytes()...))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), id.file(dir)) // no fsync: a torn file is created again
+	return os.Rename(f.Name(), id.file(dir)) // no fsync, because a damaged file is created again
 }

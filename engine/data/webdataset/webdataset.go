@@ -25,28 +25,29 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Options describe where the shards are, and limits.
+// Options describes where the shards are, and sets limits.
 type Options struct {
-	Path    string // shards, or training shards: see the package comment
-	ValPath string // shards of the evaluation part; "": found by name, or ValFraction
+	Path    string // all shards, or the training shards: see the package comment
+	ValPath string // evaluation shards; "": found by name, or split off by ValFraction
 	// ValFraction is the fraction of the samples that is held out if there are no evaluation shards; 0 … 0.9.
 	ValFraction float64
-	ClassNames  []string // names of numeric labels; nil: the numbers
-	// NamesFound is the file of ClassNames if it was merely found next to the shards. If that list is too short, it
-	// belongs to other data and is ignored. With "", too few names are an error.
+	ClassNames  []string // names of numeric labels; nil: the names are the numbers
+	// NamesFound is the path of the file of ClassNames if the program found it next to the shards. If this file
+	// contains too few names, it belongs to other data and is ignored. If NamesFound is "", too few names are an
+	// error.
 	NamesFound string
 
-	CacheDir   string // for indices and expanded gzip shards; "" stores no indices and refuses such shards
-	CacheBytes int64  // limit for decompressed parts of shards in memory, in bytes
+	CacheDir   string // folder for indices and expanded gzip shards; "": store no indices, refuse gzip shards
+	CacheBytes int64  // limit of the memory for decompressed frames, in bytes
 
 	Decode images.DecodeOptions
-	Limits archive.Limits // of one shard
+	Limits archive.Limits // limits of one shard
 
 	Logger   *slog.Logger                 // nil means slog.Default()
-	Progress func(done, totalBytes int64) // of the scan of the shards; may be nil
+	Progress func(done, totalBytes int64) // called while shards are scanned; may be nil
 }
 
-// Open finds the shards and their samples without reading an image. Errors of the data are *data.Fault.
+// Open finds the shards and their samples without reading an image. Data errors are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -89,8 +90,8 @@ func (o Options) find() (train, eval []string, err error) {
 	return train, nil, err
 }
 
-// inParts lists the shards of a folder: those in train/ and val/ (validation/, test/), or those whose names begin with
-// these words.
+// inParts lists the shards of a folder. They are in train/ and val/ (or validation/, test/), or their names start
+// with these words.
 func inParts(dir string) (train, eval []string, err error) {
 	held := []string{"val", "test"}
 	if info, err := os.Stat(filepath.Join(dir, "train")); err == nil && info.IsDir() {
@@ -136,7 +137,7 @@ func inParts(dir string) (train, eval []string, err error) {
 	return train, nil, nil
 }
 
-// indexAll indexes the shards, several concurrently. It uses the cache where possible.
+// indexAll indexes the shards, several at a time. It uses stored indices if possible.
 func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*index, error) {
 	paths, err := o.expandAll(ctx, paths)
 	if err != nil {
@@ -185,8 +186,8 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	return ids, indices, nil
 }
 
-// eachShard calls do with the number of each shard, several concurrently. It returns the *data.Fault of the first
-// faulty shard, or the error of ctx.
+// eachShard calls do with the number of each shard, several at a time. It returns the *data.Fault of the first faulty
+// shard, or the error of ctx.
 func eachShard(ctx context.Context, op string, paths []string, do func(ctx context.Context, k int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -197,7 +198,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 		wg.Go(func() {
 			for k := int(next.Add(1)) - 1; k < len(paths) && each.Err() == nil; k = int(next.Add(1)) - 1 {
 				if errs[k] = do(each, k); errs[k] != nil {
-					cancel() // the other shards may take hours
+					cancel() // otherwise, reading the remaining shards might take hours
 				}
 			}
 		})
@@ -207,7 +208,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 		return err
 	}
 	for k, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) { // cancelled because of another error
+		if err != nil && !errors.Is(err, context.Canceled) { // cancelled because of the error of another shard
 			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
 			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 				fault.Advice = archive.CacheAdvice
@@ -255,7 +256,8 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 	})
 }
 
-// lock lets one process at a time index the shards. An unwritable cache folder is not an error.
+// lock ensures that only one process at a time indexes the shards. A cache folder that cannot be written is not an
+// error.
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -285,7 +287,7 @@ func open(path string, use func(f *os.File) error) error {
 // index scans one shard.
 func (o Options) index(ctx context.Context, id identity, dir string, p *progress) (x *index, err error) {
 	if o.CacheDir != "" {
-		if x := id.load(dir); x != nil { // another process has stored it meanwhile
+		if x := id.load(dir); x != nil { // another process has since stored the index
 			return x, nil
 		}
 	}
@@ -309,7 +311,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 	return x, nil
 }
 
-// progress adds up the bytes read of shards that are scanned concurrently.
+// progress adds up the bytes read from shards that are scanned at the same time.
 type progress struct {
 	report func(done, total int64)
 	total  int64
@@ -332,7 +334,7 @@ func (p *progress) of() func(done, total int64) {
 	}
 }
 
-// splits returns the two parts of indexed shards. The first nTrain shards are the training part.
+// splits returns the two parts of the data set. The first nTrain shards are the training part.
 func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Splits, error) {
 	fault := func(err error) (data.Splits, error) {
 		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
@@ -379,9 +381,10 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 	return s, nil
 }
 
-// checkChunks refuses shards that cannot be read at random within the memory limit, and warns of slow ones.
+// checkChunks returns an error if a shard needs more than the memory limit for random access. It warns about slow
+// shards.
 func (o Options) checkChunks(ids []identity, indices []*index) error {
-	const slow = 16 << 20 // bytes; decompressing more for one sample is noticeably slow
+	const slow = 16 << 20 // bytes; more than this to decompress for each sample is noticeably slow
 	large, total := 0, int64(0)
 	for k, x := range indices {
 		l := x.Layout.Largest()
@@ -401,8 +404,8 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 	return nil
 }
 
-// held reports whether a sample is held out for evaluation. It depends on a hash of the sample's key, and so on neither
-// the order nor the number of shards.
+// held reports whether a sample is held out for evaluation. The choice depends on a hash of the sample's key. It does
+// not depend on the order or the number of shards.
 func held(key string, fraction float64) bool {
 	if fraction == 0 {
 		return false
@@ -411,7 +414,7 @@ func held(key string, fraction float64) bool {
 	return float64(binary.LittleEndian.Uint64(sum[:])>>11)/(1<<53) < fraction
 }
 
-// fingerprint returns a hash of names, labels and sizes of all samples in order, which must be equal on all ranks.
+// fingerprint returns a hash of the names, labels and sizes of all samples in order. It must be equal on all ranks.
 func (d *dataset) fingerprint() string {
 	h := sha256.New()
 	h.Write(d.names)
@@ -425,7 +428,7 @@ func (d *dataset) fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Labelled reports whether a tar is a shard with labels next to its images, according to its first members.
+// Labelled reports whether a tar is a shard with labels next to its images. It checks the first members of the tar.
 func Labelled(path string) (labelled bool, err error) {
 	const members = 200
 	enough := errors.New("enough")

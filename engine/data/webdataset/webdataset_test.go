@@ -28,7 +28,7 @@ import (
 // file is a member of a shard.
 type file struct{ name, contents string }
 
-// picture returns a PNG whose colour identifies the sample.
+// picture returns a PNG image whose colour identifies the sample.
 func picture(i int) string {
 	img := image.NewNRGBA(image.Rect(0, 0, 9, 7))
 	for p := range 9 * 7 {
@@ -41,7 +41,7 @@ func picture(i int) string {
 	return b.String()
 }
 
-// samples returns n samples of 5 numeric classes, from number first on.
+// samples returns n samples of 5 numeric classes. The first sample has number first.
 func samples(first, n int) []file {
 	var files []file
 	for i := first; i < first+n; i++ {
@@ -103,7 +103,7 @@ func write(t testing.TB, dir, name string, b []byte) string {
 	return path
 }
 
-// quiet opens a data set and closes it at the end of the test.
+// quiet opens a data set without a log, and closes it at the end of the test.
 func quiet(t testing.TB, o Options) (data.Splits, error) {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -117,7 +117,7 @@ func quiet(t testing.TB, o Options) (data.Splits, error) {
 	return s, err
 }
 
-// number reads sample i and returns the number in its colour.
+// number reads sample i and returns the number that its colour represents.
 func number(t testing.TB, ds data.Dataset, i int) (int, error) {
 	t.Helper()
 	r, err := ds.NewReader()
@@ -233,7 +233,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if open(); indexed != 0 {
 		t.Error("the second time: passed over the shard again")
 	}
-	// The same size and time, other contents.
+	// Change the contents, but not the size and time.
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -270,8 +270,8 @@ func TestLabels(t *testing.T) {
 	tests := []struct {
 		name    string
 		files   []file
-		classes string // joined by |; "" if an error is expected
-		label   int    // of the first sample
+		classes string // class names, joined by |; "" if an error is expected
+		label   int    // label of the first sample
 		fault   string
 	}{
 		{"numbers", []file{{"a.cls", "7"}, {"a.png", img}, {"b.png", img}, {"b.cls", "2"}}, "0|1|2|3|4|5|6|7", 7, ""},
@@ -335,7 +335,7 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "truncated" { // the file stays open, so a read notices the truncation
+		if name == "truncated" { // the file is open, so a read notices the truncation
 			if _, err := number(t, s.Train, 19); err != nil {
 				t.Fatal(err)
 			}
@@ -350,7 +350,8 @@ func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 		if got, err := number(t, s.Train, 9); err != nil || got != 9 {
 			t.Errorf("%s: sample 9 of the other shard: %d, %v", name, got, err)
 		}
-		// The other shard must replace all of its samples, with the same replacements in any order and on any rank.
+		// All samples of this shard must be replaced by samples of the other shard. The replacements must not depend
+		// on the order or the rank.
 		skipping := []*data.Skipping{data.Skip(s.Train, 10, nil), data.Skip(s.Train, 10, nil)}
 		var seen [2]map[int]int
 		for k, ds := range skipping {
@@ -411,7 +412,7 @@ func TestExpand(t *testing.T) {
 		"{a,b}/{0..1}.tar":      "a/0.tar a/1.tar b/0.tar b/1.tar",
 		"one.tar":               "one.tar",
 		"x.tar::{1..2}.tar":     "x.tar 1.tar 2.tar",
-		"t-{3..1}.tar":          "", // errors from here on
+		"t-{3..1}.tar":          "", // all following patterns are errors
 		"t-{a..c}.tar":          "",
 		"t-{1..2.tar":           "",
 		"t-1}.tar":              "",
@@ -485,7 +486,7 @@ func TestOnlySamplesAreRemembered(t *testing.T) {
 }
 
 func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one shard at a time
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // process one shard at a time
 	dir, cache := t.TempDir(), t.TempDir()
 	write(t, dir, "a.tar", []byte(strings.Repeat("no tar ", 200)))
 	for i := range 3 {
@@ -501,7 +502,7 @@ func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
 	}
 }
 
-// FuzzGroup passes names and contents of members.
+// FuzzGroup passes names and contents of members to a grouper.
 func FuzzGroup(f *testing.F) {
 	f.Add("a.jpg\x00img\x00a.cls\x001")
 	f.Add("d/a.jpg\x00img\x00d/a.json\x00{\"label\":\"x\"}\x00d/a.txt\x00y")
