@@ -3,7 +3,6 @@ package config
 // later lists the valid values that this version does not implement. To implement one, delete its row; no other line of
 // this package changes.
 var later = []laterRow{
-	{key: "model.name", value: "bert_base", missing: "the BERT model"},
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16 (use \"auto\" or \"bf16\")"},
 }
 

@@ -90,7 +90,6 @@ func TestRules(t *testing.T) {
 		{"number of a GPU", "device.index = -2", "device.index"},
 		{"fp16 where no GPU can be used", "train.precision = \"fp16\"\ndevice.kind = \"cpu\"", "train.precision"},
 		{"fp16", "train.precision = \"fp16\"", ""},
-		{"model of later", "model.name = \"bert_base\"", "model.name"},
 		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
 		{"two ranks", "parallel.ranks = 2", ""},
 		{"a CPU rank in addition to GPUs", "parallel.cpu_ranks = 1", ""},

@@ -96,7 +96,7 @@ func TestMarkdown(t *testing.T) {
 	for _, want := range []string{
 		"## [data]", "| `batch_size` | integer, 1…16777216 | samples | `128` |", "| `lr` | number ≥ 0 |  | 0.05 for `sgd`, 0.001 for `adamw` | another run |",
 		"- `tall`: two keys", "Keys of [model] only for `tall`, `taller`:", "| `height` | integer ≥ 1 | floors | `3` | another run | Floors. |",
-		"| `model.name` | `\"bert_base\"` | the BERT model |", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
+		"| `parallel.wire_dtype` | `\"fp16\"` | gradients in fp16", "| `betas` | list of 2 numbers, 0 ≤ x < 1 |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)

@@ -96,6 +96,7 @@ const (
 	ForMarkov                        // tokens of a Markov sample; epoch = part (training, evaluation)
 	ForChain                         // transitions of the Markov chain; index 0
 	ForDocuments                     // choice of whether a document is for training or evaluation; index = document
+	ForLengths                       // length of a Markov sample; epoch = part (training, evaluation)
 )
 
 // Random is a sequence of 2^34 random 32-bit numbers. It is a function of (seed, epoch, index, purpose). Random is a

@@ -14,14 +14,28 @@ import "github.com/hetero-train/hetero-train/engine/tensor"
 //	     lse (R), f32: log sum exp of the logits, 0 for ignored rows
 //
 // logits = src·weightᵀ + bias, in f32. A run fails if a label is V or more.
-type LinearCrossEntropy struct{}
+type LinearCrossEntropy struct{ Counted }
 
 // LinearCrossEntropyDiff computes the gradients of sum(loss)·scale. It computes the logits again, and rounds their
 // gradient to src's type for the products. Ignored rows have a zero gradient.
 //
 //	in   src (R, C); weight (V, C); labels (R), i32; lse (R), f32; scale (1), f32; [bias (V), f32]
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
-type LinearCrossEntropyDiff struct{}
+type LinearCrossEntropyDiff struct{ Counted }
+
+// Counted is the part of an op that estimates its arithmetic. It does not change the result.
+type Counted struct {
+	// Fraction is the expected fraction of the rows that count, for FLOPs. 0: all rows.
+	Fraction float64
+}
+
+// of returns the part of a number of FLOPs that the rows that count need.
+func (c Counted) of(flops int64) int64 {
+	if c.Fraction == 0 {
+		return flops
+	}
+	return int64(c.Fraction * float64(flops))
+}
 
 // Kind implements Op.
 func (LinearCrossEntropy) Kind() string { return "linear_cross_entropy" }
@@ -75,11 +89,11 @@ func (op LinearCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
 }
 
 // FLOPs implements Coster.
-func (LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
-	return 2 * in[0].Shape.Elements() * int64(in[1].Shape[0])
+func (op LinearCrossEntropy) FLOPs(in, _ []TensorSpec) int64 {
+	return op.of(2 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
 }
 
 // FLOPs implements Coster. It does not count the logits that a device computes again.
-func (LinearCrossEntropyDiff) FLOPs(in, _ []TensorSpec) int64 {
-	return 4 * in[0].Shape.Elements() * int64(in[1].Shape[0])
+func (op LinearCrossEntropyDiff) FLOPs(in, _ []TensorSpec) int64 {
+	return op.of(4 * in[0].Shape.Elements() * int64(in[1].Shape[0]))
 }

@@ -78,11 +78,17 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 // result rank holds the positions. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
 // Rows with a label < 0 are ignored.
 func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, rank *Value) {
+	return g.SparseLinearCrossEntropy(name, 0, x, w, labels, bias)
+}
+
+// SparseLinearCrossEntropy is LinearCrossEntropy where only a fraction of the rows has labels, which FLOPs counts. The
+// fraction is an expectation: it does not change the result.
+func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss, rank *Value) {
 	in := []*Value{x, g.as(w, x.DType), labels}
 	if bias != nil {
 		in = append(in, bias)
 	}
-	out := g.Apply(name, device.LinearCrossEntropy{}, in...)
+	out := g.Apply(name, device.LinearCrossEntropy{Counted: device.Counted{Fraction: fraction}}, in...)
 	return out[0], out[1]
 }
 
@@ -138,7 +144,7 @@ func attentionGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 
 func linearLossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	in := append([]*Value{n.In[0], n.In[1], n.In[2], n.Out[2], g.lossScale(n, d)}, n.In[3:]...)
-	grads := g.Apply(n.Name+" diff", device.LinearCrossEntropyDiff{}, in...)
+	grads := g.Apply(n.Name+" diff", device.LinearCrossEntropyDiff{Counted: n.Op.(device.LinearCrossEntropy).Counted}, in...)
 	out := make([]*Value, len(n.In))
 	out[0], out[1] = grads[0], grads[1]
 	if len(n.In) == 4 {

@@ -56,10 +56,11 @@ type Metric struct {
 
 // The metrics of the tasks.
 var (
-	Top1       = Metric{Key: "top1", Title: "top-1", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
-	Top5       = Metric{Key: "top5", Title: "top-5", Percent: true, Of: func(s Score) float64 { return s.Top5 }}
-	Accuracy   = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
-	Perplexity = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss) }}
+	Top1           = Metric{Key: "top1", Title: "top-1", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	Top5           = Metric{Key: "top5", Title: "top-5", Percent: true, Of: func(s Score) float64 { return s.Top5 }}
+	Accuracy       = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss) }}
 )
 
 // Best returns the metric that determines the best evaluation.

@@ -108,7 +108,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/show", nil},
 	{"cmd/hetero-train/internal/clitest", nil}, // in no row: only tests import it
 	{"cmd/hetero-train/internal/logs", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
-	{"cmd/hetero-train/internal/parts", imports("engine/data/tokens", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
+	{"cmd/hetero-train/internal/parts", imports("engine/data/tokens", "engine/data/tokenizer", "engine/models/bert", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
 		"engine/data/cifar", "engine/data/download", "engine/data/images", "engine/data/webdataset", "engine/experiment",
 		"engine/graph", "engine/models", "engine/models/resnet", "engine/models/simplecnn", "engine/nn", "engine/tensor",
 		"cmd/hetero-train/internal/exit")},

@@ -136,3 +136,106 @@ func TestGPT2TrainsOnTokenFiles(t *testing.T) {
 	damage(t, filepath.Join(shards, "train-000000.bin"))
 	finish(t, p.command(dir, "train.epochs=3", "data.path="+filepath.Join(dir, "none")), 0).check(t, exit.Data, "none")
 }
+
+// smallMasked is BERT on text of unequal lengths, with dropout.
+var smallMasked = strings.NewReplacer("gpt2", "bert_base", "vocabulary = 16\nsequence_length = 12", "vocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5\nsequence_length = 12").Replace(smallText)
+
+func TestBERTLearnsMaskedTokens(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallMasked)
+	out := finish(t, p.command(dir, "model.dropout=0.0", "train.epochs=20"), 0)
+	out.check(t, exit.Done, "")
+	for _, want := range []string{"256 training, 256 evaluation samples of 12 tokens, vocabulary 20", "entropy 0.3", "| perplexity ", "| masked accuracy ", "tok/s"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, out.stdout)
+		}
+	}
+	// A model that knows nothing has a loss of ln 16 = 2.8.
+	if got := resultOf(t, filepath.Join(dir, "run")); !(got.loss(t) < 2.2) {
+		t.Errorf("final loss %v after %d steps", got.loss(t), got.Steps)
+	}
+}
+
+func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallMasked)
+	for _, kind := range []string{"reference", "cpu"} {
+		finish(t, p.command(filepath.Join(dir, kind, "one"), "train.epochs=1", "device.kind="+kind), 0).check(t, exit.Done, "")
+		want := resultOf(t, filepath.Join(dir, kind, "one", "run"))
+		for ranks, set := range map[string][]string{"2": {"balance.fixed_shares=[5, 3]"}, "3": {"balance.fixed_shares=[5, 1, 2]"}} {
+			output := filepath.Join(dir, kind, ranks)
+			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "device.kind="+kind)...), 0).check(t, exit.Done, "")
+			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) { // other order of f32 sums
+				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t), want.loss(t))
+			}
+		}
+	}
+}
+
+// wordVocabulary writes a vocabulary of WordPiece with all letters, and returns its path.
+func wordVocabulary(t *testing.T, dir string) string {
+	words := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "!", "?"}
+	for c := 'a'; c <= 'z'; c++ {
+		words = append(words, string(c), "##"+string(c))
+	}
+	return writeText(t, dir, "vocab.txt", strings.Join(append(words, "it", "was", "the", "of", "times", "best", "worst"), "\n")+"\n")
+}
+
+func TestBERTTrainsOnTokenFiles(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	shards, vocab := filepath.Join(dir, "shards"), wordVocabulary(t, dir)
+	in := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 90))
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "wordpiece", "--vocab", vocab, "--separator", "", "--val-fraction", "0.2"}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5", "text\"\npath = \""+shards+"\"",
+		"num_samples = 256\n", "", "sequence_length = 12", "sequence_length = 18").Replace(smallMasked))
+	out := finish(t, p.command(dir, "train.epochs=10"), 0)
+	out.check(t, exit.Done, "")
+	if got := resultOf(t, filepath.Join(dir, "run")); !(got.loss(t) < 3.5) || !strings.Contains(out.stdout, "tokenizer wordpiece") || !strings.Contains(out.stdout, "| masked accuracy ") {
+		t.Errorf("final loss %v, want less than the 4.2 of a model that knows nothing\n%s", got.loss(t), out.stdout)
+	}
+	gpt := filepath.Join(dir, "gpt2")
+	if o := execute([]string{"data", "tokenize", in, "-o", gpt, "--separator", ""}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	other := writeText(t, dir, "other.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+	twice := writeText(t, dir, "twice.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n")
+	for _, c := range []struct {
+		set  []string
+		code int
+		want string
+	}{
+		{[]string{"data.path=" + gpt}, exit.Usage, "has tokens of tokenizer gpt2: want files of hetero-train data tokenize --tokenizer wordpiece"},
+		{[]string{"data.vocab_file=" + other}, exit.Usage, "has 6 tokens and another SHA-256"},
+		{[]string{"data.vocab_file=" + twice}, exit.Data, `lines 6 and 7 are both "a"`},
+		{[]string{"data.vocab_file=" + filepath.Join(dir, "none.txt")}, exit.Data, "none.txt"},
+		{[]string{"data.sequence_length=3"}, exit.Usage, "samples of 3 positions, want 4"},
+		{[]string{"model.positions=12"}, exit.Usage, "model.positions: got 12, want at least the 18 positions"},
+		{[]string{"data.mask_fraction=0.0"}, exit.Usage, "data.mask_fraction"},
+	} {
+		finish(t, p.command(filepath.Join(dir, "bad"), c.set...), 0).check(t, c.code, c.want)
+	}
+}
+
+func TestTooLittleTextIsAFaultOfTheData(t *testing.T) {
+	dir := t.TempDir()
+	shards := filepath.Join(dir, "shards")
+	in := writeText(t, dir, "a.txt", "Short.\n")
+	if o := execute([]string{"data", "tokenize", in, "-o", shards, "--tokenizer", "bytes"}); o.code != 0 {
+		t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	p := buildProgram(t)
+	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
+	finish(t, p.command(dir, "data.batch_size=1"), 0).check(t, exit.Data, "8 tokens do not fill a sample of 12")
+}
+
+func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallText)
+	out := finish(t, p.command(dir, "train.steps=1", "data.mask_fraction=0.2"), 0)
+	out.check(t, exit.Done, "")
+	if want := `data.mask_fraction = 0.2 (--set data.mask_fraction) has no effect: model.name = "gpt2" predicts the next token`; !strings.Contains(out.stdout+out.stderr, want) {
+		t.Errorf("%q is missing in %s%s", want, out.stdout, out.stderr)
+	}
+}

@@ -20,6 +20,7 @@
 //	Masked          sentences of one document for BERT, with masked tokens and, optionally, next-sentence prediction
 //	Classification  texts, or pairs of texts, with a label
 //	Markov          tokens from a Markov chain of known entropy, which is a lower bound of the loss
+//	MaskedMarkov    tokens from a Markov chain, with masked tokens as for BERT
 //
 // A sample depends only on the seed, the epoch and the sample index. Reading a sample does not allocate. The samples
 // of Masked and Classification have unequal lengths. Their method Length returns the length of a sample without

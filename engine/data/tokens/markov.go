@@ -14,7 +14,8 @@ type MarkovOptions struct {
 	Seed       uint64  // seed of the transitions and of the samples
 	Vocabulary int     // vocabulary size, 2 to 65,536
 	Entropy    float64 // entropy of a token, given the previous token, in nats; above 0, at most ln(Vocabulary)
-	Length     int     // number of positions of a sample
+	Length     int     // number of positions of the longest sample
+	Shortest   int     // number of positions of the shortest sample; lengths are uniform up to Length; 0: all samples have Length
 	Samples    int     // number of samples of this part
 	Part       int     // 0 for training, 1 for evaluation; parts share the transitions, but use different random numbers
 }
@@ -27,6 +28,7 @@ type MarkovOptions struct {
 // reaches it.
 //
 // Samples have the form of [Windows] samples. Each sample is a separate sequence of the chain.
+// The positions after the end of a shorter sample have no label.
 type Markov struct {
 	o       MarkovOptions
 	order   []int32
@@ -44,6 +46,9 @@ func NewMarkov(o MarkovOptions) (*Markov, error) {
 	}
 	if o.Samples < 1 || o.Samples > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("Markov source: %d samples, want 1 to %d", o.Samples, math.MaxInt32))
+	}
+	if o.Shortest < 0 || o.Shortest > o.Length {
+		errs = append(errs, fmt.Errorf("Markov source: shortest sample of %d positions, want 1 to the %d of the longest one, or 0 for equal lengths", o.Shortest, o.Length))
 	}
 	if o.Part < 0 || o.Part > 1 {
 		errs = append(errs, fmt.Errorf("Markov source: part %d, want 0 or 1", o.Part))
@@ -113,6 +118,23 @@ func geometric(n int, ratio float64) (limits []uint64, entropy float64) {
 // Entropy returns the entropy of a token, given the previous token, in nats. It is the lowest possible mean loss.
 func (m *Markov) Entropy() float64 { return m.entropy }
 
+// least returns the positions of the shortest sample.
+func least(o MarkovOptions) int {
+	if o.Shortest > 0 {
+		return o.Shortest
+	}
+	return o.Length
+}
+
+// Length returns the positions of sample i that are not padding.
+func (m *Markov) Length(i int) int {
+	if m.o.Shortest == 0 {
+		return m.o.Length
+	}
+	r := data.NewRandom(m.o.Seed, m.o.Part, i, data.ForLengths)
+	return m.o.Shortest + r.Below(m.o.Length-m.o.Shortest+1)
+}
+
 // Len implements [data.Samples].
 func (m *Markov) Len() int { return m.o.Samples }
 
@@ -137,25 +159,27 @@ func (s *markovSource) Close() error { return nil }
 // Read implements [data.Source].
 func (s *markovSource) Read(span *data.Span, errs []error) {
 	for j := span.Lo; j < span.Hi; j++ {
-		s.fill(int(span.Index[j]))
-		put(span.Field(0, j), s.buf[:len(s.buf)-1], 0)
-		put(span.Field(1, j), s.buf[1:], NoLabel)
+		text := s.fill(int(span.Index[j]))
+		put(span.Field(0, j), text[:len(text)-1], 0)
+		put(span.Field(1, j), text[1:], NoLabel)
 		errs[j-span.Lo] = nil
 	}
 }
 
-// fill computes the tokens of a sample.
-func (s *markovSource) fill(index int) {
+// fill returns the tokens of a sample and the label of the last one. They are valid until the next call.
+func (s *markovSource) fill(index int) []int32 {
+	buf := s.buf[:s.Length(index)+1]
 	r := data.NewRandom(s.o.Seed, s.o.Part, index, data.ForMarkov)
 	state := r.Below(s.o.Vocabulary)
-	s.buf[0] = int32(state)
-	for i := range s.buf[1:] {
+	buf[0] = int32(state)
+	for i := range buf[1:] {
 		at := uint64(r.Uint32())
 		j := 0
 		for s.limits[j] <= at { // mostly a few steps, because likely transitions come first
 			j++
 		}
 		state = int(s.order[(state+j)%s.o.Vocabulary])
-		s.buf[1+i] = int32(state)
+		buf[1+i] = int32(state)
 	}
+	return buf
 }

@@ -56,7 +56,7 @@ type textSpan struct {
 // NewMasked reads the corpus once to find documents and sentences. It needs 16 bytes of memory per sample.
 func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
 	if o.MaskFraction == 0 {
-		o.MaskFraction = 0.15
+		o.MaskFraction = usualMaskFraction
 	}
 	m := &Masked{o: o, ends: map[int32]bool{}}
 	for _, t := range o.SentenceEnds {
@@ -167,6 +167,19 @@ func (m *Masked) Length(i int) int {
 	return int(m.spans[i].length) + m.specials()
 }
 
+// Counted returns the expected fraction of the positions of all samples, with padding, that have a label.
+func (m *Masked) Counted() float64 {
+	sum := 0
+	for i := range m.spans {
+		sum += countMasks(m.Length(i)-m.specials(), m.o.MaskFraction)
+	}
+	return float64(sum) / float64(len(m.spans)) / float64(m.o.Length)
+}
+
+func (m *Masked) masking() masking {
+	return masking{specials: m.o.Specials, vocabulary: m.o.Corpus.Shards[0].Vocabulary, fraction: m.o.MaskFraction, places: make([]int32, m.o.Length)}
+}
+
 // Layout implements [data.Samples].
 func (m *Masked) Layout(*data.Options) (data.Layout, error) {
 	fields := []data.Field{perPosition(Tokens, m.o.Length), perPosition(Labels, m.o.Length), perPosition(Segments, m.o.Length), perSample(Lengths)}
@@ -180,7 +193,7 @@ func (m *Masked) Layout(*data.Options) (data.Layout, error) {
 func (m *Masked) NewSource(o *data.Options) (data.Source, error) {
 	n := m.o.Length
 	return &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n), segments: make([]int32, n),
-		text: make([]int32, n), places: make([]int32, n)}, nil
+		text: make([]int32, n), ends: make([]int32, n), masking: m.masking()}, nil
 }
 
 type maskedSource struct {
@@ -191,7 +204,8 @@ type maskedSource struct {
 	segments []int32 // (Length)
 	n        int     // number of positions filled so far
 	text     []int32 // memory for the text of a span
-	places   []int32 // positions of the ordinary tokens
+	ends     []int32 // positions at which a second text may begin
+	masking
 }
 
 // Close implements [data.Source].
@@ -228,7 +242,7 @@ func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	if !s.o.NextSentence {
 		s.add(text, 0)
 		s.special(s.o.Specials.Separator, 0)
-		s.mask(&r)
+		s.mask(&r, s.tokens[:s.n], s.labels)
 		return 0, nil
 	}
 	middle := s.middle(text, &r)
@@ -243,16 +257,16 @@ func (s *maskedSource) fill(epoch, index int) (next int32, err error) {
 	}
 	s.add(second[:min(len(second), len(s.tokens)-s.n-1)], 1)
 	s.special(s.o.Specials.Separator, 1)
-	s.mask(&r)
+	s.mask(&r, s.tokens[:s.n], s.labels)
 	return next, nil
 }
 
 // middle chooses the first token of the second text. The second text starts after a sentence end, if the text
 // contains one.
 func (s *maskedSource) middle(text []int32, r *data.Random) int {
-	ends := s.places[:0]
+	ends := s.ends[:0]
 	for i, t := range text[:len(text)-1] {
-		if s.ends[t] {
+		if s.Masked.ends[t] {
 			ends = append(ends, int32(i+1))
 		}
 	}
@@ -280,28 +294,5 @@ func (s *maskedSource) special(token, segment int32) {
 func (s *maskedSource) add(text []int32, segment int32) {
 	for _, t := range text {
 		s.special(t, segment)
-	}
-}
-
-// mask chooses the tokens to predict, and replaces most of these tokens.
-func (s *maskedSource) mask(r *data.Random) {
-	places := s.places[:0]
-	for i, t := range s.tokens[:s.n] {
-		if t != s.o.Specials.Class && t != s.o.Specials.Separator {
-			places = append(places, int32(i))
-		}
-	}
-	count := min(max(int(float64(len(places))*s.o.MaskFraction+0.5), 1), len(places))
-	for i := range count { // first count steps of a Fisher-Yates shuffle
-		k := i + r.Below(len(places)-i)
-		places[i], places[k] = places[k], places[i]
-		at := places[i]
-		s.labels[at] = s.tokens[at]
-		switch u := r.Below(10); {
-		case u < 8:
-			s.tokens[at] = s.o.Specials.Mask
-		case u == 8:
-			s.tokens[at] = int32(r.Below(s.o.Corpus.Shards[0].Vocabulary))
-		}
 	}
 }

@@ -166,7 +166,9 @@ func kinds(t testing.TB) map[string]data.Samples {
 	h, tokens := numbered(3000)
 	m, err := NewMarkov(MarkovOptions{Seed: 3, Vocabulary: 50, Entropy: 1, Length: 16, Samples: 96})
 	must(t, err)
-	return map[string]data.Samples{"windows": Windows{Corpus: corpus(t, h, tokens, 2), Length: 16}, "Markov": m,
+	uneven, err := NewMarkov(MarkovOptions{Seed: 3, Vocabulary: 50, Entropy: 1, Length: 16, Shortest: 2, Samples: 96})
+	must(t, err)
+	return map[string]data.Samples{"windows": Windows{Corpus: corpus(t, h, tokens, 2), Length: 16}, "Markov": m, "uneven Markov": uneven, "masked Markov": maskedMarkov(t, 4),
 		"masked": masked(t, false), "pairs": masked(t, true), "classification": labelled(t)}
 }
 
@@ -258,7 +260,7 @@ func TestMarkovOptionsThatAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*MarkovOptions){
 		"vocabulary of 1": func(o *MarkovOptions) { o.Vocabulary = 1 }, "at most 2.3026": func(o *MarkovOptions) { o.Entropy = 2.31 },
 		"entropy of 0": func(o *MarkovOptions) { o.Entropy = 0 }, "entropy of NaN": func(o *MarkovOptions) { o.Entropy = math.NaN() },
-		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
+		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "shortest sample of 5": func(o *MarkovOptions) { o.Shortest = 5 }, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
 	} {
 		o := good
 		change(&o)
@@ -394,6 +396,78 @@ func TestMasks(t *testing.T) {
 	}{{"masks", masks, 0.8}, {"random", random, 0.1}, {"kept", kept, 0.1}} {
 		if math.Abs(c.n-c.want*labels) > 5*math.Sqrt(labels*c.want*(1-c.want)) {
 			t.Errorf("%s: %v of %v labels, want %v", c.name, c.n, labels, c.want)
+		}
+	}
+}
+
+func maskedMarkov(t testing.TB, shortest int) *MaskedMarkov {
+	t.Helper()
+	m, err := NewMaskedMarkov(MarkovOptions{Seed: 3, Vocabulary: 54, Entropy: 1, Length: 16, Shortest: shortest, Samples: 96}, 0)
+	must(t, err)
+	return m
+}
+
+func TestMaskedMarkovTextIsThatOfTheChain(t *testing.T) {
+	for _, shortest := range []int{0, 3, 16} {
+		m, lengths, labels := maskedMarkov(t, shortest), map[int]bool{}, 0
+		chain := load(t, m.chain, data.Options{BatchSize: 16, Evaluate: true}, 6)
+		for i, s := range load(t, m, data.Options{BatchSize: 16, Evaluate: true}, 6) {
+			n := int(s.values[Lengths][0])
+			lengths[n] = true
+			got, want := original(s), []int32{markovSpecials.Class}
+			for _, token := range chain[i].values[Tokens][:n-2] {
+				want = append(want, token+markovSpecialCount)
+			}
+			if want = append(want, markovSpecials.Separator); n != m.Length(int(s.id)) || !slices.Equal(got, want) {
+				t.Fatalf("sample %d: got %v, want %v", s.id, got, want)
+			}
+			for k, y := range s.values[Labels] {
+				if y == NoLabel {
+					continue
+				}
+				if labels++; k < 1 || k >= n-1 {
+					t.Fatalf("sample %d: label at %d of %d", s.id, k, n)
+				}
+			}
+			if slices.Max(s.values[Tokens][n-1:]) != markovSpecials.Separator || slices.Max(s.values[Segments]) != 0 {
+				t.Fatalf("sample %d: padding %v, segments %v", s.id, s.values[Tokens][n:], s.values[Segments])
+			}
+		}
+		if even := shortest == 0 || shortest == 16; even != (len(lengths) == 1) || !even && len(lengths) < 10 {
+			t.Errorf("shortest %d: lengths %v", shortest, lengths)
+		}
+		// Lengths of 96 samples: the mean of their labels is within 20 % of its expectation.
+		if got, want := float64(labels)/(96*16), m.Counted(); math.Abs(got-want) > 0.2*want {
+			t.Errorf("shortest %d: %v of the positions have a label, Counted is %v", shortest, got, want)
+		}
+	}
+}
+
+func TestCountedIsTheFractionOfLabels(t *testing.T) {
+	m, labels := masked(t, false), 0
+	for _, s := range load(t, m, data.Options{BatchSize: 1, Evaluate: true}, m.Len()) {
+		for _, y := range s.values[Labels] {
+			if y != NoLabel {
+				labels++
+			}
+		}
+	}
+	if got, want := m.Counted(), float64(labels)/float64(16*m.Len()); math.Abs(got-want) > 1e-12 {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestMaskedMarkovOptionsThatAreRefused(t *testing.T) {
+	good := MarkovOptions{Vocabulary: 10, Entropy: 1, Length: 4, Samples: 3}
+	for want, change := range map[string]func(*MarkovOptions, *float64){
+		"vocabulary of 5": func(o *MarkovOptions, _ *float64) { o.Vocabulary = 5 }, "at most 1.7918": func(o *MarkovOptions, _ *float64) { o.Entropy = 1.8 },
+		"samples of 2 positions": func(o *MarkovOptions, _ *float64) { o.Length = 2 }, "samples of 1 positions": func(o *MarkovOptions, _ *float64) { o.Shortest = 1 },
+		"shortest sample of 3": func(o *MarkovOptions, _ *float64) { o.Shortest = 5 }, "fraction of masks is 1.5": func(_ *MarkovOptions, f *float64) { *f = 1.5 },
+	} {
+		o, fraction := good, 0.15
+		change(&o, &fraction)
+		if _, err := NewMaskedMarkov(o, fraction); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

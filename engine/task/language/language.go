@@ -11,34 +11,55 @@ import (
 // Names of the inputs for T positions. A further input is [task.Labels] (T), i32. It contains the token to predict at
 // each position, or a value below 0 if the position has none.
 const (
-	Tokens = "tokens" // (T), i32: tokens
+	Tokens   = "tokens"   // (T), i32: tokens
+	Segments = "segments" // (T), i32: 0 for the first text of a pair, 1 for the second text; only with Padded
+	Lengths  = "lengths"  // (), i32: number of positions that are not padding; only with Padded
 )
 
-// Predict is a [task.Task] in which a model predicts a token at each position, for example the next token.
+// Predict is a [task.Task] in which a model predicts tokens, for example the next ones or masked ones.
 type Predict struct {
 	Model  models.Language
 	Length int // number of positions of a sample
+	// Padded adds the inputs Segments and Lengths.
+	Padded bool
+	// Masked states that the targets are masked tokens. It only changes the names of metrics.
+	Masked bool
+	// Counted is the expected fraction of the positions that have a label, for FLOPs. 0: all positions.
+	Counted float64
 }
 
 // Targets implements [task.Task].
 func (p Predict) Targets() int { return p.Length }
 
-// Report implements [task.Task]. The unit of throughput is one position.
+// Report implements [task.Task]. The unit of throughput is one position, also of padding.
 func (p Predict) Report() task.Report {
-	return task.Report{Metrics: []task.Metric{task.Perplexity, task.Accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
+	accuracy := task.Accuracy
+	if p.Masked {
+		accuracy = task.MaskedAccuracy
+	}
+	return task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
 }
 
 // Graph implements [task.Task].
 func (p Predict) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {
 	g := net.Graph
-	in := models.Tokens{Tokens: g.Input(Tokens, tensor.I32, n, p.Length)}
+	in := inputs(g, n, p.Length, p.Padded)
 	labels := g.Input(task.Labels, tensor.I32, n*p.Length)
 	made := p.Model(net, in)
-	out.Loss, out.Position = g.LinearCrossEntropy("loss", made.Rows, made.Weight, labels, made.Bias)
+	out.Loss, out.Position = g.SparseLinearCrossEntropy("loss", p.Counted, made.Rows, made.Weight, labels, made.Bias)
 	if logits {
 		out.Logits = p.logits(g, made)
 	}
 	return out
+}
+
+// inputs declares the inputs of n samples of the given length.
+func inputs(g *graph.Graph, n, length int, padded bool) models.Tokens {
+	in := models.Tokens{Tokens: g.Input(Tokens, tensor.I32, n, length)}
+	if padded {
+		in.Segments, in.Lengths = g.Input(Segments, tensor.I32, n, length), g.Input(Lengths, tensor.I32, n)
+	}
+	return in
 }
 
 // logits computes the scores of all tokens of the vocabulary at each position.

@@ -36,7 +36,7 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.GradAccumulation, Workers: r.Cfg.Data.Workers}
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return loaderError(err)
 	}
 	r.StepsPer = int64(batches / r.Cfg.Train.GradAccumulation)
 	r.Steps = int64(r.Cfg.Train.Steps)
@@ -105,8 +105,17 @@ func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, loaderError(err)
 	}
 	r.Later(l.Close)
 	return l, nil
+}
+
+// loaderError gives an error of a loader its exit code: that of the data for a fault of a file, otherwise that of the
+// settings.
+func loaderError(err error) error {
+	if errors.As(err, new(*data.Fault)) {
+		return exit.With(exit.Data, err)
+	}
+	return exit.With(exit.Usage, err)
 }

@@ -30,9 +30,14 @@ func (r *Run) classes() (int, error) {
 // Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
 	if t := r.Data.Tokens; t != nil {
-		return language.Predict{Length: t.Length}.Report()
+		return predict(t).Report()
 	}
 	return images.Classify{}.Report()
+}
+
+// predict returns the task of a data set of text, without the model.
+func predict(t *parts.TokenSplits) language.Predict {
+	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, Counted: t.Counted}
 }
 
 // Task returns the learning task: the configured model with the targets and metrics of the data set.
@@ -40,7 +45,9 @@ func (r *Run) Task() (task.Task, error) {
 	c := r.Cfg
 	if t := r.Data.Tokens; t != nil {
 		model, err := parts.BuildLanguage(&c.Model, t.Vocabulary, t.Length)
-		return language.Predict{Model: model, Length: t.Length}, err
+		learns := predict(t)
+		learns.Model = model
+		return learns, err
 	}
 	classes, err := r.classes()
 	if err != nil {

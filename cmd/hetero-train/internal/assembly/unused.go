@@ -92,5 +92,10 @@ func unusedOfText(cfg *config.Config) (all []config.Unused) {
 			all = append(all, cfg.NoEffect(s.Key, "data.dataset = \""+cfg.Data.Dataset+"\" has text, and only images use it"))
 		}
 	}
+	for _, name := range parts.MaskedKeys {
+		if key := "data." + name; !parts.Masks(&cfg.Model) && cfg.Origin(key) != "" {
+			all = append(all, cfg.NoEffect(key, "model.name = \""+cfg.Model.Name+"\" predicts the next token, and only models of masked tokens use it"))
+		}
+	}
 	return all
 }

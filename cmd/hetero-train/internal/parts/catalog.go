@@ -25,6 +25,8 @@ var Builtin = append([]Part{
 	gpt2Model("gpt2_medium", "gpt2-medium", "355 million parameters"),
 	gpt2Model("gpt2_large", "gpt2-large", "774 million parameters"),
 	gpt2Model("gpt2_xl", "gpt2-xl", "1,558 million parameters"),
+	bertModel("bert_base", "109.5 million parameters"),
+	bertModel("bert_large", "335.2 million parameters"),
 
 	DataSet{"synthetic_image", "images computed from the seed, in classes that a model can learn to tell apart", func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},

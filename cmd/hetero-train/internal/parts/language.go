@@ -2,7 +2,6 @@ package parts
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/models"
@@ -19,9 +18,8 @@ func gpt2Model(name, published, size string) LanguageModel {
 type gpt2Options struct {
 	size gpt2.Size
 
-	Layers, Heads, Channels int
-	Vocabulary, Positions   int
-	Dropout                 float64
+	transformerSizes
+	Dropout float64
 }
 
 // Ignores implements [config.Ignorer].
@@ -31,20 +29,9 @@ func (*gpt2Options) Ignores() []string {
 
 // Keys implements [config.Options].
 func (o *gpt2Options) Keys() []config.Key {
-	return []config.Key{
-		config.Int(&o.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
-			Doc("Number of transformer blocks. 0: as in the published model."),
-		config.Int(&o.Heads, "heads", 0).Learnt().Shapes().Unit("heads").AtMost(1000).
-			Doc("Number of attention heads, a divisor of `embedding_size`. 0: as in the published model."),
-		config.Int(&o.Channels, "embedding_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 16).
-			Doc("Channels of a token. 0: as in the published model."),
-		config.Int(&o.Vocabulary, "vocabulary_size", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
-			Doc("Number of different tokens. 0: as in the data set."),
-		config.Int(&o.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
-			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
+	return append(o.transformerSizes.keys(),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
-			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."),
-	}
+			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
 }
 
 // sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
@@ -81,26 +68,14 @@ func (o *gpt2Options) Adopt(settings weights.Settings) {
 	if !ok {
 		return // CompareSettings reports that config.json describes another kind of model
 	}
-	for _, size := range []struct {
-		own   *int
-		their int
-	}{{&o.Layers, s.NLayer}, {&o.Heads, s.NHead}, {&o.Channels, s.NEmbd}, {&o.Vocabulary, s.VocabSize}, {&o.Positions, s.NPositions}} {
-		if *size.own == 0 {
-			*size.own = size.their
-		}
-	}
+	o.adopt(s.NLayer, s.NHead, s.NEmbd, s.VocabSize, s.NPositions)
 }
 
 // BuildLanguage implements [LanguageOptions].
 func (o *gpt2Options) BuildLanguage(vocabulary, length int) (models.Language, error) {
 	s := o.sizes(vocabulary, length)
-	switch {
-	case s.Channels%s.Heads != 0:
-		return nil, fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", s.Channels, s.Heads)
-	case s.Vocabulary < vocabulary:
-		return nil, fmt.Errorf("model.vocabulary_size: got %d, want at least the %d tokens of the data set", s.Vocabulary, vocabulary)
-	case s.Positions < length:
-		return nil, fmt.Errorf("model.positions: got %d, want at least the %d positions of a sample (data.sequence_length)", s.Positions, length)
+	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
+		return nil, err
 	}
 	return gpt2.Build(s, gpt2.Options{EmbeddingDropout: o.Dropout, AttentionDropout: o.Dropout, ResidualDropout: o.Dropout}), nil
 }

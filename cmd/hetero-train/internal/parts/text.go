@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
@@ -23,13 +24,15 @@ var imageKeys = []string{"image_size", "num_classes", "max_pixels", "crop_paddin
 // sequenceLength returns the key that states the number of tokens in a sample.
 func sequenceLength(field *int) config.Key {
 	return config.Int(field, "sequence_length", 64).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
-		Doc("Number of tokens per sample. The label of each token is the token that follows it.")
+		Doc("Number of tokens per sample. GPT-2: the label of each token is the token that follows it. BERT: samples are whole sentences of one document, as many as fit, with `[CLS]`, `[SEP]` and padding.")
 }
 
 // syntheticText is a data set whose tokens come from a Markov source.
 type syntheticText struct {
 	Length, Vocabulary int
+	Shortest           int
 	Entropy            float64
+	MaskFraction       float64
 }
 
 // Ignores implements [config.Ignorer].
@@ -42,9 +45,12 @@ func (s *syntheticText) Keys() []config.Key {
 	return []config.Key{
 		sequenceLength(&s.Length),
 		config.Int(&s.Vocabulary, "vocabulary", 64).Learnt().Shapes().Unit("tokens").AtLeast(2).AtMost(1 << 16).
-			Doc("Number of different tokens."),
+			Doc("Number of different tokens. BERT: with 4 special tokens."),
+		config.Int(&s.Shortest, "min_sequence_length", 0).Learnt().Unit("tokens").AtMost(tokens.MostLength).
+			Doc("Number of tokens of the shortest sample: lengths are uniform between it and `sequence_length`. 0: all samples have `sequence_length` tokens."),
 		config.Float(&s.Entropy, "entropy", 1).Learnt().Above(0).
 			Doc("Entropy of a token, given the previous one, in nats: the lowest possible loss. At most the natural logarithm of `vocabulary`."),
+		maskFraction(&s.MaskFraction),
 	}
 }
 
@@ -57,13 +63,20 @@ const (
 // OpenTokens implements [TokenDataOptions].
 func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slog.Logger) (TokenSplits, error) {
 	train := cmp.Or(cfg.Data.NumSamples, textTrainSamples)
-	o := tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: s.Vocabulary, Entropy: s.Entropy, Length: s.Length, Samples: train}
+	if s.Shortest > s.Length {
+		return TokenSplits{}, exit.Usagef("data.min_sequence_length: got %d, want at most data.sequence_length, %d", s.Shortest, s.Length)
+	}
+	o := tokens.MarkovOptions{Seed: cfg.Experiment.Seed, Vocabulary: s.Vocabulary, Entropy: s.Entropy, Length: s.Length, Shortest: s.Shortest, Samples: train}
+	evaluated := o
+	evaluated.Samples, evaluated.Part = min(train, textEvalSamples), 1
+	if Masks(&cfg.Model) {
+		return s.masked(o, evaluated)
+	}
 	source, err := tokens.NewMarkov(o)
 	if err != nil {
 		return TokenSplits{}, exit.With(exit.Usage, err)
 	}
-	o.Samples, o.Part = min(train, textEvalSamples), 1
-	held, err := tokens.NewMarkov(o)
+	held, err := tokens.NewMarkov(evaluated)
 	if err != nil {
 		return TokenSplits{}, exit.With(exit.Usage, err)
 	}
@@ -74,6 +87,8 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 // textFiles is the data set of the token files that data.path names.
 type textFiles struct {
 	Length, Vocabulary int
+	VocabFile          string
+	MaskFraction       float64
 }
 
 // Ignores implements [config.Ignorer].
@@ -87,11 +102,14 @@ func (s *textFiles) Keys() []config.Key {
 		sequenceLength(&s.Length),
 		config.Int(&s.Vocabulary, "vocabulary", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
 			Doc("Number of different tokens. 0: the number in the header of the files. Files without a header need this key."),
+		config.String(&s.VocabFile, "vocab_file", "").Operational().
+			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
+		maskFraction(&s.MaskFraction),
 	}
 }
 
 // OpenTokens implements [TokenDataOptions].
-func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
+func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
 	found, err := tokens.Find(cfg.Data.Path)
 	if err != nil {
 		return out, err
@@ -111,6 +129,17 @@ func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.
 		return out, exit.Usagef("data.vocabulary: %s has no header that states the number of different tokens; set data.vocabulary", train.Shards[0].Path)
 	}
 	out = TokenSplits{Train: tokens.Windows{Corpus: train, Length: s.Length}, Vocabulary: vocabulary, Length: s.Length, Closer: files}
+	var words *tokenizer.WordPiece
+	if Masks(&cfg.Model) {
+		if words, err = s.wordPiece(train, cfg.Model.Name); err != nil {
+			return out, err
+		}
+		masked, err := s.masked(ctx, train, words)
+		if err != nil {
+			return out, err
+		}
+		out.Train, out.Masked, out.Counted = masked, true, masked.Counted()
+	}
 	out.Note = fmt.Sprintf("%d training tokens", train.Len())
 	if len(found.Eval) > 0 {
 		held, err := files.open(found.Eval, vocabulary)
@@ -118,6 +147,11 @@ func (s *textFiles) OpenTokens(_ context.Context, cfg *config.Config, log *slog.
 			return out, err
 		}
 		out.Eval = tokens.Windows{Corpus: held, Length: s.Length, Rest: true}
+		if words != nil {
+			if out.Eval, err = s.masked(ctx, held, words); err != nil {
+				return out, err
+			}
+		}
 		out.Note += fmt.Sprintf(", %d evaluation tokens", held.Len())
 	} else {
 		log.Warn("no files named *val*.bin: the run has no evaluation", "path", cfg.Data.Path)

@@ -28,6 +28,18 @@ type LanguageOptions interface {
 	BuildLanguage(vocabulary, length int) (models.Language, error)
 }
 
+// maskedModel is implemented by the options of models that learn to predict masked tokens.
+type maskedModel interface {
+	LanguageOptions
+	masked()
+}
+
+// Masks reports whether the configured model predicts masked tokens. Other models of text predict the next token.
+func Masks(m *config.Model) bool {
+	_, ok := m.Options.(maskedModel)
+	return ok
+}
+
 // TokenData is a data set of text. Configurations select it with data.dataset.
 type TokenData struct {
 	Name   string
@@ -40,7 +52,8 @@ type TokenData struct {
 type TokenDataOptions interface {
 	config.Options
 	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
-	// reports an error in the data as a *[data.Fault].
+	// reports an error in the data as a *[data.Fault]. The samples have masked tokens if Masks reports true for the model
+	// of cfg.
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
@@ -51,6 +64,8 @@ type TokenSplits struct {
 	Eval       data.Samples // nil if the data set has no evaluation samples
 	Vocabulary int          // number of token types: each token is in [0, Vocabulary)
 	Length     int          // number of tokens in a sample
+	Masked     bool         // samples have masked tokens, segments and lengths
+	Counted    float64      // expected fraction of the positions that have a label; 0: all
 	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown
 	Identity   string       // digest of the content; "" if the settings alone determine the data

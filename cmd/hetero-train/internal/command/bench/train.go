@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,8 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
-	cmd.Flags().IntVar(&f.length, "seq-len", 1024, "tokens per sample, for models of text")
-	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 50257, "number of different tokens, for models of text")
+	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample, for models of text; 0: the positions of the published model")
+	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "number of different tokens, for models of text; 0: that of the published model")
 	f.changed = cmd.Flags().Changed
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
 	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
@@ -148,7 +149,14 @@ func (f *modelFlags) settings() (*config.Config, error) {
 	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--image-size", "data.image_size", strconv.Itoa(f.image)}}
 	others := []string{"seq-len", "vocabulary"}
 	if f.text() {
-		all = append(all, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
+		vocabulary, positions, err := f.published()
+		if err != nil {
+			return nil, err
+		}
+		f.length, f.vocabulary = cmp.Or(f.length, positions), cmp.Or(f.vocabulary, vocabulary)
+		// The tables of the model are as large as published, whatever part of them the samples use.
+		all = append(all, [3]string{"--model", "model.positions", strconv.Itoa(max(f.length, positions))},
+			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))}, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
 		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}}
 		others = []string{"classes", "image-size"}
 	}
@@ -162,6 +170,19 @@ func (f *modelFlags) settings() (*config.Config, error) {
 		settings = append(settings, config.Override{Origin: s[0], Key: s[1], Value: s[2]})
 	}
 	return config.Load("", f.env.Catalog, settings...)
+}
+
+// published returns the sizes of the tables of a model of text.
+func (f *modelFlags) published() (vocabulary, positions int, err error) {
+	cfg, err := config.Load("", f.env.Catalog, config.Override{Origin: "--model", Key: "model.name", Value: f.model}, config.Override{Origin: "--model", Key: "data.dataset", Value: "synthetic_text"})
+	if err != nil {
+		return 0, 0, err
+	}
+	if t, ok := cfg.Model.Options.(parts.Transformer); ok {
+		vocabulary, positions = t.Published()
+		return vocabulary, positions, nil
+	}
+	return 0, 0, exit.Usagef("model %s has no published sizes: want --seq-len and --vocabulary", f.model)
 }
 
 // text reports whether the model reads tokens.
@@ -226,6 +247,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
 		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
   hetero-train bench train --model gpt2 --seq-len 256 --batch-size 4 --precision f32
+  hetero-train bench train --model bert_base --seq-len 128 --batch-size 8
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
 	f.add(cmd, a.Env)
 	cmd.Flags().StringVar(&f.trace, "trace", "", "after the timed steps, run more steps and write their timeline, with every op (on a GPU: every kernel), to `file`; open it in ui.perfetto.dev")

@@ -1,0 +1,138 @@
+package parts
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/models/bert"
+	"github.com/hetero-train/hetero-train/engine/weights"
+)
+
+func bertModel(name, size string) LanguageModel {
+	return LanguageModel{name, "BERT as Google published it, " + size + " with its 30,522 tokens and 512 positions",
+		func() LanguageOptions { return &bertOptions{size: bert.Family[name]} }}
+}
+
+// bertOptions are the keys of the BERT family. A size of 0 is that of the published model.
+type bertOptions struct {
+	size bert.Size
+
+	transformerSizes
+	Inner   int
+	Dropout float64
+}
+
+// Ignores implements [config.Ignorer].
+func (*bertOptions) Ignores() []string {
+	return []string{"batch_norm", "ghost_group", "init_head", "num_classes"}
+}
+
+// Keys lists them.
+func (o *bertOptions) Keys() []config.Key {
+	return append(o.transformerSizes.keys(),
+		config.Int(&o.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1<<18).
+			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
+		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
+			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
+}
+
+// masked implements maskedModel.
+func (*bertOptions) masked() {}
+
+// sizes returns those of the model for samples of length positions, with tokens below vocabulary.
+func (o *bertOptions) sizes(vocabulary, length int) bert.Size {
+	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Segments: o.size.Segments, Layers: cmp.Or(o.Layers, o.size.Layers),
+		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner}
+}
+
+// Published implements [Transformer].
+func (o *bertOptions) Published() (vocabulary, positions int) {
+	return cmp.Or(o.Vocabulary, o.size.Vocabulary), cmp.Or(o.Positions, o.size.Positions)
+}
+
+// Tables implements [Transformer].
+func (*bertOptions) Tables() (tokens, positions string) {
+	return "bert.embeddings.word_embeddings.weight", "bert.embeddings.position_embeddings.weight"
+}
+
+// Settings implements [Transformer].
+func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
+	size, s := o.sizes(vocabulary, positions), weights.NewBERTSettings()
+	s.VocabSize, s.MaxPositionEmbeddings, s.TypeVocabSize, s.HiddenSize, s.NumHiddenLayers, s.NumAttentionHeads = size.Vocabulary, size.Positions, size.Segments, size.Channels, size.Layers, size.Heads
+	s.IntermediateSize = cmp.Or(size.Inner, 4*size.Channels)
+	s.HiddenDropoutProb, s.AttentionProbsDropProb = o.Dropout, o.Dropout
+	return s
+}
+
+// Adopt implements [Transformer].
+func (o *bertOptions) Adopt(settings weights.Settings) {
+	s, ok := settings.(*weights.BERTSettings)
+	if !ok {
+		return // CompareSettings reports another kind of model
+	}
+	o.adopt(s.NumHiddenLayers, s.NumAttentionHeads, s.HiddenSize, s.VocabSize, s.MaxPositionEmbeddings)
+	if o.Inner == 0 {
+		o.Inner = s.IntermediateSize
+	}
+}
+
+// BuildLanguage implements [LanguageOptions].
+func (o *bertOptions) BuildLanguage(vocabulary, length int) (models.Language, error) {
+	s := o.sizes(vocabulary, length)
+	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
+		return nil, err
+	}
+	return bert.Build(s, o.options()), nil
+}
+
+func (o *bertOptions) options() bert.Options {
+	return bert.Options{HiddenDropout: o.Dropout, AttentionDropout: o.Dropout}
+}
+
+// transformerSizes are the keys that all transformers have. 0 selects the size of the published model or of the data.
+type transformerSizes struct {
+	Layers, Heads, Channels int
+	Vocabulary, Positions   int
+}
+
+func (t *transformerSizes) keys() []config.Key {
+	return []config.Key{
+		config.Int(&t.Layers, "layers", 0).Learnt().Shapes().Unit("layers").AtMost(1000).
+			Doc("Number of transformer blocks. 0: as in the published model."),
+		config.Int(&t.Heads, "heads", 0).Learnt().Shapes().Unit("heads").AtMost(1000).
+			Doc("Number of attention heads, a divisor of `embedding_size`. 0: as in the published model."),
+		config.Int(&t.Channels, "embedding_size", 0).Learnt().Shapes().Unit("channels").AtMost(1 << 16).
+			Doc("Channels of a token. 0: as in the published model."),
+		config.Int(&t.Vocabulary, "vocabulary_size", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 24).
+			Doc("Number of different tokens. 0: as in the data set."),
+		config.Int(&t.Positions, "positions", 0).Learnt().Shapes().Unit("tokens").AtMost(1 << 20).
+			Doc("Longest sample that the model can read. 0: the length of the samples of the data set."),
+	}
+}
+
+// adopt sets the sizes that no key states.
+func (t *transformerSizes) adopt(layers, heads, channels, vocabulary, positions int) {
+	for _, size := range []struct {
+		own   *int
+		their int
+	}{{&t.Layers, layers}, {&t.Heads, heads}, {&t.Channels, channels}, {&t.Vocabulary, vocabulary}, {&t.Positions, positions}} {
+		if *size.own == 0 {
+			*size.own = size.their
+		}
+	}
+}
+
+// checkSizes refuses sizes of a model that do not fit each other or samples of length positions.
+func checkSizes(channels, heads, tokens, positions, vocabulary, length int) error {
+	switch {
+	case channels%heads != 0:
+		return fmt.Errorf("model.embedding_size: got %d channels for %d heads (model.heads), want a multiple", channels, heads)
+	case tokens < vocabulary:
+		return fmt.Errorf("model.vocabulary_size: got %d, want at least the %d tokens of the data set", tokens, vocabulary)
+	case positions < length:
+		return fmt.Errorf("model.positions: got %d, want at least the %d positions of a sample (data.sequence_length)", positions, length)
+	}
+	return nil
+}

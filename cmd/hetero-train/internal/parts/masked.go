@@ -1,0 +1,81 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// MaskedKeys are the keys of [data] that have an effect with models of masked tokens only.
+var MaskedKeys = []string{"mask_fraction", "vocab_file"}
+
+// maskFraction is the key of the fraction of masked tokens.
+func maskFraction(field *float64) config.Key {
+	return config.Float(field, "mask_fraction", 0.15).Learnt().Above(0).AtMost(1).
+		Doc("Fraction of the tokens of a sample that the model predicts, for models of masked tokens (BERT). Of these, 80 % are replaced by `[MASK]`, 10 % by a random token, and 10 % stay.")
+}
+
+// masked returns the splits for a model of masked tokens.
+func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplits, err error) {
+	source, err := tokens.NewMaskedMarkov(train, s.MaskFraction)
+	if err != nil {
+		return out, exit.With(exit.Usage, err)
+	}
+	eval, err := tokens.NewMaskedMarkov(held, s.MaskFraction)
+	if err != nil {
+		return out, exit.With(exit.Usage, err)
+	}
+	return TokenSplits{Train: source, Eval: eval, Vocabulary: s.Vocabulary, Length: s.Length, Masked: true, Counted: source.Counted(),
+		Note: fmt.Sprintf("entropy %.4f nats per token, given the previous one, perplexity %.2f; 4 of the %d tokens are special tokens", source.Entropy(), math.Exp(source.Entropy()), s.Vocabulary)}, nil
+}
+
+// wordPiece returns the vocabulary of token files.
+func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.WordPiece, error) {
+	shard := corpus.Shards[0]
+	const advice = "want files of hetero-train data tokenize --tokenizer wordpiece --vocab FILE"
+	if shard.Tokenizer != "wordpiece" && shard.Tokenizer != "wordpiece-cased" {
+		return nil, exit.Usagef("model %s predicts masked tokens, but %s has tokens of %s: %s", model, shard.Path, tokenizerName(shard.Tokenizer), advice)
+	}
+	path := s.VocabFile
+	if path == "" {
+		path = filepath.Join(filepath.Dir(shard.Path), "vocab.txt")
+	}
+	w, err := tokenizer.OpenWordPiece(path, shard.Tokenizer == "wordpiece-cased")
+	if err != nil {
+		return nil, fmt.Errorf("data.vocab_file: %w", err)
+	}
+	if w.VocabularySum() != shard.VocabularySum || w.Vocabulary() != shard.Vocabulary {
+		return nil, exit.Usagef("data.vocab_file: %s has %d tokens and another SHA-256 than the vocabulary of %s, which has %d tokens", path, w.Vocabulary(), shard.Path, shard.Vocabulary)
+	}
+	return w, nil
+}
+
+func tokenizerName(name string) string {
+	if name == "" {
+		return "an unknown tokenizer"
+	}
+	return "tokenizer " + name
+}
+
+// masked returns the samples of a corpus for a model of masked tokens.
+func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece) (*tokens.Masked, error) {
+	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction}
+	for _, end := range []string{".", "!", "?"} {
+		if token, ok := w.Token(end); ok {
+			o.SentenceEnds = append(o.SentenceEnds, token)
+		}
+	}
+	m, err := tokens.NewMasked(ctx, o)
+	if err != nil && !errors.As(err, new(*data.Fault)) && ctx.Err() == nil {
+		err = exit.With(exit.Usage, err)
+	}
+	return m, err
+}
