@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// activeRig is a program of three launches, and page-locked memory that is copied in front of it.
+// activeRig is a program of three launches, and page-locked memory that each run first copies to the device.
 type activeRig struct {
 	t         *testing.T
 	dev       device.Device
@@ -63,7 +63,7 @@ func newActiveRig(t *testing.T) *activeRig {
 	return r
 }
 
-// run copies and computes so many times, and waits.
+// run copies and runs the program the given number of times, then waits.
 func (r *activeRig) run(times int) {
 	r.t.Helper()
 	for range times {
@@ -76,7 +76,7 @@ func (r *activeRig) run(times int) {
 	}
 }
 
-// note runs so many times while the device notes what it does.
+// note calls run while the device records its activities, and returns the activities.
 func (r *activeRig) note(times int) (device.Activities, error) {
 	r.t.Helper()
 	if err := r.noter.StartActivity(); err != nil {
@@ -95,10 +95,11 @@ func ofKind(all device.Activities, kind device.ActivityKind) (some []device.Acti
 	return some
 }
 
-// TestAGPUNotesWhatItDoes: every kernel of a graph by the step that it was launched for, again and again, and in more than one buffer.
+// Every kernel of a graph must be recorded with the step that launched it: in several sessions, and in more than one
+// buffer.
 func TestAGPUNotesWhatItDoes(t *testing.T) {
 	r := newActiveRig(t)
-	r.run(3) // a graph is there that knows of no notes
+	r.run(3) // creates a graph without a recording
 	for session := range 2 {
 		before := time.Now()
 		all, err := r.note(9)
@@ -136,7 +137,7 @@ func TestAGPUNotesWhatItDoes(t *testing.T) {
 	}
 }
 
-// TestActivitiesOfAClosedProgram are not those of the next one, which is likely to have its address.
+// The next program is likely to have the address of the closed program. It must not get that program's activities.
 func TestActivitiesOfAClosedProgram(t *testing.T) {
 	r := newActiveRig(t)
 	if err := r.noter.StartActivity(); err != nil {
@@ -180,7 +181,7 @@ func TestActivitiesWithoutNodesKeepTheirNames(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeNotedIsCounted: 9 runs are 27 kernels, and with copies and calls several buffers of 16 records.
+// 9 runs have 27 kernels. With copies and calls these are several buffers of 16 records.
 func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 	r := newActiveRig(t)
 	r.run(2)
@@ -194,8 +195,8 @@ func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 		missing, lost int64
 	}{
 		{"backwards", 9, 9},
-		{"unfinished", 9, 0}, // still under way: nothing is lost
-		{"damaged", 16, 1},   // what the rest of a buffer held nobody knows
+		{"unfinished", 9, 0}, // still running: the records are not lost
+		{"damaged", 16, 1},   // the number of records in the rest of a damaged buffer is unknown
 		{"no-room", -1, -1},
 		{"silent", int64(len(whole.List)), 0},
 	} {
@@ -214,7 +215,8 @@ func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 	}
 }
 
-// TestCUPTIIsCalledWithoutALock that its own thread takes: the fake ends the process where one is held.
+// The device must not call CUPTI while it holds a lock that CUPTI's thread needs. The fake CUPTI ends the process if it
+// does.
 func TestCUPTIIsCalledWithoutALock(t *testing.T) {
 	t.Setenv("HETERO_SHIM_CUPTI", "locks")
 	all, err := newActiveRig(t).note(3)

@@ -34,7 +34,7 @@ func TestMissingCudnnIsTold(t *testing.T) {
 
 var unitWindow = device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 
-// ones is a tensor of ones.
+// ones returns a tensor of ones.
 func ones(dt tensor.DType, shape ...int) devicetest.Tensor {
 	x := devicetest.Tensor{Spec: device.Spec(dt, shape...)}
 	x.Values = make([]float64, x.Spec.Shape.Elements())
@@ -44,7 +44,7 @@ func ones(dt tensor.DType, shape ...int) devicetest.Tensor {
 	return x
 }
 
-// computed is the outputs of an op on ones.
+// computed returns the outputs of an op on ones.
 func computed(t *testing.T, dev device.Device, op device.Op, dt tensor.DType, in ...devicetest.Tensor) []devicetest.Tensor {
 	t.Helper()
 	r := devicetest.NewRunner(t, dev)
@@ -71,13 +71,14 @@ func wantAll(t *testing.T, what string, got devicetest.Tensor, want float64) {
 	}
 }
 
-// Weight gradients of bf16 are f32 and rounded nowhere, whatever cuDNN's engines take: 257 is no bf16, so a result in that type would be 256.
-// With a bias the forward result is rounded once: 257.0 + 1.5 is 258 then, not 256 + 1.5 rounded.
+// Weight gradients of bf16 operands are f32, and are not rounded to bf16 on any of cuDNN's engines. 257 is not a bf16
+// number, so a rounded result would be 256. With a bias, the forward result is rounded once: 257.0 + 1.5 becomes 258,
+// but 256 + 1.5 would be rounded to another value.
 func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
 	diff := device.Conv2DDiffWeights{Conv2D: device.Conv2D{Window: unitWindow, Groups: 1}, Kernel: [2]int{1, 1}, Bias: true}
 	for _, c := range []struct{ told, narrow, way string }{
 		{"", "", "bf16-f32 chained engine 3"},
-		{"single", "", "f32-f32 engine 3"}, // f32 that was bf16 loses nothing in TF32
+		{"single", "", "f32-f32 engine 3"}, // TF32 represents every bf16 value
 		{"", "1", "bf16-bf16 engine 3"},
 	} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -104,7 +105,8 @@ func TestResultsAreRoundedOnceInEveryWay(t *testing.T) {
 	}
 }
 
-// Channels that no engine takes as they are get zeros beside them, which reach no result.
+// If no engine accepts the number of channels, the device pads the channels with zeros. The zeros must not affect
+// results.
 func TestChannelsArePaddedWhereEnginesNeedIt(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HETERO_SHIM_CUDNN", "aligned")

@@ -23,7 +23,7 @@ func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
 	}
 }
 
-// TestDriverWithoutLibraryIsSomethingToMend: a machine with a driver is told how to build.
+// On a machine with a driver, the error must state how to build the library.
 func TestDriverWithoutLibraryIsSomethingToMend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "version")
 	if err := notBuilt(fs.ErrNotExist, []string{file}); !errors.Is(err, ErrNotBuilt) {

@@ -10,10 +10,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// labProgram is the kernel lab (lab/), compiled for the host; it lies beside the folder of the libraries.
+// labProgram is the kernel lab (lab/), compiled for the host. It is next to the folder of the libraries.
 const labProgram = "cuda-lab-host"
 
-// runLab gives its output, both streams, and its exit code.
+// runLab returns the program's output (both streams) and its exit code.
 func runLab(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	path := filepath.Join(nativetest.Need(t, "cpu", filepath.Join("..", labProgram)), "..", labProgram)
@@ -25,13 +25,13 @@ func runLab(t *testing.T, args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestLabVariantsComputeWhatTheyShould: at small sizes, the kernels of cuda/src among them.
+// All variants must be right at small sizes, including the kernels of cuda/src.
 func TestLabVariantsComputeWhatTheyShould(t *testing.T) {
 	out, code := runLab(t, "--check")
 	if code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	checked := map[string]int{} // variants times sizes times types
+	checked := map[string]int{} // by experiment: number of variants times sizes times types
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "WRONG") {
 			t.Error(strings.TrimSpace(line))

@@ -35,8 +35,8 @@ func copyFile(t *testing.T, name, dir string) string {
 	return path
 }
 
-// freshShim is the device's library as a new process would have it: a copy has its own memory of everything, also of choices. It lies in a
-// folder with the fake cuDNN and these libraries beside it.
+// freshShim returns the device's library in the state of a new process: a copy of the library has its own static data,
+// such as cached choices. The copy is in a folder with the fake cuDNN and the given libraries.
 func freshShim(t *testing.T, beside ...string) *native.Library {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func freshShim(t *testing.T, beside ...string) *native.Library {
 	return lib
 }
 
-// TestAGPUIsDescribedAsItOpens, as far as that is known before.
+// Describe must return the same as Info of the opened device, as far as it is known without a context.
 func TestAGPUIsDescribedAsItOpens(t *testing.T) {
 	lib := loadShim(t)
 	dev := open(t, lib)
@@ -116,7 +116,7 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 		t.Errorf("an old library: got %v, want both versions", err)
 	}
 	t.Setenv("HETERO_FAKE_CUBLASLT_VERSION", "130000")
-	open(t, lib) // all is well now, and was looked for again
+	open(t, lib) // the library was searched again, and was found
 }
 
 func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
@@ -158,7 +158,7 @@ func logProducts(t *testing.T) *products {
 	return p
 }
 
-// take is the algorithms of the products since the last call.
+// take returns the algorithms of the products since the last call.
 func (p *products) take() []string {
 	p.t.Helper()
 	text, err := os.ReadFile(p.path)
@@ -174,7 +174,7 @@ func (p *products) take() []string {
 	return strings.Fields(string(text))
 }
 
-// choices is the one file with choices of the user's cache.
+// choices returns the path of the only file with choices in the user's cache folder.
 func choices(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", "*.tsv"))
@@ -197,7 +197,7 @@ func compiled(dev device.Device, op device.Op, in ...device.TensorSpec) (device.
 	return dev.Compile(op, in, out)
 }
 
-// runLinear runs the layer with ones everywhere, its operands offset bytes into their buffers.
+// runLinear runs the layer on ones. offset is the number of bytes before each operand in its buffer.
 func runLinear(t *testing.T, dev device.Device, k device.Kernel, offset int64) ([]float32, error) {
 	t.Helper()
 	place := func(bytes int64, alloc func(int64) (device.Buffer, error)) device.Region {
@@ -377,8 +377,8 @@ func TestWithoutACacheFolderChoicesAreMadeAnew(t *testing.T) {
 	wantAllFive(t, values, err)
 }
 
-// The sums of a gradient's rows come from the product's own pass, or from one behind it, whichever is faster; where cuBLASLt has no such pass
-// (the fake: f32) there is no choice.
+// Sums of a gradient's rows come from the product's own pass or from a separate pass, whichever is faster. If cuBLASLt
+// cannot compute them in the product's pass (the fake: f32), the separate pass is the only way.
 func TestSumsComeFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told string

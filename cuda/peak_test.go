@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Times are pretended on the host, so figures mean nothing: that each limit is measured, and which a GPU lacks, does.
+// The host simulates times, so the figures have no meaning. The test checks which limits are measured, and which limits
+// a GPU lacks.
 func TestPeaksAreMeasured(t *testing.T) {
 	lib := loadShim(t)
 	measure := func(what device.Peak) error {

@@ -14,11 +14,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// The shim refuses what on a GPU may wait for all its streams while one stands at an event that only the host completes: loading code, frees.
+// The shim refuses calls that may wait for all streams of a GPU while one stream is blocked on an event that only the
+// host completes: loading code, and frees.
 
 const patience = time.Minute
 
-// must ends the test at an error.
+// must ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -26,7 +27,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bench is a device with two streams, the first of which can be made to stand.
+// bench is a device with two streams. The first stream can be blocked.
 type bench struct {
 	t         *testing.T
 	dev       device.Device
@@ -63,11 +64,12 @@ func newBench(t *testing.T, lib *native.Library) *bench {
 	return b
 }
 
-// stand has the first stream wait for what the host completes by goOn.
+// stand blocks the first stream until goOn completes an event.
 func (b *bench) stand() { must(b.t, b.first.Run(b.standing)) }
 func (b *bench) goOn()  { must(b.t, b.gate.Complete()) }
 
-// whenQuiet begins what needs a quiet moment, while a stream stands, and returns when it waits for that. It answers with how it ended.
+// whenQuiet starts do, which needs quiescence, while a stream is blocked. It returns when do waits for quiescence. The
+// channel receives the result of do.
 func (b *bench) whenQuiet(do func() error) <-chan error {
 	b.t.Helper()
 	waiting := filepath.Join(b.t.TempDir(), "waiting")
@@ -100,7 +102,8 @@ func (b *bench) alloc(bytes int64, host bool) device.Buffer {
 	return m
 }
 
-// program is one of a single launch of op, with buffers of its own; what frees them all is left over.
+// program creates a program of one launch of op, with its own buffers. Freeing all of them is work that is kept for
+// quiescence.
 func (b *bench) program(op device.Op, in ...device.TensorSpec) (device.Program, error) {
 	k, err := compiled(b.dev, op, in...)
 	if err != nil {
@@ -140,7 +143,7 @@ func (b *bench) program(op device.Op, in ...device.TensorSpec) (device.Program, 
 	return p, err
 }
 
-// kinds are ops of hand-written kernels and of both libraries.
+// kinds are ops of hand-written kernels, of cuBLASLt and of cuDNN.
 var kinds = []struct {
 	name string
 	op   device.Op
@@ -151,7 +154,8 @@ var kinds = []struct {
 	{"a convolution", device.Conv2D{Window: unitWindow, Groups: 1}, []device.TensorSpec{device.Spec(tensor.F32, 2, 4, 5, 5), device.Spec(tensor.F32, 8, 4, 1, 1)}},
 }
 
-// TestAFirstRunLoadsNothing: neither where algorithms were timed in this process, nor where the choice is known from another one.
+// The first run of a program must load no code. This must hold both if algorithms were timed in this process, and if
+// another process has made the choice.
 func TestAFirstRunLoadsNothing(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, timed := range []bool{true, false} {
@@ -168,7 +172,7 @@ func TestAFirstRunLoadsNothing(t *testing.T) {
 	}
 }
 
-// TestPlansAreMadeInQuietMoments: one that begins while a stream stands loads its code when that has gone on.
+// A plan whose creation begins while a stream is blocked must load its code when the stream has continued.
 func TestPlansAreMadeInQuietMoments(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	lib := freshShim(t, fakeCublasLt)
@@ -188,7 +192,7 @@ func TestPlansAreMadeInQuietMoments(t *testing.T) {
 	}
 }
 
-// TestWhatIsFreedWaitsForAQuietMoment: nobody is held up by it, and who then needs the memory gets it.
+// A free must not wait for quiescence. An allocation that needs the freed memory must wait and succeed.
 func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 	t.Setenv("HETERO_SHIM_MEMORY_KIB", "8192")
 	b := newBench(t, freshShim(t, fakeCublasLt))
@@ -212,7 +216,7 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 		t.Errorf("%d bytes count as allocated, want 0", allocated)
 	}
 	taken := b.whenQuiet(func() error {
-		m, err := b.dev.Alloc(most) // of which there is room for one
+		m, err := b.dev.Alloc(most) // the GPU has room for one such buffer
 		if err == nil {
 			err = m.Free()
 		}
@@ -222,11 +226,11 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 	must(t, <-taken)
 }
 
-// TestAWaitEndsWhenTheGPUIsLost with the device's failure, whatever the limit.
+// The wait must end with the device's failure, for any time limit.
 func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	t.Setenv("HETERO_SHIM_LOST_AFTER", "1")
 	lib := freshShim(t, fakeCublasLt)
-	dev, err := lib.Open(0, device.Options{}) // it is not closed: nothing of a lost GPU can be
+	dev, err := lib.Open(0, device.Options{}) // not closed: nothing on a lost GPU can be closed
 	must(t, err)
 	e, err := dev.NewEvent()
 	must(t, err)
@@ -242,7 +246,7 @@ func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	}
 }
 
-// TestTooFewHardwareQueuesAreNoted: what the user has set stays, but not without a word.
+// A value that the user has set must stay, and the device must report it.
 func TestTooFewHardwareQueuesAreNoted(t *testing.T) {
 	lib := loadShim(t)
 	const queues = "CUDA_DEVICE_MAX_CONNECTIONS"

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// TestReasons: which states of a driver are nobody's fault, and what is said to those that are not.
+// The test covers states of a driver that are not faults, and the messages for the other states.
 func TestReasons(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -38,7 +38,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestWidenLeavesWhatTheUserSet: CUDA is asked for all hardware queues, unless the user says how many.
+// CUDA must use all hardware queues, unless the user has set their number.
 func TestWidenLeavesWhatTheUserSet(t *testing.T) {
 	for _, c := range []struct {
 		set  bool

@@ -18,7 +18,7 @@ import (
 // shimLibrary holds the sources of the CUDA device, compiled for the host (shim/).
 const shimLibrary = "libhetero_cuda_shim.so"
 
-// TestMain keeps what the device remembers between processes out of the user's cache.
+// TestMain keeps cached choices out of the user's cache folder.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "cuda")
 	if err != nil {
@@ -41,7 +41,7 @@ func loadShim(t *testing.T) *native.Library {
 	return lib
 }
 
-// captured is a device all of whose programs must have become graphs.
+// captured is a device that requires every program to become a graph.
 type captured struct {
 	device.Device
 	t conformance.TB
@@ -54,7 +54,7 @@ func (d captured) Close() error {
 	return d.Device.Close()
 }
 
-// TestKernelsConformOnTheHost: the very kernels of the GPU, their threads as fibers.
+// The kernels are those of the GPU; fibers replace GPU threads.
 func TestKernelsConformOnTheHost(t *testing.T) {
 	lib := loadShim(t)
 	open := func(t conformance.TB, opts device.Options) device.Device {

@@ -18,7 +18,7 @@ import (
 
 const probeVariable = "HETERO_CUDA_PROBE"
 
-// TestProbe is no test of its own: it is what TestDriverStates runs in a process that finds another driver.
+// TestProbe tests nothing itself. TestDriverStates runs it in a process that finds another driver.
 func TestProbe(t *testing.T) {
 	switch os.Getenv(probeVariable) {
 	case "count":
@@ -36,7 +36,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestDriverStates: what is said of every state in which a driver can be found, and that counting GPUs makes no context.
+// The test checks the message for every state of a driver, and that counting GPUs creates no context.
 func TestDriverStates(t *testing.T) {
 	built := nativetest.Need(t, "cpu", "fake_driver/libcuda.so.1")
 	shim := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// TestVarianceFarFromZero: statistics keep their digits wherever the mean lies. Sums of x and x² in f32, which cuDNN's engines offer behind
-// a convolution (GenStats), do not: -v prints both.
+// Statistics must stay accurate if the mean is far from zero. Sums of x and x² in f32, which cuDNN's engines offer
+// behind a convolution (GenStats), lose this accuracy: -v prints both errors.
 func TestVarianceFarFromZero(t *testing.T) {
 	dev, err := loadShim(t).Open(0, device.Options{})
 	if err != nil {
@@ -31,7 +31,7 @@ func TestVarianceFarFromZero(t *testing.T) {
 	}
 }
 
-// normals are normally distributed with deviation 1 and the mean given, rounded to bf16.
+// normals returns normally distributed values with deviation 1 and the given mean, rounded to bf16.
 func normals(shape tensor.Shape, mean float64) devicetest.Tensor {
 	r := rand.New(rand.NewPCG(1, 2))
 	x := devicetest.Tensor{Spec: device.Spec(tensor.BF16, shape...), Values: make([]float64, shape.Elements())}
@@ -42,7 +42,7 @@ func normals(shape tensor.Shape, mean float64) devicetest.Tensor {
 	return x
 }
 
-// varianceErrors are the relative errors, over all channels, of the device's statistics and of sums of x and x².
+// varianceErrors returns the relative errors, over all channels, of the device's statistics and of sums of x and x².
 func varianceErrors(t *testing.T, dev device.Device, x devicetest.Tensor) (ours, sums float64) {
 	r := devicetest.NewRunner(conformance.Go(t), dev)
 	defer r.Close()
@@ -78,7 +78,7 @@ func channelOf(x devicetest.Tensor, c int) []float32 {
 	return values
 }
 
-// pairwise adds up f(v) in f32 by halves, which loses the least.
+// pairwise adds f(v) over the values in f32 by halves, which has the smallest rounding error.
 func pairwise(values []float32, f func(float32) float32) float32 {
 	if len(values) == 1 {
 		return f(values[0])

@@ -9,16 +9,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// TestVisibleDevices: what NVIDIA documents for each value, and what we say to those that hide GPUs without a word.
+// The test checks the GPUs that NVIDIA documents for each value, and the errors for values that silently hide GPUs.
 func TestVisibleDevices(t *testing.T) {
 	const a, b = "MIG-0a1b", "MIG-2c3d"
 	for _, c := range []struct {
 		text   string
 		set    bool
-		shown  int // by the driver
+		shown  int // number of GPUs that the driver shows
 		names  string
-		want   string // of the error, "" for none
-		absent bool   // nothing is wrong
+		want   string // text of the error; "": no error
+		absent bool   // the error must be a device.AbsentError
 	}{
 		{text: "", shown: 4},
 		{text: "", set: true, want: `CUDA_VISIBLE_DEVICES="" hides all GPUs`, absent: true},
@@ -57,7 +57,7 @@ func TestVisibleDevices(t *testing.T) {
 	}
 }
 
-// TestSlicesAreDealtOut: a process sees one MIG slice, so each rank gets its own.
+// A process sees one MIG slice, so each rank must get its own slice.
 func TestSlicesAreDealtOut(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -23,7 +23,7 @@ import (
 // faults is the value of HETERO_FAKE_NCCL for the fake NCCL (nccl/shim/fake.cc).
 const faults = "HETERO_FAKE_NCCL"
 
-// patience is longer than anything here takes on a loaded machine.
+// patience is longer than any test takes on a loaded machine.
 const patience = time.Minute
 
 func TestRanksThatCannotJoinAreTold(t *testing.T) {
@@ -59,8 +59,9 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 	}
 }
 
-// TestSharedGPUIsAllowedWhereAsked: by NCCL itself, from the version on that can. Before that ranks of one process cannot share one, since a process is one
-// host to NCCL; those of several processes do in cmd/hetero-train/program.
+// NCCL itself allows shared GPUs from version MultiRankGPU on. Ranks of one process cannot share a GPU in earlier
+// versions, because NCCL treats a process as one host. A test in cmd/hetero-train/program shares a GPU between
+// processes.
 func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	for version, want := range map[Version]error{MultiRankGPU: nil, 22809: errors.New("Duplicate GPU")} {
 		t.Run(version.String(), func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	}
 }
 
-// apart runs a test again in a process of its own, since a process opens NCCL once, with the fake told what to do: there it answers true.
+// apart runs the calling test again in its own process, with a fault of the fake NCCL, because a process opens NCCL
+// only once. It returns true in that process.
 func apart(t *testing.T, fault string) bool {
 	t.Helper()
 	if os.Getenv(faults) != "" {
@@ -107,7 +109,7 @@ func TestJoiningEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, fault string
 		limit       time.Duration
-		want        string // of some rank
+		want        string // text of some rank's error
 	}{
 		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks joined within"},
 		{"a rank whose NCCL refuses", "refuse:1", patience, "ncclCommInitRankConfig: "},
@@ -131,7 +133,7 @@ func TestJoiningEnds(t *testing.T) {
 	}
 }
 
-// sums enqueues all-reduces on every rank and returns what Sync says.
+// sums enqueues n all-reduces on every rank and returns the errors of Sync.
 func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 	t.Helper()
 	errs := make([]error, len(comms))
@@ -146,7 +148,7 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 			defer cancel()
 			for i := range n {
 				if err := c.Enqueue(collective.AllReduce{Name: fmt.Sprintf("bucket %d", i), Buffer: device.Whole(b), DType: tensor.F32}); err != nil {
-					break // Sync says why
+					break // Sync returns the reason
 				}
 			}
 			errs[rank] = c.Sync(ctx)
@@ -156,7 +158,7 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 	return errs
 }
 
-// TestOperationsEnd: any operation that NCCL does not complete ends with an error on all ranks, within the time limit.
+// Any operation that NCCL does not complete must end with an error on all ranks, within the time limit.
 func TestOperationsEnd(t *testing.T) {
 	lib := shim(t)
 	const limit = 400 * time.Millisecond
@@ -210,7 +212,7 @@ func TestOperationsEnd(t *testing.T) {
 			comms := r.joined(conformance.Go(t))
 			if c.meanwhile != nil {
 				go func() {
-					for comms[0].Position().Entered < 2 { // hangs in it
+					for comms[0].Position().Entered < 2 { // rank 0 hangs in the second operation
 						time.Sleep(time.Millisecond)
 					}
 					c.meanwhile(r, comms)
@@ -234,9 +236,9 @@ func TestOperationsEnd(t *testing.T) {
 	}
 }
 
-// TestGPUMemoryGoesThroughNCCL: what NCCL can do as the contract wants it does not go through the host.
+// Operations that NCCL performs as the contract requires must not go through the host.
 func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
-	t.Setenv(faults, "reject:0@3") // counts NCCL's operations
+	t.Setenv(faults, "reject:0@3") // fails the third operation that NCCL performs
 	r := prepare(conformance.Go(t), shim(t), 1, 0)
 	c := r.joined(conformance.Go(t))[0]
 	b, err := r.devs[0].Alloc(64)
@@ -250,7 +252,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	for _, op := range []collective.Op{
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // 1
 		collective.AllReduce{Buffer: device.Whole(host), DType: tensor.F32},
-		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max}, // NCCL's forgets NaN
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max}, // NCCL's Max loses NaN
 		collective.Barrier{},
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // 2
 	} {
@@ -266,7 +268,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 	}
 }
 
-// TestOldNCCLIsRefused: in a process of its own, since a process opens NCCL once.
+// The test uses its own process, because a process opens NCCL only once.
 func TestOldNCCLIsRefused(t *testing.T) {
 	lib := shim(t)
 	if !apart(t, "version=21703") {
@@ -289,7 +291,8 @@ func TestDeviceThatIsNoGPUIsRefused(t *testing.T) {
 
 var _ collective.Communicator = (*staged.Communicator)(nil)
 
-// TestGivingUpEnds: where NCCL does not come back from ncclCommAbort, as on a GPU that is lost, this rank and the others go on all the same, and it is said what is left.
+// If ncclCommAbort does not return, as on a lost GPU, all ranks must continue, and the error must name the leaked
+// resources.
 func TestGivingUpEnds(t *testing.T) {
 	t.Setenv(faults, "hang:1@1,stuck:1")
 	t.Setenv("HETERO_SHIM_GIVE_UP_MS", "1500")

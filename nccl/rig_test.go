@@ -24,7 +24,7 @@ import (
 // shimLibrary holds the sources of src/, compiled for the host.
 const shimLibrary = "libhetero_nccl_shim.so"
 
-// shim is the GPU device compiled for the host; the fake NCCL moves data in its memory.
+// shim opens the GPU device that was compiled for the host. The fake NCCL moves data in its memory.
 func shim(t *testing.T) *native.Library {
 	t.Helper()
 	dir := nativetest.Need(t, "cpu", "libhetero_cuda_shim.so", shimLibrary)
@@ -37,14 +37,14 @@ func shim(t *testing.T) *native.Library {
 	return lib
 }
 
-// ranks are those of one group, with what is under them.
+// ranks are the ranks of one group, with their devices and control communicators.
 type ranks struct {
 	devs   []device.Device
 	inner  []*local.Communicator
 	config []Config
 }
 
-// prepare opens a GPU for each rank. The devices stay open: the memory of tests does too.
+// prepare opens a GPU for each rank. The devices stay open, because the memory of tests is never freed.
 func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duration) *ranks {
 	t.Helper()
 	inner, err := local.New(size, local.Options{Timeout: limit})
@@ -67,7 +67,7 @@ func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duratio
 	return r
 }
 
-// seen is GPU memory as the test sees it: it is the host's.
+// seen returns GPU memory as a slice. In the shim, GPU memory is host memory.
 func seen(m device.Region) []byte {
 	if at, ok := addressOf(m); ok {
 		return unsafe.Slice((*byte)(at), m.Bytes)
@@ -82,7 +82,7 @@ func (r *ranks) group(comms []*Communicator) collectivetest.Group {
 	return g
 }
 
-// connect joins the ranks, and answers what each got.
+// connect joins the ranks and returns the result of each.
 func (r *ranks) connect(limit time.Duration) (comms []*Communicator, errs []error) {
 	comms, errs = make([]*Communicator, len(r.config)), make([]error, len(r.config))
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -100,7 +100,7 @@ func (r *ranks) connect(limit time.Duration) (comms []*Communicator, errs []erro
 	return comms, errs
 }
 
-// joined wants all to have joined.
+// joined requires that all ranks have joined.
 func (r *ranks) joined(t conformance.TB) []*Communicator {
 	t.Helper()
 	comms, errs := r.connect(time.Minute)

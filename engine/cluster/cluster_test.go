@@ -24,7 +24,7 @@ import (
 // programVariable makes this test binary a program of several ranks. Its value is the number of steps.
 const programVariable = "CLUSTER_TEST_STEPS"
 
-// oddVariable is the rank that has another configuration.
+// oddVariable is the number of the rank that has another configuration.
 const oddVariable = "CLUSTER_TEST_ODD"
 
 // timeoutVariable is how long the ranks wait for each other, in seconds.

@@ -18,7 +18,7 @@ var small = job{dtype: tensor.F32, micro: 4, count: 1, mode: "sync", options: Op
 
 func TestRanksThatDoTheSameAgree(t *testing.T) {
 	for i, err := range each(small.ranks(t, 3), func(r *rank) error {
-		p, err := r.pass([]int{3, 0, 1}[r.number]) // other shares, an idle rank among them
+		p, err := r.pass([]int{3, 0, 1}[r.number]) // different shares, including an idle rank
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func TestRanksThatDoTheSameAgree(t *testing.T) {
 func TestDifferenceBetweenRanksIsNamedOnEveryRank(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		other func(lines []string) []string // what rank 2 says
+		other func(lines []string) []string // returns the lines that rank 2 passes
 		want  string
 	}{
 		{"another line", func(l []string) []string { l[1] = "parameter 0: head"; return l },
@@ -113,7 +113,7 @@ func TestOddReplicaIsNamed(t *testing.T) {
 	} {
 		for i, err := range each(small.ranks(t, c.size), func(r *rank) error {
 			for _, odd := range c.odd {
-				if odd == r.number { // one bit of one weight
+				if odd == r.number { // change one bit of one weight
 					mem := r.state.Values.Host()[200:]
 					binary.LittleEndian.PutUint32(mem, binary.LittleEndian.Uint32(mem)^1)
 				}
@@ -197,7 +197,7 @@ func TestTuneGivesAllRanksTheSameBuckets(t *testing.T) {
 		t.Error(err)
 	}
 	ready := got[0].ReadySeconds
-	for i := range ready { // the slowest rank's: 3 ms a launch
+	for i := range ready { // the times of the slowest rank: 3 ms for a launch
 		if ready[i] < 0.003 || i > 0 && ready[i] < ready[i-1] {
 			t.Errorf("gradients are ready after %v s, want ascending times of the slowest rank", ready)
 			break
@@ -222,7 +222,7 @@ func TestFailureOfARankEndsTheStepOfAll(t *testing.T) {
 						}
 					}
 					if when == "finish" {
-						if err := p.Backward(r.stream, false); err != nil { // it never begins its sums
+						if err := p.Backward(r.stream, false); err != nil { // the rank never starts its sums
 							return err
 						}
 						r.grads.Abort(errors.New("gave up"))

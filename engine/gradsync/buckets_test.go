@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// sized are trained parameters of so many bytes, multiples of 64, then one without a gradient.
+// sized returns trained parameters of the given sizes in bytes, multiples of 64, and one parameter without a gradient.
 func sized(bytes ...int64) *plan.Params {
 	p := &plan.Params{DType: tensor.F32, Trained: len(bytes)}
 	for i, n := range append(bytes, 128) {
@@ -76,7 +76,7 @@ func TestEndsThatAreNotOfParametersAreRefused(t *testing.T) {
 	}
 }
 
-// finish is when the last all-reduce of buckets with these ends is over.
+// finish returns the end of the last all-reduce of buckets with these ends.
 func finish(at []int64, ends []int64, ready []float64, link Link) float64 {
 	over, begin := 0.0, int64(0)
 	for _, end := range at {
@@ -102,7 +102,7 @@ func TestChosenBucketsAreTheBestOfAll(t *testing.T) {
 		link := Link{LatencySeconds: r.Float64() * 0.3, BytesPerSecond: 100 + 5000*r.Float64()}
 		got := Choose(ends, ready, link)
 		best := math.Inf(1)
-		for set := range 1 << (n - 1) { // every way to cut
+		for set := range 1 << (n - 1) { // every division into buckets
 			var at []int64
 			for i, end := range ends {
 				if i == n-1 || set>>i&1 != 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// openCPU opens CPU devices of one thread; the test is skipped where there are none.
+// openCPU opens CPU devices of one thread. It skips the test if there is no CPU device.
 func openCPU(t testing.TB) func(int) device.Device {
 	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
@@ -52,7 +52,7 @@ func TestCPUGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// connectShared connects ranks by shared memory, as those of one host are.
+// connectShared connects ranks by shared memory, like the ranks of one host.
 func connectShared(t testing.TB, size int) []collective.Communicator {
 	t.Helper()
 	address, out, errs := shm.NewAddress(), make([]collective.Communicator, size), make([]error, size)
@@ -104,7 +104,7 @@ func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 	compare(t, ranks, plain[0], truth[0])
 }
 
-// Ranks on unlike devices, whose private layouts have nothing in common, hold the same bits after every step.
+// Ranks on devices with different private layouts must hold the same bits after every step.
 func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	fast := openCPU(t)
 	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256, Wire: tensor.BF16}}
@@ -145,7 +145,7 @@ func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
 	}
 }
 
-// Enqueue, Forward, Backward and Finish of a step in steady state.
+// The test covers Enqueue, Forward, Backward and Finish of a step after the first steps.
 func TestStepAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -156,7 +156,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 	measured := ranks[0]
 	rounds := make(chan bool)
 	failed := make(chan error, 1)
-	go func() { // the other rank goes along
+	go func() { // the other rank takes part in every step
 		r := ranks[1]
 		for range rounds {
 			if err := r.again(); err != nil {
@@ -177,12 +177,12 @@ func TestStepAllocatesNothing(t *testing.T) {
 	if err := errors.Join(err, <-failed); err != nil {
 		t.Fatal(err)
 	}
-	if got > 2 { // Sync waits on a channel that it makes, if it comes first
+	if got > 2 { // Sync allocates a channel if it has to wait
 		t.Errorf("a step allocates %g times, want at most once a rank", got)
 	}
 }
 
-// again runs the passes of the last step once more, on what is loaded.
+// again runs the passes of the last step once more, on the loaded inputs.
 func (r *rank) again() error {
 	p := r.passes[3]
 	if err := p.Forward(r.stream); err != nil {

@@ -14,7 +14,7 @@ import (
 // roundoff is the largest relative error of one rounding to f32.
 const roundoff = 1.0 / (1 << 24)
 
-// cases of the property test; each is another network, split and seed.
+// cases is the number of cases of the property test. Each case has its own network, shares and seed.
 const cases = 300
 
 func TestGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
@@ -28,7 +28,7 @@ func TestGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
 	}
 }
 
-// splitCase is a job and how it is split.
+// splitCase is a job and the shares of its ranks.
 type splitCase struct {
 	job
 	shares []int
@@ -39,7 +39,7 @@ func (c splitCase) String() string {
 	return fmt.Sprintf("%d %s %v x%d cap %d wire %v sequential %t", c.seed, c.mode, c.shares, c.count, c.options.CapBytes, c.options.Wire, c.options.Sequential)
 }
 
-// draw makes a case of a seed.
+// draw returns the case of a seed.
 func draw(seed uint64) splitCase {
 	r := rand.New(rand.NewPCG(seed, 1))
 	size := []int{1, 2, 3, 4, 7}[r.IntN(5)]
@@ -64,14 +64,14 @@ func draw(seed uint64) splitCase {
 	return c
 }
 
-// check compares the split with one device in f64; the yardstick is one device in f32.
+// check compares the ranks with one device in f64. The error of one device in f32 determines the limit.
 func (c splitCase) check(t *testing.T) {
 	got := c.ranks(t, len(c.shares))
 	loss := run(t, got, 0, c.shares)
 	alone := c.job
 	alone.options, alone.open, alone.connect = Options{}, nil, nil // the reference device
 	if alone.mode == "sync" {
-		alone.mode = "local" // the statistics of its samples are those of all
+		alone.mode = "local" // on one device, the statistics of its own samples are those of all samples
 	}
 	plain := alone.ranks(t, 1)
 	run(t, plain, 0, []int{c.micro})
@@ -84,7 +84,7 @@ func (c splitCase) check(t *testing.T) {
 	compare(t, got, plain[0], truth[0])
 }
 
-// compare wants all ranks to hold the same bits, and them to be as near the truth as architecture.md asks.
+// compare requires all ranks to hold the same bits, with errors of at most a small multiple of one device's error.
 func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	t.Helper()
 	for _, r := range got[1:] {
@@ -101,14 +101,14 @@ func compare(t *testing.T, got []*rank, plain, truth *rank) {
 	}
 	for name, want := range all[2] {
 		size := distance(want, nil)
-		limit := 3*distance(all[1][name], want) + 8*roundoff*size + 1e-7 // a gradient that is 0 but for rounding
+		limit := 3*distance(all[1][name], want) + 8*roundoff*size + 1e-7 // 1e-7 allows a gradient of 0
 		if err := distance(all[0][name], want); !(err <= limit) {
 			t.Errorf("%s: error %.3g, want at most %.3g (norm %.3g, error of the plain run %.3g)", name, err, limit, size, distance(all[1][name], want))
 		}
 	}
 }
 
-// distance is ‖a - b‖, b = 0 if it is nil.
+// distance returns ‖a - b‖; a nil b is 0.
 func distance(a, b []float64) float64 {
 	sum := 0.0
 	for i, v := range a {
@@ -146,7 +146,7 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 				loss := run(t, got, step, shares)
 				near := run(t, plain, step, []int{j.micro})
 				want := run(t, truth, step, []int{j.micro})
-				// Errors of steps add up: the rule holds for what has been, not for each step's luck.
+				// Errors of steps add up, so the limit grows with the number of steps.
 				limit := 3*math.Abs(near-want) + 1e-5*float64(step+1)*want
 				if math.Abs(loss-want) > limit {
 					t.Fatalf("step %d, shares %v: loss: got %g, want %g within %.2g", step, shares, loss, want, limit)

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// modelled are ranks on null devices where every launch takes a millisecond, with links that carry a megabyte a second.
+// modelled returns ranks on null devices where every launch takes 1 ms, with links of 1 MB/s.
 func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []float64, link Link) Options) []*rank {
 	t.Helper()
 	model := null.Model{LaunchSeconds: 1e-3, FLOPS: 1e18, BytesPerSecond: 1e18, CopyBytesPerSecond: 1e18, MemoryBytes: 1 << 30}
@@ -39,12 +39,12 @@ func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []
 	for _, at := range p.plan.GradientTimes(elapsed) {
 		ready = append(ready, at.Seconds())
 	}
-	link := local.Model{LatencySeconds: 0.5e-3, BytesPerSecond: 1e6} // of two ranks: 1 ms, 1 MB/s
+	link := local.Model{LatencySeconds: 0.5e-3, BytesPerSecond: 1e6} // between two ranks: 1 ms, 1 MB/s
 	j.options = options(ends(first.state.Params), ready, Link{LatencySeconds: 1e-3, BytesPerSecond: 1e6})
 	return j.ranksOver(t, size, link)
 }
 
-// modelStep is a step without inputs.
+// modelStep runs a step without inputs.
 func (r *rank) modelStep(n int) (Times, error) {
 	p, err := r.pass(n)
 	if err != nil {
@@ -59,7 +59,8 @@ func (r *rank) modelStep(n int) (Times, error) {
 	return r.sync.Finish(context.Background(), r.stream)
 }
 
-// The exposed time is what Choose foretells, whatever the buckets; the ones it chooses expose the least.
+// For any buckets, the exposed time must be the time that Choose predicts. The buckets that Choose returns must expose
+// the least time.
 func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "none"}
 	exposed := map[string]time.Duration{}
@@ -119,7 +120,7 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	}
 }
 
-// For measurements: 1000 ranks and 100 steps, for example.
+// Flags for larger measurements, such as 1000 ranks and 100 steps.
 var (
 	manyRanks = flag.Int("many-ranks", 200, "ranks of TestManyRanksInOneProcess")
 	manySteps = flag.Int("many-steps", 3, "steps of TestManyRanksInOneProcess")

@@ -20,23 +20,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// job is what ranks train together: a small residual network on samples that are functions of their number.
+// job is the training of a group: a small residual network on samples that are functions of their number.
 type job struct {
-	dtype     tensor.DType // of everything
+	dtype     tensor.DType // element type of all tensors
 	micro     int          // samples of a global micro-batch
 	count     int          // micro-batches of a step
-	mode      string       // of batch normalisation: sync, ghost, local; none = a network without
-	group     int          // of ghost
+	mode      string       // batch normalisation: sync, ghost or local; none: a network without it
+	group     int          // samples of a group, for mode ghost
 	smoothing float64
 	dropout   float64
-	options   Options // but for communicators
+	options   Options // without communicators
 	open      func(rank int) device.Device
-	plain     bool // parameters lie plain whatever the device wants
+	plain     bool // parameters have the plain layout, even if the device prefers another layout
 	// connect makes a group; nil: goroutines that share memory.
 	connect func(t testing.TB, size int) []collective.Communicator
 }
 
-// communicators connects so many ranks. link says how fast they are where time is modelled.
+// communicators connects size ranks. link is the speed of the links on devices that model time.
 func (j job) communicators(t testing.TB, size int, link local.Model) []collective.Communicator {
 	t.Helper()
 	if j.connect != nil {
@@ -62,7 +62,7 @@ func (j job) device(rank int) device.Device {
 	return reference.New()
 }
 
-// graph is the pass over n samples of one rank of several.
+// graph builds the pass over n samples of one rank of several.
 func (j job) graph(n, rank, ranks int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if j.dtype == tensor.F64 {
@@ -95,14 +95,14 @@ func (j job) graph(n, rank, ranks int) (*graph.Graph, error) {
 	})
 }
 
-// rank is one rank's end of a job.
+// rank is one rank of a job.
 type rank struct {
 	job
 	number, size int
 	dev          device.Device
 	cache        *plan.Cache
 	state        *plan.State
-	sum          device.Buffer // gradients of earlier micro-batches; state.Grads where there is one micro-batch
+	sum          device.Buffer // gradients of earlier micro-batches; state.Grads if a step has one micro-batch
 	stream       device.Stream
 	sync         *Sync
 	passes       map[int]*Pass // by samples
@@ -159,7 +159,7 @@ func (j job) start(number, size int, grads, stats collective.Communicator) (*ran
 	return r, nil
 }
 
-// initial values are f32 numbers, so that runs of both types start alike.
+// initial returns the initial values of a parameter: f32 numbers, so that runs of both types start with equal values.
 func initial(p plan.ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(7, p.Name)
@@ -173,7 +173,7 @@ func initial(p plan.ParamInfo) []float64 {
 	return v
 }
 
-// pass is the plan for so many samples.
+// pass returns the pass for n samples.
 func (r *rank) pass(n int) (*Pass, error) {
 	if p := r.passes[n]; p != nil {
 		return p, nil
@@ -197,13 +197,14 @@ func (r *rank) pass(n int) (*Pass, error) {
 	}
 	r.arenas = append(r.arenas, arena)
 	for i := range arena.Host() {
-		arena.Host()[i] = 0xff // what is read before it is written shows
+		arena.Host()[i] = 0xff // so that values that are read before they are written become visible
 	}
 	r.passes[n], err = r.sync.Bind(p, device.Whole(arena))
 	return r.passes[n], err
 }
 
-// step runs one optimizer step's passes with these shares of each micro-batch; the sum of this rank's losses is the answer.
+// step runs the passes of one optimizer step with these shares of each micro-batch, and returns the sum of this rank's
+// losses.
 func (r *rank) step(step int, shares []int) (loss float64, err error) {
 	first := 0
 	for _, n := range shares[:r.number] {
@@ -249,7 +250,7 @@ func (r *rank) step(step int, shares []int) (loss float64, err error) {
 	return loss, err
 }
 
-// accumulate is what the caller of gradsync does with all but the last micro-batch.
+// accumulate adds the gradients of a micro-batch that is not the last. This is a duty of gradsync's caller.
 func (r *rank) accumulate(m int) {
 	have, add := reference.Decode(r.dtype, r.sum.Host()), reference.Decode(r.dtype, r.state.Grads.Host())
 	for i := range add {
@@ -260,7 +261,7 @@ func (r *rank) accumulate(m int) {
 	copy(r.sum.Host(), reference.Encode(r.dtype, add))
 }
 
-// load writes the inputs for n samples of the whole run, from number first on.
+// load writes the inputs for n samples. first is the number of the first sample in the run.
 func (r *rank) load(p *Pass, first, n int) error {
 	x, labels, ids := []float64{}, []float64{}, []float64{}
 	for i := range n {
@@ -282,7 +283,7 @@ func (r *rank) load(p *Pass, first, n int) error {
 	return nil
 }
 
-// update is w -= rate·g, in f64, the same on all ranks.
+// update sets w = w - rate·g, in f64, equally on all ranks.
 func (r *rank) update(rate float64) {
 	w, g := reference.Decode(r.dtype, r.state.Values.Host()), reference.Decode(r.dtype, r.sum.Host())
 	for i := range w {
@@ -291,7 +292,7 @@ func (r *rank) update(rate float64) {
 	copy(r.state.Values.Host(), reference.Encode(r.dtype, w))
 }
 
-// tensors reads gradients and running statistics by name.
+// tensors returns gradients and running statistics by name.
 func (r *rank) tensors() (map[string][]float64, error) {
 	out := map[string][]float64{}
 	read := func(flat device.Buffer, infos []plan.ParamInfo) error {
@@ -336,10 +337,10 @@ func (r *rank) close(t testing.TB) {
 	}
 }
 
-// ranks starts a job on so many of them.
+// ranks starts a job on size ranks.
 func (j job) ranks(t testing.TB, size int) []*rank { return j.ranksOver(t, size, local.Model{}) }
 
-// ranksOver says how fast their gradients travel, where time is modelled.
+// ranksOver starts a job on size ranks. link is the speed of the gradients' links on devices that model time.
 func (j job) ranksOver(t testing.TB, size int, link local.Model) []*rank {
 	t.Helper()
 	grads, stats := j.communicators(t, size, link), j.communicators(t, size, local.Model{})
@@ -373,7 +374,7 @@ func each(ranks []*rank, f func(r *rank) error) []error {
 	return errs
 }
 
-// run does one step on every rank and wants it to work; the answer is the loss summed over ranks.
+// run runs one step on every rank, which must succeed, and returns the sum of the losses over ranks.
 func run(t testing.TB, ranks []*rank, step int, shares []int) float64 {
 	t.Helper()
 	losses := make([]float64, len(ranks))
@@ -392,7 +393,7 @@ func run(t testing.TB, ranks []*rank, step int, shares []int) float64 {
 	return total
 }
 
-// bits of everything that must be the same on all ranks.
+// bits returns the bytes that must be equal on all ranks.
 func (r *rank) bits() []byte {
 	return slices.Concat(r.sum.Host(), r.state.States.Host(), r.state.Values.Host())
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Buckets, overlap and which communicator carries what change times alone: every sum is over the same values in the same order.
+// Buckets, overlap and the choice of communicators must affect times only: every sum is over the same values in the
+// same order.
 func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 7, count: 2, mode: "sync", dropout: 0.3}
 	var want []byte
 	for _, c := range []struct {
 		name    string
 		options Options
-		one     bool // communicator for everything
+		one     bool // one communicator for all operations
 	}{
 		{"one bucket", Options{}, false},
 		{"many buckets", Options{FirstBytes: 64, CapBytes: 64}, false},
@@ -53,7 +54,7 @@ func TestOverlapAndBucketsDoNotChangeABit(t *testing.T) {
 	}
 }
 
-// bf16 has 8 significant bits: a part of a sum is wrong by at most 2^-9 of itself, and so is the sum.
+// bf16 has 8 significant bits: the relative error of each summand is at most 2^-9, and so is that of the sum.
 func TestBF16OnTheWireCostsItsRounding(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 8, count: 2, mode: "ghost", group: 2, options: Options{CapBytes: 1024, FirstBytes: 64}}
 	exact := j.ranks(t, 2)
@@ -82,7 +83,7 @@ func TestBF16OnTheWireCostsItsRounding(t *testing.T) {
 			}
 			continue
 		}
-		parts := 3 * distance(w, nil) // of two ranks, which may cancel
+		parts := 3 * distance(w, nil) // norm of the summands of two ranks, which may cancel
 		if err := distance(have[name], w); err > math.Ldexp(parts, -8)+1e-6 || err == 0 {
 			t.Errorf("%s: error %.3g of norm %.3g, want that of rounding to bf16", name, err, distance(w, nil))
 		}
@@ -104,7 +105,8 @@ func TestTimesAndBucketsAreReported(t *testing.T) {
 	}
 }
 
-// Each exchange takes at least the link's latency; those of one micro-batch alone would be half of the bound.
+// Each exchange takes at least the latency of the link. The exchanges of a single micro-batch would take half of the
+// bound.
 func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 	const latency = time.Millisecond
 	slow := job{}
@@ -112,7 +114,7 @@ func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
 		return slow.communicators(t, size, local.Model{LatencySeconds: latency.Seconds(), RealTime: 1})
 	}}
 	ranks := j.ranks(t, 2)
-	for step := range 2 { // no step counts those of the one before
+	for step := range 2 { // a step must not count the exchanges of the previous step
 		begun := time.Now()
 		run(t, ranks, step, []int{2, 2})
 		took := time.Since(begun)
@@ -208,7 +210,7 @@ func TestPlansThatDoNotBelongAreRefused(t *testing.T) {
 	}
 }
 
-// Averages of running statistics are those of all samples, by weight, and every rank holds them.
+// The averages of running statistics must be those of all samples, by weight, and equal on all ranks.
 func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	j := job{dtype: tensor.F64, micro: 6, count: 1, mode: "local"}
 	shares := []int{1, 0, 5}
@@ -217,7 +219,7 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	name := "bn1.running_mean"
 	want := make([]float64, 6)
 	first := 0
-	for _, n := range shares { // what each rank would hold alone
+	for _, n := range shares { // the statistics that each rank would have alone
 		if n == 0 {
 			continue
 		}
@@ -255,7 +257,7 @@ func TestRunningStatisticsOfLocalNormsAreAveraged(t *testing.T) {
 	}
 }
 
-// A failure of this rank's own device reaches the others, and is not overwritten by theirs.
+// A failure of this rank's own device must reach the other ranks, and must not be overwritten by their errors.
 func TestOwnFailureIsToldToTheOthers(t *testing.T) {
 	j := job{dtype: tensor.F32, micro: 4, count: 1, mode: "sync"}
 	ranks := j.ranks(t, 2)

@@ -102,7 +102,7 @@ func TestAnotherStartIsPassedBy(t *testing.T) {
 			waits <- err
 		}()
 		awaitListener(t, at[0])
-		if failed { // it stays open for a while to report the reason to its own ranks
+		if failed { // rank 0 listens for a while to report the reason to its own ranks
 			wrong := first
 			wrong.Rank, wrong.Facts = 1, []Fact{{"version", "2"}}
 			if _, err := Join(ctx, wrong); !errors.As(err, new(*DisagreeError)) {

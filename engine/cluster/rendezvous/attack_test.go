@@ -213,11 +213,11 @@ func TestWhoTakesLongestMakesRoom(t *testing.T) {
 			{"a:1", false, 0, "[a:1]"},
 			{"b:1", false, 0, "[a:1 b:1]"},
 			{"a:2", true, 0, "[a:1 b:1 a:2]"},
-			{"b:2", false, strangerStay, "[b:1 a:2 b:2]"}, // a:1 is the oldest stranger
+			{"b:2", false, strangerStay, "[b:1 a:2 b:2]"}, // a:1 is the oldest connection without a greeting
 			{"b:3", false, 0, "[a:2 b:2 b:3]"},            // the time of b:1 is over, and b has most strangers
 			{"c:1", true, strangerStay, "[a:2 b:3 c:1]"},
 			{"c:2", true, 0, "[a:2 c:1 c:2]"},
-			{"d:1", false, greeterStay, "[a:2 c:2 d:1]"}, // only greeters remain, and c has most of them
+			{"d:1", false, greeterStay, "[a:2 c:2 d:1]"}, // all connections have sent a greeting, and most are from c
 		}
 		for _, step := range steps {
 			began := time.Now()

@@ -23,7 +23,7 @@ func TestGetWaitsForSet(t *testing.T) {
 		})
 		began := time.Now()
 		for rank, err := range together(groups, func(g *Group) error {
-			for range 2 { // once with a wait, once without
+			for range 2 { // the first Get waits, the second does not
 				if value, err := g.Get(ctx, "address"); err != nil || string(value) != "here" {
 					return fmt.Errorf("got %q and error %v", value, err)
 				}
@@ -143,7 +143,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		defer closeAll(groups)
 		wants := []string{
 			`exchange "save": waited 2s for 4 ranks, missing: ranks 1, 3 (context deadline exceeded)`,
-			// Rank 0 has given up before.
+			// Rank 0 has stopped waiting before.
 			`exchange "save": waited 3s for 4 ranks, missing: ranks 0, 1, 3 (context deadline exceeded)`,
 		}
 		for i, err := range together([]*Group{groups[0], groups[2]}, func(g *Group) error {

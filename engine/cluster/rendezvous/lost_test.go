@@ -108,7 +108,7 @@ func TestLossOfRank0ReachesEveryRank(t *testing.T) {
 		server := groups[0].server
 		server.mu.Lock()
 		for _, p := range server.peers[1:] {
-			p.link.conn.Close() // as the end of its process does
+			p.link.conn.Close() // like the end of the rank's process
 		}
 		server.mu.Unlock()
 		lost(t, groups[1], 0, "its connection was closed (the process ended or was killed)")

@@ -77,7 +77,7 @@ func TestNodesNumberTheirRanks(t *testing.T) {
 				n := newNetwork()
 				nodes := make([]*Group, len(test.counts))
 				for node := range nodes {
-					nodes[node] = &Group{options: Options{Rank: node}} // only to run together
+					nodes[node] = &Group{options: Options{Rank: node}} // only needed by together
 				}
 				for node, err := range together(nodes, func(g *Group) error {
 					node := g.Rank()

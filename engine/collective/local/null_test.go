@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rank is a null device whose program computes two buckets, a launch each, and waits for both.
+// rank is a null device with a program that computes two buckets, one launch each, and waits for both.
 type rank struct {
 	stream         *null.Stream
 	program        device.Program
@@ -19,7 +19,7 @@ type rank struct {
 	ops            [2]collective.Op
 }
 
-// newRank: a launch moves 8 MB at bytesPerSecond; a bucket has bucketBytes.
+// newRank creates a rank. A launch moves 8 MB at bytesPerSecond; a bucket has bucketBytes.
 func newRank(t *testing.T, bytesPerSecond float64, bucketBytes int64) *rank {
 	t.Helper()
 	must := func(err error) {

@@ -49,8 +49,8 @@ type rank struct {
 
 const mixedRanks = 3
 
-// Over every communicator of the host, the buckets of ranks 0 and 2 are in the memory of a GPU, and those of rank 1 in
-// host memory. Steps overlap.
+// On every host communicator, the buckets of ranks 0 and 2 are in GPU memory, and those of rank 1 in host memory. Steps
+// overlap.
 func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
 	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
 	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))

@@ -91,7 +91,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	}
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
-		if role == "parent" { // of a process that holds the output pipe
+		if role == "parent" { // the parent of a process that holds the output pipe
 			cmd = exec.Command("sh", "-c", `sleep 30 3<&- 4>&- & exec "$0"`, program)
 		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
