@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Images beyond the caches (16 MiB) are read and written in other ways than smaller ones, which is what devicetest has.
-// Every sample must come out as it does in a small batch, bit for bit.
+// Images above 16 MiB exceed the caches, so the kernels read and write them in other ways than the smaller images of
+// devicetest. Every sample must have the same bits as in a small batch.
 func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 	if testing.Short() {
 		t.Skip("images of 18 MiB")
@@ -26,7 +26,7 @@ func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
 			vectors := func(seed uint64, low float64, shape ...int) devicetest.Tensor {
 				return devicetest.Random(tensor.F32, shape, seed, devicetest.Uniform(low, 1))
 			}
-			// The three passes that write images; their other results are not looked at here.
+			// Runs the three passes that write images, and returns only these images.
 			passes := func(n int) [][]float64 {
 				r := devicetest.NewRunner(t, dev)
 				defer r.Close()

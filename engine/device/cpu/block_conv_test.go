@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// smallConv is a convolution that the kernels for small images take: whole blocks of 16 channels, at least 8 samples.
+// smallConv is a convolution that the kernels for small images support: whole blocks of 16 channels, at least 8
+// samples.
 type smallConv struct {
 	n, c, h, w, o                     int
 	kernel, stride, padding, dilation [2]int
@@ -28,21 +29,21 @@ func (s smallConv) String() string {
 }
 
 var smallConvs = []smallConv{
-	{13, 48, 1, 1, 80, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false}, // a linear layer; odd counts of blocks and samples
-	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // eight of nine taps see nothing
+	{13, 48, 1, 1, 80, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false}, // like a linear layer; odd numbers of blocks and samples
+	{24, 64, 1, 1, 16, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},  // eight of nine taps read only padding
 	{9, 48, 2, 2, 48, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true},
-	{16, 80, 2, 2, 144, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false}, // pixels that no tap sees
+	{16, 80, 2, 2, 144, [2]int{1, 1}, [2]int{2, 2}, [2]int{0, 0}, [2]int{1, 1}, false}, // some pixels are read by no tap
 	{25, 32, 4, 4, 48, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false},
 	{8, 48, 3, 5, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},
-	{11, 48, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true},    // rows that no window reaches
+	{11, 48, 4, 3, 64, [2]int{2, 3}, [2]int{3, 1}, [2]int{1, 0}, [2]int{1, 1}, true},    // some rows are in no window
 	{8, 32, 7, 7, 64, [2]int{3, 3}, [2]int{1, 1}, [2]int{2, 2}, [2]int{2, 2}, false},    // dilated
-	{30, 64, 14, 14, 64, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // several chunks of samples, the last one short
-	{8, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},    // windows that see padding only
+	{30, 64, 14, 14, 64, [2]int{3, 3}, [2]int{2, 2}, [2]int{1, 1}, [2]int{1, 1}, false}, // several chunks of samples; the last one is smaller
+	{8, 64, 2, 2, 32, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, false},    // some windows contain only padding
 }
 
-// devicetest's shapes are multiples of nothing, and so never reach these kernels.
+// devicetest has no shapes with whole blocks of channels, so it does not test these kernels.
 func TestSmallConvolutions(t *testing.T) {
-	dev := open(t, device.Options{Threads: 2}) // for more threads there would be too few tiles in some shapes
+	dev := open(t, device.Options{Threads: 2}) // with more threads, some shapes would have too few tiles for these kernels
 	defer dev.Close()
 	for _, s := range smallConvs {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
@@ -79,7 +80,8 @@ func (s smallConv) check(t *testing.T, dev device.Device, dt tensor.DType) {
 			exact[i].Spec.DType = tensor.F64
 		}
 		got, want := run(t, dev, c.op, rounded), run(t, reference.New(), c.op, exact)
-		// Sums of up to 10,000 products in f32 lose a few times 2⁻²⁴; storing bf16 loses up to 2⁻⁹ an element.
+		// Sums of up to 10,000 products in f32 have errors of a few times 2⁻²⁴. Storing bf16 adds an error of up to 2⁻⁹
+		// per element.
 		limit := 4e-6
 		if got.Spec.DType == tensor.BF16 {
 			limit = 3e-3
@@ -90,7 +92,7 @@ func (s smallConv) check(t *testing.T, dev device.Device, dt tensor.DType) {
 	}
 }
 
-// run runs op in the layouts that the device likes best, and gives its first output.
+// run runs op in the layouts that the device prefers, and returns its first output.
 func run(t *testing.T, dev device.Device, op device.Op, in []devicetest.Tensor) devicetest.Tensor {
 	r := devicetest.NewRunner(t, dev)
 	defer r.Close()
@@ -102,7 +104,7 @@ func run(t *testing.T, dev device.Device, op device.Op, in []devicetest.Tensor) 
 	return r.Download(r.Do(op, operands...)[0])
 }
 
-// relativeError is ‖got - want‖ / ‖want‖.
+// relativeError returns ‖got - want‖ / ‖want‖.
 func relativeError(got, want []float64) float64 {
 	var diff, norm float64
 	for i := range want {

@@ -19,7 +19,7 @@ func open(t *testing.T, opts device.Options) device.Device {
 	return opened(t, opts)
 }
 
-// need skips the test where the library was not built.
+// need skips the test if the library was not built.
 func need(t *testing.T) {
 	t.Helper()
 	nativetest.Need(t, "cpu", libraryName)
@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
 
-// Bounds are those of any machine of this century: what is caught is a wrong unit or a loop that was optimised away.
+// The bounds hold for any current machine. They detect a wrong unit and a loop that the compiler removed.
 func TestMeasurePeak(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()

@@ -16,23 +16,25 @@
 //
 // The worker pool is part of the library (src/team.h). It runs the library's kernels. It also runs oneDNN's parallel
 // regions, because it provides the functions of GCC's OpenMP library that oneDNN calls. The division of work, and
-// therefore the results, depend only on the size of the team. If other processes use a CPU, running threads take over
-// the work of threads that wait for a CPU. A team that gets less than half a CPU per thread tries half as many threads.
+// therefore the results, depend only on the size of the team. If other processes occupy CPUs, running threads take over
+// the work of threads that wait for a CPU. If a team gets less than half a CPU per thread, it tries half as many
+// threads.
 //
-// Idle threads spin, then sleep. The time of spinning is a trade-off: a spinning thread occupies a core that data
-// loading could use, and a sleeping thread takes microseconds to wake. A thread spins about as long as waking takes,
+// Idle threads spin, then sleep. The length of spinning is a trade-off: a spinning thread occupies a core that data
+// loading could use, but a sleeping thread takes microseconds to wake. A thread spins about as long as waking takes,
 // unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is set. Threads are not bound to cores: OMP_PROC_BIND and OMP_PLACES have no
 // effect.
 //
 // If the library was built with a compiler other than GCC, or if oneDNN was built for another OpenMP library, the
-// OpenMP libraries provide the threads. Results are the same, but on busy CPUs the threads wait for each other.
+// OpenMP libraries provide the threads. The results are the same, but on busy CPUs the threads of a team wait for each
+// other.
 //
 // # Slowdown
 //
-// [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch, so events
-// are also late, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A sleep
-// lasts at least a millisecond; shorter idle times accumulate. While the factor is 1, the only cost is one read of the
-// factor per run.
+// [device.Slowable] makes the device up to 1,000 times slower. The device adds idle time after each launch. Events are
+// therefore late, too, and communication overlaps the backward pass as on a slow device. Copies are not slowed down. A
+// sleep lasts at least a millisecond; shorter idle times are added up until then. While the factor is 1, the only cost
+// is one read of the factor per run.
 //
 // # Layouts
 //

@@ -19,11 +19,12 @@ var _ device.Driver = Driver{}
 
 const (
 	libraryName = "libhetero_cpu.so"
-	isaLimit    = "HETERO_CPU_ISA" // the library reads it
+	isaLimit    = "HETERO_CPU_ISA" // environment variable that the library reads
 	threadLimit = "OMP_NUM_THREADS"
 	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps: about 0.1 ms at 25 ns per
-	// turn (Zen 5). The gaps between kernels are shorter. OpenMP's default is 300,000: with one thread per core, each
-	// core that data loading takes for a moment would then cost its partner milliseconds of spinning.
+	// turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this default
+	// and one thread per core, data loading that takes a core for a moment would make the other threads spin for
+	// milliseconds.
 	spinCount = "4000"
 )
 
@@ -56,9 +57,9 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	return lib.Open(index, device.Options{Threads: most})
 }
 
-// ThreadLimit returns OMP_NUM_THREADS: the largest number of threads of a device that is opened without a count. 0
-// means no limit. In a list, which has a count for each level of nested regions, the first count applies, because there
-// is one level.
+// ThreadLimit returns OMP_NUM_THREADS, the largest number of threads of a device that is opened without a count; 0
+// means no limit. The variable may be a list with a count for each level of nested regions. The first count applies,
+// because there is one level.
 func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
 	text, ok := lookup(threadLimit)
 	if !ok || strings.TrimSpace(text) == "" {

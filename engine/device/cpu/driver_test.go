@@ -20,7 +20,7 @@ import (
 func TestMissingLibraryIsUnavailable(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		content string // of the library file, "" for none
+		content string // content of the library file; "" for no file
 		want    []string
 	}{
 		{"no file", "", []string{"no libhetero_cpu.so in ", "run make"}},
@@ -30,7 +30,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv(nativelib.DirVariable, dir)
 			if c.content != "" {
-				content := []byte(c.content + strings.Repeat("\n", 4096)) // shorter, it is "file too short"
+				content := []byte(c.content + strings.Repeat("\n", 4096)) // the padding avoids the error "file too short"
 				if err := os.WriteFile(filepath.Join(dir, libraryName), content, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -102,11 +102,11 @@ func TestThreadsAreAsAsked(t *testing.T) {
 	}
 }
 
-// An OpenMP library that was told to bind threads pins whoever loads it, and Go starts threads from there. The check runs
-// in a process of its own: OpenMP reads its environment once.
+// If an OpenMP library is configured to bind threads, it pins the thread that loads it, from which Go may start other
+// threads. The check runs in a process of its own, because OpenMP reads its environment once.
 func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
 	if os.Getenv("HETERO_TEST_AFFINITY") == "" {
-		open(t, device.Options{}).Close() // skips where there is no library, and finds it
+		open(t, device.Options{}).Close() // skips the test if there is no library
 		cmd := exec.Command(os.Args[0], "-test.run=^TestOpeningLeavesThreadsUnpinned$", "-test.v")
 		cmd.Env = append(os.Environ(), "HETERO_TEST_AFFINITY=1", "OMP_PROC_BIND=true")
 		out, err := cmd.CombinedOutput()
@@ -124,7 +124,7 @@ func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
 		t.Errorf("after loading: got affinity %v, want %v", got, before)
 	}
 	done := make(chan unix.CPUSet)
-	go func() { // on another thread: the one that loaded OpenMP is special to it
+	go func() { // on another thread, because OpenMP treats the thread that loaded it differently
 		defer close(done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -145,7 +145,7 @@ func affinity(t *testing.T) unix.CPUSet {
 	return set
 }
 
-// Signals are for Go's threads: on another one, its handlers would run on a stack that they do not expect.
+// The library's threads must block signals: a handler of Go would run on a stack that it does not expect.
 func TestWorkersTakeNoSignals(t *testing.T) {
 	dev := open(t, device.Options{Threads: 2})
 	defer dev.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// bench is a device with one reorder from f32 to bf16 ready to run.
+// bench holds a device and a program that reorders from f32 to bf16.
 type bench struct {
 	dev      device.Device
 	kernel   device.Kernel
@@ -21,7 +21,7 @@ type bench struct {
 	program  device.Program
 }
 
-// newBench ends with its closing when the test does.
+// newBench returns a bench. The caller closes it.
 func newBench(t *testing.T, dev device.Device) *bench {
 	t.Helper()
 	const n = 1000
@@ -59,7 +59,7 @@ func (b *bench) launch() *device.Launch {
 	return &device.Launch{Name: "reorder", Kernel: b.kernel, In: []device.Region{device.Whole(b.src)}, Out: []device.Region{device.Whole(b.dst)}}
 }
 
-// close closes everything but the device, in the order that the contract asks for.
+// close closes everything except the device, in the order that the contract requires.
 func (b *bench) close(t *testing.T) {
 	t.Helper()
 	for _, c := range []interface{ Close() error }{b.program, b.kernel, b.stream, b.event} {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// A parameter's state lies as its gradient does: whatever the batch, it must be one layout.
+// The state of a parameter has the layout of its gradient. This layout must therefore be the same for every batch size.
 func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
@@ -43,7 +43,7 @@ func TestWeightGradientLayoutIgnoresTheBatch(t *testing.T) {
 	add(conv(32, 8, 64, 3, 1, 2))
 	add(conv(48, 8, 48, 3, 1, 48))
 	add(conv(7, 13, 11, 3, 2, 1))
-	add(linear(768, 768)) // 16 and 32 rows differ if left to the library
+	add(linear(768, 768)) // the library alone would choose different layouts for 16 and 32 rows
 	add(linear(768, 3072))
 	add(linear(2048, 1000))
 	add(linear(13, 10))
@@ -95,8 +95,8 @@ func TestLayoutNames(t *testing.T) {
 	}
 }
 
-// Working copies of weights, made each step from where parameters lie, hold the same numbers, rounded once; their padding
-// holds zeros. The shapes end in the middle of a block.
+// In each step, the parameters are reordered to working copies of weights. A working copy must hold the same numbers,
+// rounded once, and zeros in its padding. The shapes end in the middle of a block.
 func TestWorkingCopiesOfWeights(t *testing.T) {
 	dev := open(t, device.Options{})
 	defer dev.Close()
@@ -128,7 +128,7 @@ func TestWorkingCopiesOfWeights(t *testing.T) {
 	}
 }
 
-// chosen compiles op with all layouts left open. The kernel is closed when the test ends.
+// chosen compiles op with layout Any for all operands, closes the kernel and returns it. Its specs stay readable.
 func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSpec) device.Kernel {
 	t.Helper()
 	out, err := op.Infer(in)
@@ -145,24 +145,25 @@ func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSp
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Close(); err != nil { // its specs stay readable
+	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
 	return k
 }
 
-// checkCopy moves numbers from a plain tensor to where the state lies, to the working copy, and back.
+// checkCopy moves numbers from a plain tensor to the layout of the state, then to the working copy, and back.
 func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec) {
 	name := dev.(device.LayoutNamer).LayoutName
 	t.Logf("%s %v to %s %v", name(state.Layout), state.DType, name(working.Layout), working.DType)
-	// Halves between two bf16 numbers, and the ends of the range; not subnormal numbers, which CPUs flush when they narrow.
+	// The values include midpoints between two bf16 numbers and both ends of the range. They include no subnormal
+	// numbers, which CPUs flush to zero when they convert to bf16.
 	x := devicetest.Random(tensor.F32, state.Shape, 7, devicetest.Uniform(-1, 1))
 	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, 0x1p-126, 0})
 	x.Values = reference.Decode(tensor.F32, reference.Encode(tensor.F32, x.Values))
 	r := devicetest.NewRunner(t, dev)
 	var kernels []device.Kernel
 	defer func() {
-		r.Close() // its program first
+		r.Close() // close the program of the runner before the kernels
 		for _, k := range kernels {
 			if err := k.Close(); err != nil {
 				t.Error(err)

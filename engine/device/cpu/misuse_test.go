@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// What only objects that know their users can refuse. Arguments that are wrong in themselves are devicetest's.
+// Only objects that count their users can refuse these calls. devicetest tests arguments that are wrong in themselves.
 func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
 	b := newBench(t, dev)
@@ -162,7 +162,7 @@ func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 	}
 	defer e.Close()
 	done := make(chan error)
-	go func() { // blocks the stream, as soon as it is not itself refused
+	go func() { // blocks the stream as soon as the stream accepts the call
 		err := s.Wait(e)
 		for err != nil && strings.Contains(err.Error(), "another goroutine") {
 			err = s.Wait(e)

@@ -11,9 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-const refusedVariable = "HETERO_REFUSE_THREADS" // of refuse_threads.c
+const refusedVariable = "HETERO_REFUSE_THREADS" // environment variable that refuse_threads.c reads
 
-// A thread of the team that the system refuses is an error of the operation that needs it, not the end of the process.
+// If the system refuses a thread of the team, the operation that needs the thread returns an error. The process
+// continues.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	dev := open(t, device.Options{Threads: 3})
 	defer dev.Close()
@@ -21,11 +22,11 @@ func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 		_, err := dev.(device.PeakMeasurer).MeasurePeak(device.PeakF32, time.Millisecond)
 		return err
 	}
-	if os.Getenv(refusedVariable) != "" { // the process below
+	if os.Getenv(refusedVariable) != "" { // in the child process
 		if err := measure(); err == nil || !strings.Contains(err.Error(), "got a team of 2 threads, want 3: Resource temporarily unavailable") {
 			t.Errorf("got %v, want an error that names the threads", err)
 		}
-		if err := measure(); err == nil { // the failure leaves no half of a team behind
+		if err := measure(); err == nil { // after the failure, no incomplete team remains
 			t.Error("a second attempt succeeded")
 		}
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// What is checked holds on a machine of any load: idle time is never less than what is owed, but for the rest that waits for
-// its millisecond.
+// The checks hold under any load of the machine. The idle time is at least the owed idle time, except for a remainder
+// of less than a millisecond.
 func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 	const rest = time.Millisecond
 	dev := open(t, device.Options{Threads: 1})
@@ -31,12 +31,12 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		}
 		return worked, idle
 	}
-	for _, factor := range []float64{3, 1.5} { // in this order: what is owed in between is far less than either pays
+	for _, factor := range []float64{3, 1.5} { // in this order, so that the remainder after the first factor is small compared with the idle time of the second
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}
 		clear(elapsed)
-		credit := 20 * time.Millisecond // of a sleep that came back late, at most
+		credit := 20 * time.Millisecond // largest excess of earlier sleeps that counts as idle time
 		if factor == 3 {
 			credit = 0
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// largeConvs have weight gradients that are computed by parts of the batch, each on a thread of its own.
+// largeConvs are convolutions whose weight gradients are computed in parts of the batch, one part per thread.
 var largeConvs = []smallConv{
-	{5, 16, 30, 32, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true}, // parts of unlike sizes
+	{5, 16, 30, 32, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true}, // parts of different sizes
 	{6, 32, 31, 29, 16, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
-	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false}, // a stem: fewer samples than 3 threads
-	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},   // so little that one thread does it
+	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false}, // the first layer of a network; 2 samples for 3 threads
+	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},   // so small that one thread computes it
 }
 
 func TestGradientsByPartsOfTheBatch(t *testing.T) {
@@ -35,7 +35,7 @@ func TestGradientsByPartsOfTheBatch(t *testing.T) {
 	}
 }
 
-// weightGradient is the gradient's bits.
+// weightGradient returns the bits of the weight gradient.
 func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	image := devicetest.Random(tensor.F32, tensor.Shape{s.n, s.c, s.h, s.w}, 1, devicetest.Uniform(-1, 1))
 	dst, err := s.op().Infer([]device.TensorSpec{image.Spec, {DType: tensor.F32, Shape: tensor.Shape{s.o, s.c, s.kernel[0], s.kernel[1]}}})
@@ -47,7 +47,8 @@ func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
 	return string(reference.Encode(tensor.F32, got.Values))
 }
 
-// Threads that wait for a CPU hand their parts to others, and a team on busy CPUs shrinks; neither may show in the bits.
+// If threads wait for a CPU, other threads take over their parts, and the team may shrink. Neither must change the
+// bits.
 func TestBitsDoNotDependOnLoad(t *testing.T) {
 	dev := open(t, device.Options{Threads: 4})
 	defer dev.Close()
@@ -70,7 +71,8 @@ func TestBitsDoNotDependOnLoad(t *testing.T) {
 	}
 }
 
-// The count of active threads follows what they get. The machine is a function: CPUs that a count of threads gets.
+// The number of active threads must adapt to the CPU time that the threads get. A table replaces the machine: CPUs in
+// use for each number of threads.
 func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	compiler, err := exec.LookPath("c++")
 	if err != nil {
@@ -83,8 +85,8 @@ func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		size string
-		gets string // CPUs that 1, 2, 4 … threads get; a semicolon separates what holds for 20 s each
-		want string // active threads at the end of each
+		gets string // number of CPUs that 1, 2, 4 … threads get; semicolons separate periods of 20 s
+		want string // number of active threads at the end of each period
 	}{
 		{"quiet", "2", "1,1.9", "2"},
 		{"one thread gets more than two", "2", "0.65,0.5", "1"},
@@ -120,7 +122,7 @@ func TestThreadLimit(t *testing.T) {
 	}
 	need(t)
 	t.Setenv("OMP_NUM_THREADS", "1")
-	for asked, want := range map[int]int{0: 1, 2: 2} { // a count that is asked for wins
+	for asked, want := range map[int]int{0: 1, 2: 2} { // a requested count has precedence
 		dev := open(t, device.Options{Threads: asked})
 		if got := dev.Info().Threads; got != want {
 			t.Errorf("OMP_NUM_THREADS=1, %d threads asked for: got %d, want %d", asked, got, want)

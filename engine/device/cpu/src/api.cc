@@ -31,7 +31,7 @@ struct ht_stream {
 
 namespace {
 
-// The team size is a property of the OS thread, and primitives fix theirs when they are created.
+// Each OS thread has its own team size. A primitive takes the size of the team when it is created.
 void use_team(const ht_device *d) { hetero::use_team(d->threads); }
 
 // --- the functions of the table -----------------------------------------------------------------
@@ -44,7 +44,7 @@ ht_status cpu_open(const ht_open_options *options, ht_device **device, ht_error 
     if (options->threads < 0)
       throw Invalid("open: got " + std::to_string(options->threads) + " threads, want at least 0");
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
-    // Must precede oneDNN's first use; later calls have no effect.
+    // This call must precede the first use of oneDNN; later calls have no effect.
     if (isa() == Isa::generic) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     if (isa() == Isa::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     if (isa() == Isa::avx512 && !has_avx512bf16()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
@@ -73,7 +73,7 @@ void cpu_layout_name(const ht_device *, uint32_t layout, char *name, size_t name
 
 ht_status cpu_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
   return guarded(error, [&] {
-    check_alloc(d->account, bytes, d->memory_bytes); // Linux grants more than the machine has, and kills later
+    check_alloc(d->account, bytes, d->memory_bytes); // Linux would grant too much and kill the process later
     *p = allocate(bytes);
     if (!*p) throw OutOfMemory("the system has no " + std::to_string(bytes) + " bytes");
     if (!host) d->account.add(bytes);

@@ -21,16 +21,16 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kWantItems = 64;      // enough for an even division among any number of threads
-constexpr int64_t kLeastRows = 256;     // of an item
-constexpr int64_t kFarBytes = 16 << 20; // larger images do not fit into the caches
+constexpr int64_t kWantItems = 64;      // enough items to divide the work evenly among any number of threads
+constexpr int64_t kLeastRows = 256;     // smallest number of rows of an item
+constexpr int64_t kFarBytes = 16 << 20; // bytes; larger images do not fit into the caches
 
 struct Item {
   int64_t group, part;
   Piece piece;
 };
 
-// Common state of the four passes: geometry, statistics groups and the division of work.
+// The state that the four passes have in common: geometry, statistics groups and the division of work.
 struct BatchNorm : Kernel {
   ht_batch_norm_params p;
   bool bf16;
@@ -40,7 +40,7 @@ struct BatchNorm : Kernel {
   int64_t parts, unit_blocks, units_a_block;
   bool threads;
 
-  // Sets the specs: images at these positions have the same layout, all others are plain.
+  // Sets the specs. Images at these positions have the same layout; all other operands are plain.
   BatchNorm(const Request &request, const Positions &in, const Positions &out, int made_for = -1)
       : p(*static_cast<const ht_batch_norm_params *>(request.params)), bf16(is_bf16(request.in[0])) {
     take_plain_but(request, out);
@@ -68,20 +68,21 @@ struct BatchNorm : Kernel {
     return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Elements per channel of a group, including those on other ranks if the op states their number.
+  // Returns the number of elements per channel of a group, including those on other ranks if the op states their
+  // number.
   double full_count(int64_t group) const {
     const int64_t n = std::min(group_samples, samples - group * group_samples);
     if (p.count > 0 && n == group_samples) return double(p.count);
     return double(n) * double(in[0].dims[2]) * double(in[0].dims[3]);
   }
 
-  // The channel of a unit's lane, -1 for padding.
+  // Returns the channel of a lane of a unit; -1 for padding.
   int64_t channel(int64_t unit, int64_t lane) const {
     const int64_t c = unit * rows.unit_channels + lane % rows.unit_channels;
     return c < rows.channels ? c : -1;
   }
 
-  // Whether the images exceed the caches, with full rows that are contiguous.
+  // Returns whether the images exceed the caches and their rows are full and contiguous.
   bool far() const {
     return units_a_block == 1 && rows.tail_lanes == 16 && rows.last_unit_lanes == 16 && rows.row_stride == 16 &&
            in[0].bytes > kFarBytes;
@@ -141,7 +142,8 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the parts' moments in order: means by weight of their counts, deviations with the difference of the means.
+  // Merges the moments of the parts in order. Means are weighted by their counts, and squared deviations include the
+  // difference of the means.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {
@@ -167,7 +169,7 @@ struct Stats final : BatchNorm {
 // --- forward -------------------------------------------------------------------------------------
 
 struct Apply final : BatchNorm {
-  bool grouped; // statistics of groups; false: running statistics
+  bool grouped; // whether the statistics belong to groups; false: running statistics
 
   explicit Apply(const Request &request)
       : BatchNorm(request, params_of(request).add ? Positions{0, 5} : Positions{0}, {0}),
@@ -292,7 +294,7 @@ struct DiffApply final : BatchNorm {
 
 // --- the statistics of several ranks -------------------------------------------------------------
 
-// The order of operations is part of the op, because every rank must get the same bits.
+// The op defines the order of operations, because every rank must get the same bits.
 struct Merge final : Kernel {
   explicit Merge(const Request &request) {
     want_operands(request, 2, 2);

@@ -1,8 +1,8 @@
 // batchnorm_simd.h: the loops of batchnorm_table.h, on vectors of sixteen lanes.
 //
-// f32 sums cover tiles of kTileRows rows and are added to f64 sums, so the error does not grow with the batch. Moments
-// are relative to a pivot, the mean so far. Cancellation is therefore at most what the deviation of the tile's mean
-// from the pivot adds to the variance.
+// f32 sums cover tiles of kTileRows rows. The sums of tiles are added in f64, so the error does not grow with the
+// batch. Moments are sums of deviations from a pivot, which is the mean of the previous rows. The pivot is close to the
+// mean of the tile, so the variance loses few digits by cancellation.
 #pragma once
 
 #include "batchnorm_table.h"
@@ -11,10 +11,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kFirstTileRows = 64; // read twice, because no mean is known yet for the pivot
+constexpr int64_t kFirstTileRows = 64; // the first tile is read twice, because no mean is known yet for its pivot
 
-// For tensors that exceed the caches (far): prefetch rows some KiB ahead, because hardware prefetchers handle two
-// streams badly. Results bypass the caches, so that their lines are not read first.
+// For tensors that exceed the caches (far). Rows are prefetched some KiB ahead, because hardware prefetchers handle two
+// streams badly. Results bypass the caches, so that the CPU does not read their cache lines first.
 template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
   if (far) __builtin_prefetch(a + 4096 / sizeof(T));
 }
@@ -62,7 +62,7 @@ SIMD_INLINE void pivoted_sums(const Rows &r, const Piece &p, const T *x, const f
   }
 }
 
-// Rounded to the tensor's type: deviations of bf16 elements from such a pivot are exact.
+// Rounds a pivot to the tensor's type. Deviations of bf16 elements from such a pivot are exact.
 template <class T> SIMD_INLINE float rounded(double x) {
   T element;
   put(&element, float(x));
@@ -115,7 +115,7 @@ void norm_lanes(const Rows &r, int64_t unit, const NormVectors &v, double eps, d
     if (v.diff_beta) diff_beta[l] = v.diff_beta[c];
   }
   for (int l = 0; l < 16; l++) {
-    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // rounded once, when a product with it is stored
+    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // double: only the stored products are rounded
     out->inverse[l] = float(inverse);
     out->scale[l] = float(gamma[l] * inverse);
     out->slope[l] = float(diff_gamma[l] / n * inverse);
@@ -234,7 +234,7 @@ template <class T, bool far> constexpr void fill_batch_norm(BatchNormTable &t, i
   apply[0][1][far] = batch_norm_apply<T, false, true, far>;
   apply[1][0][far] = batch_norm_apply<T, true, false, far>;
   apply[1][1][far] = batch_norm_apply<T, true, true, far>;
-  auto &reduce = t.reduce[bf16]; // dz of two gradients, or with a stored mask, is always stored
+  auto &reduce = t.reduce[bf16]; // the op always stores dz for two gradients or with a stored mask
   reduce[kNoRelu][0][0][far] = batch_norm_diff_reduce<T, kNoRelu, false, false, far>;
   reduce[kNoRelu][0][1][far] = batch_norm_diff_reduce<T, kNoRelu, false, true, far>;
   reduce[kNoRelu][1][1][far] = batch_norm_diff_reduce<T, kNoRelu, true, true, far>;

@@ -18,24 +18,24 @@ struct Piece {
 };
 
 // Moments of the channels of a unit over some rows: the number of elements, their mean, and the sum of squared
-// deviations from it. Lanes of the same channel have equal values.
+// deviations from the mean. Lanes of the same channel have equal values.
 struct Moments {
   double mean[16], m2[16];
   double count;
 };
 
-// Sums over some rows, for each lane: dz and dz·(x - mean).
+// Sums of dz and of dz·(x - mean) over some rows, for each lane.
 struct DiffSums {
   double dz[16], dz_x[16];
 };
 
-// Statistics and parameters of the channels (C). The gradients are null except in the backward pass.
+// Statistics and parameters of the channels (C). The pointers to gradients are null except in the backward pass.
 struct NormVectors {
   const float *mean, *var, *gamma, *beta;
   const float *diff_gamma, *diff_beta;
 };
 
-// Values of a lane's channel. Lanes of padding are zero, so that zeros map to zeros.
+// Values of the channel of each lane. Lanes of padding hold zero, so that they map zeros to zeros.
 //   forward   z      = (x - mean)·scale + beta                     scale = gamma·inverse, inverse = 1/sqrt(var + eps)
 //   backward  diff_x = ((dz - mean_dz) - (x - mean)·slope)·scale   slope = diff_gamma/n·inverse, mean_dz = diff_beta/n
 struct NormLanes {
@@ -47,14 +47,15 @@ struct NormLanes {
 enum ReluMask { kNoRelu, kRecomputed, kStored }; // source of z > 0 in the backward pass
 
 struct BatchNormTable {
-  // The lanes of a unit; n elements per channel (backward).
+  // Computes the lanes of a unit. n is the number of elements per channel (backward).
   using Lanes = void (*)(const Rows &, int64_t unit, const NormVectors &, double eps, double n, NormLanes *);
   // Adds rows to the moments of each unit.
   using Stats = void (*)(const Rows &, const Piece &, const void *x, Moments *);
-  // y = z [+ residual], ReLU; writes mask words of z > 0 with a residual and ReLU. lanes: one per unit.
+  // Computes y = z [+ residual] and applies ReLU. With a residual and ReLU, it also writes the mask words of z > 0.
+  // lanes has one entry per unit.
   using Apply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *residual,
                          void *y, uint16_t *mask);
-  // Adds rows to the sums of each unit; stores dz = (diff_y [+ diff_y2])·(z > 0) on request.
+  // Adds rows to the sums of each unit. On request it stores dz = (diff_y [+ diff_y2])·(z > 0).
   using DiffReduce = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *diff_y,
                               const void *diff_y2, const uint16_t *mask, void *dz, DiffSums *);
   using DiffApply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *dz,

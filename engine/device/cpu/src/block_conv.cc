@@ -1,4 +1,5 @@
-// block_conv.cc: selects the small convolutions that replace oneDNN's, and loops over their register tiles.
+// block_conv.cc: selects the small convolutions that these kernels compute instead of oneDNN, and loops over the
+// register tiles.
 #include "block_conv.h"
 
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
@@ -25,7 +26,7 @@ struct Sight {
   int32_t tap, src, dst;
 };
 
-// All pairs, ordered by tap, then by dst pixel.
+// Returns all pairs, ordered by tap, then by dst pixel.
 std::vector<Sight> sights(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   std::vector<Sight> list;
   auto h = src.dims[2], w = src.dims[3], oh = dst.dims[2], ow = dst.dims[3], kh = weight.dims[2], kw = weight.dims[3];
@@ -46,16 +47,17 @@ BlockKernels kernels_for(int32_t dtype) {
   return dtype == HT_F32 ? avx512_block_kernels() : avx512bf16_block_kernels();
 }
 
-// forward and diff_src.
+// Computes forward and diff_src.
 struct GatherConv : Kernel {
   BlockKernels tiles;
   int64_t samples, in_blocks, in_pixels, out_blocks, out_pixels, num_taps, element;
-  std::vector<Tap> taps;      // by output pixel
-  std::vector<int64_t> first; // of each output pixel, and the end
+  std::vector<Tap> taps;      // taps of all output pixels, in the order of pixels
+  std::vector<int64_t> first; // index in taps of the first tap of each output pixel; the last entry is the end
 
   void run(const Args &args) override {
     int64_t pairs = (out_blocks + 1) / 2;
-    // Strips of samples: enough tasks for all threads, and few enough that each task reuses its weights.
+    // The samples are divided into strips. There are enough tasks for all threads, but few enough that each task reuses
+    // its weights.
     int64_t tasks = pairs * out_pixels, wanted = 4 * omp_get_max_threads();
     int64_t strips = std::clamp<int64_t>((wanted + tasks - 1) / tasks, 1, (samples + kMaxRows - 1) / kMaxRows);
     int64_t strip = ((samples + strips - 1) / strips + kMaxRows - 1) / kMaxRows * kMaxRows;
@@ -89,24 +91,25 @@ struct GatherConv : Kernel {
   }
 };
 
-// diff_weights. Samples are processed in chunks: one block of src and two of diff_dst fit into the second-level cache.
-// Chunks are packed, so that the samples are the long dimension, unless images are f32 with long enough rows.
+// Computes diff_weights. The samples are processed in chunks: one block of src and two blocks of diff_dst fit into the
+// second-level cache. Chunks are packed, so that the samples are the innermost dimension. f32 images with long enough
+// rows are read without packing.
 struct OuterConv : Kernel {
   BlockKernels tiles;
-  bool direct; // without packing
+  bool direct; // whether images are read without packing
   int64_t samples, src_blocks, src_pixels, dst_blocks, dst_pixels, num_taps, element;
-  int64_t chunk;             // samples
-  std::vector<int32_t> seen; // pixels of src that any tap reads, all without packing: src_pixels of the image_pixels
+  int64_t chunk;             // samples of a chunk
+  std::vector<int32_t> seen; // pixels of src that any tap reads; all pixels if nothing is packed
   int64_t image_pixels;
-  std::vector<int32_t> all; // pixels of diff_dst
+  std::vector<int32_t> all; // all pixels of diff_dst
   std::vector<Run> runs;
-  std::vector<int64_t> first; // run of each tap, and the end
+  std::vector<int64_t> first; // index of the first run of each tap; the last entry is the end
 
   int64_t chunks() const { return (samples + chunk - 1) / chunk; }
   int64_t chunk_samples(int64_t i) const { return std::min(chunk, samples - i * chunk); }
   int64_t vectors(int64_t i) const { return (chunk_samples(i) + tiles.group - 1) / tiles.group; }
   int64_t vector_bytes() const { return kBlock * tiles.group * element; }
-  // Bytes of the packed images of chunks before i.
+  // Returns the bytes of the packed images of all chunks before chunk i.
   int64_t packed_before(int64_t i, int64_t blocks, int64_t pixels) const {
     return i * (chunk / tiles.group) * blocks * pixels * vector_bytes();
   }
@@ -230,12 +233,12 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   k->dst_pixels = pixels_of(o.dst);
   k->num_taps = pixels_of(o.weight);
   auto list = sights(*static_cast<const ht_conv2d_params *>(r.params), o.src, o.weight, o.dst);
-  size_t breaks = 1; // interruptions of runs in the image
+  size_t breaks = 1; // number of runs of contiguous pixels
   for (size_t i = 1; i < list.size(); i++)
     breaks +=
         list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
-  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // the start of a run costs as much as a pixel
-  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // index among those read
+  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // the start of a run takes as long as one pixel
+  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // index among the read pixels
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;
   for (int32_t p = 0; p < k->image_pixels; p++)
     if (int32_t &at = place[static_cast<size_t>(p)]; at == 0) {
@@ -266,7 +269,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   return k;
 }
 
-// Whether the request's operands may have the layouts of these kernels.
+// Returns whether the operands of the request may have the layouts of these kernels.
 bool fits(const Request &r, const Operands &o) {
   bool f32 = o.src.dtype == HT_F32;
   if (isa() != Isa::avx512 || (!f32 && (o.src.dtype != HT_BF16 || !has_avx512bf16()))) return false;
@@ -279,20 +282,21 @@ bool fits(const Request &r, const Operands &o) {
   return r.op != HT_CONV2D_DIFF_WEIGHTS || (r.out.size() == 1 && o.weight.layout == kOutputsLast);
 }
 
-// Whether these kernels are faster than oneDNN 3.2, as measured on Zen 5: batches of 8 on the images of ResNet-50 at
-// 224, of 128 on those at 32. For equal times these kernels are used: the threads of oneDNN's weight gradients wait in
-// spinning barriers, which block for a scheduler tick when another process needs a core.
+// Returns whether these kernels are faster than oneDNN 3.2, as measured on Zen 5: for batches of 8 on the images of
+// ResNet-50 at 224 pixels, and for batches of 128 at 32 pixels. For equal times the answer is yes: the threads of
+// oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier blocks for a
+// scheduler tick.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;
   if (o.src.dims[0] < 8) return false; // rows of a register tile would be unused
-  int64_t limit;                       // pixels of dst
+  int64_t limit;                       // largest number of dst pixels
   switch (r.op) {
   case HT_CONV2D: limit = window ? 4 : 1; break;
   case HT_CONV2D_DIFF_SRC: limit = !window ? 1 : strided || !f32 ? 196 : 4; break;
   default:
     limit = f32 ? (window && !strided ? 784 : 196) : (window || strided ? 784 : 196);
-    // A thread gets at least one block of src for two of diff_dst.
+    // Each thread needs at least one block of src for two blocks of dst.
     if ((o.dst.dims[1] / kBlock + 1) / 2 * (o.src.dims[1] / kBlock) < 2 * r.threads) return false;
   }
   return pixels_of(o.dst) <= limit;

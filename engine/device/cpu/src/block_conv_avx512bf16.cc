@@ -12,7 +12,7 @@ namespace {
 struct Lane {
   using Element = uint16_t;
   using Vector = __m512bh;
-  static constexpr int64_t group = 2; // adjacent elements
+  static constexpr int64_t group = 2; // number of adjacent elements in a lane
 
   static Vector load(const uint16_t *p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
   static Vector spread(const uint16_t *p) {
@@ -25,7 +25,7 @@ struct Lane {
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sum)));
   }
 
-  // Interleaves two samples: channel c of both is pair c.
+  // Interleaves two samples: pair c consists of channel c of both samples.
   static void pack(const void *src, int64_t stride, int64_t n, void *dst) {
     auto *s = static_cast<const uint16_t *>(src);
     auto *d = static_cast<uint16_t *>(dst);

@@ -50,9 +50,9 @@ template <int Rows, int Outs> void gather(const GatherTile &t) {
       Lane::store(static_cast<Element *>(t.out) + r * t.out_row + o * t.out_block, sum[r][o]);
 }
 
-// Channels [first, first + 8) of the tile.
+// Computes channels [first, first + 8) of the tile.
 template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
-  constexpr int64_t vector = kBlock * Lane::group; // elements
+  constexpr int64_t vector = kBlock * Lane::group; // vector length, elements
   __m512 sum[8][Outs];
   float *out[2] = {t.out0, t.out1};
   for (int c = 0; c < 8; c++)

@@ -1,5 +1,5 @@
-// conv.cc: Conv2D and its gradients. Small images use block_conv.h, others oneDNN's convolution primitives, and plain
-// kernels where oneDNN has none.
+// conv.cc: Conv2D and its gradients. block_conv.h computes convolutions of small images, and oneDNN's primitives
+// compute the others. Plain kernels compute convolutions that oneDNN does not support.
 #include "block_conv.h"
 #include "convolution.h"
 #include "layout.h"

@@ -7,12 +7,14 @@ namespace hetero {
 
 namespace {
 
-// A comparison has kTurns turns per count, of kTurn windows each. The first window of a turn is not counted: the
-// scheduler takes about that long to divide the CPUs among groups of processes by their present demand.
+// A comparison has kTurns turns per thread count, of kTurn windows each. The first window of a turn does not count: the
+// scheduler takes about this time to divide the CPUs among groups of processes by their new demand.
 constexpr int kTurns = 2, kTurn = 3;
-// Seconds between two comparisons. The pause grows while the outcome is the same, so comparisons cost less and less.
+// Seconds between two comparisons. The pause grows while the outcome stays the same, so that comparisons take a
+// decreasing part of the time.
 constexpr double kShortestPause = 2, kLongestPause = 8;
-// Seconds of regions outside of a comparison that justify a new comparison. Load of a moment is not enough.
+// Seconds of measured regions, outside of a comparison, before each decision about a new comparison. A short burst of
+// load must not start a comparison.
 constexpr double kRecent = 0.4;
 
 } // namespace
@@ -35,7 +37,7 @@ void Crew::judge(double now, double window, double work) {
   const bool more = active_ < size_;
   contended_ = fewer || more;
   if (!contended_ || now < next_) return;
-  down_ = fewer && (!more || !down_); // alternate if both directions are possible
+  down_ = fewer && (!more || !down_); // if fewer and more threads are both possible, the directions alternate
   fewer_ = down_ ? (active_ + 1) / 2 : active_;
   more_ = down_ ? active_ : std::min(2 * active_, size_);
   before_ = active_;

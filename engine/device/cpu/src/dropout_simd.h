@@ -9,7 +9,7 @@
 namespace hetero {
 namespace {
 
-// Lanes of 64 bits, whose upper halves are zero except for products.
+// Lanes of 64 bits. Their upper halves are zero, except in products.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are taken out of pairs");
 constexpr int kWide = kPartLanes / 2;
 typedef uint64_t PartL __attribute__((vector_size(4 * kPartLanes)));
@@ -27,10 +27,10 @@ SIMD_INLINE PartL product(PartL a, uint32_t b) {
 #endif
 }
 
-// The words for elements 4·first … 4·first + 63: those of counters first … first + 15, in order.
+// Computes the words for elements 4·first … 4·first + 63, which are the words of counters first … first + 15, in order.
 SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[64]) {
   static const uint64_t count[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  uint64_t front[16], back[16]; // words 0 and 1, words 2 and 3 of each counter
+  uint64_t front[16], back[16]; // words 0 and 1, and words 2 and 3, of each counter
   const PartL zero{}, low = 0xffffffffu - zero;
   for (int part = 0; part < 16; part += kWide) {
     PartL w0, w1 = s.stream - zero, w2 = (s.id & 0xffffffffu) - zero, w3 = (s.id >> 32) - zero;
@@ -54,10 +54,10 @@ SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[6
     pairs[2 * i] = front[i];
     pairs[2 * i + 1] = back[i];
   }
-  memcpy(words, pairs, sizeof pairs); // the low half first
+  memcpy(words, pairs, sizeof pairs); // little-endian order puts the low half first
 }
 
-// The multipliers of elements from … from + 63: factor if kept, else 0.
+// Computes the multipliers of elements from … from + 63: factor for a kept element, else 0.
 SIMD_INLINE void keep_factors(const DropoutSample &s, int64_t from, float factor, float *out) {
   uint32_t words[64];
   philox(s, uint32_t(from / 4), words);
@@ -75,7 +75,7 @@ template <class T> void dropout(const DropoutSample &s, int64_t from, int64_t n,
     each_vector(n - block < 64 ? n - block : 64, [&](int64_t i, auto full, int lanes) {
       const F32 f = load(factors + i);
       const F32 x = load_row<full.value>(src + block + i, lanes);
-      // a select, not a product: a dropped element is 0 even if it was infinite
+      // A select instead of a product: a dropped element is 0 even if it was infinite.
       store_row<full.value>(dst + block + i, select(f > zero(), x * f, zero()), lanes);
     });
   }

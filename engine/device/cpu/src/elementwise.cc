@@ -31,9 +31,9 @@ template <class F> void chunks(int64_t n, bool threads, F f) {
   for (int64_t i = 0; i < (n + kChunk - 1) / kChunk; i++) f(i * kChunk, std::min(kChunk, n - i * kChunk));
 }
 
-// Operands of one shape and layout; dst may replace any of them in place.
+// Ops on operands of one shape and layout. dst may replace any operand in place.
 struct Elementwise : Kernel {
-  bool bf16, clears = false; // clears: zeros do not map to zeros
+  bool bf16, clears = false; // clears: the function does not map zero to zero
   int64_t n, size;
 
   Elementwise(const Request &request, const Positions &images, bool zero_to_zero) : bf16(is_bf16(request.in[0])) {
@@ -75,7 +75,7 @@ struct Unary final : Elementwise {
 struct UnaryDiff final : Elementwise {
   ElementwiseTable::Binary f;
 
-  UnaryDiff(const Request &request, int func) // 1/0 and 1/sqrt(0) times a zero gradient are not zero
+  UnaryDiff(const Request &request, int func) // 1/0 and 1/sqrt(0) times a zero gradient are NaN, not zero
       : Elementwise(request, {0, 1}, func != HT_LOG && func != HT_SQRT), f(simd().elementwise.unary_diff[bf16][func]) {}
 
   void run(const Args &a) override {
@@ -100,11 +100,11 @@ struct Binary final : Elementwise {
   }
 };
 
-// binary with a broadcast b: a run of a is combined with a run of b, or with one element of b. Plain layouts.
+// Binary with a broadcast b, in plain layouts. A run of a is combined with a run of b, or with one element of b.
 struct BinaryRepeated final : Kernel {
   ElementwiseTable::Binary f;
   int64_t size, run_length, runs;
-  int ndim = 0;                                     // of the runs
+  int ndim = 0;                                     // number of dimensions, without the dimension of the run
   int64_t extent[HT_MAX_DIMS], stride[HT_MAX_DIMS]; // outermost first; stride of b in elements, 0 where broadcast
 
   BinaryRepeated(const Request &request, int func) {
@@ -112,7 +112,7 @@ struct BinaryRepeated final : Kernel {
     take_plain(*this, request);
     size = dtype_size(in[0].dtype);
     inplace = {{0, 0}};
-    // b's strides over a's dimensions; adjacent dimensions with matching strides become one
+    // Computes the strides of b over a's dimensions. Adjacent dimensions with matching strides are merged.
     const ht_spec &a = in[0], &b = in[1];
     int64_t step = 1, strides[HT_MAX_DIMS];
     for (int d = a.ndim - 1; d >= 0; d--) {
@@ -190,7 +190,7 @@ struct Fill final : Kernel {
     chunks(memory_elements(out[0]), worth_threads(out[0].bytes), [&](int64_t i, int64_t count) {
       char *dst = static_cast<char *>(at(a.out[0], i, size));
       std::memcpy(dst, element, size_t(size));
-      for (int64_t done = 1; done < count; done *= 2) // doubles the written part
+      for (int64_t done = 1; done < count; done *= 2) // each copy doubles the part that is written
         std::memcpy(dst + done * size, dst, size_t(std::min(done, count - done) * size));
     });
     clear_padding(out[0], a.out[0]);

@@ -14,7 +14,7 @@ template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
   if (i < n) step(i, Bool<false>{}, int(n - i));
 }
 
-// The larger (smaller) value, NaN if either is NaN.
+// The larger or smaller value of each lane; NaN if either value is NaN.
 SIMD_INLINE F32 max_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, max(a, b)); }
 SIMD_INLINE F32 min_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, min(a, b)); }
 
@@ -47,7 +47,7 @@ template <int func> SIMD_INLINE F32 derivative(F32 x) {
   }
   if (func == HT_GELU_TANH) {
     const Distribution l = logistic(two_u(x));
-    const F32 slope = all(kTwoRoot) + all(3 * kTwoRootCubic) * (x * x); // of 2u
+    const F32 slope = all(kTwoRoot) + all(3 * kTwoRootCubic) * (x * x); // derivative of 2u
     return l.below + (x * slope) * l.density;
   }
   if (func == HT_EXP) return exp(x);
@@ -84,7 +84,7 @@ template <class T, int func> void unary_diff(int64_t n, const void *diff_dst_, c
   });
 }
 
-// repeat: b is one element.
+// If repeat is set, b is one element.
 template <class T, int func, bool repeat> void binary(int64_t n, const void *a_, const void *b_, void *dst_) {
   const T *a = static_cast<const T *>(a_), *b = static_cast<const T *>(b_);
   T *dst = static_cast<T *>(dst_);

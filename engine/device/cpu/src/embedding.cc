@@ -1,7 +1,8 @@
-// embedding.cc: dst (N, T, C) = sum of one row of each table; the gradient of a table.
+// embedding.cc: dst (N, T, C) is the sum of one row of each table; and the gradient of a table.
 //
-// The gradient sorts the rows of diff_dst by id (a counting sort keeps their order), so each row of the table is the
-// sum of its rows in their order, for any number of threads. Threads divide ids and channels.
+// The gradient sorts the rows of diff_dst by id. The counting sort keeps the order of rows with the same id. A row of
+// the table is the sum of the rows with its id in this order, for any number of threads. Threads divide ids and
+// channels.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,7 @@ void want_i32(const char *name, const ht_spec &s) {
   if (s.dtype != HT_I32) throw Invalid(std::string(name) + ": got " + describe(s) + ", want i32");
 }
 
-// Ids come from device memory, and one beyond the table would access foreign memory.
+// Checks the ids, which come from device memory. An id outside the table would access foreign memory.
 void check_ids(const char *name, const int32_t *ids, int64_t n, int64_t rows) {
   for (int64_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= rows)
@@ -58,7 +59,7 @@ struct Embedding final : Kernel {
 };
 
 struct EmbeddingDiff final : Kernel {
-  static constexpr int64_t kBlock = 128; // channels of a task: their sums are on the stack
+  static constexpr int64_t kBlock = 128; // channels of a task, whose sums are on the stack
   ht_embedding_params p;
   bool bf16;
   int64_t samples, positions, channels;
@@ -105,7 +106,8 @@ struct EmbeddingDiff final : Kernel {
     }
   }
 
-  // order lists the rows of diff_dst by id; those of id i are at first[i] … first[i+1]-1, ascending.
+  // Sorts the rows of diff_dst by id. The rows with id i are at order[first[i]] … order[first[i+1]-1], in ascending
+  // order.
   void sort(const int32_t *ids, int32_t *first, int32_t *order) const {
     const int64_t n = samples * positions;
     check_ids("ids", ids, n, p.rows);

@@ -23,7 +23,8 @@ void Event::settle(State s) {
   uint32_t word = word_.load();
   while (!word_.compare_exchange_weak(word, ((word >> state_bits) << state_bits) | s)) {
   }
-  // Sequentially consistent, like the waiter's count: one of the two sees the other.
+  // The load is sequentially consistent, like the waiter's increment of the count. Either the waiter sees the new
+  // state, or this thread sees the waiter.
   if (waiters_.load() > 0)
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -47,7 +48,7 @@ Event::State Event::wait(int64_t timeout_ns) {
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAIT_PRIVATE, seen, limit, nullptr, 0);
   }
   waiters_--;
-  // The count differs: the event was settled, then made pending again before this thread saw it.
+  // If the completion count differs, the event was settled and then made pending again before this thread read it.
   return (word ^ seen) >> state_bits ? complete : state_of(word);
 }
 

@@ -6,22 +6,23 @@
 
 namespace hetero {
 
-// An event is pending until it is first recorded, and from the announcement of a recording until the stream reaches it.
-// If a failure prevents the recording, the event is failed. Waiting sleeps on a futex. Any thread may call any function
-// at any time.
+// An event is pending until it is first recorded. It is also pending from the announcement of a recording until the
+// stream reaches the recording. If a failure prevents the recording, the event is failed. Waiting threads sleep on a
+// futex. Any thread may call any function at any time.
 class Event {
 public:
   enum State : uint32_t { complete, pending, failed };
 
   State state() const { return state_of(word_.load(std::memory_order_acquire)); }
-  // Makes a complete event pending. It does not affect threads that waited for the completion.
+  // Makes a complete event pending. Threads that already waited for the completion still return.
   void announce();
-  void settle(State s); // complete or failed
-  // Waits until the event is not pending, and returns the state; pending after timeout_ns. Negative: no limit.
+  void settle(State s); // sets the state to complete or failed
+  // Waits until the event is not pending, and returns its state. Returns pending after timeout_ns; a negative
+  // timeout_ns means no limit.
   State wait(int64_t timeout_ns);
 
 private:
-  // The low two bits are the state; the others count completions that were taken back.
+  // The low two bits are the state. The other bits count how often a completion was reset.
   static constexpr uint32_t state_bits = 2;
   static State state_of(uint32_t word) { return static_cast<State>(word & ((1u << state_bits) - 1)); }
 

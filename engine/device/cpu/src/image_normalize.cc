@@ -1,7 +1,7 @@
 // image_normalize.cc: network input dst (N, C, H, W) from bytes src (N, H, W, C), dst = src·a + b for each channel.
 //
-// a = 1/(255·std), b = -mean/std in f32, the product rounded before the sum. The kernel writes any of the four image
-// layouts directly. Each channel has only 256 possible results, which are computed once.
+// a = 1/(255·std) and b = -mean/std in f32; the product is rounded before the sum. The kernel writes any of the four
+// image layouts directly. Each channel has only 256 possible results, which are computed once.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ constexpr int64_t kPixels = 4096; // pixels per thread and chunk
 struct ImageNormalize final : Kernel {
   bool bf16;
   int64_t pixels, channels;
-  std::vector<float> table; // (C, 256)
+  std::vector<float> table; // results (C, 256)
   std::vector<Bf16> table16;
   ImageLayout image{};
 
@@ -34,7 +34,7 @@ struct ImageNormalize final : Kernel {
     Request plain = request;
     plain.out[0].layout = HT_LAYOUT_PLAIN;
     take_plain(*this, plain);
-    // No input determines a layout: plain, unless dst is bound to another.
+    // No input has a preferred layout: dst is plain unless it is bound to another layout.
     if (request.out[0].layout != HT_LAYOUT_ANY) choose_image_layout(*this, request, {}, {0});
     image_layout(out[0], &image);
     table.resize(size_t(channels) * 256);

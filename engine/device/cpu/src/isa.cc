@@ -48,7 +48,7 @@ bool may_use_tiles() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned bf16 = 1u << 22, tile = 1u << 24; // of leaf 7, EDX
+  constexpr unsigned bf16 = 1u << 22, tile = 1u << 24; // bits of CPUID leaf 7, EDX
   constexpr long request = 0x1023, tile_data = 18;     // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return (d & bf16) && (d & tile) && syscall(SYS_arch_prctl, request, tile_data) == 0;
 #else

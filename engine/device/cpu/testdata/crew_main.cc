@@ -1,5 +1,6 @@
-// crew_main.cc: a Crew on a machine that is a table. Arguments: the size of the team; CPUs that 1, 2, 4 … threads get, separated by
-// commas, for 20 seconds each where semicolons separate several. Prints the count at the end of each.
+// crew_main.cc: runs a Crew with measurements from a table. The first argument is the size of the team. The second
+// argument lists the number of CPUs that 1, 2, 4 … threads get, separated by commas; semicolons separate periods of 20
+// seconds. Prints the number of active threads at the end of each period.
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -19,7 +20,7 @@ int main(int, char **arguments) {
     constexpr double window = 0.1;
     int last = 0, same = 0;
     for (double end = now + 20; now < end || (same < 15 && now < end + 20);
-         now += window) { // a comparison in progress ends first
+         now += window) { // a period ends only after the comparison in progress
       size_t i = 0;
       while (1 << (i + 1) <= crew.active()) i++;
       crew.judge(now, window, window * gets[i]);
