@@ -1,5 +1,5 @@
-// Package clitest has what tests of several packages of the program share: files to read and write, and checks of the
-// program's output. Only tests import it.
+// Package clitest contains functions that the tests of several packages of the program share. They create files and
+// check the output of the program. Only tests import the package.
 package clitest
 
 import (
@@ -35,7 +35,7 @@ func WriteConfig(t *testing.T, text string) string {
 	return file
 }
 
-// MakeAt creates the folder of a file, then the file.
+// MakeAt creates the folder of path, and then calls file to create the file.
 func MakeAt(t *testing.T, path string, file func(path string) error) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
@@ -43,18 +43,18 @@ func MakeAt(t *testing.T, path string, file func(path string) error) {
 	}
 }
 
-// PipeAt makes a named pipe.
+// PipeAt creates a named pipe.
 func PipeAt(path string) error { return syscall.Mkfifo(path, 0o600) }
 
-// Sparse returns a function that makes a file of the given size without disk space. A program that reads it as a whole
-// exceeds the memory.
+// Sparse returns a function that creates a file of the given size that uses no disk space. A program that reads the
+// whole file exceeds the memory.
 func Sparse(bytes int64) func(path string) error {
 	return func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
 	}
 }
 
-// Objects returns the lines of a stream. It fails the test if a line is no log record in JSON.
+// Objects returns the lines of a stream as JSON objects. It fails the test if a line is not a log record in JSON.
 func Objects(t *testing.T, text string) (all []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -81,8 +81,8 @@ func Messages(all []map[string]any) (texts []string) {
 	return texts
 }
 
-// Harmless fails the test if a text contains control characters for a terminal, or a line that comes from a file: one
-// that starts with FORGED.
+// Harmless fails the test if a text contains control characters for a terminal, or a forged line, which starts with
+// FORGED.
 func Harmless(t *testing.T, what string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {

@@ -1,5 +1,5 @@
-// Package compute connects a rank with its device. It chooses the device and its precision, and takes the measurements
-// of the rank.
+// Package compute connects a rank with its device. It opens the device, chooses the element type of the activations,
+// and measures the rank.
 //
 // A [Rank] embeds a session.Session. If its Team is nil, the run has one rank. [OnRanks] runs a function on every rank
 // that a command line starts.

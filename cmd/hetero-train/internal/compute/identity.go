@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Describe describes this rank without measurements.
+// Describe returns the properties of this rank without measurements.
 func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	info, place := k.Device.Info(), k.Opts.Place
 	gpu := devices.KnownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
-	// Simulated slowdown: for the balancer this is another type of device.
+	// With a simulated slowdown, the balancer must treat the device as another type.
 	if factor := k.Opts.Lab.Place.Slowdown; factor > 1 {
 		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
 	}
@@ -33,7 +33,7 @@ func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	return r
 }
 
-// DescribeItself describes this rank as other ranks of the run see it.
+// DescribeItself returns the properties of this rank that other ranks of the run receive.
 func (k *Rank) DescribeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {

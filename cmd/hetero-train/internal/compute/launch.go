@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 )
 
-// OnRanks resolves the configuration. It runs work as one rank, or starts the ranks of this machine, which run work.
+// OnRanks loads the configuration. In a rank, it calls work; otherwise it starts the ranks of this machine, and each
+// rank calls work.
 func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()
 	defer release()

@@ -17,15 +17,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
 
-// typeReport is a rank's message for the choice of types.
+// typeReport is the message of a rank for the choice of element types.
 type typeReport struct {
-	devices.RankType                    // Type is "" if Seconds decides
-	Kept             bool               `json:"kept,omitempty"`    // an earlier run chose Type by timing
-	Seconds          map[string]float64 `json:"seconds,omitempty"` // per step, by type
+	devices.RankType                    // Type is "" if the times in Seconds decide
+	Kept             bool               `json:"kept,omitempty"`    // true if an earlier run chose Type by timing
+	Seconds          map[string]float64 `json:"seconds,omitempty"` // seconds per step, by element type
 }
 
-// SettlePrecision chooses the type of this process and of all other ranks. before has the types of the checkpoint's
-// training.
+// SettlePrecision chooses the element type of every rank. before contains the types in the checkpoint from which the
+// run resumes; it may be nil.
 func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
 	own, err := k.reportType(ctx, before)
 	if err != nil {
@@ -60,12 +60,12 @@ func (k *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) e
 	return nil
 }
 
-// reportType returns the type of this rank's device: the configured type, that of the checkpoint, or that of an earlier
-// timing. Otherwise it times all possible types.
+// reportType returns the element type of this rank: the configured type, or the type in the checkpoint, or the type
+// that an earlier timing selected. If there is none of these, it times all possible types.
 func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeReport, error) {
 	o := typeReport{RankType: devices.RankType{Device: k.DescribeItself().DeviceType}}
 	if k.Cfg.Train.Precision != "auto" {
-		o.Type = k.Precision.String() // openDevice has resolved it
+		o.Type = k.Precision.String() // the caller has resolved "auto"
 		return o, nil
 	}
 	types, timed := devices.AutoTypes(k.Device.Info())
@@ -94,8 +94,8 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	return o, nil
 }
 
-// agreeTypes chooses the type of every rank. Ranks with equal devices get the same type: the cached choice of one of
-// them, otherwise the type that is fastest over all of them.
+// agreeTypes chooses the element type of every rank. Ranks with equal devices get the same type: the cached choice of
+// one of these ranks, or else the fastest type according to the times of all these ranks.
 func agreeTypes(reports []typeReport) []devices.RankType {
 	agreed := make([]devices.RankType, len(reports))
 	for rank, o := range reports {
@@ -121,10 +121,10 @@ func agreeTypes(reports []typeReport) []devices.RankType {
 	return agreed
 }
 
-// TypesKey is the key of the ranks' types in a checkpoint.
+// TypesKey is the key under which a checkpoint stores the element types of the ranks.
 const TypesKey = "precision"
 
-// TypesOf returns the types of a checkpoint's training, by rank; nil if the checkpoint does not record them.
+// TypesOf returns the element types in a checkpoint, by rank. It returns nil if the checkpoint contains none.
 func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	raw, ok := state.Extra[TypesKey]
 	if !ok {
@@ -136,12 +136,12 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 	return types, nil
 }
 
-// ScalesLoss reports whether any rank computes in f16. All ranks then use a loss scale.
+// ScalesLoss reports whether the run uses a loss scale, which all ranks need if one rank computes in f16.
 func (k *Rank) ScalesLoss() bool {
 	return slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
 }
 
-// keepType caches the type that this rank chose by timing.
+// keepType caches the element type that this rank chose by timing.
 func (k *Rank) keepType(own typeReport) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := devices.TypesCache(); cache != nil {
@@ -162,7 +162,7 @@ func milliseconds(seconds map[string]float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// sayTypes logs, on rank 0, that ranks compute in different types.
+// sayTypes logs, on rank 0, the element types of the ranks if they differ.
 func (k *Rank) sayTypes() {
 	if !k.Team.Leads() || !slices.ContainsFunc(k.Types, func(t devices.RankType) bool { return t.Type != k.Types[0].Type }) {
 		return
@@ -174,7 +174,7 @@ func (k *Rank) sayTypes() {
 	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all ranks have the same f32 parameters and gradients%s", TypesText(k.Types), scale))
 }
 
-// TypeSet returns the distinct types, in ascending order.
+// TypeSet returns the different element types, in ascending order.
 func TypeSet(types []devices.RankType) []string {
 	var set []string
 	for _, t := range types {
@@ -184,7 +184,8 @@ func TypeSet(types []devices.RankType) []string {
 	return slices.Compact(set)
 }
 
-// TypesText returns "bf16", or "bf16 (ranks 0 to 2), f32 (rank 3)" if ranks differ.
+// TypesText returns a text such as "bf16". If the ranks differ, it returns a text such as "bf16 (ranks 0 to 2), f32
+// (rank 3)".
 func TypesText(types []devices.RankType) string {
 	var names []string
 	ranks := map[string][]int{}

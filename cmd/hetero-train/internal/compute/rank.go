@@ -23,18 +23,18 @@ import (
 type Rank struct {
 	session.Session
 	Device    device.Device
-	Precision tensor.DType       // of this rank's activations
-	Types     []devices.RankType // of all ranks
-	Team      *process.Team      // nil for a run of one rank
-	sharers   int                // number of ranks on this rank's GPU; 0: unknown, or the device is not a GPU
+	Precision tensor.DType       // element type of this rank's activations
+	Types     []devices.RankType // element types of all ranks
+	Team      *process.Team      // nil in a run of one rank
+	sharers   int                // number of ranks on this rank's GPU; 0 if unknown or without a GPU
 }
 
-// NewRank returns a rank whose device is not open yet.
+// NewRank returns a rank without an open device.
 func NewRank(cfg *config.Config, opts session.Options) Rank {
 	return Rank{Session: session.New(cfg, opts)}
 }
 
-// OpenDevice opens the configured device, with this rank's threads and slowdown.
+// OpenDevice opens the configured device, with this rank's number of threads and simulated slowdown.
 func (k *Rank) OpenDevice(context.Context) (err error) {
 	threads := k.Cfg.Device.Threads
 	if threads == 0 && (k.LocalRanks() > 1 || k.Opts.Lab.Place.CPUs > 0) {
@@ -78,24 +78,24 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	return err
 }
 
-// ClockCPUs is the CPU time per second by which this rank's work is timed; see measure.SpeedOptions.
+// ClockCPUs returns the CPU time per second with which this rank's work is timed; see measure.SpeedOptions.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
-	// A simulated slowdown idles, which takes no CPU time.
+	// A simulated slowdown idles, which uses no CPU time.
 	if k.Opts.Lab.Place.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
 }
 
-// MemoryBytes is the memory that this rank may use, 0 if unknown. For a device with its own memory, it is the memory
-// that was free when the device was opened. For host memory, it is the limit of the process, divided among the ranks of
-// the machine unless each rank has its own limit.
+// MemoryBytes returns the memory that this rank may use, in bytes; 0 if it is unknown. For a device with memory of its
+// own, this is the memory that was free when the device was opened. For host memory, it is the limit of the process.
+// The ranks of a machine divide this limit, unless each rank has a limit of its own.
 func (k *Rank) MemoryBytes() int64 {
 	info := k.Device.Info()
 	if info.FreeBytes > 0 {
 		return info.FreeBytes / int64(max(k.sharers, 1))
 	}
-	host, _ := system.Detect() // unreadable properties are left out
+	host, _ := system.Detect() // Detect omits unreadable properties
 	if info.Threads == 0 || host.Memory.Limit <= 0 {
 		return info.MemoryBytes
 	}
@@ -106,7 +106,7 @@ func (k *Rank) MemoryBytes() int64 {
 	return bytes
 }
 
-// LimitOfThreads returns the setting of OMP_NUM_THREADS if it gave this rank fewer threads than CPUs, otherwise "".
+// LimitOfThreads returns the value of OMP_NUM_THREADS if this rank therefore has fewer threads than CPUs, otherwise "".
 func (k *Rank) LimitOfThreads() string {
 	limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
 	info := k.Device.Info()
@@ -116,7 +116,7 @@ func (k *Rank) LimitOfThreads() string {
 	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
 }
 
-// Meet joins the other ranks, which must have equal facts.
+// Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	place := k.Opts.Place
 	k.Team = &process.Team{Place: place}

@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// seat describes the device of a rank to the other ranks.
+// seat is the message in which a rank describes its device.
 type seat struct {
 	Device string `json:"device"`
-	UUID   string `json:"uuid"` // "" for a device that is not a GPU
+	UUID   string `json:"uuid"` // UUID of the GPU; "" for another device
 	Shared bool   `json:"shared"`
 }
 
-// refuseSharing returns an error if two ranks compute on one GPU, unless device.share_gpu allows it. Each of them would
-// have half of the memory, and at most half of the speed.
+// refuseSharing returns an error if two ranks compute on one GPU and device.share_gpu is false. Each of these ranks
+// would have half of the memory, and at most half of the speed.
 func (k *Rank) refuseSharing(ctx context.Context) error {
 	info, members := k.Device.Info(), k.Team.Group.Members()
 	own, err := json.Marshal(seat{info.Name, info.UUID, k.Cfg.Device.ShareGPU})

@@ -9,8 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// OpenTelemetry starts to watch this rank's device, process and machine. The training loop calls the returned function
-// once per step. While quiet returns true, the function measures nothing and all figures are unknown.
+// OpenTelemetry starts to read the sensors of this rank's device, process and machine. The training loop calls the
+// returned function once per step. While quiet returns true, the function reads no sensor and returns an unknown
+// sample.
 func (k *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
 	probe := k.openProbe()
 	k.Later(probe.Close)
@@ -28,7 +29,7 @@ func (k *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
 	}
 }
 
-// openProbe watches the GPU of this rank, or the CPU.
+// openProbe returns the probe of this rank's GPU, or else of the CPU.
 func (k *Rank) openProbe() *hardware.Probe {
 	if k.Device.Info().Kind != "cuda" {
 		return hardware.ProbeCPU()

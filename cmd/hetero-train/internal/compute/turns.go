@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// Turns is the order in which ranks measure: ranks of one machine one after another, different machines at the same
-// time.
+// Turns is the order in which ranks measure. Ranks of one machine measure one after another; different machines measure
+// at the same time.
 type Turns struct {
-	Own   int // turn of this rank; -1: it does not measure
-	Count int // turns, as many as the measuring ranks of the machine that has most of them
+	Own   int // turn of this rank; -1 if the rank does not measure
+	Count int // number of turns: the maximum number of measuring ranks on one machine
 }
 
-// TurnsOf gives a turn on its machine to each rank that measures.
+// TurnsOf assigns to each measuring rank a turn on its machine.
 func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 	t, next := Turns{Own: -1}, map[string]int{}
 	for _, rank := range measures {
@@ -31,8 +31,8 @@ func TurnsOf(members []rendezvous.Member, measures []int, own int) Turns {
 	return t
 }
 
-// Take measures in rounds of turns. All ranks call it; s is nil on a rank that does not measure. A rank that fails
-// still waits for the others. After the deadline, a rank measures only in the first round.
+// Take measures in rounds of turns. All ranks must call Take; s is nil on a rank that does not measure. A rank whose
+// measurement fails still waits for the other ranks. After the deadline, a rank measures only in the first round.
 func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, rounds int, slice time.Duration, deadline time.Time) (failed error) {
 	for round := range rounds {
 		for turn := range t.Count {
@@ -50,8 +50,8 @@ func (t Turns) Take(ctx context.Context, team *process.Team, s *measure.Speed, r
 	return failed
 }
 
-// TensorBytes is the size of the tensors that measure memory bandwidth. On a GPU it is much larger than the caches, if
-// memory allows.
+// TensorBytes returns the size, in bytes, of the tensors for measuring memory bandwidth. On a GPU the tensors are much
+// larger than the caches, if the memory suffices.
 func TensorBytes(info device.Info, host int64) int64 {
 	const gpuTensor = 256 << 20
 	if info.Kind == "cuda" && info.FreeBytes >= 8*gpuTensor {

@@ -10,7 +10,7 @@ import (
 func TestRanksOfAMachineTakeTurns(t *testing.T) {
 	members := make([]rendezvous.Member, 6)
 	for rank := range members {
-		members[rank].Host = []string{"a", "b"}[rank/4] // four on a, two on b
+		members[rank].Host = []string{"a", "b"}[rank/4] // four ranks on host a, two on host b
 	}
 	var got []int
 	for rank := range members {

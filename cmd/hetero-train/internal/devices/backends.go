@@ -10,12 +10,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Drivers returns the devices of this build. "auto" selects the first automatic one that opens.
+// Drivers lists the devices of this build. "auto" selects the first device that opens among those with Automatic set.
 var Drivers = []struct {
 	device.Driver
 	Automatic bool
-	Promises  devicetest.Caps                        // capabilities that selftest checks
-	Library   func() (path, build string, err error) // of the device; nil: it has none
+	Promises  devicetest.Caps // capabilities, which selftest checks
+	// returns the native library of the device; nil if the device has none
+	Library func() (path, build string, err error)
 }{
 	{cuda.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}}, cuda.Library},
 	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},

@@ -8,20 +8,20 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// KnownCard describes the GPU of a device; nil if the device is not a GPU. If NVML does not know the GPU, as in a
-// container without the driver's tools, the description comes from CUDA.
+// KnownCard returns the description of a device's GPU, or nil if the device is not a GPU. If NVML does not know the
+// GPU, for example in a container without the driver's tools, the description comes from CUDA.
 func KnownCard(info device.Info, gpus *hardware.GPUs) *hardware.GPU {
 	gpu, err := CardOf(info, gpus)
 	if err != nil {
 		gpu = &hardware.GPU{Name: info.Model, Vendor: hardware.Nvidia, MemoryBytes: info.MemoryBytes, BusID: info.BusID, MIG: strings.HasPrefix(info.UUID, "MIG-")}
 	}
 	if gpu != nil {
-		gpu.UUID = info.UUID // of the MIG slice, if the device is one
+		gpu.UUID = info.UUID // UUID of the MIG slice if the device is a slice
 	}
 	return gpu
 }
 
-// CardOf returns the GPU of a device; nil if the device is not a GPU.
+// CardOf returns NVML's description of a device's GPU, or nil if the device is not a GPU.
 func CardOf(info device.Info, gpus *hardware.GPUs) (*hardware.GPU, error) {
 	if info.Kind != "cuda" {
 		return nil, nil

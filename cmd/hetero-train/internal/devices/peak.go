@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// FractionOfPeak returns a computation's fraction of a measured peak. If the computation exceeds the peak, the peak is
-// wrong and the fraction is unknown.
+// FractionOfPeak returns the fraction of a measured peak that a computation reached. If the computation exceeded the
+// peak, the measured peak is wrong: known is false.
 func FractionOfPeak(reached float64, peak device.Reached) (fraction float64, known bool) {
 	if peak.PerSecond <= 0 || reached > peak.PerSecond {
 		return 0, false
@@ -16,7 +16,8 @@ func FractionOfPeak(reached float64, peak device.Reached) (fraction float64, kno
 	return reached / peak.PerSecond, true
 }
 
-// MeasuredPeak returns the peak of the device in matrix products, 0 FLOP/s if the device cannot measure it.
+// MeasuredPeak returns the measured peak of the device in matrix products, or 0 FLOP/s if the device cannot measure its
+// peak.
 func MeasuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok {
@@ -24,12 +25,12 @@ func MeasuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	}
 	peak, err := device.MeasureBest(m, PeakOf(dev, precision), 3, 300*time.Millisecond)
 	if err != nil {
-		return device.Reached{} // the fraction of the peak is then unknown
+		return device.Reached{} // the caller then does not know the fraction of the peak
 	}
 	return peak
 }
 
-// PeakOf returns the limit for a network of this precision.
+// PeakOf returns the kind of peak that limits a network of this element type.
 func PeakOf(dev device.Device, precision tensor.DType) device.Peak {
 	switch {
 	case precision == tensor.BF16 && dev.Info().FastBF16:

@@ -15,21 +15,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 )
 
-// Placement selects a device of a kind on this machine, and its options.
+// Placement selects one device of a kind on this machine, with its options.
 type Placement struct {
-	Index     int // device.index; -1: use the rank's number on its machine
-	LocalRank int // -1: unknown
+	Index     int // value of device.index; -1: number of the rank on its machine
+	LocalRank int // number of the rank on its machine; -1: unknown
 	ShareGPU  bool
 	Threads   int
 	Log       *slog.Logger
 }
 
-// Alone is the placement of a process that is not one of several ranks.
+// Alone returns the placement of a process that is not one of several ranks.
 func Alone(threads int) Placement {
 	return Placement{Index: -1, Threads: threads, Log: slog.New(slog.DiscardHandler)}
 }
 
-// open opens the device of d that p selects.
+// open opens the device of driver d that p selects.
 func (p Placement) open(d device.Driver) (device.Device, error) {
 	index, err := 0, error(nil)
 	if all, ok := d.(device.Counter); ok {
@@ -43,7 +43,7 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	} else if p.Index > 0 {
 		return nil, exit.Usagef("device.index: got %d, but a machine has only one device %s", p.Index, d.Kind())
 	}
-	if d.Kind() == "cpu" && p.Threads == 0 { // a wrong setting is no reason to try other devices
+	if d.Kind() == "cpu" && p.Threads == 0 { // an invalid setting must not select another device
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
@@ -55,8 +55,8 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 	return dev, err
 }
 
-// pick chooses one of count devices. A single device is for every rank, because launchers show each rank its own.
-// Shared devices are detected at rank discovery.
+// pick returns the index of a device, of count devices. Launchers often show each rank only its own device, so every
+// rank may use a single device. Rank discovery detects devices that several ranks use.
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
@@ -73,8 +73,8 @@ func (p Placement) pick(kind string, count int) (int, error) {
 	return 0, exit.Usagef("rank %d of this machine needs its own device %s, but the machine has %d: start fewer ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
 }
 
-// Open opens the configured device. "auto" never selects the reference device: a missing native library is an error
-// that explains how to build it.
+// Open opens the configured device. "auto" never selects the reference device: if a native library is missing, Open
+// returns an error that explains how to build the library.
 func Open(kind string, p Placement) (device.Device, error) {
 	var reasons []error
 	for _, d := range Drivers {
@@ -88,11 +88,11 @@ func Open(kind string, p Placement) (device.Device, error) {
 			}
 			return dev, nil
 		}
-		// The device exists and fails: using another one would hide the failure.
+		// The device exists but does not work. Another device would hide this failure.
 		if !errors.Is(err, device.ErrUnavailable) {
 			return nil, err
 		}
-		if !strings.Contains(err.Error(), d.Kind()+":") { // otherwise the message names the device
+		if !strings.Contains(err.Error(), d.Kind()+":") { // messages of some devices already contain the kind
 			err = fmt.Errorf("device %s: %w", d.Kind(), err)
 		}
 		reasons = append(reasons, err)
@@ -106,7 +106,7 @@ func Open(kind string, p Placement) (device.Device, error) {
 	}
 	absent := func(err error) bool { return errors.As(err, new(device.AbsentError)) }
 	if slices.ContainsFunc(reasons, func(err error) bool { return !absent(err) }) {
-		reasons = slices.DeleteFunc(reasons, absent) // missing hardware is not the fault
+		reasons = slices.DeleteFunc(reasons, absent) // missing hardware is not the error that the user can fix
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
@@ -115,7 +115,8 @@ func Open(kind string, p Placement) (device.Device, error) {
 	return nil, exit.With(exit.Usage, err)
 }
 
-// passedOver logs why "auto" skipped a device. If the user can fix the reason, one rank of a machine logs a warning.
+// passedOver logs why "auto" did not select a device. If the user can fix the reason, the log is a warning of one rank
+// per machine.
 func (p Placement) passedOver(why error) {
 	var absent device.AbsentError
 	switch {
@@ -130,13 +131,13 @@ func (p Placement) passedOver(why error) {
 	}
 }
 
-// LocalDevices is the default number of ranks of a machine: one for each device of the kind that the ranks will open,
-// plus parallel.cpu_ranks.
+// LocalDevices returns the default number of ranks of a machine: one per device of the kind that "auto" or device.kind
+// selects, plus parallel.cpu_ranks.
 func LocalDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
 	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
 }
 
-// localGPUs is the number of ranks of a machine that compute on its GPUs.
+// localGPUs returns the number of ranks of a machine that compute on its GPUs.
 func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
 	slices := cuda.ReadVisible(lookup(cuda.VisibleVariable)).Slices()
 	for _, d := range Drivers {

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/precision"
 )
 
-// Precision resolves train.precision for a device, with "auto" but without timing.
+// Precision returns the element type that a value of train.precision selects on a device. For "auto", it returns the
+// type that the device uses without timing.
 func Precision(name string, info device.Info) (tensor.DType, error) {
 	switch {
 	case name == "auto":
@@ -28,9 +29,10 @@ func Precision(name string, info device.Info) (tensor.DType, error) {
 	return tensor.Invalid, exit.Usagef("train.precision: device %s cannot compute in %q", info.Name, name)
 }
 
-// AutoTypes returns the types that train.precision = "auto" may select on a device. The first is the default; if timed
-// is true, the fastest is selected. On a GPU, the other types are only for runs that began in them: NVIDIA documents
-// that bf16 is as fast as fp16 from sm_80 on, and slow below.
+// AutoTypes returns the element types that train.precision = "auto" may select on a device. The first type is the
+// default. If timed is true, a timing selects the fastest type. On a GPU, the types after the first are only for runs
+// that began in one of them: according to NVIDIA, bf16 is as fast as fp16 from compute capability 8.0 on, and slow
+// below.
 func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	switch {
 	case info.Kind == "cuda" && info.FastBF16:
@@ -45,17 +47,17 @@ func AutoTypes(info device.Info) (types []tensor.DType, timed bool) {
 	return []tensor.DType{tensor.F32}, false
 }
 
-// RankType is the type in which a rank computes. Checkpoints contain these types, by rank.
+// RankType is the element type in which a rank computes. Checkpoints contain these values, by rank.
 type RankType struct {
-	Device string `json:"device"` // type of the device: hardware.Identity.Type
-	Type   string `json:"type"`   // "" until the ranks have agreed
+	Device string `json:"device"` // type of the device (hardware.Identity.Type)
+	Type   string `json:"type"`   // element type; "" until the ranks have agreed
 }
 
-// TimedTypes returns the types that are chosen by timing.
+// TimedTypes are the element types among which a timing selects.
 var TimedTypes = [...]tensor.DType{tensor.BF16, tensor.F32}
 
-// TypeBefore returns the type of a checkpoint's training on such a device, otherwise the first type of the checkpoint
-// that is in types, otherwise "".
+// TypeBefore returns the element type that a checkpoint contains for this type of device. If there is none, it returns
+// the first type in the checkpoint that is also in types, otherwise "".
 func TypeBefore(before []RankType, device string, types []tensor.DType) string {
 	possible := func(b RankType) bool {
 		return slices.ContainsFunc(types, func(dt tensor.DType) bool { return dt.String() == b.Type })
@@ -70,7 +72,7 @@ func TypeBefore(before []RankType, device string, types []tensor.DType) string {
 	return before[at].Type
 }
 
-// DtypeOf is the inverse of DType.String for the types of activations.
+// DtypeOf converts the name of an element type of activations. It is the inverse of DType.String.
 func DtypeOf(name string) (tensor.DType, error) {
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		if dt.String() == name {
@@ -80,7 +82,7 @@ func DtypeOf(name string) (tensor.DType, error) {
 	return tensor.Invalid, fmt.Errorf("type of activations: got %q, want f32, bf16 or f16", name)
 }
 
-// TypesCache is the cache of earlier timings; nil if the user has no cache folder.
+// TypesCache returns the cache of earlier timings, or nil if the user has no cache folder.
 func TypesCache() *precision.Cache {
 	dir, err := parts.UserCache("precision")
 	if err != nil {
@@ -89,10 +91,10 @@ func TypesCache() *precision.Cache {
 	return precision.Open(dir)
 }
 
-// TypeCacheKey has all values that a timing depends on.
+// TypeCacheKey returns the key of a timing in the cache. The key contains all values that the timing depends on.
 func TypeCacheKey(device string) string { return device + "; " + version.Text() }
 
-// KeptType returns the choice among types that an earlier timing made, "" if there is none.
+// KeptType returns the element type that an earlier timing selected among types, or "".
 func KeptType(device string, types []tensor.DType) (string, error) {
 	cache := TypesCache()
 	if cache == nil {

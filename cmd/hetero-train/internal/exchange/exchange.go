@@ -19,26 +19,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 )
 
-// abilities is the message of a rank for the choice of communicators.
+// abilities is the message in which a rank states which communicators it supports.
 type abilities struct {
-	// Shared has addresses in shared memory: for gradients and for statistics, within the host and for results that the
-	// other hosts send back. The addresses of a host's first rank are used.
+	// Shared contains four addresses in shared memory: for gradients, for statistics, within the host, and for results
+	// from other hosts. The ranks of a host use the addresses of its first rank.
 	Shared   [4]string `json:"shared"`
-	NoShared string    `json:"no_shared"` // why this rank cannot share memory
-	NoNCCL   string    `json:"no_nccl"`   // why it cannot use NCCL
+	NoShared string    `json:"no_shared"` // reason why this rank cannot share memory, or ""
+	NoNCCL   string    `json:"no_nccl"`   // reason why this rank cannot use NCCL, or ""
 }
 
-// Exchange is the choice of communicators. It is equal on all ranks.
+// Exchange is the choice of communicators. All ranks have the same choice.
 type Exchange struct {
 	Rank    *compute.Rank
-	Hosts   [][]int // ranks of each machine
-	Shared  bool    // shared memory within each machine
+	Hosts   [][]int // ranks by machine
+	Shared  bool    // true if the ranks of a machine use shared memory
 	reports []abilities
-	staged  bool // the host cannot access the memory of this rank's device
-	nccl    bool // NCCL transfers the memory of GPUs
+	staged  bool // true if the host cannot access the memory of this rank's device
+	nccl    bool // true if NCCL transfers the memory of GPUs
 }
 
-// Connect joins all ranks twice: for gradients, and for exchanges within passes.
+// Connect opens two communicators of all ranks: grads for gradients, stats for exchanges within passes.
 func Connect(ctx context.Context, k *compute.Rank) (grads, stats collective.Communicator, err error) {
 	x, err := Agree(ctx, k)
 	if err != nil {
@@ -51,8 +51,8 @@ func Connect(ctx context.Context, k *compute.Rank) (grads, stats collective.Comm
 	return grads, stats, err
 }
 
-// Agree gathers the reports of all ranks. Shared memory is used only if all ranks support it; otherwise all ranks use
-// the network.
+// Agree gathers the messages of all ranks and returns the choice. The choice is shared memory only if all ranks support
+// it, otherwise the network.
 func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	t := k.Team
 	own := abilities{}
@@ -97,11 +97,11 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 	return x, nil
 }
 
-// Open joins all ranks. The group uses the addresses from number at on.
+// Open opens a communicator of all ranks. It uses the addresses from index at on.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
 	limit := session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
 	place := x.Rank.Team.Place
-	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires this order
+	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires ascending ranks
 	switch {
 	case x.Shared && len(x.Hosts) == 1:
 		c, err = x.memory(ctx, place.Rank, at, limit)
@@ -125,7 +125,8 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 	return c, nil
 }
 
-// both uses shared memory within each machine, and the network between the first ranks of the machines.
+// both opens a communicator that uses shared memory within each machine, and the network between the first ranks of the
+// machines.
 func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
 	place := x.Rank.Team.Place
 	host, number := hosts.HostOf(x.Hosts, place.Rank)
@@ -158,23 +159,23 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 	return hosts.New(o)
 }
 
-// memory joins the ranks of this machine; this rank has position number among them.
+// memory opens a communicator of the ranks of this machine. number is the number of this rank on the machine.
 func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
 	host, _ := hosts.HostOf(x.Hosts, x.Rank.Team.Place.Rank)
 	ranks := x.Hosts[host]
 	return InMemory(ctx, number, len(ranks), x.reports[ranks[0]].Shared[at], limit)
 }
 
-// InMemory joins ranks of one machine.
+// InMemory opens a communicator of ranks of one machine.
 func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator, error) {
 	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
-	if err != nil { // return a nil interface, not a nil pointer in an interface
+	if err != nil { // a nil pointer in an interface is not a nil interface
 		return nil, err
 	}
 	return c, nil
 }
 
-// Network joins ranks of several machines.
+// Network opens a communicator of ranks on several machines.
 func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
 	own, err := x.Rank.Team.OwnAddress()
 	if err != nil {

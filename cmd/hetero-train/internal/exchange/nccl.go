@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// noNCCL returns why this rank cannot use NCCL, "" if it can. In that case NCCL is open, with the settings of [nccl]
-// and of the environment.
+// noNCCL returns the reason why this rank cannot use NCCL. It returns "" if the rank can use NCCL; then NCCL is open
+// with the settings of [nccl] and of the environment.
 func noNCCL(k *compute.Rank) (why string, err error) {
 	if kind := k.Device.Info().Kind; kind != "cuda" {
 		return fmt.Sprintf("device %s is not a GPU", k.Device.Info().Name), nil
@@ -48,8 +48,8 @@ func noNCCL(k *compute.Rank) (why string, err error) {
 	return "", nil
 }
 
-// choosesNCCL reports whether gradients travel by NCCL. All ranks must support it: noNCCL has the reason for each rank
-// that does not. Ranks that share a GPU use NCCL only if the configuration names it.
+// choosesNCCL reports whether NCCL transfers the gradients. noNCCL contains, by rank, the reason why the rank cannot
+// use NCCL; all reasons must be "". Ranks that share a GPU use NCCL only if the configuration names it.
 func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	if backend == "gloo" {
 		return false, nil
@@ -65,7 +65,8 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	return backend == "nccl" || !shareGPU, nil
 }
 
-// WantNCCL refuses a backend that this rank's device does not support, even for a single rank.
+// WantNCCL returns an error if the configured backend does not support the device of this rank, even in a run of one
+// rank.
 func WantNCCL(k *compute.Rank) error {
 	if kind := k.Device.Info().Kind; k.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
 		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run uses device %s; use \"auto\" or \"gloo\"", k.Device.Info().Name)
@@ -73,7 +74,7 @@ func WantNCCL(k *compute.Rank) error {
 	return nil
 }
 
-// OverNCCL combines NCCL with a communicator of the host, which it then owns.
+// OverNCCL returns a communicator that uses NCCL and control. The result owns control.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
 	k := x.Rank
 	host := k.Team.Group.Members()[k.Opts.Place.Rank].Host
@@ -82,13 +83,14 @@ func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator
 	if errors.Is(err, nccl.ErrUnusable) {
 		return nil, exit.With(exit.Usage, err)
 	}
-	if err != nil { // return a nil interface, not a nil pointer in an interface
+	if err != nil { // a nil pointer in an interface is not a nil interface
 		return nil, err
 	}
 	return c, nil
 }
 
-// BehindDevice makes a communicator of the host transfer memory of this rank's device, if the host cannot access it.
+// BehindDevice returns a communicator that transfers memory of this rank's device through c, a communicator of the
+// host. It returns c itself if the host can access the memory of the device.
 func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communicator, error) {
 	if !x.staged {
 		return c, nil
@@ -100,7 +102,7 @@ func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communica
 	return s, nil
 }
 
-// LoadedNCCL returns NCCL's version as text.
+// LoadedNCCL returns the version of the loaded NCCL as text.
 func LoadedNCCL() string {
 	version, path, err := nccl.Loaded()
 	if err != nil {

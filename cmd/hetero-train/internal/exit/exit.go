@@ -24,23 +24,23 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// Exit codes. Scripts and schedulers rely on them.
+// Exit codes. Scripts and schedulers depend on these values.
 const (
 	Done          = 0
 	Unexpected    = 1   // any error without another code
-	Usage         = 2   // bad flags or configuration; experiment folder in use
+	Usage         = 2   // invalid flags or configuration, or the experiment folder is in use
 	Data          = 3   // data or a checkpoint is damaged or not available
 	Diverged      = 4   // the loss is not finite
 	Communication = 5   // a rank or the communication was lost
 	Device        = 6   // device failure
 	IO            = 7   // the final save failed
-	Terminated    = 75  // SIGTERM, saved
-	Interrupted   = 130 // SIGINT; saved, unless the error says otherwise
-	Killed        = 143 // SIGTERM, save failed
+	Terminated    = 75  // SIGTERM; the run was saved
+	Interrupted   = 130 // SIGINT; the run was saved unless the error states otherwise
+	Killed        = 143 // SIGTERM; the save failed
 )
 
-// IsOwn reports whether a code states a fault of the rank itself, which other ranks may share. The other codes follow a
-// signal or the loss of another rank.
+// IsOwn reports whether a code stands for a failure of the rank itself, which other ranks may have too. All other codes
+// result from a signal or from the loss of another rank.
 func IsOwn(code int) bool {
 	switch code {
 	case Unexpected, Usage, Data, Diverged, Device:
@@ -58,7 +58,7 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// With gives err an exit code; nil stays nil.
+// With attaches an exit code to err. It returns nil if err is nil.
 func With(code int, err error) error {
 	if err == nil {
 		return nil
@@ -66,10 +66,10 @@ func With(code int, err error) error {
 	return &coded{code: code, err: err}
 }
 
-// Shown is an error that was already printed. It only sets the exit code.
+// Shown is an error that was already printed. It only determines the exit code.
 type Shown struct{ error }
 
-// AlreadyShown gives err an exit code and prevents a second message.
+// AlreadyShown wraps err so that it is not printed again.
 func AlreadyShown(err error) error { return Shown{err} }
 
 // Unwrap returns the wrapped error.
@@ -95,8 +95,8 @@ func Code(err error) int {
 	return Unexpected
 }
 
-// FolderCode distinguishes a folder that the user must fix (missing, read-only, owned by another user, not a folder)
-// from a disk that failed or is full.
+// FolderCode returns the exit code of an error in a folder: Usage if the user must fix the folder (missing, read-only,
+// owned by another user, not a folder), IO if the disk has failed or is full.
 func FolderCode(err error) int {
 	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, mend) {
@@ -106,7 +106,7 @@ func FolderCode(err error) int {
 	if refused := new(regular.Error); errors.As(err, &refused) {
 		return Usage
 	}
-	// Os.Root has no error values for these faults.
+	// The errors of os.Root for these two cases have no values to compare with.
 	for _, mend := range []string{"path escapes from parent", "not a directory"} {
 		if strings.Contains(err.Error(), mend) {
 			return Usage
@@ -115,7 +115,7 @@ func FolderCode(err error) int {
 	return IO
 }
 
-// Advice returns how a user can fix an error of the operating system, "" if the error says it.
+// Advice returns how a user can fix an error of the operating system. It returns "" if the error already says so.
 func Advice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -126,7 +126,7 @@ func Advice(err error) string {
 	return ""
 }
 
-// stopOfAnother returns the signal that ended another rank, as reported by that rank.
+// stopOfAnother returns the signal that ended another rank, if err is that rank's report.
 func stopOfAnother(err error) (Stopped, bool) {
 	var lost *rendezvous.LostError
 	if !errors.As(err, &lost) {
@@ -140,7 +140,7 @@ func stopOfAnother(err error) (Stopped, bool) {
 	return Stopped{}, false
 }
 
-// Classify attaches the exit code for the kind of the error.
+// Classify attaches to err the exit code of its kind.
 func Classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -150,13 +150,13 @@ func Classify(ctx context.Context, err error) error {
 		return err
 	}
 	var s Stopped
-	// Before the first step there is nothing to save.
+	// A run that has not begun its first step has no state to save.
 	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) {
 		return With(s.Saved(), s)
 	}
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
-	if s, ok := stopOfAnother(err); ok { // before the first step; later, ranks stop together
+	if s, ok := stopOfAnother(err); ok { // the run has not begun its first step; later, all ranks stop together
 		return With(s.Saved(), fmt.Errorf("%w, because another rank was stopped: %w", s, err))
 	}
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 )
 
-// LostRank returns the rank that an error of the process group names, -1 for none.
+// LostRank returns the rank that an error of the process group names, or -1.
 func LostRank(err error) int {
 	var lost *rendezvous.LostError
 	if errors.As(firstCause(err), &lost) {
@@ -17,8 +17,8 @@ func LostRank(err error) int {
 	return -1
 }
 
-// firstCause replaces the rank that reported a failure by the rank that failed first. If ranks are on several machines,
-// the rank that notices a loss ends the group.
+// firstCause returns err with the rank that failed first, instead of the rank that reported the failure. On several
+// machines, the rank that notices a loss ends the group, so these ranks can differ.
 func firstCause(err error) error {
 	var lost *rendezvous.LostError
 	if errors.As(err, &lost) {
@@ -29,7 +29,7 @@ func firstCause(err error) error {
 	return err
 }
 
-// PeerOf returns the rank that a communicator's error names, -1 for none.
+// PeerOf returns the rank that an error of a communicator names, or -1.
 func PeerOf(err error) int {
 	var peer *collective.PeerError
 	if errors.As(err, &peer) {

@@ -6,13 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stopped is the cause of a context that a signal canceled.
+// Stopped is the cause of a context that a signal has canceled.
 type Stopped struct{ Signal syscall.Signal }
 
 // Error returns the name of the signal.
 func (s Stopped) Error() string { return "stopped by " + unix.SignalName(s.Signal) }
 
-// Saved returns the exit code after the run was saved. unsaved returns the code after a save that failed.
+// Saved returns the exit code of a run that was saved after the signal. Method unsaved returns the code if the save
+// failed.
 func (s Stopped) Saved() int {
 	if s.Signal == syscall.SIGINT {
 		return Interrupted

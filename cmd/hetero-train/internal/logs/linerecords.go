@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// LineRecords converts text to JSON objects, one per line. Lines that are already objects are not changed.
+// LineRecords converts lines of text to JSON objects. It does not change lines that already are objects.
 type LineRecords struct {
-	Log  *slog.Logger // writes a line of text as a record; its output must not return here
-	Pass io.Writer    // receives lines that are objects; nil: they are handled as text
+	Log  *slog.Logger // logger of the lines of text; its output must not lead back to this LineRecords
+	Pass io.Writer    // receiver of lines that are objects; nil: such lines are treated as text
 
 	mu   sync.Mutex
 	rest []byte // incomplete last line
 }
 
-// Write implements io.Writer. It never fails: output that cannot be written is dropped.
+// Write implements [io.Writer]. It never fails: lines that cannot be written are dropped.
 func (l *LineRecords) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

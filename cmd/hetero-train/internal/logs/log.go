@@ -16,8 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-// Screen is the destination of messages: standard error, or the lines above a progress bar. A second Screen is the log
-// file, once it is open.
+// Screen is a destination that can be redirected while loggers use it. One Screen is the destination of messages:
+// standard error, or the lines above a progress bar. A second Screen is the log file, once it is open.
 type Screen struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -33,7 +33,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// To redirects the screen to w. Writing starts with the contents of a buffer.
+// To redirects the screen to w. If the screen is a buffer, To first writes the contents of the buffer to w.
 func (s *Screen) To(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *Screen) To(w io.Writer) {
 	s.w = w
 }
 
-// Flush waits at most limit until the queue of the screen is written.
+// Flush waits until the queue of the screen is written, but at most limit.
 func (s *Screen) Flush(limit time.Duration) {
 	s.mu.Lock()
 	o, ok := s.w.(*outlet)
@@ -53,23 +53,23 @@ func (s *Screen) Flush(limit time.Duration) {
 	}
 }
 
-// Options are the options of messages on the command line.
+// Options are the options of log messages on the command line.
 type Options struct {
 	Level  string // --log-level
-	InFile string // lowest level in the log file; "": level
+	InFile string // lowest level in the log file; "": Level
 	Format string // --log-format
 	Hide   Secrets
 	Each   []slog.Attr // attributes of every JSON object
 }
 
-// Formats of messages.
+// Formats of log messages.
 const (
 	FormatText = "text"
 	FormatJSON = "json"
 )
 
 // New returns a logger that writes to w in the chosen format, and to file as plain text. Text has colors only on a
-// terminal. In JSON, each line is one object. Both outputs contain no secrets.
+// terminal. In JSON, each line is one object. New removes secrets from both outputs.
 func New(w io.Writer, file *Screen, o Options) (*slog.Logger, error) {
 	least, err := ParseLevel(o.Level)
 	if err != nil {
@@ -116,11 +116,11 @@ func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) 
 	return &labelled{inText: true, inner: tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: timeFormat, NoColor: !colour, ReplaceAttr: readableDurations})}
 }
 
-// ComponentKey is the attribute with the part of the program that wrote the record. The value of the innermost logger
-// is used.
+// ComponentKey is the key of the attribute that names the part of the program that wrote the record. If several loggers
+// of a chain set the attribute, the last value counts.
 const ComponentKey = "component"
 
-// Components of a training.
+// Components of a training run.
 const (
 	ComponentTrainer    = "trainer"
 	ComponentBalancer   = "load_balancer"
@@ -133,8 +133,8 @@ const (
 	ComponentRankOutput = "rank_output" // a line that a rank printed without its logger
 )
 
-// labelled is a slog handler that adds the component of a record: before the message of a text line, as the first
-// attribute of an object.
+// labelled is a slog handler that adds the component of a record. In text, the component precedes the message; in JSON,
+// it is the first attribute.
 type labelled struct {
 	inner     slog.Handler
 	inText    bool

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// File writes a run's log file. If the disk is full, lines are lost: File reports the failure once on the screen, and
-// the number of lost lines once writing works again. The run continues without its log.
+// File is the log file of a run. While the disk is full, lines are lost. File reports the failure once on the screen;
+// when writing works again, it reports the number of lost lines. The run continues without its log.
 type File struct {
 	File   io.Writer
-	Screen *slog.Logger // writes to the screen only, not to the file
+	Screen *slog.Logger // logger to the screen only, not to the file
 
 	mu   sync.Mutex
-	lost int64 // lines since the file failed
-	torn bool  // the last line is incomplete
+	lost int64 // number of lines lost since the failure
+	torn bool  // true if the last line of the file is incomplete
 }
 
 // Write implements io.Writer; it never fails.

@@ -13,40 +13,41 @@ import (
 )
 
 const (
-	// Maximum sizes of the queue in bytes; more lines are dropped. The queue holds about 7,000 step lines. A larger
-	// queue takes memory while the reader is paused. With a smaller one, a fast run drops lines whenever its reader
-	// gets no CPU time for a moment.
+	// Maximum sizes of the queue, bytes. More lines are dropped. A queue of this size holds about 7,000 step lines.
+	// With a larger size, a process with a paused reader needs more memory. With a smaller size, a fast run drops lines
+	// whenever its reader gets no CPU time for a moment.
 	progressPending = 1 << 20
 	pending         = 2 << 20
 
-	// flushTime is how long a process waits for the reader before it exits. It is shorter than the time after which a
-	// supervisor kills the remaining ranks of a run.
+	// FlushTime is the time for which a process waits for the reader before it exits. It must be shorter than the time
+	// after which a supervisor kills the remaining ranks of a run.
 	FlushTime = 3 * time.Second
 )
 
-// outlet is standard output or standard error of a process that trains. Write never waits for the reader, because a
-// goroutine writes the queue. If the queue is full, lines are dropped, progress lines first. The output contains the
-// number of dropped lines at their place.
+// outlet is standard output or standard error of a process that trains. Write appends to a queue and never waits for
+// the reader; a goroutine writes the queue. If the queue is full, outlet drops lines, progress lines first. In place of
+// the dropped lines, the output contains their number.
 type outlet struct {
 	w    io.Writer
-	json bool // each line is a JSON object
+	json bool // true if each line is a JSON object
 
 	mu       sync.Mutex
 	queue    [][]byte
 	bytes    int
-	writing  bool // the goroutine is running
-	full     bool // drop progress lines until half of the queue is written
-	lost     int  // lines dropped since the last note
+	writing  bool // true while the goroutine runs
+	full     bool // true while progress lines are dropped, until half of the queue is written
+	lost     int  // number of lines dropped since the last note
 	Gone     error
 	whenGone func(error)
-	empty    chan struct{} // closed when the queue has been written; nil: no caller waits
+	empty    chan struct{} // closed when the queue is empty; nil if no caller waits
 }
 
-// Unblocked returns outlets for standard output and standard error. If both are the same file, one outlet serves both
-// and keeps the order of lines. After this call, a closed pipe causes a write error instead of SIGPIPE, which would end
-// the process.
+// Unblocked returns outlets for standard output and standard error. If both streams are the same file, one outlet
+// serves both, which preserves the order of lines. After this call, a closed pipe causes a write error instead of
+// SIGPIPE, which would end the process.
 func Unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
+	// the signal is caught, because child processes would inherit an ignored signal
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &outlet{w: Below(stdout), json: json}
 	messages := out
 	if !sameFile(Below(stdout), Below(stderr)) {
@@ -69,7 +70,7 @@ func sameFile(a, b io.Writer) bool {
 	return err == nil && os.SameFile(p, q)
 }
 
-// FileOf returns the file of a writer of this process; nil: it is not a file.
+// FileOf returns the file of a writer of this process, or nil if the writer is not a file.
 func FileOf(w io.Writer) *os.File {
 	w = Below(w)
 	if o, ok := w.(*outlet); ok {
@@ -85,7 +86,7 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// progress is a writer for lines that an outlet may drop before other lines.
+// progress is a writer for progress lines, which an outlet drops first.
 type progress struct{ *outlet }
 
 // Write implements io.Writer.
@@ -94,7 +95,7 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ProgressOf returns a writer to w for lines that may be dropped before other lines.
+// ProgressOf returns a writer to w for progress lines, which w may drop before other lines.
 func ProgressOf(w io.Writer) io.Writer {
 	if o := OutletOf(w); o != nil {
 		return NewStream(progress{o})
@@ -128,7 +129,7 @@ func (o *outlet) message(format string, args ...any) []byte {
 	return line.Bytes()
 }
 
-// note queues the number of lines that are missing at this place.
+// note queues a line with the number of lines dropped at this place.
 func (o *outlet) note() {
 	if o.lost > 0 {
 		o.push(o.message("%d lines are missing here, because the reader was too slow; the log file of the run has all lines", o.lost))
@@ -144,7 +145,7 @@ func (o *outlet) push(b []byte) {
 	}
 }
 
-// pass writes the queue. It may block for ever; the process can exit nevertheless.
+// pass writes the queue to the stream. It can block for ever without preventing the exit of the process.
 func (o *outlet) pass() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +168,8 @@ func (o *outlet) pass() {
 	}
 }
 
-// fail stops the use of the stream. The caller holds o.mu, which fail releases while it reports the failure.
+// fail ends the use of the stream after an error. The caller holds o.mu, which fail releases while it reports the
+// error.
 func (o *outlet) fail(err error) {
 	o.Gone = err
 	if say := o.whenGone; say != nil {
@@ -184,7 +186,7 @@ func (o *outlet) OnGone(say func(error)) {
 	o.whenGone = say
 }
 
-// flush waits at most limit until all lines are written. It returns the number of unwritten lines.
+// flush waits until all lines are written, but at most limit. It returns the number of unwritten lines.
 func (o *outlet) flush(limit time.Duration) int {
 	o.mu.Lock()
 	if !o.writing {
@@ -212,8 +214,8 @@ func (o *outlet) flush(limit time.Duration) int {
 	return lines
 }
 
-// Flushed waits for the readers of both streams before the process exits. If lines of one stream are unwritten, the
-// other stream reports their number.
+// Flushed waits for the readers of both streams before the process exits. If lines of one stream are unwritten, their
+// number is printed to the other stream.
 func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	out, messages := OutletOf(stdout), OutletOf(stderr)
 	if out == nil || messages == nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paused is a reader that reads nothing until it is continued.
+// paused is a reader that blocks until it is continued.
 type paused struct {
 	goOn chan struct{}
 	got  bytes.Buffer

@@ -15,11 +15,11 @@ const redacted = "[redacted]"
 // Secrets are values that must appear in no output.
 type Secrets []string
 
-// shortestSecret is the minimum length of a secret. It prevents a variable like SECRET=1 from removing every 1 in the
-// output.
+// shortestSecret is the minimum length of a secret, in bytes. With a smaller length, a variable such as SECRET=1 would
+// remove every 1 from the output.
 const shortestSecret = 6
 
-// SecretsIn returns the values of environment variables (NAME=VALUE) whose name marks a secret.
+// SecretsIn returns the values of the environment variables whose names mark a secret. environ has entries NAME=VALUE.
 func SecretsIn(environ []string) Secrets {
 	var hide Secrets
 	for _, pair := range environ {
@@ -28,12 +28,12 @@ func SecretsIn(environ []string) Secrets {
 			hide = append(hide, value)
 		}
 	}
-	// The longest first, because a secret may be part of another one.
+	// Longest first, because a secret may be part of another secret.
 	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
 	return hide
 }
 
-// Text removes every secret from s.
+// Text returns s without the secrets.
 func (hide Secrets) Text(s string) string {
 	for _, secret := range hide {
 		s = strings.ReplaceAll(s, secret, redacted)
@@ -41,7 +41,7 @@ func (hide Secrets) Text(s string) string {
 	return s
 }
 
-// namesSecret reports whether a variable or attribute of this name contains a secret: HETERO_TOKEN does, token_file (a
+// namesSecret reports whether the name of a variable or attribute marks a secret. HETERO_TOKEN does; token_file (a
 // path) and tokens (a count) do not.
 func namesSecret(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == ' ' })
@@ -52,7 +52,7 @@ func namesSecret(name string) bool {
 		switch word {
 		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization", "apikey":
 			return true
-		case "key": // api_key, access_key, private_key; "key" alone is an ordinary word
+		case "key": // as in api_key, access_key, private_key; "key" alone is no secret
 			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
 				return true
 			}
@@ -61,8 +61,8 @@ func namesSecret(name string) bool {
 	return false
 }
 
-// redactor is a slog handler that removes secrets, by the name of an attribute and by known value, and escapes control
-// characters.
+// redactor is a slog handler that escapes control characters and removes secrets. It recognizes a secret by the name of
+// an attribute or by a known value.
 type redactor struct {
 	inner slog.Handler
 	hide  Secrets

@@ -16,7 +16,7 @@ func IsTerminal(w io.Writer) bool {
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// TerminalWidth returns the width in columns.
+// TerminalWidth returns the width of a terminal, in columns.
 func TerminalWidth(w io.Writer) int {
 	const usual = 80
 	if width, _, err := term.GetSize(int(FileOf(w).Fd())); err == nil && width > 0 {
@@ -25,17 +25,17 @@ func TerminalWidth(w io.Writer) int {
 	return usual
 }
 
-// Stream is standard output or standard error with escaped control characters, for all writers. Colors and progress
-// bars are written to the writer below.
+// Stream is standard output or standard error for all writers of the process. It escapes control characters. Colors and
+// progress bars bypass it: they are written to the writer below (see Below).
 type Stream struct {
 	w io.Writer
 
 	mu    sync.Mutex
-	rest  []byte // incomplete character
-	fault error  // of the first write that failed
+	rest  []byte // first bytes of an incomplete character
+	fault error  // error of the first write that failed
 }
 
-// NewStream returns a stream that writes visible text to w.
+// NewStream returns a Stream that writes to w.
 func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
 
 // Write implements io.Writer.
@@ -68,7 +68,7 @@ type PrintError struct{ error }
 // Unwrap returns the wrapped error.
 func (e *PrintError) Unwrap() error { return e.error }
 
-// FaultOf returns the first error of writing to a stream, including errors of its outlet; nil: all was written.
+// FaultOf returns the first error of writing to a stream or to its outlet. It returns nil if no write failed.
 func FaultOf(w io.Writer) error {
 	s, ok := w.(*Stream)
 	if !ok {
@@ -84,7 +84,7 @@ func FaultOf(w io.Writer) error {
 	return s.fault
 }
 
-// Below returns the writer below a Stream.
+// Below returns the writer to which a Stream writes.
 func Below(w io.Writer) io.Writer {
 	if s, ok := w.(*Stream); ok {
 		return s.w
@@ -92,7 +92,7 @@ func Below(w io.Writer) io.Writer {
 	return w
 }
 
-// OutletOf returns the outlet of a stream; nil: it has none.
+// OutletOf returns the outlet of a stream, or nil.
 func OutletOf(w io.Writer) *outlet {
 	o, _ := Below(w).(*outlet)
 	return o

@@ -12,7 +12,7 @@ func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
 	var out bytes.Buffer
 	stream := NewStream(&out)
 	const text = "a line\n\tGröße 😀 \x1b[2J \r \x7f \u009b \u202e \xff end\n"
-	for _, b := range []byte(text) { // characters arrive in several writes
+	for _, b := range []byte(text) { // a character of several bytes arrives in several writes
 		if n, err := stream.Write([]byte{b}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// bottlenecks is the observer that determines the bottleneck of the run. It logs each change of the verdict.
+// bottlenecks is the observer that determines the bottleneck of the run and logs each change of the bottleneck.
 type bottlenecks struct {
 	log      *slog.Logger
 	settings runtime.BottleneckSettings
 	find     *runtime.Bottlenecks
-	times    []runtime.RankTimes // one per rank
+	times    []runtime.RankTimes // times of the current step, by rank
 	events   *events             // receives every verdict; nil in tests
-	told     bool                // the last logged verdict
+	told     bool                // true after the first log message
 	last     runtime.Bottleneck
 }
 
@@ -30,8 +30,8 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks), times: make([]runtime.RankTimes, ranks)}
 }
 
-// Watchers returns the observers of the run: those in first, then those that the configuration selects. Without
-// profiling there is no observer for bottlenecks.
+// Watchers returns the observers of the run: the observers in first, then the observers that the configuration selects.
+// If profiling is off, it returns no observer of bottlenecks.
 func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
 	all := observers(first)
 	if a.Cfg.Profile.Enabled {
@@ -60,8 +60,8 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 	return all, nil
 }
 
-// bottleneckSettingsOf returns the settings that this rank's advice depends on. Other ranks have the same settings, but
-// possibly other CPUs.
+// bottleneckSettingsOf returns the settings that the advice for this rank depends on. All ranks have the same
+// configuration, but their numbers of CPUs may differ.
 func bottleneckSettingsOf(a *assembly.Run) runtime.BottleneckSettings {
 	cpus := a.OwnCPUs()
 	return bottleneckSettings(a.Cfg, cpus, compute.TypesText(a.Types))
@@ -79,7 +79,7 @@ func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.Bo
 	return s
 }
 
-// StepDone implements train.Observer. It allocates only at the end of a window.
+// StepDone implements [train.Observer]. It allocates memory only at the end of a window.
 func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	for rank := range o.times {
 		own := &r.Ranks[rank]
@@ -102,8 +102,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	}
 }
 
-// isNews reports whether a verdict is logged. A single-rank run that is compute-bound is normal, so it is not logged.
-// Another straggler is logged, except while two ranks alternate for a short time.
+// isNews reports whether a verdict is logged. A run of one rank is normally compute-bound, so this verdict is not
+// logged. A change of the straggler is logged, unless two ranks alternate for a short time.
 func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
 	if !o.told {
 		return len(o.times) > 1 || v.Bound != runtime.ComputeBound

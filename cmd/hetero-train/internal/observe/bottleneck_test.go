@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// rankStep is a rank's step, in milliseconds.
+// rankStep returns the report of a step. The arguments are in ms.
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
 	return train.RankStep{Sums: train.Sums{Samples: 8}, Telemetry: telemetry.Unknown(),
@@ -29,7 +29,7 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		windows [][]train.RankStep
-		want    []string // one per line of the log
+		want    []string // expected parts of the log, one per line
 	}{
 		{"ranks that are balanced", [][]train.RankStep{equal, equal, equal}, []string{"compute-bound"}},
 		{"and then are not", [][]train.RankStep{equal, late, late, second, second, first}, []string{"compute-bound", "communication-bound", "straggler: 150.0 of 300.0 ms a step (50 %) are lost waiting for rank 1", "waiting for rank 0"}},
@@ -45,7 +45,7 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 				o.StepDone(&train.StepRecord{Ranks: window, Step: step})
 			}
 		}
-		for range 2 { // the first two steps of the run do not count
+		for range 2 { // the observer ignores the first two steps of a run
 			step++
 			o.StepDone(&train.StepRecord{Ranks: c.windows[len(c.windows)-1], Step: step})
 		}

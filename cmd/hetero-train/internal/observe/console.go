@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// observers calls several observers.
+// observers is an observer that calls each of several observers.
 type observers []train.Observer
 
 func (o observers) StepDone(r *train.StepRecord) {
@@ -57,33 +57,34 @@ func (o observers) Warn(err error) {
 	}
 }
 
-// Console prints a run. Text has a line every few steps, and on a terminal a bar with the remaining time; JSON has a
-// record in place of each line. Rank 0 has a Console, and so has the first rank of every other machine.
+// Console prints the progress of a run. In text format, it prints a line every few steps, and on a terminal a bar with
+// the remaining time. In JSON format, it prints a record for each line. Rank 0 and the first rank of every other
+// machine have a Console.
 type Console struct {
 	run       *assembly.Run
-	records   *slog.Logger // writes a record in place of each line on the screen; nil: text
-	savesSaid int64        // number of SIGUSR1s that were reported
-	out       io.Writer    // stdout, or above the bar, and the log file
-	steps     io.Writer    // likewise, for lines that may be dropped
-	log       io.Writer    // the log file
-	interval  int64        // steps between two lines
-	peak      float64      // measured peak of the device, FLOP/s; 0 = unknown
+	records   *slog.Logger // writer of records in JSON format; nil in text format
+	savesSaid int64        // number of SIGUSR1 signals that were reported
+	out       io.Writer    // destination of lines: standard output or the lines above the bar, and the log file
+	steps     io.Writer    // as out, for step lines, which an outlet may drop
+	log       io.Writer    // log file
+	interval  int64        // number of steps between two lines
+	peak      float64      // measured peak of the device, FLOP/s; 0: unknown
 
 	bars *mpb.Progress // nil if standard error is not a terminal
 	bar  *mpb.Bar
 
 	eta  eta
-	left atomic.Int64 // ns, for the bar
+	left atomic.Int64 // remaining time for the bar, ns
 
-	lastEval, bestEval *train.Evaluation // of this process
+	lastEval, bestEval *train.Evaluation // evaluations in this process
 
-	// Since the last line:
+	// Sums since the last line.
 	samples int64
 	busy    time.Duration
 	count   int64 // steps
 }
 
-// NewConsole prints the run on standard output and in the log file.
+// NewConsole returns a console that prints on standard output and writes to log.
 func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
 	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(a.Device, a.Precision).PerSecond}
@@ -93,25 +94,26 @@ func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	}
 	c.plain()
 	if stderr := a.Opts.Env.Stderr; logs.IsTerminal(stderr) {
-		// The outlet is not a file, so the bars cannot determine the width or that it is a terminal.
+		// An outlet is not an *os.File, so package mpb cannot determine whether it is a terminal, or its width.
 		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if logs.IsTerminal(a.Opts.Env.Stdout) {
-			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one writer for both: lines appear above the bar
+			// lines of out appear above the bar because the bar has the same writer
+			c.out = io.MultiWriter(logs.NewStream(c.bars), log)
 			c.steps = c.out
 		}
-		a.Opts.Screen.To(c.bars) // messages too
+		a.Opts.Screen.To(c.bars) // log messages also appear above the bar
 	}
 	return c
 }
 
-// plain writes lines to standard output and the log file.
+// plain selects output without a bar: standard output and the log file.
 func (c *Console) plain() {
 	stdout := c.run.Opts.Env.Stdout
 	c.out = io.MultiWriter(stdout, c.log)
 	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
 
-// Say prints one line, or the same content as a record.
+// Say prints a line, or in JSON format a record with message and attrs.
 func (c *Console) Say(line, message string, attrs ...any) { c.sayTo(c.out, line, message, attrs...) }
 
 func (c *Console) sayTo(w io.Writer, line, message string, attrs ...any) {
@@ -130,7 +132,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	left := c.timeLeft(r.Step, r.Total)
 	c.left.Store(int64(left))
 	if c.bar != nil {
-		// The bar ends at its total; a changed batch size changes the total.
+		// The bar is complete at its total, which changes if the batch size changes.
 		c.bar.SetTotal(max(r.Total, r.Step+1), false)
 		c.bar.SetCurrent(r.Step)
 	}
@@ -149,7 +151,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 	c.samples, c.busy, c.count = 0, 0, 0
 }
 
-// timeLeft returns 0 if the run has no last step.
+// timeLeft returns the estimated remaining time. It returns 0 if the run has no last step.
 func (c *Console) timeLeft(step, total int64) time.Duration {
 	if total <= step {
 		return 0
@@ -207,7 +209,7 @@ func (c *Console) Warn(err error) {
 	c.run.Opts.Log.Warn(err.Error())
 }
 
-// Close removes the bar. Later lines are printed without it.
+// Close removes the bar. Later lines appear without a bar.
 func (c *Console) Close() {
 	if c.bars == nil {
 		return

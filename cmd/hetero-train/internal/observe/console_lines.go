@@ -47,7 +47,8 @@ func (c *Console) Begin(resume *checkpoint.State) {
 	}
 }
 
-// sayJoined prints, on a terminal other than rank 0's, the ranks of this machine and where the output of the run is.
+// sayJoined prints, on every terminal except that of rank 0, which ranks this machine has and where rank 0 writes the
+// output of the run.
 func (c *Console) sayJoined() {
 	t := c.run.Team
 	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
@@ -57,9 +58,9 @@ func (c *Console) sayJoined() {
 		}
 	}
 	switch n := t.Place.LocalWorldSize; {
-	case t.Place.OwnOutput: // other ranks of the machine print their own line
+	case t.Place.OwnOutput: // every rank of this machine prints a line of its own
 		here = here[:1]
-	case n > 0: // several nodes on one machine, in a test
+	case n > 0: // a test with several nodes on one machine
 		here = here[:min(n, len(here))]
 	}
 	c.Say(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
@@ -122,7 +123,7 @@ func (c *Console) sayData() {
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }
 
-// stepOf returns "12/100", or "12" if the run has no last step.
+// stepOf returns a text such as "12/100", or "12" if the run has no last step.
 func stepOf(r *train.StepRecord) string {
 	if r.Total == 0 {
 		return fmt.Sprint(r.Step)
@@ -130,7 +131,8 @@ func stepOf(r *train.StepRecord) string {
 	return fmt.Sprintf("%d/%d", r.Step, r.Total)
 }
 
-// line formats the step line: loss, norm and learning rate of the last step; times as means since the last line.
+// line formats the step line. Loss, norm and learning rate are values of the last step; times are means since the last
+// line.
 func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.count)
@@ -156,8 +158,8 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	return b.String()
 }
 
-// peakFraction returns the fraction of the device's peak that a step of this length reaches. If steps exceed the peak,
-// the peak is wrong: peakFraction warns once, and the fraction is unknown from then on.
+// peakFraction returns the fraction of the device's peak that a step of this duration reaches. If a step exceeds the
+// peak, the measured peak is wrong: peakFraction warns once, and known is false from then on.
 func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool) {
 	if c.peak == 0 {
 		return 0, false
@@ -172,7 +174,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	return fraction, known
 }
 
-// etaText formats the remaining time, in whole seconds or coarser.
+// etaText formats the remaining time, rounded to seconds or more.
 func etaText(left time.Duration) string {
 	if left < time.Minute-time.Second/2 {
 		return fmt.Sprintf("%.0f s", left.Seconds())
@@ -180,7 +182,7 @@ func etaText(left time.Duration) string {
 	return show.Duration(left)
 }
 
-// sharesOf returns "96/64/48", or minimum and maximum if there are many ranks.
+// sharesOf returns a text such as "96/64/48". For many ranks, it returns the minimum and the maximum.
 func sharesOf(ranks []train.RankStep) string {
 	const most = 8
 	if len(ranks) <= most {
@@ -240,7 +242,8 @@ func (c *Console) End(r train.Result, err error) {
 	c.Say(line, message, attrs...)
 }
 
-// note prints notes that are needed to interpret the figures. Opening the data has already reported a fallback.
+// note prints the conditions that a reader must know to interpret the figures. It omits a fallback, because opening the
+// data has reported it.
 func (c *Console) note() {
 	for _, note := range c.run.Lab.Notes {
 		c.Say("NOTE "+note, "note", "text", note)

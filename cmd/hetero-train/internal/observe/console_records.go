@@ -33,7 +33,7 @@ func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	return attrs
 }
 
-// LogBatch logs this rank's own part of a step. Every rank does this.
+// LogBatch logs the share and the times of this rank in one step. Every rank calls LogBatch.
 func LogBatch(a *assembly.Run, r *train.StepRecord) {
 	rank := max(a.Opts.Place.Rank, 0)
 	loss := "no samples"

@@ -1,6 +1,6 @@
 // Package observe contains the observers of a run: console, metric files, TensorBoard, norms, timeline, bottlenecks,
 // summary.
 //
-// Each implements train.Observer. [Watchers] lists the observers that the configuration selects. To add an observer,
-// add a file to this package and a line to Watchers.
+// Each observer implements train.Observer. [Watchers] returns the observers that the configuration selects. To add an
+// observer, add a file to this package and a line to Watchers.
 package observe

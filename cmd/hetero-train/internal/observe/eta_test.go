@@ -8,7 +8,7 @@ import (
 func TestETAFollowsSteadyTimesAndNotSingleSlowSteps(t *testing.T) {
 	const step = 100 * time.Millisecond
 	var e eta
-	e.stepTook(5 * time.Second) // the first step loads code
+	e.stepTook(5 * time.Second) // the first step is slow because it loads code
 	if got := e.left(10, 0); got != 50*time.Second {
 		t.Errorf("after the first step: got %v, want what is known so far, 50s", got)
 	}

@@ -15,27 +15,29 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// StepLines is a file of JSON lines, each for one step. If the disk is full, lines are lost: StepLines reports the
-// failure once, and the number of lost lines once writing works again. Training does not depend on this file.
+// StepLines is a file of JSON lines with one line per step. While the disk is full, lines are lost. StepLines reports
+// the failure once; when writing works again, it reports the number of lost lines. Training does not depend on the
+// file.
 type StepLines struct {
-	what string // "norms of parameters"
+	what string // name of the content in messages, such as "norms of parameters"
 	path string
 	log  *slog.Logger
-	keep int64        // opening the file keeps the lines up to this step
-	file appendedFile // nil: not open yet
+	keep int64        // last step whose line open keeps
+	file appendedFile // nil until the file is open
 
-	failed bool  // the last write or sync failed, and this was reported
-	lost   int64 // lines since the file failed
-	torn   bool  // the last line is incomplete
+	failed bool  // true if the last write or sync failed, which was reported
+	lost   int64 // number of lines lost since the failure
+	torn   bool  // true if the last line of the file is incomplete
 }
 
-// appendedFile is implemented by *os.File; tests have their own.
+// appendedFile is implemented by *os.File, and by the files of tests.
 type appendedFile interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// OpenLines opens a file and keeps the lines of the first steps. Later lines are of steps that the run repeats.
+// OpenLines opens a file. It keeps the lines up to step number steps, and removes later lines, because the run repeats
+// their steps.
 func OpenLines(what, path string, steps int64, log *slog.Logger) (*StepLines, error) {
 	l := &StepLines{what: what, path: path, log: log, keep: steps}
 	if err := l.open(); err != nil {
@@ -44,8 +46,8 @@ func OpenLines(what, path string, steps int64, log *slog.Logger) (*StepLines, er
 	return l, nil
 }
 
-// open removes damaged lines and the lines of repeated steps. It reads the file line by line, because the file of a
-// long run can exceed the memory.
+// open opens the file, and removes damaged lines and the lines of repeated steps. It reads line by line, because the
+// file of a long run may not fit into memory.
 func (l *StepLines) open() error {
 	whole := true
 	err := regular.EachLine(l.path, func(line []byte) error {
@@ -89,7 +91,7 @@ func (l *StepLines) keeps(line []byte) bool {
 	return bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &d) == nil && d.Step <= l.keep
 }
 
-// Add writes a line.
+// Add appends v as a line.
 func (l *StepLines) Add(v any) {
 	text, err := json.Marshal(v)
 	if err == nil && l.file == nil {
@@ -109,7 +111,7 @@ func (l *StepLines) Add(v any) {
 	l.tell(err)
 }
 
-// tell reports when writing begins to fail, and when it works again.
+// tell reports the first failure of writing, and the first success after it.
 func (l *StepLines) tell(err error) {
 	switch {
 	case err != nil && !l.failed:
@@ -121,7 +123,7 @@ func (l *StepLines) tell(err error) {
 	l.failed = err != nil
 }
 
-// RolledBack removes the lines of repeated steps. If this fails, the next line tries it again.
+// RolledBack removes the lines of repeated steps. If this fails, Add tries again before the next line.
 func (l *StepLines) RolledBack(step int64) {
 	err := l.Close()
 	l.keep = step
@@ -135,14 +137,15 @@ func (l *StepLines) sync() {
 	}
 }
 
-// tellFault reports an operation that writes no line. Its success does not prove that the disk accepts lines again.
+// tellFault reports the failure of an operation that writes no line. The success of such an operation does not prove
+// that the disk accepts lines again.
 func (l *StepLines) tellFault(err error) {
 	if err != nil {
 		l.tell(err)
 	}
 }
 
-// Close writes what is queued and closes the file.
+// Close writes the queued lines and closes the file.
 func (l *StepLines) Close() error {
 	if l.file == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 )
 
-// fullFile writes half of the data and refuses the rest, a given number of times.
+// fullFile is a file on a full disk: the first writes write half of their data and fail.
 type fullFile struct {
 	appendedFile
 	refusals int
@@ -58,7 +58,7 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	}
 }
 
-// On a full disk, an fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
+// On a full disk, fsync and a roll-back can succeed. Only a written line proves that the disk accepts lines again.
 func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	var said bytes.Buffer
 	l, err := OpenLines("norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
@@ -80,7 +80,7 @@ func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
 	}
 }
 
-// After a failed roll-back, the lines of repeated steps must be dropped before the next line is written.
+// After a failed roll-back, the lines of repeated steps must be removed before the next line is written.
 func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	l, err := OpenLines("norms", path, 0, slog.New(slog.DiscardHandler))
@@ -90,7 +90,8 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	step := func(n int) { l.Add(map[string]int{"step": n}) }
 	step(1)
 	step(2)
-	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil { // prevents the rewritten file
+	// a folder that prevents the file from being rewritten
+	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	l.RolledBack(1)
@@ -107,7 +108,7 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	}
 }
 
-// Half a gigabyte of zeros must be dropped line by line, not read into memory.
+// Half a gigabyte of zeros must be skipped line by line, and not read into memory.
 func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")
 	const sound = "{\"step\":1}\n{\"step\":2}\n"
@@ -127,7 +128,7 @@ func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
 	if got, err := string(clitest.ReadFile(t, path)), l.Close(); err != nil || got != sound {
 		t.Errorf("got %.100q, %v", got, err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with lines of at most 16 MiB each
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // limit: two passes with lines of at most 16 MiB
 		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// NormsFile contains the norms of single parameters, one line per measured step.
+// NormsFile is the name of the file with the norms of each parameter, one line per measured step.
 const NormsFile = "norms.jsonl"
 
-// norms is the observer that writes this file.
+// norms is the observer that writes NormsFile.
 type norms struct {
 	*StepLines
 	line NormsLine
 }
 
-// NormsLine is a line of this file.
+// NormsLine is one line of NormsFile.
 type NormsLine struct {
 	Step   int64                `json:"step"`
 	Rate   experiment.Number    `json:"lr"`
@@ -33,7 +33,7 @@ type normsPart struct {
 	Update   experiment.Number `json:"update"`
 }
 
-// openNorms opens the file after the steps of the checkpoint that the run resumes from.
+// openNorms opens NormsFile and removes the lines of steps after the checkpoint from which the run resumes.
 func openNorms(a *assembly.Run, resume *checkpoint.State) (*norms, error) {
 	kept := int64(0)
 	if resume != nil {
@@ -65,7 +65,7 @@ func (n *norms) RolledBack(step int64) { n.RolledBack(step) }
 // EvalDone implements train.Observer.
 func (*norms) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer. A run that resumes from the checkpoint has the lines of every step before it.
+// Saving implements [train.Observer]. It flushes the file, so that the checkpoint never has a step without its line.
 func (n *norms) Saving() { n.sync() }
 
 // Saved implements train.Observer.

@@ -8,14 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Noting is a device that records its own activity, while steps are recorded.
+// Noting is a device that is recording its own activity.
 type Noting struct {
 	device.ActivityNoter
 	over bool
 }
 
-// StartNoting starts the recording of the device. The result is nil if the device does not record; why is the reason,
-// unless this kind of device never records.
+// StartNoting starts the recording of a device. If the recording cannot start, n is nil and why is the reason. Both are
+// nil if this kind of device never records.
 func StartNoting(dev device.Device) (n *Noting, why error) {
 	noter, ok := dev.(device.ActivityNoter)
 	if !ok {
@@ -29,7 +29,8 @@ func StartNoting(dev device.Device) (n *Noting, why error) {
 	return &Noting{ActivityNoter: noter}, nil
 }
 
-// Recorder returns a recorder for the device's own records if it has any, otherwise one that times launches.
+// Recorder returns a recorder of steps. If the device records its own activity, the recorder collects these records;
+// otherwise it measures the time of each launch.
 func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	if n != nil {
 		return timeline.NewNoted(first)
@@ -37,10 +38,11 @@ func (n *Noting) Recorder(first int64) *timeline.Recorder {
 	return timeline.New(first)
 }
 
-// ErrNothingNoted is the error of a device that supports recording but recorded nothing.
+// ErrNothingNoted is the error of a device that supports recording but recorded no activity.
 var ErrNothingNoted = errors.New("the GPU's profiler (CUPTI) recorded no kernel")
 
-// Finish adds the device's records to rec, and reports the number of lost records.
+// Finish ends the recording and adds the records of the device to rec. lost is the number of records that the device
+// dropped.
 func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	if n == nil {
 		return 0, nil
@@ -56,7 +58,7 @@ func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {
 	return all.Lost, rec.AddActivities(all)
 }
 
-// Leave ends a recording that has not ended, and drops its records.
+// Leave ends a recording, if it has not ended, and discards its records.
 func (n *Noting) Leave() error {
 	if n == nil || n.over {
 		return nil

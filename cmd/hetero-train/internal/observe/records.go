@@ -15,16 +15,17 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Records is the observer that writes the metrics files of all ranks. The records of other ranks contain their reports:
-// communication and optimizer are those of the previous step (package profiler/runtime).
+// Records is the observer that writes the metrics files of all ranks. The records of other ranks come from their
+// reports. The times of communication and optimizer in a report belong to the previous step (see package
+// profiler/runtime).
 type Records struct {
 	run      *assembly.Run
-	writers  []*runtime.Writer // one per rank; none if profile.enabled is false
+	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
 	interval int64
 	record   runtime.Record
 }
 
-// OpenRecords opens the metrics files and drops records after the checkpoint that the run resumes from.
+// OpenRecords opens the metrics files and removes the records after the checkpoint from which the run resumes.
 func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	o := &Records{run: a, interval: int64(a.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1}}
 	if !a.Cfg.Profile.Enabled {
@@ -33,7 +34,7 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(a.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more ranks
+		gone := rank >= max(a.Opts.Place.WorldSize, 1) // an earlier process of this run had more ranks
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}
@@ -47,7 +48,7 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	}
 }
 
-// openMetrics opens one file.
+// openMetrics opens one metrics file.
 func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runtime.Writer, error) {
 	kept := int64(0)
 	if resume != nil {
@@ -76,7 +77,7 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	return w, exit.With(exit.IO, w.Truncate(kept))
 }
 
-// StepDone implements train.Observer. It allocates nothing.
+// StepDone implements [train.Observer]. It allocates no memory.
 func (o *Records) StepDone(r *train.StepRecord) {
 	if r.Step%o.interval != 0 {
 		return
@@ -96,7 +97,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 	}
 }
 
-// each calls a function for every file.
+// each calls do for every file.
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
@@ -113,8 +114,8 @@ func (o *Records) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (o *Records) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer. A run that resumes from the checkpoint has the records of every step before it.
-// OnFault reports a failure once, not again for every checkpoint.
+// Saving implements [train.Observer]. It flushes the records, so that the checkpoint never has a step without its
+// record. OnFault reports a failure once, and not for every checkpoint.
 func (o *Records) Saving() {
 	for _, w := range o.writers {
 		w.Sync()

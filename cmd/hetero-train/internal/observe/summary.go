@@ -22,17 +22,18 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Names of files in the folder of logs.
+// Names of files in the folder of log files.
 const (
 	SummaryFile = "summary.json"
 	LatencyFile = "latency_histogram.png"
 )
 
-// mostSummedUp is the maximum size of the records, in bytes, that a run summarizes at its end. With more records, the
+// mostSummedUp is the maximum size of the records, in bytes, for a summary at the end of a run. With a larger size, the
 // summary could take longer than a scheduler waits for a process to stop.
 const mostSummedUp = 512 << 20
 
-// SumUp writes the summary of the run and prints its results. The run itself is saved, so a failure here is a warning.
+// SumUp writes the summary of the run and prints its results. At this point the run is already saved, so a failure is
+// only a warning.
 func (o *Records) SumUp(screen *Console, r train.Result) {
 	a := o.run
 	warn := func(err error) {
@@ -50,7 +51,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 			}
 		}
 		if bytes > mostSummedUp {
-			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // the file of an earlier process is out of date
+			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // a summary of an earlier process is out of date
 			a.Opts.LogOf(logs.ComponentProfiler).Info("the records are large, so the summary is not made now: run hetero-train analyze " + a.Folder.Dir)
 		} else {
 			var err error
@@ -69,7 +70,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
 }
 
-// filesOf returns the lines with the places of the files.
+// filesOf returns lines with the paths of the files.
 func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	if s == nil {
 		return a.Folder.Dir
@@ -77,7 +78,7 @@ func filesOf(a *assembly.Run, s *analysis.Summary) string {
 	return fmt.Sprintf("%s (%s, %s)", a.Folder.Dir, filepath.Join(a.Folder.LogDir(), SummaryFile), filepath.Join(a.Folder.Dir, "results", "results.md"))
 }
 
-// WriteSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.
+// WriteSummary writes logs/summary.json and logs/latency_histogram.png. Each file appears complete or not at all.
 func WriteSummary(logs string, s *analysis.Summary) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -93,10 +94,10 @@ func WriteSummary(logs string, s *analysis.Summary) error {
 	return experiment.Replace(filepath.Join(logs, LatencyFile), func(w io.Writer) error { return figures.Latency(w, s) })
 }
 
-// Row is a line of the results.
+// Row is a line of the table of results.
 type Row struct{ Name, Value string }
 
-// results are the figures that the process itself knows.
+// results returns the rows that this process knows without reading records.
 func (c *Console) results(r train.Result) []Row {
 	trainedOn, report := c.run.Data.Name, c.run.Report()
 	if c.run.Data.Note != "" {
@@ -113,7 +114,7 @@ func (c *Console) results(r train.Result) []Row {
 	case b == nil:
 	case c.bestEval != nil && c.bestEval.Step == b.Step:
 		rows = append(rows, Row{"best evaluation", eval(c.bestEval)})
-	default: // of an earlier process
+	default: // the evaluation of an earlier process
 		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
@@ -134,7 +135,7 @@ func (c *Console) results(r train.Result) []Row {
 	return rows
 }
 
-// SummaryRows returns the rows from the records of the whole run.
+// SummaryRows returns the rows that the records of the whole run determine.
 func SummaryRows(s *analysis.Summary, report task.Report) []Row {
 	if s == nil {
 		return nil
@@ -161,8 +162,8 @@ func SummaryRows(s *analysis.Summary, report task.Report) []Row {
 	return rows
 }
 
-// communication returns the row of the ranks' waits. The waits without those for slower ranks are the communication that
-// the bottleneck counts as lost.
+// communication returns the row of the time that ranks wait in communication. The row also states the part of this time
+// that is a wait for slower ranks. The bottleneck counts only the rest as lost to communication.
 func communication(s *analysis.Summary) string {
 	gradients, exchanges := s.StepParts.Communication, s.StepParts.Exchanges
 	text := ms(gradients) + " a step waited for gradients"
@@ -175,7 +176,7 @@ func communication(s *analysis.Summary) string {
 	return fmt.Sprintf("%s; %s hidden (overlap %s), bus %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
 }
 
-// partsOf returns the fraction of a step that each part takes.
+// partsOf returns the fraction of the step time that each part takes.
 func partsOf(p analysis.StepParts) string {
 	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
 	part := func(name string, v analysis.Number) string {
@@ -205,10 +206,10 @@ var rankColumns = []struct {
 	{"memory %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.MemoryUtilization) }},
 }
 
-// mostRows is the maximum number of ranks in a table; summary.json has all ranks.
+// mostRows is the maximum number of ranks in the table. summary.json contains all ranks.
 const mostRows = 32
 
-// ranksOf returns the cells of the table of ranks; none for a single rank.
+// ranksOf returns the cells of the table of ranks. It returns none for a run of one rank.
 func ranksOf(s *analysis.Summary) (cells [][]string) {
 	if s == nil || len(s.PerRank) < 2 {
 		return nil

@@ -20,34 +20,36 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// BoardFolder is where TensorBoard's event files are, in the folder of logs.
+// BoardFolder is the name of the folder of TensorBoard's event files, in the folder of log files.
 const BoardFolder = "tensorboard"
 
-// mostCharts is the maximum number of ranks with their own charts. With more ranks, only minimum and maximum are shown.
+// mostCharts is the maximum number of ranks with charts of their own. For more ranks, the charts show only the minimum
+// and the maximum.
 const mostCharts = 64
 
-// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and learning rate are those of the
-// step; times and throughput are means since the previous point.
+// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and learning rate are values of one
+// step. Times and throughput are means since the previous point.
 type board struct {
 	run      *assembly.Run
 	out      *trace.Board
 	interval int64
-	values   []trace.Scalar // of a step; reused
-	ranks    []rankCharts   // none if there are too many ranks
+	values   []trace.Scalar // values of one point; the memory is reused
+	ranks    []rankCharts   // names of charts, by rank; none for more than mostCharts ranks
 
-	// Since the last point.
+	// Sums since the last point.
 	steps, samples int64
 	times          train.StepTimes
 
 	report  task.Report
-	tags    []string // of its metrics in training
+	tags    []string // names of the charts of the task's training metrics
 	rateTag string
 }
 
-// rankCharts are the names of a rank's charts.
+// rankCharts contains the names of the charts of one rank.
 type rankCharts struct{ share, own, utilization, memory string }
 
-// openBoard begins the event files of this process. Points of earlier processes after the checkpoint are dropped.
+// openBoard creates the event files of this process. It removes the points of earlier processes that are later than the
+// checkpoint.
 func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	o := &board{run: a, interval: int64(a.Cfg.Profile.TensorBoardInterval), report: a.Report()}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
@@ -82,14 +84,15 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
 		}
 	}
-	// With the next step as its number, another resume from the same checkpoint replaces this point.
+	// The point has the number of the next step, so that another resume from the same checkpoint replaces the point.
 	now := time.Now()
 	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(a.Cfg.TOML()), "\n", "\n    "))
 	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Cfg, max(a.Opts.Place.WorldSize, 1)))
 	return o, nil
 }
 
-// boardSettings returns the settings by which the HPARAMS tab compares runs: those that affect results or speed.
+// boardSettings returns the settings with which the HPARAMS tab compares runs: the settings that affect results or
+// speed.
 func boardSettings(cfg *config.Config, ranks int) []trace.Setting {
 	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
 	for _, s := range cfg.Settings() {
@@ -112,7 +115,7 @@ func boardSettings(cfg *config.Config, ranks int) []trace.Setting {
 	return settings
 }
 
-// StepDone implements train.Observer. It allocates nothing.
+// StepDone implements [train.Observer]. It allocates no memory.
 func (o *board) StepDone(r *train.StepRecord) {
 	o.steps++
 	o.samples += int64(r.Samples)
@@ -195,7 +198,7 @@ func (o *board) RolledBack(step int64) {
 	}
 }
 
-// Saving implements train.Observer. A run that resumes from the checkpoint has the points of every step before it.
+// Saving implements [train.Observer]. It flushes the points, so that the checkpoint never has a step without its point.
 // OnFault reports a failure once.
 func (o *board) Saving() { o.out.Sync() }
 

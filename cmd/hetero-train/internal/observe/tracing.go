@@ -19,11 +19,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
-// TraceFile is the timeline in the folder of logs.
+// TraceFile is the name of the timeline in the folder of log files.
 const TraceFile = "trace.json"
 
-// Limits of the timeline of a rank. The rank sends its timeline to rank 0 as one message, and rank 0 holds all
-// timelines in memory at once.
+// Limits of the timeline of a rank. Each rank sends its timeline to rank 0 as one message. Rank 0 holds the timelines
+// of all ranks in memory at the same time.
 const (
 	mostPacked      = 900 << 10
 	mostPackedOfAll = 24 << 20
@@ -33,14 +33,14 @@ const (
 // Tracing records a window of steps on every rank. Rank 0 writes the timeline of all ranks.
 type Tracing struct {
 	run        *assembly.Run
-	first, end int64 // steps
+	first, end int64 // steps to record: first to end−1
 	rec        *timeline.Recorder
-	notes      *Noting // of the device itself; nil: it records nothing
-	ready      bool    // prepare was called
+	notes      *Noting // records of the device; nil if the device records nothing
+	ready      bool    // true after prepare
 	done       bool
 }
 
-// NewTracing returns nil if the configuration selects no steps.
+// NewTracing returns a Tracing, or nil if the configuration selects no steps.
 func NewTracing(a *assembly.Run) *Tracing {
 	p := a.Cfg.Profile
 	if p.TraceStep == 0 {
@@ -49,7 +49,7 @@ func NewTracing(a *assembly.Run) *Tracing {
 	return &Tracing{run: a, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
-// Before begins and ends the window. All ranks call it before the same steps.
+// Before begins or ends the window before a step. All ranks must call it before every step.
 func (t *Tracing) Before(step int64) {
 	switch {
 	case t == nil || t.done:
@@ -58,7 +58,7 @@ func (t *Tracing) Before(step int64) {
 	case t.rec == nil && step >= t.first && step < t.end:
 		t.prepare()
 		t.rec = t.notes.Recorder(step)
-		// The window ends nevertheless, because the other ranks gather then.
+		// The window must end even after an error, because the other ranks wait in gather.
 		if err := t.run.Replica.Trace(t.rec); err != nil {
 			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
@@ -67,7 +67,7 @@ func (t *Tracing) Before(step int64) {
 	}
 }
 
-// prepare starts the recording of the device, if it supports this.
+// prepare starts the recording of the device if the device supports it.
 func (t *Tracing) prepare() {
 	if t.ready {
 		return
@@ -79,8 +79,8 @@ func (t *Tracing) prepare() {
 	}
 }
 
-// Over ends the window if the run ended within it. After a failure the ranks do not exchange timelines: rank 0 writes
-// its own.
+// Over ends the window at the end of the run if the window is still open. After a failure the ranks do not exchange
+// timelines, and rank 0 writes only its own timeline.
 func (t *Tracing) Over(err error) {
 	switch {
 	case t == nil || t.done:
@@ -93,7 +93,7 @@ func (t *Tracing) Over(err error) {
 	}
 }
 
-// finish writes the timeline. Training does not depend on it.
+// finish writes the timeline. An error is only logged, because training does not need the timeline.
 func (t *Tracing) finish(together bool) {
 	t.done = true
 	log := t.run.Opts.LogOf(logs.ComponentProfiler)
@@ -122,7 +122,7 @@ func (t *Tracing) finish(together bool) {
 // percent rounds a fraction to hundredths of a percent.
 func percent(fraction float64) float64 { return math.Round(1e4*fraction) / 100 }
 
-// gather returns, on rank 0, the timelines of all ranks that have one.
+// gather returns, on rank 0, the timelines of all ranks that have a timeline.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	a := t.run
 	own := trace.Rank{Name: a.Device.Info().Name + ", " + a.Device.Info().Model, Spans: t.rec.Spans()}
@@ -146,8 +146,9 @@ func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
 	return ranks, err
 }
 
-// meetTimelines sends a rank's timeline, in at most limit bytes, and returns all timelines on rank 0. A rank that
-// cannot encode its timeline sends an empty message, which is left out, because the other ranks wait for a message.
+// meetTimelines sends the timeline of a rank, encoded in at most limit bytes. It returns all timelines on rank 0. A
+// rank that cannot encode its timeline sends an empty message, because the other ranks wait for a message; rank 0 skips
+// empty messages.
 func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
 	packed, err := trace.Pack(own, limit)
 	all, gatherErr := gather(ctx, "timeline", packed)
@@ -169,7 +170,8 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 	return ranks, nil
 }
 
-// WriteTrace writes a timeline in one step, with the fraction of time that it covers.
+// WriteTrace writes a timeline and the fraction of the time that the timeline covers. The file appears complete or not
+// at all.
 func WriteTrace(path string, ranks []trace.Rank) error {
 	all := Explained(ranks)
 	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean, "explained_least": all.Least, "started": startOf(ranks)}
@@ -186,7 +188,7 @@ func WriteTrace(path string, ranks []trace.Rank) error {
 	return experiment.Replace(path, func(w io.Writer) error { return trace.WriteTimeline(w, ranks, facts) })
 }
 
-// startOf returns the start of the first span, by rank 0's clock.
+// startOf returns the start of the earliest span, by rank 0's clock.
 func startOf(ranks []trace.Rank) time.Time {
 	first := int64(math.MaxInt64)
 	for _, r := range ranks {
@@ -197,16 +199,16 @@ func startOf(ranks []trace.Rank) time.Time {
 	return time.Unix(0, first).UTC()
 }
 
-// explanation is the coverage of the steps by timelines, over all ranks.
+// explanation states how much of the steps' time the timelines cover, over all ranks.
 type explanation struct {
-	Steps       int // of a rank
+	Steps       int // number of steps of one rank
 	Mean, Least float64
-	Kinds       [4]float64 // fractions of all steps' time, by kind
+	Kinds       [4]float64 // fractions of the time of all steps, by kind of span
 	Gap         float64
-	Times       []time.Duration // of the steps, sorted
+	Times       []time.Duration // step times, in ascending order
 }
 
-// Explained computes the fraction of the steps that the timelines cover.
+// Explained returns the fraction of the steps' time that the timelines cover.
 func Explained(ranks []trace.Rank) explanation {
 	x := explanation{Least: 1}
 	total, gap := int64(0), int64(0)

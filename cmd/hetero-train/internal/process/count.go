@@ -18,8 +18,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Place returns findPlace. If each node knows only its own number of ranks, the nodes exchange these numbers first,
-// once per process.
+// Place returns the result of findPlace. If each node knows only its own number of ranks, the nodes first exchange
+// these numbers, once per process.
 func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceFlags) (discovery.Place, error) {
 	place, err := findPlace(cfg, flags, a.Overrides, a.Env.Environ)
 	if err != nil || !place.Uncounted {
@@ -31,7 +31,7 @@ func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceF
 	return place.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
 }
 
-// countRanks meets the other nodes at the address where the ranks will meet.
+// countRanks exchanges the numbers of ranks with the other nodes, at the address of the rendezvous.
 func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place discovery.Place) *cli.Numbering {
 	n := &cli.Numbering{}
 	ctx, ended := untilStop(ctx, a.Stops)
@@ -57,7 +57,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	}()
 	ended()
 	if n.Err == nil {
-		n.Err = context.Cause(ctx) // the caller will not see the signal again
+		n.Err = context.Cause(ctx) // the caller cannot receive this signal again
 	}
 	var stopped exit.Stopped
 	switch {
@@ -69,7 +69,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	return n
 }
 
-// untilStop returns a context that the next signal cancels. After ended is called, signals stay in the channel.
+// untilStop returns a context that the next signal cancels. After a call of ended, signals remain in the channel.
 func untilStop(ctx context.Context, stops chan os.Signal) (_ context.Context, ended func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Supervise starts this machine's ranks as processes with the same command line, and waits for them.
+// Supervise starts the ranks of this machine as processes with the same command line, and waits for their end.
 func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	place := opts.Place
 	err := StartRanks(ctx, opts, syscall.SIGUSR1)
@@ -32,9 +32,8 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 	return err
 }
 
-// StartRanks starts the same command line once for each rank, for a run or a profile. It passes signals that end ranks
-// on to them, and also the signals in more. A rank that is still loading is killed by any signal that it does not catch
-// yet.
+// StartRanks starts the command line once for each rank of this machine. It forwards the signals that end ranks, and
+// the signals in more. A signal that a rank does not catch yet, because the rank is loading, kills the rank.
 func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
 	place := opts.Place
 	program, err := os.Executable()
@@ -51,7 +50,7 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-place.Rank) },
 		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
-		// The others report within parallel.timeout_seconds; a rank that is stopped never ends.
+		// The other ranks report the loss within parallel.timeout_seconds. A stopped process never ends.
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
 	})
 	var failed *supervisor.RankError
@@ -62,9 +61,9 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 		return exit.Classify(ctx, err)
 	}
 	if failed.Code == exit.Terminated || failed.Code == exit.Interrupted {
-		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has printed it
+		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has printed the error
 	}
-	// Before the rank could catch it.
+	// The signal arrived before the rank could catch it.
 	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) {
 		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
@@ -72,10 +71,11 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	if slices.Contains(documented, failed.Code) {
 		return exit.With(failed.Code, err)
 	}
-	return exit.With(exit.Communication, err) // killed: the other ranks have lost a rank
+	return exit.With(exit.Communication, err) // the rank was killed, so the other ranks have lost a rank
 }
 
-// passedOn returns the stream of the first rank: a file without wrapping, so a terminal remains a terminal.
+// passedOn returns the stream of the first rank. It returns a file without a wrapper, so that a terminal remains a
+// terminal.
 func passedOn(w io.Writer) io.Writer {
 	if f := logs.FileOf(w); f != nil {
 		return f
@@ -83,10 +83,10 @@ func passedOn(w io.Writer) io.Writer {
 	return w
 }
 
-// rankEnvironment returns additional environment variables of the local-th rank of this machine: its own MIG slice, if
-// there are slices.
+// rankEnvironment returns additional environment variables for the rank with number local on this machine. If the GPU
+// has MIG slices, they select a slice.
 func rankEnvironment(env session.Environment, local int) []string {
-	// The command as typed; the rank prints it to explain how to resume.
+	// The command as the user typed it. The rank prints this command to explain how to resume.
 	own := []string{session.SupervisedVariable + "=" + os.Args[0]}
 	if text := cuda.ReadVisible(env.Lookup(cuda.VisibleVariable)).Of(local); text != "" {
 		own = append(own, cuda.VisibleVariable+"="+text)
@@ -94,10 +94,11 @@ func rankEnvironment(env session.Environment, local int) []string {
 	return own
 }
 
-// rankOutputs are the outputs of the ranks of this machine. The first rank writes as if it ran alone; lines of other
-// ranks have the rank as a prefix. With JSON every line becomes a record, including the lines of a crash.
+// rankOutputs are the outputs of the ranks of this machine. The output of the first rank is unchanged; lines of other
+// ranks have the number of the rank as a prefix. In JSON format every line becomes a record, including the lines of a
+// crash.
 type rankOutputs struct {
-	stderr io.Writer // of the first rank
+	stderr io.Writer // standard error of the first rank
 	of     func(rank int) io.Writer
 }
 
@@ -114,20 +115,20 @@ func newRankOutputs(opts session.Options) rankOutputs {
 	}}
 }
 
-// lines writes whole lines of several ranks.
+// lines is a destination of several ranks. It writes only whole lines.
 type lines struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// prefixed is the writer of one rank to lines.
+// prefixed is the writer of one rank to a lines.
 type prefixed struct {
 	*lines
 	prefix string
-	rest   []byte // incomplete line
+	rest   []byte // incomplete last line
 }
 
-// Write implements io.Writer. Lines that the screen does not accept are dropped.
+// Write implements [io.Writer]. Lines that cannot be written are dropped.
 func (p *prefixed) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,14 +27,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// CompareSteps is the number of steps between two comparisons of the ranks' parameter hashes. Each comparison reads all
-// weights once.
+// CompareSteps is the number of steps between two comparisons of parameter hashes between ranks. Each comparison reads
+// all weights once.
 const CompareSteps = 100
 
-// findPlace determines the rank and world size of this process, or that it starts the ranks of its machine.
+// findPlace determines the rank of this process and the world size, or that this process must start the ranks of its
+// machine.
 func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
 	env := session.Environment{Environ: environ}
-	// Its flags are those of the supervisor, which sets everything else in the environment.
+	// A supervised rank has the flags of its supervisor, which passes all other values in the environment.
 	if _, set := env.Lookup(session.SupervisedVariable); set {
 		place, err := discovery.Find(discovery.Options{}, environ)
 		if err == nil && place.Launch {
@@ -47,7 +48,7 @@ func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Over
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
-	// A file that lists every key also contains the defaults. A launcher overrides defaults from a file, but not from
+	// A file with every key also contains the defaults. A launcher overrides a default in a file, but not a default on
 	// the command line.
 	usual := parts.Defaults().Parallel
 	if p.MasterAddr != usual.MasterAddr || overridden(overrides, "parallel.master_addr") {
@@ -65,29 +66,29 @@ func overridden(overrides []config.Override, key string) bool {
 	return slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key })
 }
 
-// Team is the membership of this process in the ranks of a run.
+// Team is the membership of this process in the process group of a run.
 type Team struct {
 	Place discovery.Place
 	Group *rendezvous.Group
 	Peers *train.Peers
 	Start teamStart
-	// finished: the run is complete
+	// Finished is true if the run is complete.
 	Finished bool
 
-	Running atomic.Pointer[train.Peers] // peers, for other goroutines
+	Running atomic.Pointer[train.Peers] // peers of a running training, for other goroutines
 }
 
-// teamStart is the message of rank 0 to the other ranks before the first step.
+// teamStart is the message that rank 0 sends to the other ranks before the first step.
 type teamStart struct {
-	LogDir string `json:"log_dir"` // absolute, on rank 0's machine
-	// Checkpoints is the folder of the run's checkpoints, absolute, on rank 0's machine.
+	LogDir string `json:"log_dir"` // absolute path of the folder of log files on rank 0's machine
+	// Checkpoints is the absolute path of the folder of checkpoints on rank 0's machine.
 	Checkpoints string `json:"checkpoints"`
 }
 
-// Leads reports whether this process owns the run's folder.
+// Leads reports whether this process owns the folder of the run.
 func (t *Team) Leads() bool { return t == nil || t.Place.Rank == 0 }
 
-// Joined returns the communicators and shares, nil for a single-rank run.
+// Joined returns the communicators and shares. It returns nil for a run of one rank.
 func (t *Team) Joined() *train.Peers {
 	if t == nil {
 		return nil
@@ -95,20 +96,20 @@ func (t *Team) Joined() *train.Peers {
 	return t.Peers
 }
 
-// verdictTime is how long a rank that notices a lost connection waits until rank 0 has named the lost rank. A longer
-// time delays the end if only a connection broke. With a shorter time, other ranks may blame the rank that noticed the
-// loss.
+// verdictTime is the time for which a rank that notices a lost connection waits for rank 0 to name the lost rank. With
+// a longer time, a run ends later if only a connection broke. With a shorter time, other ranks may blame the rank that
+// noticed the loss.
 const verdictTime = 2 * time.Second
 
-// Abort sends the reason for the end of this rank to the other ranks.
+// Abort ends the process group and sends the reason why this rank ends to the other ranks.
 func (t *Team) Abort(cause error) {
 	if t == nil || t.Group == nil {
 		return
 	}
 	t.Peers.Abort(cause)
 	if rank := exit.PeerOf(cause); rank >= 0 && rank != t.Place.Rank && errors.Is(cause, collective.ErrDied) {
-		// Rank 0 notices the end of the other process too, and names it; without the wait, this rank would end the
-		// group under its own number.
+		// Rank 0 also notices the end of the lost process and names its rank. Without this wait, this rank would end
+		// the group and would appear as the cause.
 		select {
 		case <-t.Group.Broken():
 		case <-time.After(verdictTime):
@@ -120,7 +121,7 @@ func (t *Team) Abort(cause error) {
 
 const mostTokenBytes = 64 << 10
 
-// ReadToken returns the shared secret of the ranks, "" if there is none.
+// ReadToken returns the shared secret of the ranks, or "" if there is none.
 func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	if file == "" {
 		text, _ := env.Lookup("HETERO_TOKEN")
@@ -130,7 +131,7 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	if err != nil {
 		return "", exit.Usagef("parallel.token_file: %w", err)
 	}
-	defer f.Close() // opened for reading only
+	defer f.Close() // the error of closing a file that was only read does not matter
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", exit.Usagef("parallel.token_file: other users can read %s (mode %04o, want 0600)", file, info.Mode().Perm())
 	}
@@ -144,8 +145,8 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	return rendezvous.Token(strings.TrimSpace(string(text))), nil
 }
 
-// Ready waits until all ranks are ready to train. Before that, rank 0 works alone, for example loads a checkpoint,
-// without a time-out.
+// Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example
+// to load a checkpoint.
 func (t *Team) Ready(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -153,7 +154,7 @@ func (t *Team) Ready(ctx context.Context) error {
 	return t.Group.Barrier(ctx, "ready")
 }
 
-// Tell sends rank 0's value, which set writes, to all ranks.
+// Tell sends a value of rank 0 to all ranks. On rank 0, it first calls set, which computes the value.
 func (t *Team) Tell(ctx context.Context, what string, value any, set func() error) error {
 	var word []byte
 	if t.Leads() {
@@ -175,8 +176,8 @@ func (t *Team) Tell(ctx context.Context, what string, value any, set func() erro
 	return nil
 }
 
-// OwnAddress returns this machine's address as rank 0's machine sees it: the local address of the route to rank 0. It
-// sends nothing.
+// OwnAddress returns the address at which rank 0's machine can reach this machine: the local address of the route to
+// rank 0. It sends no packet.
 func (t *Team) OwnAddress() (string, error) {
 	conn, err := net.Dial("udp", t.Place.Master())
 	if err != nil {
@@ -200,8 +201,8 @@ func (t *Team) Hosts() [][]int {
 	return hosts.ByHost(names)
 }
 
-// Speaks reports whether this rank prints the run on its terminal: rank 0, the first rank of every other machine, and a
-// rank with its own terminal.
+// Speaks reports whether this rank prints the run on its terminal. Rank 0, the first rank of every other machine, and
+// every rank with a terminal of its own do so.
 func (t *Team) Speaks() bool {
 	return t.Leads() || t.Place.OwnOutput || t.Group.Members()[t.Place.Rank].LocalRank == 0
 }

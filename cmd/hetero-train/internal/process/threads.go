@@ -11,20 +11,20 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Threads of processes during training, measured on 2 CPUs (docs/reliability.md): threads of the Go runtime, for
-// signals, files and the stream. On more CPUs the Go runtime starts more threads, at most one per CPU. If it cannot
-// start a thread, it ends the process.
+// Threads of a process during training, measured on 2 CPUs (docs/reliability.md). These threads belong to the Go
+// runtime, to signals, files and the stream. With more CPUs, the Go runtime starts more threads, at most one per CPU.
+// If it cannot start a thread, it ends the process.
 const (
 	supervisorThreads = 10
-	rankThreads       = 10 // without those of the device
-	networkThreads    = 2  // of a rank that communicates over Gloo
+	rankThreads       = 10 // threads of a rank without the threads of its device
+	networkThreads    = 2  // additional threads of a rank that communicates over Gloo
 )
 
-// threadNeed is the number of threads that this process needs, or a supervisor with its ranks.
+// threadNeed is the number of threads that this process needs. For a supervisor, it includes the threads of its ranks.
 type threadNeed struct {
 	ranks int
 	least int
-	most  int // if every CPU has work at the same time
+	most  int // number of threads if all CPUs are busy at the same time
 }
 
 func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
@@ -48,8 +48,8 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
-// CheckThreads returns an error if too few threads are allowed, and warns if they may not suffice. A supervisor does
-// this for its ranks.
+// CheckThreads returns an error if the limits allow too few threads, and warns if the limits may allow too few. A
+// supervisor checks the threads of its ranks too.
 func CheckThreads(cfg *config.Config, opts session.Options) error {
 	if opts.Supervised() {
 		return nil
@@ -73,7 +73,7 @@ func (n threadNeed) String() string {
 	return fmt.Sprintf("a run of %d ranks on this machine", n.ranks)
 }
 
-// cure explains how to raise a limit: to the existing threads plus the maximum need.
+// cure explains how to raise a limit to the number of existing threads plus n.most.
 func (n threadNeed) cure(limit system.ThreadLimit) string {
 	text := fmt.Sprintf("raise the limit (%s) to %d", limit.Cure, limit.Used+int64(n.most))
 	if n.ranks > 1 {
@@ -82,7 +82,7 @@ func (n threadNeed) cure(limit system.ThreadLimit) string {
 	return text
 }
 
-// gotNoThread reports whether the last lines of a process show that the Go runtime could not start a thread.
+// gotNoThread reports whether the last output of a process shows that the Go runtime could not start a thread.
 func gotNoThread(tail string) bool {
 	return strings.Contains(tail, "pthread_create failed: Resource temporarily unavailable") ||
 		strings.Contains(tail, "failed to create new OS thread")

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A secret must not be read from a pipe, nor from a file that exceeds the memory.
+// A secret must not be read from a pipe, which would block, or from a file that is larger than the memory.
 func TestOddTokenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figure formats a number; an unknown number is a dash.
+// Figure formats a number with format. It returns a dash for NaN.
 func Figure[F ~float64](format string, value F) string {
 	v := float64(value)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -44,7 +44,7 @@ func Bytes(n int64) string {
 // NaN is the value of an unknown number.
 var NaN = math.NaN()
 
-// PerSecond returns a rate, 0 if no time passed.
+// PerSecond returns n per second, or 0 if d is 0.
 func PerSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0
@@ -55,7 +55,7 @@ func PerSecond(n int64, d time.Duration) float64 {
 // GiB converts bytes to GiB.
 func GiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 
-// Number converts a value for a record: an unknown or infinite number becomes null, as in all files of a run.
+// Number converts a value for a JSON record. NaN and infinite numbers become null, as in all files of a run.
 func Number[F ~float64](value F) any {
 	if v := float64(value); !math.IsNaN(v) && !math.IsInf(v, 0) {
 		return v

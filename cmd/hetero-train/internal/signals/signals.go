@@ -17,20 +17,20 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 )
 
-// onePress is the time within which two interrupts count as one. One Ctrl-C may come from the terminal and from the
-// parent process (timeout, mpirun).
+// onePress is the time within which two interrupts count as one. One Ctrl-C can cause two interrupts: from the
+// terminal, and from a parent process such as timeout or mpirun.
 const onePress = 500 * time.Millisecond
 
-// Catch catches the signals that end a run, until release is called. Signals that arrive before the run can handle them
-// wait in the channel.
+// Catch begins to catch the signals that end a run, until release is called. The channel keeps signals that arrive
+// before the run can handle them.
 func Catch() (signals chan os.Signal, release func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// Context returns a context that signals caught by Catch cancel, with an exit.Stopped as cause. stop is called before
-// the context is canceled; it may be nil. A second SIGINT ends the process at once. SIGUSR1 increments saves, which may
+// Context returns a context that the signals of Catch cancel. The cause is an exit.Stopped. stop, which may be nil, is
+// called before the context is canceled. A second SIGINT ends the process at once. SIGUSR1 increments saves, which may
 // be nil.
 func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -81,11 +81,11 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 	}
 }
 
-// tidyTime is the time that a command without a save may take to end after a signal.
+// tidyTime is the time after a signal within which a command that saves nothing must end.
 const tidyTime = 5 * time.Second
 
-// Tidied makes cmd and its subcommands end after a signal: they remove temporary files and return the exit code of the
-// signal.
+// Tidied changes cmd and its subcommands so that a signal ends them in order: they remove temporary files and return
+// the exit code of the signal.
 func Tidied(cmd *cobra.Command) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		Tidied(sub)
@@ -98,7 +98,7 @@ func Tidied(cmd *cobra.Command) *cobra.Command {
 		err := run(cmd, args)
 		var s exit.Stopped
 		if err != nil && errors.As(context.Cause(ctx), &s) {
-			return exit.With(s.Saved(), s) // regardless of the interrupted operation
+			return exit.With(s.Saved(), s) // whichever operation the signal interrupted
 		}
 		return err
 	}
@@ -106,8 +106,8 @@ func Tidied(cmd *cobra.Command) *cobra.Command {
 }
 
 // untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with an exit.Stopped as cause. A second signal
-// ends the process at once. The first signal ends it after tidyTime, because reads of standard input cannot be
-// canceled.
+// ends the process at once. The first signal ends the process after tidyTime, because a read of standard input cannot
+// be canceled.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

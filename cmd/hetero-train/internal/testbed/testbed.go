@@ -15,27 +15,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// Testbed is the testbed during a run.
+// Testbed is the testbed of a rank during a run.
 type Testbed struct {
 	applier *lab.Applier
-	Notes   []string // needed to interpret the figures
+	Notes   []string // conditions that a reader must know to interpret the figures
 
-	// On rank 0, which logs the conditions of all ranks:
+	// Rank 0 logs the conditions of all ranks. On other ranks, these fields are not set.
 	log     *slog.Logger
 	weather *weather.Weather
 	ranks   []word
 	now     []weather.Conditions
 }
 
-// word is a rank's message about its conditions.
+// word is the message of a rank about its conditions.
 type word struct {
 	CPUs     float64   `json:"cpus"`
 	Slowdown float64   `json:"slowdown"`
 	Means    lab.Means `json:"means"`
 }
 
-// Open determines how this rank can apply the weather. All ranks exchange this, so that rank 0 can log real and
-// simulated conditions.
+// Open determines how this rank can apply the scenario. All ranks exchange the result, so that rank 0 can log which
+// conditions are real and which are simulated.
 func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 	setup := &k.Opts.Lab
 	word := word{CPUs: setup.Place.CPUs, Slowdown: setup.Place.Slowdown}
@@ -84,7 +84,7 @@ func gather(ctx context.Context, k *compute.Rank, own word) ([]word, error) {
 	return words, nil
 }
 
-// tell logs, on rank 0, which conditions are real and which are simulated, and stores it in Notes.
+// tell logs, on rank 0, which conditions are real and which are simulated. It stores the text in Notes.
 func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logger) {
 	quotas, slowdowns := make([]string, len(words)), make([]string, len(words))
 	limited, slowed := false, false
@@ -118,7 +118,7 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 	}
 }
 
-// Before applies the conditions of a step to this rank. Rank 0 logs the changes of all ranks.
+// Before applies the conditions of a step to this rank. Rank 0 logs the changes of the conditions of all ranks.
 func (l *Testbed) Before(step int64) {
 	l.applier.Before(step)
 	for rank := range l.now {
@@ -130,5 +130,5 @@ func (l *Testbed) Before(step int64) {
 	}
 }
 
-// NeighbourCommand is the subcommand of a busy neighbour.
+// NeighbourCommand is the name of the subcommand that simulates a noisy neighbour.
 const NeighbourCommand = "neighbour"

@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// number is the release. The build sets it with -ldflags "-X
-// github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=…".
+// number is the version of the release. The build sets it with the linker flag -X
+// github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=….
 var number = "0.1.0-dev"
 
 // Text formats release, commit, compiler and platform on one line.
@@ -23,7 +23,7 @@ func Text() string {
 	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
 }
 
-// Facts describe the build of the program.
+// Facts contains the properties of the build of this program.
 type Facts struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"` // "" if the program was not built from a checkout
