@@ -2,7 +2,8 @@
 //
 //	hetero-train -c configs/resnet50.toml
 //
-// Package program is the command line. A program with its own models, data sets or policies calls it in the same way.
+// Package program implements the command line. Other programs call program.Main in the same way, with models, data sets
+// or policies of their own.
 package main
 
 import "github.com/hetero-train/hetero-train/cmd/hetero-train/program"

@@ -25,13 +25,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// programName is the name of this program. A program with its own parts has the name of its file.
+// programName is the name of this program. A program with components of its own has the name of its executable file.
 const programName = "hetero-train"
 
-// Main runs the command line of this process and exits with its code. The program has its built-in models, data sets
-// and policies and those in added: in configurations, flags, help, completion and errors.
+// Main executes the command line of this process and exits with its exit code. Configurations, flags, help, completion
+// and errors contain the built-in models, data sets and policies and the components in added.
 func Main(added ...Part) {
-	// A crash ends with SIGABRT. The runtime's own exit code for a crash, 2, means a usage error here.
+	// A crash must end with SIGABRT, because the runtime's own exit code for a crash is 2, which means a usage error
+	// here.
 	debug.SetTraceback("crash")
 	name := programName
 	if len(added) > 0 {
@@ -42,7 +43,7 @@ func Main(added ...Part) {
 	}))
 }
 
-// runWith is run for a program with additional parts.
+// runWith executes one command line of a program with additional components.
 func runWith(ctx context.Context, added []Part, args []string, env session.Environment) int {
 	var err error
 	if env.Catalog, err = parts.CatalogOf(append(slices.Clone(parts.Builtin), added...)); err != nil {
@@ -52,12 +53,13 @@ func runWith(ctx context.Context, added []Part, args []string, env session.Envir
 	return runLine(ctx, args, env)
 }
 
-// runLine executes one command line (without the program's name) and returns the exit code.
+// runLine executes one command line and returns the exit code. args does not contain the name of the program.
 func runLine(ctx context.Context, args []string, env session.Environment) (code int) {
 	hide := logs.SecretsIn(env.Environ)
 	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
 	defer func() {
-		if reason := recover(); reason != nil { // the runtime's own exit code for a panic, 2, means a usage error here
+		// the runtime's own exit code for a panic is 2, which means a usage error here
+		if reason := recover(); reason != nil {
 			code = exit.Unexpected
 			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
 			if wantsJSON(args) {
@@ -72,7 +74,7 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	}
 	a := &cli.App{Env: env, Hide: hide, Args: args}
 	root := newRoot(a)
-	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	root.SetArgs(append([]string{}, args...)) // not nil, because nil means os.Args
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.Started {
 		err = exit.With(exit.Usage, err)
@@ -93,8 +95,8 @@ func runLine(ctx context.Context, args []string, env session.Environment) (code 
 	return code
 }
 
-// printed returns an error if standard output refused the results of a command. A closed pipe (head, less) is not a
-// failure, and a training has its results in files.
+// printed returns an error if a command could not write its results to standard output. A closed pipe (head, less) is
+// no error. Training is no error either, because its results are in files.
 func printed(a *cli.App, err error) error {
 	fault := logs.FaultOf(a.Env.Stdout)
 	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
@@ -103,7 +105,7 @@ func printed(a *cli.App, err error) error {
 	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))
 }
 
-// wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments itself, because they may
+// wantsJSON reports whether a command line selects messages in JSON. It parses the arguments itself, because they may
 // be invalid.
 func wantsJSON(args []string) bool {
 	const flag = "--log-format"
@@ -130,7 +132,7 @@ func withoutPrefix(text string) string {
 	return strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
 }
 
-// report prints the error of a failed command: one line for each fault of a configuration, otherwise one line.
+// report returns the error message of a failed command: one line per fault of a configuration, otherwise one line.
 func report(err error) string {
 	var faults *config.Error
 	if errors.As(err, new(exit.Shown)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// shells lists the shells with completion, and how to use the script of each.
+// shells lists the supported shells, and how to install the completion script of each.
 var shells = []struct {
 	name, example string
 	script        func(*cobra.Command, io.Writer) error
@@ -34,7 +34,8 @@ const completionLong = `Print a completion script for a shell.
 The shell then completes commands and flags, and these values: configuration files, models, data sets, policies, devices, keys and
 values of --set, runs and checkpoints.`
 
-// newCompletion replaces cobra's own command: it refuses unknown shells, and its help has examples.
+// newCompletion returns command completion. Unlike the command of package cobra, it refuses unknown shells and has
+// examples.
 func newCompletion() *cobra.Command {
 	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -45,7 +46,7 @@ func newCompletion() *cobra.Command {
 	return parent
 }
 
-// bashBehindEquals completes KEY=VALUE in bash, which replaces only the text after the last = of a word.
+// bashBehindEquals is a bash script that completes KEY=VALUE. Bash replaces only the text after the last = of a word.
 const bashBehindEquals = `
 __hetero_train_behind_equals()
 {
@@ -68,7 +69,7 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 	return err
 }
 
-// addCompletions registers the possible values of the flags of all commands.
+// addCompletions registers completions for the flags of all commands.
 func addCompletions(root *cobra.Command, catalog config.Catalog) {
 	keys := map[string]config.Values{}
 	for _, v := range catalog.Values() {
@@ -90,7 +91,8 @@ func addCompletions(root *cobra.Command, catalog config.Catalog) {
 	visit(root)
 }
 
-// completionOf returns the possible values of a flag; nil if they are unknown, and shells then complete files.
+// completionOf returns the completion of a flag. It returns nil if the possible values are unknown; the shell then
+// completes files.
 func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.Values) cobra.CompletionFunc {
 	if k, ok := f.Value.(*cli.KeyFlag); ok {
 		if k.Key == "train.resume" {
@@ -106,7 +108,7 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 		if v.Path {
 			return nil
 		}
-		return cobra.NoFileCompletions // a number or a name
+		return cobra.NoFileCompletions // the value is a number or a name
 	}
 	switch f.Name {
 	case "config":
@@ -143,7 +145,7 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 	return cobra.NoFileCompletions
 }
 
-// completeSet completes keys and, after the =, values of the key.
+// completeSet completes keys, and after the = the values of the key.
 func completeSet(catalog config.Catalog) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return setCompletions(catalog, typed)
@@ -180,7 +182,7 @@ func completeResume(catalog config.Catalog) cobra.CompletionFunc {
 		found, directive := cli.CompleteCheckpoint(catalog, cmd, typed)
 		for _, word := range []string{"none", "auto"} {
 			if strings.HasPrefix(word, typed) {
-				// Folders are completed too if no word matches.
+				// If no word matches, the shell also completes folders.
 				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault
 			}
 		}

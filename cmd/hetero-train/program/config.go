@@ -14,7 +14,7 @@ func newConfig(a *cli.App) *cobra.Command {
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	// Each of the three commands checks the file of -c; only show prints it.
+	// Each of the three commands checks the file of -c. Only config show prints the file.
 	add := func(use, short, example string, text func(cfg *config.Config) []byte) {
 		parent.AddCommand(&cobra.Command{
 			Use:     use,

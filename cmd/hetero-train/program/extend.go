@@ -2,32 +2,33 @@ package program
 
 import "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 
-// The types for the parts of other programs, which they pass to [Main].
+// Types of the components that other programs pass to [Main].
 type (
-	// Part is a part that a configuration selects by name: a [Model], a [DataSet] or a [Policy]. Built-in parts and
-	// those passed to [Main] are treated alike.
+	// Part is a component that a configuration selects by name: a [Model], a [DataSet] or a [Policy]. Built-in
+	// components and the components that a caller passes to [Main] have the same abilities.
 	Part = parts.Part
 
 	// Model is a network that configurations select with model.name.
 	Model = parts.Model
 
-	// ModelOptions are a model's own keys of [model]. Build is called after the keys are set.
+	// ModelOptions are the keys of table [model] that only one model has. The program sets the keys and then calls
+	// Build.
 	ModelOptions = parts.ModelOptions
 
 	// DataSet is a data set that configurations select with data.dataset.
 	DataSet = parts.DataSet
 
-	// DataSetOptions are a data set's own keys of [data]. Open is called on each rank after the keys are set. An error
-	// in the data is a *data.Fault; the program then ends with exit code 3.
+	// DataSetOptions are the keys of table [data] that only one data set has. The program sets the keys and then calls
+	// Open on each rank. Open reports an error in the data as a *data.Fault; the program then ends with exit code 3.
 	DataSetOptions = parts.DataSetOptions
 
 	// Policy is a balancing policy that configurations select with balance.policy.
 	Policy = parts.Policy
 
-	// PolicyOptions are a policy's own keys of [balance]. New is called on each rank after the keys are set, with valid
-	// options.
+	// PolicyOptions are the keys of table [balance] that only one policy has. The program sets the keys and then calls
+	// New on each rank. The balancer.Options are valid.
 	PolicyOptions = parts.PolicyOptions
 
-	// NoKeys is embedded in the options of a part without its own keys.
+	// NoKeys is embedded in the options of a component without keys of its own.
 	NoKeys = parts.NoKeys
 )

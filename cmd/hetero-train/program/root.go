@@ -62,7 +62,7 @@ func newRoot(a *cli.App) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cli.NoArguments,
-		// Runs after flags and arguments are checked, directly before any command.
+		// Runs before every command, after the checks of flags and arguments.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.File == "" && cmd.Flags().Changed("config") {
 				return exit.Usagef("-c: got an empty name, want a file")
@@ -106,7 +106,7 @@ func newRoot(a *cli.App) *cobra.Command {
 	return root
 }
 
-// families lists the commands below the root. To add a command, add a package and a line here.
+// families returns the commands below the root. To add a command, add a package and a line here.
 func families(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{
 		train.New(a),
@@ -144,10 +144,10 @@ func addExamples(cmd *cobra.Command) {
 	}
 }
 
-// command matches this program's name at the start of a command line.
+// command matches the name of this program at the start of a command line.
 var command = regexp.MustCompile(`(?m)\bhetero-train( |$)`)
 
-// rename replaces the program's name in the texts of cmd and its subcommands.
+// rename replaces the name of the program in the texts of cmd and its subcommands.
 func rename(cmd *cobra.Command, name string) {
 	cmd.Long, cmd.Example = command.ReplaceAllString(cmd.Long, name+"$1"), command.ReplaceAllString(cmd.Example, name+"$1")
 	for _, sub := range cmd.Commands() {

@@ -17,36 +17,36 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// App is the state that all commands of one command line share.
+// App is the state that the commands of one command line share.
 type App struct {
 	Env  session.Environment
 	Hide logs.Secrets
-	Args []string // the command line
+	Args []string // arguments of the command line
 
-	Trains  bool // the command trains: standard output shows progress, not results
-	Started bool // flags and arguments were valid: a later failure is not a usage error by default
+	Trains  bool // true if the command trains: standard output then shows progress, not results
+	Started bool // true after flags and arguments were found valid: a later error is not a usage error by default
 
-	File       string                     // -c
+	File       string                     // value of -c
 	LogLevel   string                     // --log-level
 	LogFormat  string                     // --log-format
-	Comparison *session.ComparisonOptions // of balance compare
+	Comparison *session.ComparisonOptions // flags of balance compare; nil for other commands
 	Allow      []string                   // --allow
-	Overrides  []config.Override          // --set and the flags that set keys, in the order of the command line
-	Counted    *Numbering                 // ranks of all nodes; nil: not counted
+	Overrides  []config.Override          // settings of --set and of flags that set keys, in the order of the command line
+	Counted    *Numbering                 // result of counting the ranks of all nodes; nil if they were not counted
 	Stops      chan os.Signal             // signals that end the command while it counts the ranks
 }
 
-// Warn prints a warning of a command that has no log.
+// Warn prints an error as a warning. It is for commands without a log.
 func (a *App) Warn(err error) {
 	a.WarnOf(err.Error())
 }
 
-// LogOptions returns the log options of the command line, with another level.
+// LogOptions returns the log options of the command line, but with the given level.
 func (a *App) LogOptions(level string) logs.Options {
 	return logs.Options{Level: level, Format: a.LogFormat, Hide: a.Hide}
 }
 
-// Progress prints the progress of a command that has no log.
+// Progress prints a progress message. It is for commands without a log.
 func (a *App) Progress(text string) {
 	if a.LogFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.Env.Stderr, nil)).Info(text)
@@ -55,7 +55,7 @@ func (a *App) Progress(text string) {
 	fmt.Fprintln(a.Env.Stderr, text)
 }
 
-// WarnOf prints a warning of a command that has no log.
+// WarnOf prints a warning. It is for commands without a log.
 func (a *App) WarnOf(text string) {
 	text = show.Indented(a.Hide.Text(text))
 	if a.LogFormat == logs.FormatJSON {
@@ -65,7 +65,7 @@ func (a *App) WarnOf(text string) {
 	fmt.Fprintf(a.Env.Stderr, "hetero-train: warning: %s\n", text)
 }
 
-// Load reads the file of -c, if given, and applies the overrides. Every failure is a usage error.
+// Load reads the file of -c, if there is one, and applies the overrides. Every error is a usage error.
 func (a *App) Load() (*config.Config, error) {
 	cfg, err := config.Load(a.File, a.Env.Catalog, a.Overrides...)
 	return cfg, exit.With(exit.Usage, err)
@@ -77,7 +77,7 @@ type Numbering struct {
 	Err          error
 }
 
-// Quieter is the level of messages for commands with short results. It hides the messages of a training.
+// Quieter returns the log level of commands with short results. This level hides the messages of training.
 func (a *App) Quieter() string {
 	if a.LogLevel == "info" {
 		return "warn"
@@ -85,7 +85,7 @@ func (a *App) Quieter() string {
 	return a.LogLevel
 }
 
-// LevelOf is the lowest level of messages that a rank prints.
+// LevelOf returns the lowest level of the messages that a rank prints.
 func (a *App) LevelOf(place discovery.Place) string {
 	if !place.Launch && !Informs(place) && a.LogLevel == "info" {
 		return "warn"
@@ -93,14 +93,14 @@ func (a *App) LevelOf(place discovery.Place) string {
 	return a.LogLevel
 }
 
-// Informs reports whether a rank prints messages that are equal on all ranks. It is true for rank 0, for the first rank of
-// each other machine, and for a rank with its own terminal.
+// Informs reports whether a rank prints messages that are equal on all ranks. It returns true for rank 0, for the first
+// rank of each other machine, and for a rank with a terminal of its own.
 func Informs(place discovery.Place) bool {
 	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
 }
 
-// Options returns the options of a command that opens parts of a run. The command prints messages from level on, with
-// component if it is not "". Messages for a log file wait until the file is open.
+// Options returns the options of a command that opens components of a run. The command prints messages of at least the
+// given level. If component is not "", each message names it. Messages for a log file are kept until the file is open.
 func (a *App) Options(place discovery.Place, level, component string) (session.Options, error) {
 	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)), LogFile: logs.NewScreen(new(bytes.Buffer)), Place: place,
 		Json: a.LogFormat == logs.FormatJSON, File: a.File, Args: a.Args}
@@ -124,7 +124,7 @@ func (a *App) Options(place discovery.Place, level, component string) (session.O
 	return o, nil
 }
 
-// Overrode reports whether all faults are on the command line, and none in the file.
+// Overrode reports whether all faults in err are on the command line, and none in the file.
 func (a *App) Overrode(err error) bool {
 	var faulty *config.Error
 	return errors.As(err, &faulty) && !slices.ContainsFunc(faulty.Faults, func(f config.Fault) bool {

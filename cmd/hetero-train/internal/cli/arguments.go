@@ -12,14 +12,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// OnePath makes a command of one argument. Such a command does not accept -c, --set and similar flags.
+// OnePath returns cmd as a command with exactly one argument, a path. Such a command does not accept -c, --set and
+// similar flags.
 func OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
 	return WithoutConfig(cmd, "this command reads the file or folder of its argument")
 }
 
-// Exactly requires one argument.
+// Exactly returns a check that there is exactly one argument.
 func Exactly(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
@@ -29,7 +30,7 @@ func Exactly(argument string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOne refuses more than one argument.
+// AtMostOne returns an error if there is more than one argument.
 func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("%q takes one argument, got %q", cmd.CommandPath(), args)
@@ -37,7 +38,7 @@ func AtMostOne(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// First returns the first element of args, "" if there is none.
+// First returns the first element of args, or "" if args is empty.
 func First(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -45,12 +46,12 @@ func First(args []string) string {
 	return args[0]
 }
 
-// Unconfigured is the annotation of a command that reads no configuration. Its value is the reason; -c and --set are
-// then errors.
+// Unconfigured is the annotation of a command that reads no configuration. Flags -c and --set of such a command are
+// errors. The value of the annotation is the reason.
 const Unconfigured = "hetero-train/unconfigured"
 
-// WithoutConfig refuses -c and --set for a command. why completes the error, for example "this command reads finished
-// runs".
+// WithoutConfig marks a command that reads no configuration. why completes the error for -c and --set, for example
+// "this command reads finished runs".
 func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -59,7 +60,7 @@ func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
 	return cmd
 }
 
-// NoArguments refuses arguments that remain after flags and subcommands.
+// NoArguments returns an error if arguments remain after flags and subcommands.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -68,7 +69,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	if !cmd.HasSubCommands() {
 		text = fmt.Sprintf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
 	}
-	cmd.SuggestionsMinimumDistance = 2 // edits
+	cmd.SuggestionsMinimumDistance = 2 // maximum edit distance of a suggestion
 	if strings.HasSuffix(args[0], ".toml") {
 		text += "; a configuration is given with -c FILE"
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -77,7 +78,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s", text)
 }
 
-// NearestFlag returns "; nearest: --FLAG" for the error of an unknown flag, "" if no flag of the command is similar.
+// NearestFlag returns "; nearest: --FLAG" for the error of an unknown flag. It returns "" if no flag of the command is
+// similar.
 func NearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// CompleteCheckpoint completes runs of the configured folder, or of the default folder, and their checkpoints. If no
-// run matches, the shell completes folders.
+// CompleteCheckpoint completes the names of runs and of their checkpoints, in the configured folder or in the default
+// folder. If no run matches, the shell completes folders.
 func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string) ([]string, cobra.ShellCompDirective) {
 	cfg := parts.Defaults()
 	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
@@ -25,7 +25,7 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	for _, pattern := range []string{"*/checkpoints", "*/checkpoints/step-*"} {
 		matches, err := filepath.Glob(filepath.Join(cfg.Experiment.OutputDir, pattern))
 		if err != nil {
-			continue // the folder's name is not a valid pattern: nothing to complete
+			continue // the name of the folder is not a valid pattern, so there is nothing to complete
 		}
 		for _, path := range matches {
 			if pattern == "*/checkpoints" {
@@ -42,7 +42,7 @@ func CompleteCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// MustComplete registers a completion, and panics if the flag does not exist.
+// MustComplete panics if the registration of a completion failed, because the flag does not exist.
 func MustComplete(err error) {
 	if err != nil {
 		panic(fmt.Errorf("completion: %w", err))

@@ -1,6 +1,6 @@
-// Package cli contains the code that all commands use: global flags, messages, loading the configuration, and checks of
+// Package cli contains code that all commands use: global flags, messages, loading of the configuration, and checks of
 // arguments.
 //
-// A command is a function that takes an [App] and returns a cobra command. [App.Options] prepares streams and logs for
-// every command that opens parts of a run.
+// A command is a function that takes an [App] and returns a cobra command. A command that opens components of a run
+// gets its streams and logs from [App.Options].
 package cli

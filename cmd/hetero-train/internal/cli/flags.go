@@ -8,12 +8,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// PlaceFlags select the ranks of the run, and the ranks that this process starts.
+// PlaceFlags are the flags that determine the ranks of the run, and the ranks that this process starts.
 type PlaceFlags struct {
-	Nodes, NodeRank string // --nnodes, --node-rank
+	Nodes, NodeRank string // values of --nnodes and --node-rank
 }
 
-// AddPlaceFlags adds these flags to a command that runs on all ranks.
+// AddPlaceFlags adds the flags of f to a command that runs on all ranks.
 func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks on this machine")
 	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
@@ -26,7 +26,7 @@ func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, 0 to --nnodes minus 1")
 }
 
-// SetFlag is --set: each use adds an override.
+// SetFlag is the value of --set. Each use of the flag adds an override.
 type SetFlag struct{ App *App }
 
 func (f *SetFlag) String() string { return "" }
@@ -41,15 +41,16 @@ func (f *SetFlag) Set(text string) error {
 	return err
 }
 
-// KeyFlag is a flag that sets one key. Its value is checked with the configuration.
+// KeyFlag is a flag that sets one key. The configuration checks its value.
 type KeyFlag struct {
 	App  *App
-	Flag string // without the dashes
+	Flag string // name of the flag, without dashes
 	Key  string // full dotted key
 	Kind string // type that --help shows
 }
 
-// AddKeyFlag adds a flag that sets a key to cmd. --help shows kind as its type; the help text ends with the key.
+// AddKeyFlag adds to cmd a flag that sets a key. --help shows kind as the type of the flag. The help text consists of
+// usage and the name of the key.
 func (a *App) AddKeyFlag(cmd *cobra.Command, flag, key, kind, usage string) {
 	cmd.Flags().Var(&KeyFlag{App: a, Flag: flag, Key: key, Kind: kind}, flag, fmt.Sprintf("%s (%s)", usage, key))
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// connect opens the communicators. If a rank is lost meanwhile, connect ends at once.
+// connect opens the communicators. It ends at once if a rank is lost.
 func (tr *training) connect(ctx context.Context) error {
 	t := tr.Team
 	if err := exchange.WantNCCL(&tr.Run.Rank); err != nil {
 		return err
 	}
 	if t == nil {
-		_, err := rebalance.LoadProfiles(tr.Cfg) // a run of one rank does not use the scores
+		_, err := rebalance.LoadProfiles(tr.Cfg) // a run of one rank does not use the scores, but checks the file
 		return err
 	}
 	var err error
@@ -33,7 +33,7 @@ func (tr *training) connect(ctx context.Context) error {
 	whole, broken := context.WithCancelCause(whole)
 	ended := make(chan struct{})
 	tr.Later(func() error { close(ended); return nil })
-	go func() { // a communicator may take long to notice a lost rank
+	go func() { // a communicator may notice a lost rank late
 		select {
 		case <-t.Group.Broken():
 			broken(t.Group.Err())
@@ -45,7 +45,7 @@ func (tr *training) connect(ctx context.Context) error {
 	}()
 	grads, stats, err := exchange.Connect(whole, &tr.Run.Rank)
 	if lost := t.Group.Err(); err != nil && lost != nil {
-		err = lost // the cause of the communicators' errors
+		err = lost // lost is the cause of the errors of communicators
 	}
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (tr *training) connect(ctx context.Context) error {
 	if p.WireDType == "bf16" {
 		t.Peers.Wire = tensor.BF16
 	}
-	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
+	if len(tr.Cfg.Balance.FixedShares) > 0 { // ranks with unequal shares may need unequal parts of a machine's memory
 		if t.Peers.Shares, err = parts.Divide(tr.Cfg, t.Place.WorldSize); err != nil {
 			return err
 		}

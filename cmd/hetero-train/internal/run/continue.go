@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// survived adds the step that rank 0 has saved to the error of a run of several ranks.
+// survived adds to the error of a run of several ranks the step that rank 0 has saved.
 func (tr *training) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
@@ -25,7 +25,7 @@ func (tr *training) survived(result train.Result, err error) error {
 	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, tr.WayOn(result.Steps))
 }
 
-// leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
+// leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, because only rank 0 saves.
 func (tr *training) leaderLost(err error) error {
 	if err == nil || tr.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
 		return err
@@ -33,19 +33,19 @@ func (tr *training) leaderLost(err error) error {
 	return fmt.Errorf("%w; %s", err, tr.Opts.FromNewest(tr.Cfg, tr.Team.Start.Checkpoints))
 }
 
-// laterSignal is how much later than another rank this rank may get a launcher's signal. With a shorter time, an
-// interrupted run could end with the exit code of a terminated one. A longer time delays the end if only one rank got
-// the signal.
+// laterSignal is the maximum delay between two ranks that receive the same signal of a launcher. With a shorter time,
+// an interrupted run could end with the exit code of a terminated run. With a longer time, a run whose signal reached
+// only one rank ends later.
 const laterSignal = time.Second
 
-// interruption returns the error, with its exit code, of a run that ended by a signal after it was saved. It returns nil
-// if a comparison of policies has cancelled the context.
+// interruption returns the error, with an exit code, of a run that was saved after a signal. It returns nil if a
+// comparison of policies canceled the context.
 func (tr *training) interruption(ctx context.Context, step int64) error {
 	if errors.Is(context.Cause(ctx), rebalance.ErrCompared) {
 		return nil
 	}
 	var s exit.Stopped
-	if !errors.As(context.Cause(ctx), &s) { // another rank got the signal; this rank may get it in a moment
+	if !errors.As(context.Cause(ctx), &s) { // another rank received the signal, and this rank may receive it soon
 		select {
 		case <-ctx.Done():
 		case <-time.After(laterSignal):

@@ -1,4 +1,4 @@
-// Package run executes a training process, from the configuration to the result.
+// Package run executes one process of a training run, from its configuration to its result.
 //
-// [Train] runs this process as a single rank, as one of several ranks, or as the supervisor of the ranks.
+// In [Train], this process is the only rank, one of several ranks, or the supervisor of the ranks.
 package run

@@ -17,13 +17,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// follow trains as a rank other than rank 0. It owns no files except a log. The first rank of a machine prints the run
-// on that machine's terminal; a rank that was started by hand prints it on its own.
+// follow trains on a rank other than rank 0. Such a rank writes no files of the run except a log. It prints the run
+// only if it is the first rank of its machine, or if the user started it by hand.
 func (tr *training) follow(ctx context.Context) error {
 	if logFile, err := regular.Write(filepath.Join(tr.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", tr.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		tr.Later(logFile.Close)
 		tr.Opts.LogFile.To(&logs.File{File: logFile, Screen: tr.Opts.OnScreen})
-	} else { // another machine may not have this folder; standard error is the log then
+	} else { // another machine may not have this folder, so standard error is the log
 		tr.Opts.LogFile.To(io.Discard)
 	}
 	options, err := tr.sharedOptions()

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// agreePrecision chooses the type of every rank of a training. With train.precision = "auto" a resumed run keeps the
+// agreePrecision chooses the element type of every rank. With train.precision = "auto", a run that resumes keeps the
 // types of its checkpoint.
 func (tr *training) agreePrecision(ctx context.Context) error {
 	var before []devices.RankType
@@ -16,7 +16,7 @@ func (tr *training) agreePrecision(ctx context.Context) error {
 		find := func() error {
 			state, err := experiment.Peek(tr.RunOptions())
 			if err != nil {
-				return nil // no checkpoint, or opening the run reports the error
+				return nil // there is no checkpoint, or opening the run reports the error
 			}
 			before, err = compute.TypesOf(&state)
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// writeResult stores results/result.json.
+// writeResult writes results/result.json.
 func writeResult(a *assembly.Run, r train.Result, err error) error {
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
@@ -45,7 +45,8 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 	return a.Folder.WriteResult(out)
 }
 
-// newest returns the path of the run's newest checkpoint, or of the checkpoint that it resumed from; "" without one.
+// newest returns the path of the newest checkpoint of the run, or of the checkpoint from which the run resumed. It
+// returns "" if there is none.
 func newest(a *assembly.Run, r train.Result) string {
 	if r.Checkpoint == "" && a.Folder.Checkpoint != nil {
 		return a.Folder.Checkpoint.Path
@@ -53,7 +54,7 @@ func newest(a *assembly.Run, r train.Result) string {
 	return r.Checkpoint
 }
 
-// notesOf returns notes that are needed to interpret the figures.
+// notesOf returns the conditions that a reader must know to interpret the figures.
 func notesOf(a *assembly.Run) []string {
 	notes := slices.Clone(a.Lab.Notes)
 	if a.Data.Note != "" {
@@ -62,7 +63,7 @@ func notesOf(a *assembly.Run) []string {
 	return notes
 }
 
-// sayFinished logs that the run is complete.
+// sayFinished logs that the run is already complete.
 func sayFinished(a *assembly.Run) error {
 	if !a.Team.Leads() {
 		return nil
@@ -80,7 +81,7 @@ func sayFinished(a *assembly.Run) error {
 	return nil
 }
 
-// hintFinished names the setting that ended the run, and how to continue.
+// hintFinished returns the setting that ended the run, and how to continue.
 func hintFinished(a *assembly.Run) string {
 	const afresh = "--resume none starts a new run and renames the folder of the old run"
 	longer := "a larger value continues this run"

@@ -27,18 +27,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// training is the state of one training process.
+// training is the state of one process that trains.
 type training struct {
 	assembly.Run
-	records   *observe.Records     // of the rank that leads; nil on the others
-	tracing   *observe.Tracing     // nil if no steps are traced
-	balancing *rebalance.Balancer  // nil for a single-rank run
-	lifeline  *supervisor.Lifeline // reports to the supervisor that this rank saves
-	saves     atomic.Int64         // SIGUSR1s of this rank so far
-	looping   atomic.Bool          // the training loop runs or is about to start
+	records   *observe.Records     // set on rank 0 only; nil on other ranks
+	tracing   *observe.Tracing     // nil if the configuration selects no steps
+	balancing *rebalance.Balancer  // nil in a run of one rank
+	lifeline  *supervisor.Lifeline // tells the supervisor that this rank is saving
+	saves     atomic.Int64         // number of SIGUSR1 signals of this process so far
+	looping   atomic.Bool          // true from shortly before the training loop until its end
 }
 
-// Train trains as cfg describes: as a single rank, as one of several ranks, or as their supervisor.
+// Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
+// supervisor of ranks.
 func Train(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
@@ -47,7 +48,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		return process.Supervise(ctx, cfg, opts)
 	}
 	say := opts.Log
-	if !cli.Informs(opts.Place) { // another rank logs it
+	if !cli.Informs(opts.Place) { // another rank logs the messages
 		say = slog.New(slog.DiscardHandler)
 	}
 	tr := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}
@@ -60,10 +61,10 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	defer tr.CloseAll()
 	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
-			tr.Team.Abort(err) // also for a signal, because the other ranks do not know of it
+			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			var s exit.Stopped
 			if errors.As(context.Cause(ctx), &s) {
-				err = exit.With(s.Saved(), s) // regardless of the interrupted operation
+				err = exit.With(s.Saved(), s) // whichever operation the signal interrupted
 			}
 			return tr.tellLog(exit.Classify(ctx, err))
 		}
@@ -75,26 +76,27 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	defer end(nil)
 	tr.balancing.EndBy(end)
 	err = exit.Classify(ctx, tr.train(ctx))
-	if err != nil && !errors.As(err, new(exit.Stopped)) { // all ranks stop together
+	if err != nil && !errors.As(err, new(exit.Stopped)) { // after a signal, all ranks stop together
 		tr.Team.Abort(err)
 	}
 	return tr.tellLog(err)
 }
 
-// toldToStop is called for a signal that ends the run. A step may take longer than the supervisor waits.
+// toldToStop is called for a signal that ends the run. It tells the supervisor that this rank is saving, because a step
+// may take longer than the supervisor waits.
 func (tr *training) toldToStop() {
 	if tr.looping.Load() {
 		tr.lifeline.Hold()
 	}
 }
 
-// openTestbed applies the conditions of the configuration and the environment to this rank.
+// openTestbed prepares the conditions of the testbed for this rank.
 func (tr *training) openTestbed(ctx context.Context) (err error) {
 	tr.Lab, err = testbed.Open(ctx, &tr.Rank)
 	return err
 }
 
-// tellLog writes the error of a rank that prints nothing to its own log.
+// tellLog writes the error of a rank that prints nothing to the log of the rank.
 func (tr *training) tellLog(err error) error {
 	if err != nil && !tr.Team.Leads() {
 		fmt.Fprintf(tr.Opts.LogFile, "%v\n", err)
@@ -102,7 +104,7 @@ func (tr *training) tellLog(err error) error {
 	return err
 }
 
-// finished reports, on all ranks, whether the run is complete.
+// finished reports whether the run is complete. It works on all ranks.
 func (tr *training) finished() bool {
 	if tr.Team != nil {
 		return tr.Team.Finished
@@ -110,8 +112,8 @@ func (tr *training) finished() bool {
 	return tr.Folder != nil && tr.Folder.Finished != nil
 }
 
-// openRun decides how the run begins: from the start, from a checkpoint, or not at all because it is complete. It
-// changes nothing on disk.
+// openRun determines whether the run starts from the beginning, resumes from a checkpoint, or is complete. It changes
+// nothing on disk.
 func (tr *training) openRun(ctx context.Context) (err error) {
 	if tr.Team.Leads() {
 		if tr.Learnt, err = tr.Derive(); err != nil {
@@ -130,7 +132,7 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 	return tr.tellFinished(ctx)
 }
 
-// beginRun prepares the run's folder, after all checks that could refuse the run.
+// beginRun prepares the folder of the run. It follows all checks that could refuse the run.
 func (tr *training) beginRun(ctx context.Context) error {
 	if tr.Team.Leads() {
 		if err := tr.Folder.Begin(); err != nil {
@@ -140,7 +142,7 @@ func (tr *training) beginRun(ctx context.Context) error {
 	return tr.tellStart(ctx)
 }
 
-// train builds, restores and runs the replica, and writes the result.
+// train builds the replica, restores its state, trains it, and writes the result.
 func (tr *training) train(ctx context.Context) error {
 	if !tr.Team.Leads() {
 		return tr.follow(ctx)
@@ -173,7 +175,7 @@ func (tr *training) train(ctx context.Context) error {
 	}
 	runOptions.Leaving = tr.lifeline.Hold
 	tr.looping.Store(true)
-	if ctx.Err() != nil { // by an earlier signal
+	if ctx.Err() != nil { // a signal canceled ctx
 		tr.lifeline.Hold()
 	}
 	result, err := train.Run(ctx, runOptions)
@@ -204,7 +206,8 @@ func (tr *training) train(ctx context.Context) error {
 	return err
 }
 
-// openReplica checks that the memory is sufficient, before the run's folder changes, and loads the initial weights.
+// openReplica builds the replica and loads the initial weights. It fails if the memory does not suffice, before the
+// folder of the run changes.
 func (tr *training) openReplica(ctx context.Context) error {
 	if err := tr.connect(ctx); err != nil {
 		return err
@@ -252,7 +255,7 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	return o, err
 }
 
-// sharedOptions returns the options that are equal on all ranks of a run.
+// sharedOptions returns the training options that are equal on all ranks.
 func (tr *training) sharedOptions() (o train.Options, err error) {
 	c := tr.Cfg
 	o = train.Options{Replica: tr.Replica, Schedule: tr.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),

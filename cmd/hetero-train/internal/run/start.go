@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// tellFinished sends rank 0's decision whether the run is complete to the other ranks. Only rank 0 has opened the run.
+// tellFinished sends rank 0's decision whether the run is complete to the other ranks, because only rank 0 has opened
+// the run.
 func (tr *training) tellFinished(ctx context.Context) error {
 	t := tr.Team
 	if t == nil {
@@ -17,7 +18,7 @@ func (tr *training) tellFinished(ctx context.Context) error {
 	})
 }
 
-// tellStart sends the places of the run's files from rank 0 to the other ranks.
+// tellStart sends the paths of the run's folders from rank 0 to the other ranks.
 func (tr *training) tellStart(ctx context.Context) error {
 	t := tr.Team
 	if t == nil {

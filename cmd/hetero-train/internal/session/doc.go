@@ -1,6 +1,6 @@
 // Package session contains the state of a command that reads a configuration: settings, options, streams, logs and
 // owned resources.
 //
-// An [Options] describes the process: its rank, its environment and its testbed. A [Session] adds the configuration. It
-// closes resources in the reverse order of their opening.
+// An [Options] describes the process: its rank, its environment and its testbed. A [Session] adds the configuration and
+// the resources that the command opens. It closes the resources in reverse order.
 package session

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A time-out of 0 would mean that operations never end.
+// For communicators, a time-out of 0 means no time-out.
 func TestNoTimeoutIsNone(t *testing.T) {
 	for _, c := range []struct {
 		s    float64

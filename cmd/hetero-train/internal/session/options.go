@@ -13,21 +13,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// ComparisonOptions are the flags of balance compare.
+// ComparisonOptions are the flags of command balance compare.
 type ComparisonOptions struct {
 	Policies []string
-	Block    int // steps
+	Block    int // steps of a block
 	Rounds   int
 }
 
-// Environment is the program's access to the outside; tests replace it.
+// Environment contains the process state and the functions outside the program that commands use. Tests replace it.
 type Environment struct {
-	Name           string // of the program in help and completion; "": default name
+	Name           string // name of the program in help and completion; "": hetero-train
 	Stdout, Stderr io.Writer
-	Environ        []string       // NAME=VALUE
-	Catalog        config.Catalog // without models: the built-in catalog
+	Environ        []string       // environment variables, NAME=VALUE
+	Catalog        config.Catalog // models, data sets and policies; without models: the built-in catalog
 	Train          func(ctx context.Context, cfg *config.Config, opts Options) error
-	Count          func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) // of all nodes
+	// exchanges the numbers of ranks between nodes
+	Count func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error)
 }
 
 // Lookup returns the value of an environment variable.
@@ -40,34 +41,35 @@ func (e Environment) Lookup(name string) (value string, set bool) {
 	return "", false
 }
 
-// SharesLimits reports whether the ranks of this machine share the limits of one control group, because one process
-// started them.
+// SharesLimits reports whether the ranks of this machine share the limits of one control group. They share it if one
+// process started them.
 func SharesLimits(place discovery.Place, env Environment) bool {
 	_, supervised := env.Lookup(SupervisedVariable)
 	return supervised || place.Launch
 }
 
-// SupervisedVariable is set for ranks that this program has started. Such ranks start no ranks themselves.
+// SupervisedVariable is the environment variable of ranks that this program started. Such a rank starts no ranks
+// itself.
 const SupervisedVariable = "HETERO_SUPERVISED"
 
-// Options contains all inputs of a run except its configuration.
+// Options contains all inputs of a run except the configuration.
 type Options struct {
 	Env        Environment
 	Log        *slog.Logger
-	OnScreen   *slog.Logger // log without the log file
-	Screen     *logs.Screen // destination of log messages
-	LogFile    *logs.Screen // likewise, once the run has a log file
+	OnScreen   *slog.Logger // logger to the screen only, not to the log file
+	Screen     *logs.Screen // destination of log messages on the screen
+	LogFile    *logs.Screen // destination of log messages in the log file, once the run has one
 	Place      discovery.Place
 	Lab        TestbedSetup
-	Comparison *ComparisonOptions // interleaved comparison of policies; nil: one policy
-	Json       bool               // messages and progress are JSON objects
-	File       string             // of the configuration, "" without one
-	Args       []string           // the command line, for the run's records
-	Signals    chan os.Signal     // signals that end the run, caught from the start
-	Allow      []string           // keys that may differ from those of the earlier run
+	Comparison *ComparisonOptions // interleaved comparison of policies; nil in other runs
+	Json       bool               // true if messages and progress are JSON objects
+	File       string             // path of the configuration; "" without a file
+	Args       []string           // command line, for the records of the run
+	Signals    chan os.Signal     // signals that end the run, caught since the start of the process
+	Allow      []string           // keys whose values may differ from those of the earlier run
 }
 
-// SayWhenGone logs that a reader has closed a stream. Training continues.
+// SayWhenGone sets functions that log a closed output stream. Training continues without the stream.
 func (o Options) SayWhenGone() {
 	say := func(name string, w io.Writer) {
 		if stream := logs.OutletOf(w); stream != nil {
@@ -77,10 +79,10 @@ func (o Options) SayWhenGone() {
 		}
 	}
 	say("standard error", o.Env.Stderr)
-	say("standard output", o.Env.Stdout) // both streams may have one outlet
+	say("standard output", o.Env.Stdout) // both streams may share an outlet
 }
 
-// LogOf returns the log with another component.
+// LogOf returns the logger of a component.
 func (o Options) LogOf(component string) *slog.Logger {
 	return o.Log.With(logs.ComponentKey, component)
 }

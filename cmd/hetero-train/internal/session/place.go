@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// IsCPURank reports whether this is one of the last ranks of its machine, which use the CPU because of
-// parallel.cpu_ranks.
+// IsCPURank reports whether this rank uses the CPU because of parallel.cpu_ranks. These ranks are the last ranks of
+// their machine.
 func (s *Session) IsCPURank() (bool, error) {
 	n, place := s.Cfg.Parallel.CPURanks, s.Opts.Place
 	if n == 0 || place.WorldSize <= 1 {
@@ -34,7 +34,7 @@ func RanksOfMachine(place discovery.Place) int {
 	return max(place.LocalWorldSize, 1)
 }
 
-// UsableCPUs returns the number of CPUs that this process may use, by affinity and quota, at least 1.
+// UsableCPUs returns the number of CPUs that the affinity and the quota of this process allow, at least 1.
 func UsableCPUs() int {
 	n := runtime.NumCPU()
 	if host, err := system.Detect(); err == nil && host.CPU.Quota > 0 {
@@ -43,8 +43,8 @@ func UsableCPUs() int {
 	return n
 }
 
-// OwnCPUs returns the number of CPUs for this rank alone. The ranks of a machine divide the usable CPUs, unless each
-// rank has its own quota.
+// OwnCPUs returns the number of CPUs of this rank. The ranks of a machine divide the usable CPUs, unless each rank has
+// a quota of its own.
 func (s *Session) OwnCPUs() int {
 	if own := s.Opts.Lab.Place.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// wayOn describes the step and the command with which the run resumes. The command is the typed one, unless that would
-// not resume.
+// wayOn describes the step at which the run resumes and the command that resumes it. The command is that of this
+// process, unless that command would not resume.
 func (o Options) wayOn(cfg *config.Config, step int64) string {
 	text := fmt.Sprintf("continues from step %d with: %s", step, o.again(cfg))
 	switch {
@@ -25,10 +25,10 @@ func (o Options) wayOn(cfg *config.Config, step int64) string {
 	return text
 }
 
-// WayOn describes the step and the command with which the run resumes.
+// WayOn describes the step at which the run resumes and the command that resumes it.
 func (s *Session) WayOn(step int64) string { return s.Opts.wayOn(s.Cfg, step) }
 
-// again returns the command line that resumes the run, for a shell.
+// again returns the command line that resumes the run, quoted for a shell.
 func (o Options) again(cfg *config.Config) string {
 	name := os.Args[0]
 	if typed, set := o.Env.Lookup(SupervisedVariable); set && typed != "" {
@@ -45,7 +45,7 @@ func (o Options) again(cfg *config.Config) string {
 	return strings.Join(words, " ")
 }
 
-// withoutResume removes the parts of a command line that set train.resume.
+// withoutResume returns args without the arguments that set train.resume.
 func withoutResume(args []string) (rest []string) {
 	const key = "train.resume="
 	for i := 0; i < len(args); i++ {
@@ -66,7 +66,7 @@ func withoutResume(args []string) (rest []string) {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quoted quotes a word for a shell.
+// quoted returns word, quoted for a shell if necessary.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -74,16 +74,18 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Supervised reports whether this program has started this process as a rank.
+// Supervised reports whether a supervisor of this program started this process as a rank.
 func (o Options) Supervised() bool {
 	_, set := o.Env.Lookup(SupervisedVariable)
 	return set
 }
 
-// Reported says that a supervisor that knows the run's folder explains how to resume.
+// Reported reports whether the supervisor explains how to resume. This is so on the machine of rank 0, whose supervisor
+// knows the folder of the run.
 func (o Options) Reported() bool { return o.Supervised() && o.Place.Rank == o.Place.LocalRank }
 
-// FromNewest describes the newest checkpoint and the command that resumes from it, for a process that did not save.
+// FromNewest describes the newest checkpoint and the command that resumes from this checkpoint. It is for a process
+// that did not save.
 func (o Options) FromNewest(cfg *config.Config, dir string) string {
 	step, ok := checkpoint.NewestStep(dir)
 	if !ok {
@@ -92,7 +94,7 @@ func (o Options) FromNewest(cfg *config.Config, dir string) string {
 	return "the run " + o.wayOn(cfg, step)
 }
 
-// CheckpointsOf returns the folder of a run's checkpoints, before the run is opened.
+// CheckpointsOf returns the folder of a run's checkpoints. The run need not be open.
 func CheckpointsOf(cfg *config.Config) string {
 	return filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name, "checkpoints")
 }

@@ -11,7 +11,7 @@ func TestCommandThatGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		resume string
 		args   []string
-		want   string // after the program's name
+		want   string // expected command line, without the name of the program
 	}{
 		{"auto", []string{"train", "-c", "my run.toml", "--set", "model.channels=[4]"}, "train -c 'my run.toml' --set 'model.channels=[4]'"},
 		{"auto", []string{"-c", "it's.toml"}, `-c 'it'\''s.toml'`},

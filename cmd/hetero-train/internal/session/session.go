@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Session is one command with a configuration: settings, options, and the resources that it closes at the end.
+// Session is one execution of a command with a configuration: settings, options, and the resources to close at the end.
 type Session struct {
 	Cfg     *config.Config
 	Opts    Options
@@ -14,15 +14,15 @@ type Session struct {
 	close   []func() error
 }
 
-// New starts a session.
+// New returns a session without resources.
 func New(cfg *config.Config, opts Options) Session {
 	return Session{Cfg: cfg, Opts: opts, Started: time.Now()}
 }
 
-// Later adds a resource to close. Resources are closed in reverse order.
+// Later adds a function that closes a resource. CloseAll calls the functions in reverse order.
 func (s *Session) Later(f func() error) { s.close = append(s.close, f) }
 
-// CloseAll closes the resources in reverse order. It logs errors, which change no result.
+// CloseAll closes the resources in reverse order. It logs errors, which do not change the result of the command.
 func (s *Session) CloseAll() {
 	for i := len(s.close) - 1; i >= 0; i-- {
 		if err := s.close[i](); err != nil {
@@ -31,8 +31,8 @@ func (s *Session) CloseAll() {
 	}
 }
 
-// Seconds converts a setting to a duration. The result is 0 only for 0, and at most ten years, so that multiples do not
-// overflow.
+// Seconds converts a setting in s to a duration. The result is 0 only if s is 0, and at most ten years, so that
+// multiples do not overflow.
 func Seconds(s float64) time.Duration {
 	const most = 10 * 365 * 24 * time.Hour
 	if s >= most.Seconds() {
@@ -44,8 +44,8 @@ func Seconds(s float64) time.Duration {
 	return 1
 }
 
-// NameKey is the key of the run's name.
+// NameKey is the key of the name of a run.
 const NameKey = "experiment.name"
 
-// Named reports whether the user set the run's name, in the file or on the command line.
+// Named reports whether the user set the name of the run, in the file or on the command line.
 func (s *Session) Named() bool { return s.Cfg.Origin(NameKey) != "" }

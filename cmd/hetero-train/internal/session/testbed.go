@@ -13,17 +13,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// TestbedSetup contains the testbed's settings from the configuration and the environment; see docs/lab.md.
+// TestbedSetup contains the settings of the testbed from the configuration and the environment; see docs/lab.md.
 type TestbedSetup struct {
 	Place   lab.Place
-	Weather *weather.Weather // nil: conditions do not change
-	Name    string           // of its file
+	Weather *weather.Weather // scenario; nil if the conditions do not change
+	Name    string           // name of the scenario's file
 }
 
-// mostWeather is the maximum size of a weather file, in bytes.
+// mostWeather is the maximum size of a scenario file, bytes.
 const mostWeather = 1 << 20
 
-// ReadTestbed reads the weather file.
+// ReadTestbed reads the settings of the testbed and the scenario file.
 func ReadTestbed(cfg *config.Config, env Environment) (s TestbedSetup, err error) {
 	if s.Place, err = lab.Find(env.Lookup); err != nil {
 		return s, exit.With(exit.Usage, err)
@@ -41,7 +41,7 @@ func ReadTestbed(cfg *config.Config, env Environment) (s TestbedSetup, err error
 	return s, exit.With(exit.Usage, err)
 }
 
-// Fact is the weather, which must be equal on all ranks.
+// Fact returns a text that identifies the scenario. The text must be equal on all ranks.
 func (s *TestbedSetup) Fact() string {
 	if s.Weather == nil {
 		return "none"
@@ -49,7 +49,7 @@ func (s *TestbedSetup) Fact() string {
 	return s.Weather.String()
 }
 
-// Slow slows the device down by the factor of the environment.
+// Slow slows the device down by the factor that the environment states.
 func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
 	factor := s.Place.Slowdown
 	if factor <= 1 {

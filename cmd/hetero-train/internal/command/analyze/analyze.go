@@ -37,7 +37,7 @@ Exit codes:
   2  bad flags, missing folder, or no runs to compare
   7  output cannot be written`
 
-// analyzeFlags are the flags of analyze.
+// analyzeFlags are the flags of command analyze.
 type analyzeFlags struct {
 	input, output string
 	options       analysis.Options
@@ -110,7 +110,7 @@ func (f *analyzeFlags) run(a *cli.App) error {
 	return nil
 }
 
-// nothingToCompare explains why a folder contains nothing to compare, and how to fix it.
+// nothingToCompare returns the reason why a folder contains nothing to compare, and how to fix it.
 func nothingToCompare(study *analysis.Study) string {
 	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
 		return fmt.Sprintf("%s is a single run; use hetero-train analyze %s", study.Root, study.Root)

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// sumUp summarizes single runs.
+// sumUp prints a summary of each run.
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {

@@ -42,10 +42,10 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// mostCurves is the maximum size of a file of curves, in bytes.
+// mostCurves is the maximum size of a file of curves, bytes.
 const mostCurves = 64 << 20
 
-// simulateFlags are the flags of balance simulate.
+// simulateFlags are the flags of command balance simulate.
 type simulateFlags struct {
 	curves string
 	scores []float64
@@ -61,7 +61,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
 	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil, "compute `scores` of the ranks, separated by commas; default: equal scores")
-	flags.Lookup("scores").DefValue = "" // the help text states the default
+	flags.Lookup("scores").DefValue = "" // empty, because the help text states the default
 	flags.Float64Var(&f.Noise, "noise", 0.05, "noise of measured times: standard deviation of their logarithm")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps to simulate")
 	flags.IntVar(&f.Interval, "interval", 10, "steps between two balancing decisions")

@@ -66,8 +66,8 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// comparisonFolders are the settings that give a comparison its own folders. In the folder of a training run, the
-// comparison would move that run to a numbered folder.
+// comparisonFolders returns settings that give a comparison folders of its own. In the folder of a training run, the
+// comparison would rename that folder.
 func comparisonFolders(a *cli.App) ([][2]string, error) {
 	name := "balance_compare"
 	cfg, err := a.Load()

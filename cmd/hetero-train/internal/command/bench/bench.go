@@ -69,7 +69,7 @@ const (
 	peakRepeats = 5
 )
 
-// deviceFlags select the device of a benchmark.
+// deviceFlags are the flags that select the device of a benchmark.
 type deviceFlags struct {
 	kind    string
 	threads int
@@ -84,8 +84,8 @@ func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 }
 
-// open opens the device. A benchmark takes the number of threads literally; a run adapts it, because its configuration
-// may come from another machine.
+// open opens the device. A benchmark uses exactly the given number of threads. A run adapts the number, because its
+// configuration may come from another machine.
 func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
 		return nil, exit.Usagef("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
@@ -98,7 +98,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name of the device's model contains the slowdown.
+	// The model name of the device contains the slowdown.
 	if err := (&session.TestbedSetup{Place: place}).Slow(dev, nil); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -153,7 +153,7 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// measurePeaks measures all limits. It skips limits that the hardware does not have.
+// measurePeaks measures all limits except those that the hardware does not have.
 func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
 	values := map[device.Peak]device.Reached{}
 	for _, p := range peaks {
@@ -168,7 +168,7 @@ func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error)
 	return values, nil
 }
 
-// deviceFacts describe the device in every JSON line.
+// deviceFacts returns the description of the device for JSON output.
 func deviceFacts(info device.Info) map[string]any {
 	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": version.Text()}
 }

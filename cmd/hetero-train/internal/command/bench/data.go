@@ -35,7 +35,7 @@ Without --path, the command makes 64 JPEG files of 500x375 pixels and reads thos
 training run caches small ones. The value "images per core and second" is the number of images divided by the CPU time of this
 process, so other programs do not affect it.`
 
-// imageFlags describe the images of bench data and their augmentation.
+// imageFlags are the flags that describe the images of bench data and their augmentation.
 type imageFlags struct {
 	catalog       config.Catalog
 	dataset, path string
@@ -49,7 +49,7 @@ type imageFlags struct {
 	json          bool
 }
 
-// usualAugmentation is the augmentation that --augment turns on.
+// usualAugmentation contains the settings that --augment selects.
 var usualAugmentation = map[string][][2]string{
 	"randaugment": {{"randaugment_ops", "2"}},
 	"jitter":      {{"brightness", "0.4"}, {"contrast", "0.4"}, {"saturation", "0.4"}, {"hue", "0.1"}},
@@ -87,11 +87,11 @@ func newBenchData(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// dataResult is the result of bench data.
+// dataResult is the output of command bench data.
 type dataResult struct {
 	images, encodedBytes int64
 	wall, cpu            time.Duration
-	perImage             [4]float64 // ns, of stageNames
+	perImage             [4]float64 // time per image, ns, by stage (stageNames)
 	workers, size        int
 	decoder              string
 }
@@ -184,11 +184,11 @@ func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *d
 	return r, nil
 }
 
-// benchDepth is the number of prefetched batches. Only batches after the first benchDepth+1 are certain to be decoded
-// during the measurement.
+// benchDepth is the number of prefetched batches. The measurement takes at least benchDepth+1 batches, because earlier
+// batches may have been decoded before the measurement.
 const benchDepth = 8
 
-// consume takes batches for at least the given seconds, and at least the given number of batches.
+// consume takes batches for at least the given time, and at least the given number of batches.
 func consume(ctx context.Context, loader *data.Loader, seconds float64, least int) error {
 	for started, n := time.Now(), 1; ; n++ {
 		b, err := loader.Next(ctx)
@@ -202,7 +202,7 @@ func consume(ctx context.Context, loader *data.Loader, seconds float64, least in
 	}
 }
 
-// processCPU is the CPU time of this process.
+// processCPU returns the CPU time of this process.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -233,7 +233,7 @@ func (r dataResult) print(a *cli.App) error {
 	return t.Flush()
 }
 
-// closers closes its elements in reverse order.
+// closers is a list of functions to call in reverse order.
 type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }
@@ -246,8 +246,8 @@ func (c *closers) close() error {
 	return errors.Join(errs...)
 }
 
-// makePhotos writes 64 JPEG files of 500x375 pixels, about 60 KB each, of two classes: smooth shapes with a fine
-// texture.
+// makePhotos writes 64 JPEG files of two classes, each 500x375 pixels and about 60 KB. The images are smooth shapes
+// with a fine texture.
 func makePhotos(dir string) error {
 	for i := range 64 {
 		class := filepath.Join(dir, fmt.Sprintf("class_%d", i%2))

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The check must refuse an invalid timeline of a fake program.
+// The script must refuse an invalid timeline, which a fake program writes.
 func TestGPUCheckJudgesATimeline(t *testing.T) {
 	for _, tool := range []string{"bash", "timeout", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {

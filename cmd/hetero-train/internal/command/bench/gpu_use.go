@@ -8,24 +8,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Parameters of gpuUse: gaps from this length on are listed one by one; the numbers limit the lists of gaps and of
-// kernels.
+// Parameters of GPUUse: the minimum length of a gap in the list of gaps, and the maximum lengths of the lists of gaps
+// and kernels.
 const (
 	shortestGap = 5 * time.Microsecond
 	mostGaps    = 10
 	mostKernels = 10
 )
 
-// GPUUse is the use of a GPU during steps, for JSON.
+// GPUUse describes the use of a GPU during several steps, for JSON.
 type GPUUse struct {
-	Steps     int         `json:"steps"`
-	Seconds   float64     `json:"step_seconds"` // mean, from the start of the first step to the end of the last one
-	Busy      float64     `json:"busy_share"`
-	Copies    float64     `json:"copy_share"`       // fraction of all time in which the GPU only copied
-	Gaps      float64     `json:"gaps_per_step"`    // of gap_limit_seconds or more
-	Within    float64     `json:"gaps_within_step"` // gaps that are at neither end of a step
-	GapTime   float64     `json:"gap_share"`        // fraction of all time in these gaps
-	ShortTime float64     `json:"short_gap_share"`  // fraction of all time in shorter gaps
+	Steps int `json:"steps"`
+	// mean step time, from the start of the first step to the end of the last step
+	Seconds float64 `json:"step_seconds"`
+	Busy    float64 `json:"busy_share"`
+	Copies  float64 `json:"copy_share"`    // fraction of the time in which the GPU only copied
+	Gaps    float64 `json:"gaps_per_step"` // number of gaps of at least gap_limit_seconds per step
+	// number of these gaps that are neither at the start nor at the end of a step
+	Within    float64     `json:"gaps_within_step"`
+	GapTime   float64     `json:"gap_share"`       // fraction of the time in these gaps
+	ShortTime float64     `json:"short_gap_share"` // fraction of the time in shorter gaps
 	Limit     float64     `json:"gap_limit_seconds"`
 	Longest   []gpuGap    `json:"longest_gaps"`
 	Kernels   []GPUKernel `json:"kernels"`
@@ -35,7 +37,7 @@ type GPUUse struct {
 
 type gpuGap struct {
 	Seconds float64 `json:"seconds"`
-	At      float64 `json:"at_seconds"` // from the start of the first step
+	At      float64 `json:"at_seconds"` // start of the gap, s after the start of the first step
 	After   string  `json:"after"`
 	Before  string  `json:"before"`
 	Between bool    `json:"between_steps"`
@@ -52,11 +54,11 @@ type GPUKernel struct {
 type gpuWait struct {
 	Call    string  `json:"call"`
 	Count   float64 `json:"per_step"`
-	Within  float64 `json:"within_step"` // waits after which the host submits more work of the same step
+	Within  float64 `json:"within_step"` // waits of the host after which it submits more work of the same step
 	Seconds float64 `json:"step_seconds"`
 }
 
-// gpuUseOf returns nil if the device recorded no activity.
+// gpuUseOf returns the use of a GPU, or nil if the device recorded no activity.
 func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	u := timeline.UseOf(spans)
 	if u == nil {
@@ -90,7 +92,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	return g
 }
 
-// String formats the summary for the terminal.
+// String formats the summary for a terminal.
 func (g *GPUUse) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (only copies %.2f %%) | gaps of at least %v: %.1f per step, %.1f of them within the step, %.2f %% of the time | shorter gaps %.2f %%\n",

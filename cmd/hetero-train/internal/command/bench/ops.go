@@ -27,11 +27,11 @@ type opTime struct {
 	Op      string  `json:"op"`
 	Phase   string  `json:"phase,omitempty"`
 	Count   int     `json:"count"`
-	Seconds float64 `json:"seconds"` // of all these launches in one step, median over the steps
+	Seconds float64 `json:"seconds"` // time of these launches in one step, s, median over the steps
 	FLOPs   int64   `json:"flops"`
-	Bytes   int64   `json:"bytes"` // every operand counts once
-	// LimitSeconds is the minimum time on this hardware: the longer of arithmetic at peak speed and memory traffic at
-	// the bandwidth of a copy.
+	Bytes   int64   `json:"bytes"` // size of the operands, each counted once
+	// LimitSeconds is the minimum time on this hardware, s. It is the larger of two times: the arithmetic at peak
+	// speed, and the memory traffic at the bandwidth of a copy.
 	LimitSeconds float64 `json:"limit_seconds"`
 }
 
@@ -70,7 +70,7 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
-		// Afterwards, data and parameters are in memory.
+		// After these steps, data and parameters are in memory.
 		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil {
 			return exit.With(exit.Device, err)
 		}
@@ -93,7 +93,7 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 	return cmd
 }
 
-// timeOps runs the plan and times each launch.
+// timeOps executes the plan and measures the time of each launch.
 func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, error) {
 	launches := b.replica.Plan().Launches()
 	runs := make([][]time.Duration, b.flags.steps)
@@ -117,7 +117,7 @@ func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, er
 	return ops, nil
 }
 
-// arithmeticPeak is the peak for the type of an op's first operand, in which the op multiplies.
+// arithmeticPeak returns the peak for the element type of an op's first operand, which is the type of its products.
 func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) float64 {
 	narrow := map[tensor.DType]device.Peak{tensor.BF16: device.PeakBF16, tensor.F16: device.PeakF16}
 	if len(l.In) > 0 {
@@ -128,7 +128,7 @@ func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) fl
 	return limits[device.PeakF32].PerSecond
 }
 
-// byKind sums the launches of each kind of op, the longest first.
+// byKind returns the sums over the launches of each kind of op, in descending order of time.
 func byKind(ops []opTime) []opTime {
 	sums := map[string]*opTime{}
 	for _, o := range ops {

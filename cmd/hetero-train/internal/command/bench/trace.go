@@ -18,25 +18,25 @@ type tracedSteps struct {
 	File  string `json:"file"`
 	Steps int    `json:"steps"`
 	Spans int    `json:"spans"`
-	// Fraction of the steps' time that events cover, or in which a GPU executed something.
+	// Explained is the fraction of the steps' time that events cover, or in which a GPU executed work.
 	Explained float64 `json:"explained"`
-	Least     float64 `json:"explained_least"` // minimum over the steps
+	Least     float64 `json:"explained_least"` // minimum of Explained over the steps
 	Launches  float64 `json:"launch_share"`
 	Copies    float64 `json:"copy_share"`
 	Waits     float64 `json:"wait_share"`
 	Host      float64 `json:"host_share"`
 	Gaps      float64 `json:"gap_share"`
 	Seconds   float64 `json:"step_seconds_median"`
-	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and after the traced ones
-	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced - 1
+	Untraced  float64 `json:"untraced_step_seconds_median"` // median time of the steps before and after the traced steps
+	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced − 1
 
-	GPU *GPUUse `json:"gpu,omitempty"` // if the device records its own activity
-	// Why the device does not record its activity: the host timed the launches instead.
+	GPU *GPUUse `json:"gpu,omitempty"` // set if the device records its own activity
+	// Missing is the reason why the device does not record its activity. The host then times the launches.
 	Missing string `json:"gpu_missing,omitempty"`
 }
 
-// traceSteps records steps between untraced ones, and writes their timeline. before has the times of the last untraced
-// steps.
+// traceSteps records steps between untraced steps, and writes their timeline. before contains the times of the untraced
+// steps so far.
 func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
 	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
 	notes, missing := observe.StartNoting(b.device)
@@ -68,7 +68,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	return t, nil
 }
 
-// more runs additional steps and returns their times.
+// more runs additional steps and calls each with the time of every step.
 func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
@@ -80,7 +80,8 @@ func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Dur
 	return nil
 }
 
-// record records steps, then ends the recording of the device. lost is the number of records that the device dropped.
+// record records steps and then ends the recording of the device. lost is the number of records that the device
+// dropped.
 func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *timeline.Recorder, lost int64, err error) {
 	defer func() {
 		if left := notes.Leave(); left != nil {
@@ -88,7 +89,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 		}
 	}()
 	unseen := func(time.Duration) {}
-	if notes != nil { // a step that captures its graphs again is not typical
+	if notes != nil { // not measured, because a step that captures its graphs again is not typical
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, 0, err
 		}
@@ -114,7 +115,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 	return rec, lost, err
 }
 
-// String formats the summary for the terminal.
+// String formats the summary for a terminal.
 func (t *tracedSteps) String() string {
 	text := fmt.Sprintf("%s: %d steps in %d spans, ", t.File, t.Steps, t.Spans)
 	if t.GPU == nil {

@@ -25,7 +25,7 @@ func (f *fakeNoter) StopActivity() (device.Activities, error) {
 	return device.Activities{Zero: time.Now(), List: make([]device.Activity, f.kernels)}, nil
 }
 
-// someBatches returns and counts batches. It fails after a given number.
+// someBatches counts the batches that it returns. It fails after a given number.
 type someBatches struct {
 	train.Batches
 	count, most int
@@ -40,8 +40,8 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 	return s.Batches.Next(ctx)
 }
 
-// Recording must end exactly once, also after an error. Steps that capture their graphs again must count neither as
-// recorded nor as untraced.
+// A recording must end exactly once, even after an error. Steps that capture their graphs again must count neither as
+// traced nor as untraced.
 func TestRecordingEndsTheNoting(t *testing.T) {
 	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
 	b, err := f.open(t.Context())

@@ -28,21 +28,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// modelFlags select the model of a benchmark. Other settings have the defaults of a run.
+// modelFlags are the flags that select the model of a benchmark. All other settings have the defaults of a run.
 type modelFlags struct {
 	deviceFlags
 	model      string
 	image      int
 	classes    int
-	length     int // positions of a sample of text
+	length     int // tokens in a sample of text
 	vocabulary int
-	changed    func(flag string) bool // reports whether a flag was given; nil: none
+	changed    func(flag string) bool // reports whether a flag was given; nil if no flag was given
 	batch      int
 	precision  string
 	steps      int
 	warmup     int
 	accumulate int
-	trace      string // file, "" for none
+	trace      string // path of the timeline; "" for none
 	traceSteps int
 }
 
@@ -61,7 +61,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
-// benchmark is an open model with data.
+// benchmark is an open model with its data.
 type benchmark struct {
 	flags     *modelFlags
 	precision tensor.DType
@@ -69,7 +69,7 @@ type benchmark struct {
 	replica   *train.Replica
 	loader    train.Batches
 	setup     time.Duration
-	progress  func(done int) // called after each step, including the warm-up; may be nil
+	progress  func(done int) // called after each step, also during the warm-up; may be nil
 	close     []func() error
 }
 
@@ -93,7 +93,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 			err = errors.Join(err, b.closeAll())
 		}
 	}()
-	const most = 1_000_000 // steps; the time of each step is kept
+	const most = 1_000_000 // maximum number of steps, because the time of each step is kept in memory
 	if f.steps > most || f.warmup > most {
 		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
 	}
@@ -142,7 +142,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	return b, nil
 }
 
-// settings returns the configuration of the flags.
+// settings returns the configuration that the flags describe.
 func (f *modelFlags) settings() (*config.Config, error) {
 	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)}, {"--precision", "train.precision", f.precision},
 		{"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)}}
@@ -200,7 +200,7 @@ func (f *modelFlags) samples(ctx context.Context, cfg *config.Config) (*parts.Op
 	return &parts.Opened{Splits: set.Cached(0)}, nil
 }
 
-// shape describes a sample: "224x224", or "1024 tokens".
+// shape describes the size of a sample: "224x224", or "1024 tokens".
 func (f *modelFlags) shape() string {
 	if f.text() {
 		return fmt.Sprintf("%d tokens", f.length)
@@ -208,7 +208,7 @@ func (f *modelFlags) shape() string {
 	return fmt.Sprintf("%dx%d", f.image, f.image)
 }
 
-// describeSamples adds the size of a sample to machine-readable results.
+// describeSamples adds the size of a sample to the JSON output.
 func (f *modelFlags) describeSamples(out map[string]any) {
 	if f.text() {
 		out["sequence_length"], out["vocabulary"] = f.length, f.vocabulary
@@ -217,8 +217,8 @@ func (f *modelFlags) describeSamples(out map[string]any) {
 	out["image_size"] = f.image
 }
 
-// run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start of
-// the next one. first is the time of the very first step.
+// run trains, and calls each for every step after the warm-up. took is the time from the start of the step to the start
+// of the next step. first is the time of the first step of all.
 func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -258,7 +258,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer b.closeAll()
-		runtime.LockOSThread() // for timed and traced steps: the threads of a device belong to the calling thread
+		runtime.LockOSThread() // the threads of a device belong to the calling thread, also in timed and traced steps
 		defer runtime.UnlockOSThread()
 		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {
@@ -289,7 +289,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 // progressInterval is the minimum time between two progress lines.
 const progressInterval = 2 * time.Second
 
-// stepProgress prints the number of finished steps, at most once per progressInterval.
+// stepProgress returns a function that prints the number of completed steps, at most once per progressInterval.
 func stepProgress(a *cli.App, warmup, steps int) func(done int) {
 	a.Progress(fmt.Sprintf("%d warm-up steps, then %d timed steps", warmup, steps))
 	said := time.Now()
@@ -306,7 +306,7 @@ func stepProgress(a *cli.App, warmup, steps int) func(done int) {
 	}
 }
 
-// measurePeak returns one limit of the hardware, 0 if the hardware lacks the instruction.
+// measurePeak measures one limit of the hardware. It returns 0 if the hardware does not have the instruction.
 func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
 	v, err := device.MeasureBest(m, what, peakRepeats, peakTime)
 	if errors.Is(err, device.ErrUnsupported) {
@@ -351,7 +351,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 		out["tokens_per_second"], rate = perSecond, fmt.Sprintf(" | %.0f tokens/s", perSecond)
 	}
 	fraction, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
-	out["share_of_peak"] = nil // unknown
+	out["share_of_peak"] = nil // null, because the measured peak is wrong
 	if known {
 		out["share_of_peak"] = fraction
 	}

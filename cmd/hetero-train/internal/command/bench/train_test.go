@@ -14,7 +14,7 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 	for _, c := range []struct {
 		model, given string
 		shape        string
-		want         string // of the error, "" for none
+		want         string // part of the expected error; "" for none
 	}{
 		{"gpt2", "seq-len", "96 tokens", ""},
 		{"gpt2", "image-size", "", "--image-size: model gpt2 does not use it"},

@@ -106,7 +106,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// target returns the file of weights to write, after a check that it can be written.
+// target returns the path of the file of weights, after it has checked that the file can be written.
 func (f *exportFlags) target() (string, error) {
 	switch f.format {
 	case "torch":
@@ -127,7 +127,7 @@ func (f *exportFlags) target() (string, error) {
 	return "", exit.Usagef("checkpoint export: --format: got %q, want torch or hf", f.format)
 }
 
-// transformersSettings returns the config.json of a checkpoint's model.
+// transformersSettings returns the contents of config.json for the model of a checkpoint.
 func transformersSettings(cfg *config.Config, f *checkpoint.File) (weights.Settings, error) {
 	t, ok := cfg.Model.Options.(parts.Transformer)
 	if !ok {
@@ -140,7 +140,7 @@ func transformersSettings(cfg *config.Config, f *checkpoint.File) (weights.Setti
 	return t.Settings(vocabulary, positions), nil
 }
 
-// toConv1D transposes the weights that transformers stores transposed.
+// toConv1D transposes the weights that the library transformers stores transposed.
 func toConv1D(tensors []checkpoint.Tensor) {
 	for i, t := range tensors {
 		if weights.Conv1D(t.Name) && len(t.Shape) == 2 {
@@ -151,7 +151,7 @@ func toConv1D(tensors []checkpoint.Tensor) {
 	}
 }
 
-// writeSettings makes the folder and writes config.json into it.
+// writeSettings creates the folder and writes config.json.
 func (f *exportFlags) writeSettings(s weights.Settings) error {
 	if err := os.Mkdir(f.output, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return exit.With(exit.FolderCode(err), err)
@@ -162,7 +162,7 @@ func (f *exportFlags) writeSettings(s weights.Settings) error {
 	return nil
 }
 
-// checkOutput refuses an unusable output path before anything is read.
+// checkOutput returns an error for an unusable output path. It runs before anything is read.
 func checkOutput(path string, force bool) error {
 	if filepath.Ext(path) != ".safetensors" {
 		return fmt.Errorf("got %q, want a name that ends in .safetensors", path)
@@ -182,8 +182,8 @@ func checkOutput(path string, force bool) error {
 	return nil
 }
 
-// exported returns the tensors of a model's file in the given type, with the values that read returns, and torch's
-// batch counters. No computation reads these counters.
+// exported returns the tensors of a model's file, converted to element type to, and the batch counters of PyTorch. read
+// returns the values of a tensor. No computation uses the counters.
 func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, t := range f.Tensors() {
@@ -207,7 +207,7 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 	return out, nil
 }
 
-// writeTensors writes a safetensors file. At any moment, path has either the previous or the complete new file.
+// writeTensors writes a safetensors file. At any moment, path is either the previous file or the complete new file.
 func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -231,7 +231,7 @@ func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor,
 	return os.Rename(f.Name(), path)
 }
 
-// stoppable is a writer that fails when its context ends.
+// stoppable is a writer that fails after its context has ended.
 type stoppable struct {
 	ctx context.Context
 	io.Writer

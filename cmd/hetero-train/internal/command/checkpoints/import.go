@@ -128,7 +128,8 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	return err
 }
 
-// find returns the file of weights, and the config.json of transformers next to it; nil if the file is another one.
+// find returns the path of the file of weights at path. For a folder of the library transformers, it also returns the
+// contents of config.json, otherwise nil.
 func (f *importFlags) find(path string) (file string, s weights.Settings, err error) {
 	file, isFolder, err := parts.TransformersFile(path)
 	if err != nil {
@@ -153,8 +154,9 @@ func (f *importFlags) find(path string) (file string, s weights.Settings, err er
 	return file, s, err
 }
 
-// loadSettings loads the configuration. settings selects the model if no flag does, and the sizes that no key states. A
-// model of text has synthetic text, which needs no files, unless another data set is configured.
+// loadSettings loads the configuration. If no flag selects a model, settings selects it. settings also determines all
+// sizes that no key states. A language model gets the data set synthetic_text, which needs no files, unless another
+// data set is configured.
 func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error) {
 	name := ""
 	set := map[string]bool{}
@@ -189,7 +191,7 @@ func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error)
 	return cfg, nil
 }
 
-// check converts the flags to options of the comparison.
+// check converts the flags to the options for matching weights.
 func (f *importFlags) check() (o weights.Options, err error) {
 	switch o.InitOf = f.head; f.head {
 	case weights.HeadAuto, weights.HeadKeep, weights.HeadNew:
@@ -217,7 +219,7 @@ func (f *importFlags) check() (o weights.Options, err error) {
 	return o, err
 }
 
-// checkFolder refuses a folder that is not empty.
+// checkFolder returns an error if a folder is not empty.
 func checkFolder(path string) error {
 	if path == "" {
 		return errors.New("want a .safetensors file or a folder to write")
@@ -232,8 +234,8 @@ func checkFolder(path string) error {
 	return ignoreMissing(err)
 }
 
-// matchNetwork compares a file with the configured model. If no number of classes is configured, it uses that of the
-// file and sets it in cfg.
+// matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it sets
+// the number in cfg to that of the file.
 func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
 	if cfg.Model.Samples == config.Tokens {
 		if net, err = parts.DescribeLanguage(&cfg.Model); err != nil {
@@ -276,7 +278,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 	}
 }
 
-// writeFile writes the converted tensors in f32.
+// writeFile writes the converted tensors as f32.
 func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.Tensors {
@@ -292,7 +294,7 @@ func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *wei
 	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)})
 }
 
-// writeCheckpoint writes a checkpoint of step 0: the optimizer's state is that of a replica before its first step.
+// writeCheckpoint writes a checkpoint of step 0. The optimizer state is that of a replica before its first step.
 func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit) (err error) {
 	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
 	if err != nil {
@@ -325,7 +327,8 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	return err
 }
 
-// learnt returns the task of the configured model. Weights do not depend on the length of a text, which is 1.
+// learnt returns the task of the configured model. Samples of text have length 1, because weights do not depend on the
+// length.
 func learnt(cfg *config.Config) (task.Task, error) {
 	if cfg.Model.Samples == config.Tokens {
 		vocabulary, positions := 1, 1

@@ -35,18 +35,18 @@ func newCheckpointInspect(a *cli.App) *cobra.Command {
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 
-// Inspection is the result of checkpoint inspect.
+// Inspection is the output of command checkpoint inspect.
 type Inspection struct {
 	Path     string            `json:"path"`
-	State    *checkpoint.State `json:"state,omitempty"` // nil for a file outside a checkpoint
+	State    *checkpoint.State `json:"state,omitempty"` // state of the checkpoint; nil for a file outside a checkpoint
 	Model    *modelSummary     `json:"model,omitempty"`
-	Moments  []string          `json:"moments,omitempty"` // of the optimizer, sorted
-	Averaged bool              `json:"averaged"`          // the checkpoint has averages of the weights
+	Moments  []string          `json:"moments,omitempty"` // names of the optimizer's moments, sorted
+	Averaged bool              `json:"averaged"`          // true if the checkpoint contains averaged weights
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
 }
 
-// modelSummary describes the model by the run's configuration.
+// modelSummary describes the model according to the run's configuration.
 type modelSummary struct {
 	Name    string `json:"name"`
 	Classes int    `json:"num_classes"`
@@ -56,13 +56,13 @@ type modelSummary struct {
 type fileSummary struct {
 	Name     string          `json:"name"`
 	Elements int64           `json:"elements"`
-	Bytes    int64           `json:"bytes"` // of tensors
+	Bytes    int64           `json:"bytes"` // size of the tensors
 	Tensors  []tensorSummary `json:"tensors"`
 }
 
 type tensorSummary struct {
 	Name  string `json:"name"`
-	DType string `json:"dtype"` // as files name it: F32
+	DType string `json:"dtype"` // name of the element type in files, such as F32
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
 }
@@ -102,9 +102,9 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 	return out, nil
 }
 
-// classesOf is the number of outputs of the classifier in a file, 0 if there is no classifier.
+// classesOf returns the number of outputs of the classifier in a file, or 0 if there is no classifier.
 func classesOf(f *checkpoint.File, cfg *config.Config) int {
-	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // only for the name of the classifier
+	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // needed only for the name of the classifier
 	if err != nil {
 		return 0
 	}
@@ -114,7 +114,7 @@ func classesOf(f *checkpoint.File, cfg *config.Config) int {
 	return 0
 }
 
-// moments lists the suffixes of the optimizer's tensors after the names of parameters.
+// moments returns the suffixes of the optimizer's tensors, which follow the names of parameters.
 func moments(c *checkpoint.Checkpoint) []string {
 	var list []string
 	for _, t := range c.Optimizer.Tensors() {
@@ -203,7 +203,7 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 func shapeText(shape []int) string {
 	text, err := json.Marshal(shape)
 	if err != nil {
-		panic(err) // numbers can always be encoded
+		panic(err) // unreachable: numbers can always be encoded
 	}
 	return strings.ReplaceAll(string(text), ",", ", ")
 }

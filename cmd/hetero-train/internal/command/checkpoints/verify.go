@@ -36,14 +36,14 @@ func newCheckpointVerify(a *cli.App) *cobra.Command {
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
 }
 
-// Verification is the result of checkpoint verify.
+// Verification is the output of command checkpoint verify.
 type Verification struct {
 	Sound   bool               `json:"sound"`
 	Checked []checked          `json:"checked"`
 	Faults  []checkpoint.Fault `json:"faults"`
 }
 
-// checked is one checkpoint or file that was verified.
+// checked is one verified checkpoint or file.
 type checked struct {
 	Path    string `json:"path"`
 	Files   int    `json:"files"`
@@ -76,11 +76,12 @@ func verifyPath(a *cli.App, path string, asJSON bool) error {
 	return exit.With(exit.Data, fmt.Errorf("%s%s", first, more))
 }
 
-// verifyAll verifies the paths that list returns. A run that trains at the same time removes checkpoints and saves
-// others. If a checkpoint with a fault has been removed or replaced, it does not count. If no checkpoint remains,
-// verifyAll reads the list again.
+// verifyAll verifies the paths that list returns. A run may train at the same time and remove and save checkpoints. A
+// faulty checkpoint does not count if it has meanwhile been removed or replaced. If no checkpoint remains, verifyAll
+// calls list again.
 func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification, error) {
-	const most = 20 // readings of the list; only a run that saves faster than its checkpoints can be read needs more
+	// maximum number of calls of list; a run that saves faster than its checkpoints can be read needs more
+	const most = 20
 	for range most {
 		all := Verification{Faults: []checkpoint.Fault{}}
 		paths, err := list()
@@ -109,7 +110,7 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 	return Verification{}, exit.Usagef("checkpoint verify: training removed or replaced all checkpoints during each of %d attempts to read them: stop the run, or raise its checkpoint.keep", most)
 }
 
-// toVerify lists the checkpoints, or the file, that path names.
+// toVerify returns the checkpoints, or the file, that path names.
 func toVerify(path string) ([]string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, exit.Usagef("%w", err)

@@ -11,15 +11,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// A run trains while its checkpoints are verified. Checkpoints that it removes or replaces must not count as faulty.
+// Checkpoints are verified while a run trains. A checkpoint that the run removes or replaces must not count as faulty.
 func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	fault := []checkpoint.Fault{{Reason: "a file is missing"}}
 	errGone := errors.New("gone")
 	for _, c := range []struct {
 		name string
-		meet map[string]func(path string) error // change of a checkpoint while it is read, by its name
-		err  error                              // error of reading the checkpoint then; nil: a fault
-		want []string                           // checkpoints that are verified
+		// change of a checkpoint during its verification, by name of the checkpoint
+		meet map[string]func(path string) error
+		err  error    // error of reading the changed checkpoint; nil: a fault
+		want []string // names of the checkpoints in the result
 		bad  int
 	}{
 		{"none", nil, nil, []string{"a", "b"}, 0},
@@ -60,8 +61,8 @@ func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
 	}
 }
 
-// replaceFolder replaces a folder by another one. The old folder remains under another name, so its inode number is not
-// reused.
+// replaceFolder replaces a folder by another folder. It keeps the old folder under another name, because the system
+// would otherwise reuse its inode number.
 func replaceFolder(path string) error {
 	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o755))
 }

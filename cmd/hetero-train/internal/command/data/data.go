@@ -47,13 +47,13 @@ func New(a *cli.App) *cobra.Command {
 	return parent
 }
 
-// dataFlags are the common flags of inspect and verify.
+// dataFlags are the flags that inspect and verify share.
 type dataFlags struct {
 	json    bool
 	workers int
 }
 
-// addDataFlags adds these flags and the key flags.
+// addDataFlags adds the flags of f and the flags that set keys.
 func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	cmd.Args = cobra.MaximumNArgs(1)
 	for _, k := range []struct{ flag, key, kind, usage string }{
@@ -65,12 +65,12 @@ func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 }
 
-// namesTokens reports whether the arguments are token shards, and no flag names another data set.
+// namesTokens reports whether the arguments name token shards, and no flag selects another data set.
 func namesTokens(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !cmd.Flags().Changed("dataset") && isTokens(args[0])
 }
 
-// openNamed opens the data set that the arguments, or the configuration, name.
+// openNamed opens the data set that the arguments, or else the configuration, name.
 func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *config.Config, error) {
 	if len(args) == 1 {
 		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(args[0])}}
@@ -88,8 +88,9 @@ func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *
 	return set, cfg, err
 }
 
-// guessDataset distinguishes shards from class folders. Shards are several archives, or one archive whose members have
-// labels with the same base name. An unreadable path is reported when it is opened.
+// guessDataset returns the type of the data set at path: shards or class folders. Shards are several archives, or one
+// archive with members that have the same base name as a label. It does not report an unreadable path, because opening
+// the path does.
 func guessDataset(path string) string {
 	shards, err := webdataset.Expand(path)
 	if err != nil {
@@ -177,7 +178,7 @@ to reach that sample. All zstd tools read the result.`,
 	}
 }
 
-// repack writes a temporary file next to the result, then renames it: the result is complete or missing.
+// repack writes a temporary file next to the result, and then renames it. The result is therefore complete or missing.
 func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
 	in, info, err := regular.Open(from)
 	if err != nil {
@@ -193,8 +194,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 		return exit.With(exit.FolderCode(err), err)
 	}
 	defer func() {
-		f.Close()           // after Sync: no data can be lost
-		os.Remove(f.Name()) // the first error is reported
+		f.Close()           // no data can be lost after Sync
+		os.Remove(f.Name()) // only the first error is reported
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
 	size, err := archive.Repack(ctx, in, info.Size(), w, parts.ProgressLog(log, "repacking "+from))
@@ -219,8 +220,8 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	return err
 }
 
-// nameAnew gives a file an additional name that must not exist yet. If the file system has no hard links, the file is
-// renamed.
+// nameAnew gives a file an additional name, which must not exist yet. If the file system has no hard links, it renames
+// the file.
 func nameAnew(from, to string) error {
 	err := os.Link(from, to)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
@@ -229,7 +230,7 @@ func nameAnew(from, to string) error {
 	return err
 }
 
-// syncFolder flushes a folder, so its names survive a power failure.
+// syncFolder flushes a folder to the disk, so that new names in it survive a power failure.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

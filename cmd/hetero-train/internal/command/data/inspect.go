@@ -20,12 +20,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-// Inspected is the result of inspect.
+// Inspected is the output of command data inspect.
 type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
 	Classes     int        `json:"classes"`
-	Fingerprint string     `json:"fingerprint,omitempty"` // of names and labels; ranks compare it
+	Fingerprint string     `json:"fingerprint,omitempty"` // digest of names and labels, which ranks compare
 	Parts       []dataPart `json:"parts"`
 }
 
@@ -34,19 +34,19 @@ type dataPart struct {
 	Part    string         `json:"part"`
 	Samples int            `json:"samples"`
 	ByClass map[string]int `json:"samples_by_class"`
-	// Of the samples whose headers were read:
+	// Statistics of the samples whose headers were read.
 	Looked       int            `json:"looked_at"`
 	Width        Spread         `json:"width_pixels"`
 	Height       Spread         `json:"height_pixels"`
 	Bytes        Spread         `json:"bytes"`
-	TotalBytes   int64          `json:"bytes_estimated,omitempty"` // of all samples
-	Kinds        map[string]int `json:"kinds"`                     // "jpeg rgb": 12
+	TotalBytes   int64          `json:"bytes_estimated,omitempty"` // estimated size of all samples
+	Kinds        map[string]int `json:"kinds"`                     // number of samples by format and color model: "jpeg rgb": 12
 	Orientations map[string]int `json:"exif_orientations,omitempty"`
 	Unreadable   int            `json:"unreadable,omitempty"`
 	FirstFault   string         `json:"first_fault,omitempty"`
 }
 
-// Spread is the minimum, median and maximum of some numbers.
+// Spread contains the minimum, median and maximum of a list of numbers.
 type Spread struct {
 	Min    int `json:"min"`
 	Median int `json:"median"`
@@ -87,7 +87,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	if err != nil {
 		return exit.Classify(ctx, err)
 	}
-	defer set.Close() // opened for reading only
+	defer set.Close() // the error of closing a file that was only read does not matter
 	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
 	for _, part := range []struct {
 		name string
@@ -108,7 +108,7 @@ func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, l
 	return showInspected(a.Env.Stdout, out)
 }
 
-// inspectPart counts labels and reads the headers of some samples.
+// inspectPart counts the labels of a split and reads the headers of some samples.
 func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (dataPart, error) {
 	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{}, Orientations: map[string]int{}}
 	for _, class := range ds.Classes() {
@@ -124,7 +124,7 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 	if err != nil {
 		return p, err
 	}
-	defer r.Close() // opened for reading only
+	defer r.Close() // the error of closing a file that was only read does not matter
 	chosen := someOf(ds.Len(), look)
 	var widths, heights, sizes []int
 	for _, i := range chosen {
@@ -164,10 +164,10 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 	return p, nil
 }
 
-// someOf picks at most most of n numbers, in ascending order. The result depends only on n and most.
+// someOf returns up to most of the numbers below n, in ascending order. The result depends only on n and most.
 func someOf(n, most int) []int {
-	// Up to this number, someOf shuffles all numbers; above it, shuffling would take too much memory, so numbers are
-	// drawn until enough are different.
+	// Up to this number, someOf shuffles all numbers. For a larger n, the shuffle would need too much memory, and
+	// someOf draws numbers until enough different numbers are found.
 	const few = 1 << 20
 	random := rand.New(rand.NewPCG(0, 0))
 	var chosen []int
@@ -185,11 +185,11 @@ func someOf(n, most int) []int {
 		}
 		chosen = slices.Collect(maps.Keys(drawn))
 	}
-	slices.Sort(chosen) // in the order of the files
+	slices.Sort(chosen) // ascending, the order of the files
 	return chosen
 }
 
-// headerOf reads the header of a sample, or the whole sample if it is not a file.
+// headerOf reads the header of a sample. If the sample is not a file, it reads the whole sample.
 func headerOf(r data.Reader, i int) (images.Description, int, error) {
 	if e, ok := r.(data.Encoded); ok {
 		contents, err := e.Contents(i)

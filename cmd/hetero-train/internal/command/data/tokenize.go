@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// tokenizeFlags are the flags of data tokenize.
+// tokenizeFlags are the flags of command data tokenize.
 type tokenizeFlags struct {
 	o         text.Options
 	tokenizer string
@@ -54,7 +54,7 @@ token follows each document. To continue an interrupted conversion, repeat the c
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.o.Inputs = args
 			if cmd.Flags().Changed("separator") {
-				f.o.Separator = append([]byte{}, f.separator...) // not nil: an empty line
+				f.o.Separator = append([]byte{}, f.separator...) // not nil, so that an empty separator is an empty line
 			}
 			return tokenize(cmd.Context(), a, f)
 		},
@@ -73,7 +73,7 @@ token follows each document. To continue an interrupted conversion, repeat the c
 	return cli.WithoutConfig(cmd, "its flags describe the conversion")
 }
 
-// Tokenized is what tokenize prints with --json.
+// Tokenized is the output of data tokenize --json.
 type Tokenized struct {
 	Folder string `json:"folder"`
 	text.Manifest
@@ -121,7 +121,7 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	return sayTokenized(a.Env.Stdout, out)
 }
 
-// check refuses impossible values of flags.
+// check returns an error for invalid values of flags.
 func (f *tokenizeFlags) check() error {
 	var known bool
 	f.o.Lines, known = lineFormats[f.format]
@@ -170,7 +170,7 @@ func sayTokenized(w io.Writer, t Tokenized) error {
 	return nil
 }
 
-// filesOf names the first and the last shard.
+// filesOf returns the names of the first and the last shard.
 func filesOf(folder string, shards []text.Shard) string {
 	first := filepath.Join(folder, shards[0].File)
 	if len(shards) == 1 {

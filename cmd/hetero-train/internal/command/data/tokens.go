@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// TokenShard is what inspect and verify know of a token shard.
+// TokenShard is the description of a token shard by data inspect and data verify.
 type TokenShard struct {
 	Part         string `json:"part"`
 	File         string `json:"file"`
@@ -28,11 +28,11 @@ type TokenShard struct {
 	TokenBytes   int    `json:"token_bytes,omitempty"`
 	Tokenizer    string `json:"tokenizer,omitempty"`
 	Vocabulary   int    `json:"vocabulary_size,omitempty"`
-	EndOfText    int32  `json:"end_of_text"`             // -1: none
-	Documents    int64  `json:"documents,omitempty"`     // as the header states, or as verify counted
-	SHA256       string `json:"sha256,omitempty"`        // as the header states
-	Begins       string `json:"begins,omitempty"`        // the first characters, where the tokenizer is known
-	LargestToken *int32 `json:"largest_token,omitempty"` // of verify
+	EndOfText    int32  `json:"end_of_text"`             // token; -1 if there is none
+	Documents    int64  `json:"documents,omitempty"`     // number of documents, which the header states or verify counted
+	SHA256       string `json:"sha256,omitempty"`        // checksum in the header
+	Begins       string `json:"begins,omitempty"`        // first characters, if the tokenizer is known
+	LargestToken *int32 `json:"largest_token,omitempty"` // largest token, which verify found
 	Error        string `json:"error,omitempty"`
 }
 
@@ -46,7 +46,7 @@ func isTokens(path string) bool {
 		return strings.HasSuffix(path, ".bin")
 	}
 	if _, err := os.Stat(filepath.Join(path, "train")); err == nil {
-		return false // class folders
+		return false // a folder with class folders contains images
 	}
 	_, err = tokens.Find(path)
 	return err == nil
@@ -87,7 +87,7 @@ func closeShard(s *tokens.Shard) error {
 	return s.Close()
 }
 
-// inspectTokens shows the headers of token shards, and how their text begins.
+// inspectTokens prints the headers of token shards, and the first characters of their text.
 func inspectTokens(ctx context.Context, a *cli.App, path string, json bool) error {
 	list := []TokenShard{}
 	err := tokenShards(path, func(t TokenShard, s *tokens.Shard, err error) error {
@@ -109,7 +109,8 @@ func inspectTokens(ctx context.Context, a *cli.App, path string, json bool) erro
 	return showTokens(a.Env.Stdout, list)
 }
 
-// beginning returns the first characters of a shard whose tokenizer needs no vocabulary file, or has it in its folder.
+// beginning returns the first characters of a shard. It returns "" if the tokenizer is unknown, or if its vocabulary
+// file is not in the folder of the shard.
 func beginning(s *tokens.Shard, path string) (string, error) {
 	vocab := ""
 	if strings.HasPrefix(s.Tokenizer, "wordpiece") {
@@ -122,7 +123,7 @@ func beginning(s *tokens.Shard, path string) (string, error) {
 		if fault := new(data.Fault); errors.As(err, &fault) {
 			return "", err
 		}
-		return "", nil // a tokenizer that this program does not have
+		return "", nil // a tokenizer that this program does not contain
 	}
 	if k.VocabularySum() != s.VocabularySum {
 		return "", &data.Fault{Op: "read vocabulary", Path: vocab, Index: -1, Err: fmt.Errorf("SHA-256 %x, the shard %s states %x", k.VocabularySum(), s.Path, s.VocabularySum)}
@@ -163,7 +164,7 @@ func showTokens(w io.Writer, list []TokenShard) error {
 	return err
 }
 
-// VerifiedTokens is what verify found in token shards.
+// VerifiedTokens is the output of command data verify for token shards.
 type VerifiedTokens struct {
 	Tokens  int64        `json:"tokens"`
 	Shards  []TokenShard `json:"shards"`

@@ -20,12 +20,12 @@ import (
 // badSample is an unreadable sample.
 type badSample struct {
 	Part  string `json:"part"`
-	Index int    `json:"index"` // as training counts samples
+	Index int    `json:"index"` // index of the sample in training
 	Path  string `json:"path"`
 	Error string `json:"error"`
 }
 
-// Verified is the result of verify.
+// Verified is the output of command data verify.
 type Verified struct {
 	Dataset string      `json:"dataset"`
 	Samples int         `json:"samples"`
@@ -90,7 +90,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 		out.Samples += part.ds.Len()
 	}
 	slices.SortFunc(out.Bad, func(x, y badSample) int {
-		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // train before eval
+		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // split "train" precedes "eval"
 	})
 	out.Seconds = time.Since(begun).Seconds()
 	if err := sayVerified(a, out, f.json); err != nil {
@@ -102,7 +102,7 @@ func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) er
 	return nil
 }
 
-// readers is the number of goroutines that read.
+// readers returns the number of goroutines that read samples.
 func (f *dataFlags) readers() int {
 	if f.workers > 0 {
 		return min(f.workers, 1024)

@@ -24,17 +24,17 @@ The output lists the CPUs and memory that this process may use, the GPUs of this
 each with its precisions. The line "auto" shows what device.kind = "auto" and train.precision = "auto" select on this machine. The
 command does not open GPUs, so it does not disturb running jobs.`
 
-// Report is the output of the command.
+// Report is the output of command devices.
 type Report struct {
 	Program string         `json:"program"`
 	Host    hostReport     `json:"host"`
 	GPUs    []hardware.GPU `json:"gpus"`
-	NoGPU   string         `json:"no_gpu,omitempty"` // why no GPU was found
+	NoGPU   string         `json:"no_gpu,omitempty"` // reason why no GPU was found
 	Devices []deviceChoice `json:"devices"`
 	Notes   []string       `json:"notes,omitempty"` // properties that could not be determined
 }
 
-// hostReport describes the properties of this machine that matter to training.
+// hostReport contains the properties of this machine that matter to training.
 type hostReport struct {
 	Name             string   `json:"name"`
 	Kernel           string   `json:"kernel"`
@@ -43,18 +43,18 @@ type hostReport struct {
 	Cores            int      `json:"cores"`
 	Threads          int      `json:"threads"`
 	UsableThreads    int      `json:"usable_threads"`
-	CPUQuota         float64  `json:"cpu_quota"` // CPU time per second
+	CPUQuota         float64  `json:"cpu_quota"` // CPU quota, s of CPU time per s
 	Features         []string `json:"features"`
 	MemoryBytes      int64    `json:"memory_bytes"`
-	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // of this process
-	AvailableBytes   int64    `json:"available_bytes"`    // now
+	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // memory limit of this process
+	AvailableBytes   int64    `json:"available_bytes"`    // memory that is available at present
 }
 
-// deviceChoice is a device, or the reason why there is none of its kind.
+// deviceChoice is a device, or the reason why this kind has none.
 type deviceChoice struct {
 	Name          string   `json:"name"`
 	Kind          string   `json:"kind"`
-	Auto          bool     `json:"auto"` // "auto" opens this device
+	Auto          bool     `json:"auto"` // true if device.kind = "auto" selects this device
 	Available     bool     `json:"available"`
 	Reason        string   `json:"reason,omitempty"`
 	Model         string   `json:"model,omitempty"`
@@ -62,11 +62,10 @@ type deviceChoice struct {
 	Threads       int      `json:"threads,omitempty"`
 	MemoryBytes   int64    `json:"memory_bytes,omitempty"`
 	Precisions    []string `json:"precisions,omitempty"`
-	AutoPrecision string   `json:"auto_precision,omitempty"` // or notYetTimed
+	AutoPrecision string   `json:"auto_precision,omitempty"` // type that train.precision = "auto" selects, or notYetTimed
 }
 
-// notYetTimed replaces the type of train.precision = "auto" if the device chooses its type by timing and has not done
-// so yet.
+// notYetTimed is the text for a type that a timing will select, if there is no timing yet.
 const notYetTimed = "timed"
 
 // New returns the command that lists the devices of this machine.
@@ -91,7 +90,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// findDevices describes each device.
+// findDevices returns a description of each device.
 func findDevices() Report {
 	r := Report{Program: version.Text(), GPUs: []hardware.GPU{}}
 	host, err := system.Detect()
@@ -110,7 +109,7 @@ func findDevices() Report {
 		count, wrong := 1, error(nil)
 		if all, ok := d.Driver.(device.Counter); ok {
 			count, wrong = all.Count()
-			count = max(count, 1) // if there is no device, opening the first one may report why
+			count = max(count, 1) // without a device, opening the first one returns the reason
 		}
 		for index := range count {
 			choice := describeDevice(d.Driver, index, host)
@@ -125,7 +124,7 @@ func findDevices() Report {
 	return r
 }
 
-// infoOf describes a device of a kind. It opens the device only if this takes no resources from other processes.
+// infoOf returns the properties of a device. It opens the device only if this takes no resources from other processes.
 func infoOf(d device.Driver, index int) (device.Info, error) {
 	if knows, ok := d.(device.Describer); ok {
 		return knows.Describe(index)

@@ -32,20 +32,20 @@ With up to 16 ranks, the command measures every pair of ranks. With more ranks, 
 each rank, the command takes the bandwidth of its best link. A rank is reported as slow if this value is below 70 % of the median
 over all ranks.`
 
-// rankNCCL is the report of one rank for nccl check.
+// rankNCCL is the report of one rank for command nccl check.
 type rankNCCL struct {
 	Rank    int    `json:"rank"`
 	Host    string `json:"host"`
 	Device  string `json:"device"`
 	Model   string `json:"model"`
-	BusID   string `json:"bus_id,omitempty"` // this and the next fields come from NVML, if available
+	BusID   string `json:"bus_id,omitempty"` // BusID and the next fields come from NVML, if it is available
 	PCIe    string `json:"pcie,omitempty"`
 	NVLinks int    `json:"nvlinks"`
 	Driver  string `json:"driver,omitempty"`
 	NCCL    string `json:"nccl"`
 }
 
-// ncclFound is the result of nccl check.
+// ncclFound is the output of command nccl check.
 type ncclFound struct {
 	Ranks     []rankNCCL           `json:"ranks"`
 	AllReduce []measure.AllReduced `json:"all_reduce"`
@@ -75,7 +75,7 @@ func newNCCLCheck(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// checkNCCLOf runs the measurements. All ranks call it; rank 0 gets the result.
+// checkNCCLOf performs the measurements. All ranks must call it; rank 0 gets the result.
 func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, err error) {
 	if found.Ranks, err = introduce(ctx, x); err != nil {
 		return found, err
@@ -118,7 +118,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	defer gpus.Close()
 	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
 		g := gpus.All()[dev.Index()]
-		if g.Name == info.Model { // NVML counts GPUs by bus position, CUDA may use another order
+		if g.Name == info.Model { // NVML numbers GPUs by bus position; CUDA may use another order
 			own.BusID, own.NVLinks, own.Driver = g.BusID, g.NVLinks, g.Driver
 			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
 		}
@@ -140,7 +140,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	return all, nil
 }
 
-// curve measures all-reduce of all ranks, by size.
+// curve measures the time of an all-reduce of all ranks, by size.
 func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (list []measure.AllReduced, err error) {
 	comm, err := among(ctx, x, name, ranks)
 	if err != nil {

@@ -39,7 +39,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// withNCCL runs work on every rank, if there are GPUs and NCCL.
+// withNCCL calls work on every rank, if there are GPUs and NCCL.
 func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlags, work func(context.Context, *exchange.Exchange) error) error {
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
@@ -66,7 +66,8 @@ func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlag
 	})
 }
 
-// among joins some of the ranks by NCCL. All of these ranks call it with the same name, which no other group has.
+// among opens an NCCL communicator of some of the ranks. All these ranks must call it with the same name, which no
+// other group has.
 func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	control, err := hostAmong(ctx, x, name, ranks)
 	if err != nil {
@@ -78,7 +79,7 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 	return x.OverNCCL(ctx, control)
 }
 
-// hostAmong joins these ranks by communicators in host memory.
+// hostAmong opens a communicator of the same ranks in host memory.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
 	t := x.Rank.Team
 	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
@@ -101,7 +102,7 @@ func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []i
 // apart is the rendezvous of a communicator whose failure must not end the process group.
 type apart struct{ *rendezvous.Group }
 
-// Abort does not inform the other ranks: they notice the broken connections.
+// Abort does nothing: the other ranks notice the broken connections.
 func (apart) Abort(error) {}
 
 // oneHost reports whether ranks are on one machine.
@@ -115,7 +116,7 @@ func oneHost(x *exchange.Exchange, ranks []int) bool {
 	return true
 }
 
-// withVariables sets environment variables before a communicator is made. It unsets variables with an empty value.
+// withVariables sets environment variables before a communicator is opened. It unsets variables whose value is empty.
 func withVariables(list map[string]string) error {
 	var faults []error
 	for name, value := range list {
@@ -128,5 +129,5 @@ func withVariables(list map[string]string) error {
 	return errors.Join(faults...)
 }
 
-// oneMeasurement is the time limit of each all-reduce curve.
+// oneMeasurement is the time limit for the measurement of one all-reduce curve.
 const oneMeasurement = 2 * time.Second

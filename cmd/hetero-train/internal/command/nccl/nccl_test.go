@@ -27,7 +27,7 @@ func TestTuningIsSavedAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("nccl.toml", text, parts.BuiltinCatalog) // the written file is valid
+	cfg, err := config.Parse("nccl.toml", text, parts.BuiltinCatalog) // the written file must be a valid configuration
 	if err != nil || cfg.NCCL.Algo != "Tree" || cfg.NCCL.Proto != "Simple" || cfg.NCCL.MaxCTAs != 8 {
 		t.Errorf("got %q: %v and %v", text, cfg, err)
 	}

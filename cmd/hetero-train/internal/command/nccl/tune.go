@@ -28,12 +28,12 @@ The command writes two files into --output-dir:
 
 The command skips combinations that these GPUs do not support. --log-level debug shows the reasons.`
 
-// tuned is the result of nccl tune.
+// tuned is the output of command nccl tune.
 type tuned struct {
 	Trials      []nccl.Trial     `json:"trials"`
 	Fastest     []nccl.Trial     `json:"fastest"`
 	Recommended nccl.Combination `json:"recommended"`
-	Gain        float64          `json:"gain"` // time of NCCL's own choice / time of the recommended combination
+	Gain        float64          `json:"gain"` // time of NCCL's own choice divided by the time of the recommended combination
 	Files       []string         `json:"files"`
 }
 
@@ -69,7 +69,7 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// tune times every combination that NCCL supports. All ranks call it.
+// tune measures the time of every combination of settings that NCCL supports. All ranks must call it.
 func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.Trial, err error) {
 	channels := []int{0, 4, 8, 16, 32}
 	if quick {
@@ -79,7 +79,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 	for i := range everyone {
 		everyone[i] = i
 	}
-	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the program ends after this
+	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the process ends soon after
 	own := x.Rank.Cfg.NCCL
 	for i, c := range nccl.Combinations(channels) {
 		if err := withVariables(c.Variables()); err != nil {
@@ -95,7 +95,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 			return nil, lost
 		}
 		if err != nil {
-			if i == 0 { // NCCL's own choice
+			if i == 0 { // trial 0 is NCCL's own choice
 				return nil, err
 			}
 			x.Rank.Opts.Log.Debug("left out", "what", c, "because", err)
@@ -110,7 +110,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 	return trials, nil
 }
 
-// Sizes of gradient buckets. nccl tune recommends a combination for each.
+// Sizes of gradient buckets for which nccl tune recommends a combination, bytes.
 const bucketsFrom, bucketsTo = 1 << 20, 32 << 20
 
 func sumUp(trials []nccl.Trial) tuned {
@@ -119,7 +119,7 @@ func sumUp(trials []nccl.Trial) tuned {
 	return t
 }
 
-// save writes the two files.
+// save writes the two files of the result.
 func (t *tuned) save(folder string, machines, ranks int) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

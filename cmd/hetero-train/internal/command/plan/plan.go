@@ -42,14 +42,14 @@ const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan --set model.name=resnet101 --set model.num_classes=1000 --samples 1,8,32 --json
   hetero-train plan -c configs/resnet50.toml --nproc-per-node 4`
 
-// planFlags are the flags of plan.
+// planFlags are the flags of command plan.
 type planFlags struct {
 	memory  string
 	samples []int
 	json    bool
 }
 
-// New returns the command that estimates the memory and the compute of a training.
+// New returns the command that estimates the memory and the compute of a training run.
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
 	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory that a run needs, without running it", Long: planLong, Example: planExample, Args: cli.NoArguments}
@@ -65,30 +65,31 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Report is the output of plan.
+// Report is the output of command plan.
 type Report struct {
-	Program       string            `json:"program"`
-	Model         string            `json:"model"`
-	Parameters    int64             `json:"parameters"`
-	Classes       int               `json:"classes"`
-	ImageSize     int               `json:"image_size"`
-	Tokens        int               `json:"sequence_length,omitempty"` // of a sample of text; ImageSize and Classes then mean nothing
+	Program    string `json:"program"`
+	Model      string `json:"model"`
+	Parameters int64  `json:"parameters"`
+	Classes    int    `json:"classes"`
+	ImageSize  int    `json:"image_size"`
+	// tokens in a sample of text; if set, ImageSize and Classes have no meaning
+	Tokens        int               `json:"sequence_length,omitempty"`
 	Precision     string            `json:"precision"`
 	Device        string            `json:"device"`
 	DeviceModel   string            `json:"device_model"`
-	MemoryBytes   int64             `json:"memory_bytes"` // of --memory, or of the device
+	MemoryBytes   int64             `json:"memory_bytes"` // value of --memory, or memory of the device
 	Optimizer     string            `json:"optimizer"`
-	BatchSize     int               `json:"batch_size"` // global
+	BatchSize     int               `json:"batch_size"` // global batch size
 	Accumulation  int               `json:"grad_accumulation"`
 	MicroBatch    int               `json:"micro_batch"`
-	StepFLOPs     int64             `json:"step_flops"` // of all ranks
+	StepFLOPs     int64             `json:"step_flops"` // operations of one optimizer step, over all ranks
 	ForwardFLOPs  int64             `json:"forward_flops"`
 	BackwardFLOPs int64             `json:"backward_flops"`
-	Table         []train.Footprint `json:"table"`               // by samples of one rank
-	LargestFit    int               `json:"largest_micro_batch"` // samples of one rank; 0: no sample fits
+	Table         []train.Footprint `json:"table"`               // memory by number of samples of one rank
+	LargestFit    int               `json:"largest_micro_batch"` // largest number of samples of one rank that fits; 0: none fits
 	Ranks         []rankPlan        `json:"ranks"`
-	// Reserved is the memory that each of several ranks reserves, enough for ReservedFor samples. With this memory,
-	// balancing can change shares without allocating. With balance.fixed_shares it is 0.
+	// Reserved is the memory that each rank of a run of several ranks reserves, enough for ReservedFor samples. Within
+	// this memory, balancing changes shares without allocating. It is 0 with balance.fixed_shares.
 	Reserved    int64 `json:"reserved_bytes,omitempty"`
 	ReservedFor int   `json:"reserved_samples,omitempty"`
 }
@@ -96,13 +97,13 @@ type Report struct {
 // rankPlan is the plan of one rank.
 type rankPlan struct {
 	Rank   int   `json:"rank"`
-	Share  int   `json:"samples"` // of a micro-batch
+	Share  int   `json:"samples"` // share of a micro-batch
 	Bytes  int64 `json:"bytes"`
 	Fits   bool  `json:"fits"`
 	StepFL int64 `json:"step_flops"`
 }
 
-// estimate plans a configuration on a device without memory.
+// estimate plans a configuration on a device that allocates no memory.
 func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if a.File == "" && len(a.Overrides) == 0 {
 		return exit.Usagef("plan: got no configuration, want -c FILE, or settings such as --set model.name=…")
@@ -145,12 +146,12 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	return r.write(a.Env.Stdout)
 }
 
-// planning is a configuration on a dry device.
+// planning is the state of a plan of one configuration.
 type planning struct {
 	*assembly.Run
-	shares []int // of a micro-batch, by rank
+	shares []int // shares of a micro-batch, by rank
 	dry    *dry.Device
-	memory int64 // limit, in bytes
+	memory int64 // memory limit, bytes
 }
 
 // open opens the device and determines the number of classes.
@@ -164,7 +165,7 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	if p.memory = memory; memory == 0 {
 		p.memory = p.MemoryBytes()
 	}
-	p.dry = dry.New(p.Device, math.MaxInt64) // plans that do not fit are reported too
+	p.dry = dry.New(p.Device, math.MaxInt64) // without a limit, because the report contains plans that do not fit
 	if p.Cfg.Data.Samples == config.Tokens {
 		var err error
 		if p.Data, err = parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log); err != nil {
@@ -184,8 +185,8 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	return nil
 }
 
-// classesOfData returns the number of classes of the configured data set. It opens the data set only if no setting has
-// the number.
+// classesOfData returns the number of classes of the configured data set. It opens the data set only if the settings do
+// not contain the number.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	if n, known := parts.KnownClasses(p.Cfg); known {
 		return n, nil
@@ -197,7 +198,7 @@ func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	return len(set.Train.Classes()), set.Splits.Close()
 }
 
-// unread is a data set with a known number of classes and no samples.
+// unread is a data set without samples whose number of classes is known.
 type unread struct{ classes int }
 
 func (u unread) Len() int          { return 1 }
@@ -207,7 +208,7 @@ func (u unread) NewReader() (data.Reader, error) {
 	return nil, errors.New("plan: the data cannot be read")
 }
 
-// replica returns the replica of a rank, without memory.
+// replica returns the replica of a rank. It allocates no memory.
 func (p *planning) replica(rank int) (*train.Replica, error) {
 	o, err := p.ReplicaOptions()
 	if err != nil {
@@ -218,7 +219,7 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",
 			CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
 		if o.Peers.CapBytes == 0 {
-			// A real run measures the size of its buckets at the start; the number of buckets does not change the plan.
+			// A real run measures the best bucket size at its start. The number of buckets does not change the plan.
 			o.Peers.CapBytes = gradsyncBucket
 		}
 		if c.Parallel.WireDType == "bf16" {
@@ -232,10 +233,10 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 	return r, nil
 }
 
-// gradsyncBucket is the assumed size of gradient buckets, in bytes.
+// gradsyncBucket is the assumed size of a gradient bucket, bytes.
 const gradsyncBucket = 25 << 20
 
-// report plans the samples of every rank, and those of the table.
+// report plans the share of every rank, and the given numbers of samples for the table.
 func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.Cfg, p.Device.Info()
 	micro := c.Data.BatchSize / c.Train.GradAccumulation
@@ -245,7 +246,7 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	if t := p.Data.Tokens; t != nil {
 		r.Tokens, r.ImageSize = t.Length, 0
 	}
-	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank of the table
+	first := slices.Index(p.shares, slices.Max(p.shares)) // rank whose memory the table contains
 	replica, err := p.replica(first)
 	if err != nil {
 		return r, err
@@ -300,8 +301,8 @@ func (p *planning) report(samples []int) (r Report, err error) {
 	return r, nil
 }
 
-// usualSamples returns powers of two below and above the configured share, the share itself, and the largest share that
-// fits.
+// usualSamples returns the numbers of samples for the table: powers of two near the configured share, the share itself,
+// and the largest share that fits.
 func (p *planning) usualSamples(share, largest int) []int {
 	unit := 1
 	if p.Cfg.Model.BatchNorm == "ghost" {
@@ -375,7 +376,7 @@ func flops(n int64) string {
 	return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
 }
 
-// parseBytes parses "8GiB", "80GB", "512M" (binary units) or a number of bytes; "" is 0.
+// parseBytes parses a size: "8GiB", "80GB", "512M" (all with binary units), or a number of bytes. An empty text is 0.
 func parseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -6,15 +6,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// echo is a communicator whose other ranks send the values of this rank. It is sufficient for plans, which only check
-// that ranks agree.
+// echo is a communicator that sends the values of this rank in place of the values of other ranks. It suffices for
+// plans, which only check that the ranks agree.
 type echo struct{ rank, size int }
 
 func (e echo) Rank() int { return e.rank }
 func (e echo) Size() int { return e.size }
 
-// Enqueue implements collective.Communicator. An all-gather of equal parts in host memory copies this rank's part for
-// every rank.
+// Enqueue implements [collective.Communicator]. It supports an all-gather of equal parts in host memory, and copies the
+// part of this rank for every rank.
 func (e echo) Enqueue(op collective.Op) error {
 	gather, ok := op.(collective.AllGather)
 	if !ok {

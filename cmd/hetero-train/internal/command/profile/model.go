@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// profileBatch is the maximum number of samples of the measured step. It is small, so a slow rank does several
-	// steps within modelTime.
+	// profileBatch is the maximum number of samples of a measured step. With a larger number, a slow rank would
+	// complete too few steps within modelTime.
 	profileBatch = 32
-	modelTime    = 4 * time.Second // of steps
-	modelSteps   = 3               // at least
+	modelTime    = 4 * time.Second // duration of the measured steps
+	modelSteps   = 3               // minimum number of measured steps
 )
 
-// profileModel measures a step of the configured model on this rank's device. fraction is the memory-bound fraction of the
-// step, computed from the operations and bytes of the plan. perSample is the time per sample in seconds. All ranks
-// measure it at the same time, as in training.
+// profileModel measures a step of the configured model on this rank's device. fraction is the memory-bound fraction of
+// the step, computed from the operations and bytes of the plan. perSample is the time per sample, s. All ranks measure
+// at the same time, as in training.
 func profileModel(ctx context.Context, k *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
 	profileBatch := min(profileBatch, max(k.Cfg.Data.BatchSize/max(k.Opts.Place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(k.Cfg.Model.NumClasses, 100), 2), Size: k.Cfg.Data.ImageSize})
@@ -55,16 +55,16 @@ func profileModel(ctx context.Context, k *compute.Rank, tflops, gbytes float64) 
 	return profiles.MemoryFraction(work, tflops, gbytes), perSample, err
 }
 
-// timeSteps trains for modelTime and returns the rank's own time per sample, in seconds.
+// timeSteps trains for modelTime and returns the rank's own time per sample, s.
 func timeSteps(ctx context.Context, replica *train.Replica, o data.Options) (perSample float64, err error) {
 	loader, err := data.NewLoader(o)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
-	runtime.LockOSThread() // the threads of a device belong to the calling thread
+	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first step loads code
+	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first step is not measured, because it loads code
 		return 0, err
 	}
 	began := time.Now()

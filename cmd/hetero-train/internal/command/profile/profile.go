@@ -34,7 +34,7 @@ const profileExample = `  hetero-train profile
   hetero-train profile -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles
   hetero-train train -c configs/resnet50.toml --gpu-profiles profiles/gpu_profiles.json`
 
-// profileFlags are the flags of profile.
+// profileFlags are the flags of command profile.
 type profileFlags struct {
 	quick, json bool
 	folder      string
@@ -58,14 +58,15 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// profileRanks measures this rank, or starts the ranks that do.
+// profileRanks measures this rank, or starts the ranks of this machine.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
 	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, k *compute.Rank) error {
 		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Cfg)}).run(ctx)
 	})
 }
 
-// modelToProfile returns the model whose step the score is for, "" if neither a file nor a flag selects one.
+// modelToProfile returns the model whose step determines the score. It returns "" if neither a file nor a flag selects
+// a model.
 func modelToProfile(a *cli.App, cfg *config.Config) string {
 	chosen := a.File != ""
 	for _, o := range a.Overrides {
@@ -77,7 +78,7 @@ func modelToProfile(a *cli.App, cfg *config.Config) string {
 	return cfg.Model.Name
 }
 
-// folder returns the folder of the profiles.
+// folder returns the folder for the files of profiles.
 func (p *profiling) folder() string {
 	if p.flags.folder != "" {
 		return p.flags.folder

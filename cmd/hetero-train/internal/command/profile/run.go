@@ -24,22 +24,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// profileBudget limits the time of each part. The sum of the parts is well below limit; after limit no new part begins.
-// On a slow device, products, copies and sums may exceed their part by one pass.
+// profileBudget contains the time limits of the measurement. The sum of the parts is well below limit, and no part
+// begins after limit. On a slow device, products, copies and sums may exceed their time by one pass.
 type profileBudget struct {
-	limit     time.Duration // of all parts, from rank discovery on
-	score     time.Duration // of the figures of the score, for all ranks of a machine together
-	rounds    int           // number of rounds of turns in it
-	slice     time.Duration // of one turn, at most
-	products  time.Duration // of each other element type
-	memory    time.Duration // of reading and writing memory
+	limit     time.Duration // time of all parts, from rank discovery on
+	score     time.Duration // time for the figures of the score, for all ranks of a machine together
+	rounds    int           // number of measurements of each rank within score
+	slice     time.Duration // maximum time of one measurement
+	products  time.Duration // time for each additional element type
+	memory    time.Duration // time for reading and writing memory
 	copies    time.Duration
 	triad     time.Duration
 	disk      time.Duration
 	diskBytes int64
 	links     time.Duration
 	allReduce time.Duration
-	model     time.Duration // minimum time left for this part to begin
+	model     time.Duration // the step of the model is skipped if less time is left
 }
 
 var (
@@ -53,7 +53,7 @@ var (
 type profiling struct {
 	flags *profileFlags
 	rank  *compute.Rank
-	model string // model whose step the score is for, "" for none
+	model string // model whose step determines the score; "" for no model
 
 	budget   profileBudget
 	deadline time.Time
@@ -65,16 +65,16 @@ type profiling struct {
 // rankReport is the message of a rank to rank 0.
 type rankReport struct {
 	Rank           profiles.Rank
-	Host           *profiles.Host // of the first rank of a machine
+	Host           *profiles.Host // properties of the machine; set by the first rank of each machine
 	HostID         string
-	MemoryFraction float64 // memory-bound fraction of the model's step; 0 = unknown
-	PerSample      float64 // measured seconds per sample of the model's step; 0 = unknown
+	MemoryFraction float64 // memory-bound fraction of the model's step; 0 if unknown
+	PerSample      float64 // measured time per sample of the model's step, s; 0 if unknown
 	Links          []measure.Link
 	AllReduce      []measure.AllReduced
-	Skipped        []string // skipped parts among those that all ranks measure together
+	Skipped        []string // skipped parts of the measurements that all ranks perform together
 }
 
-// run detects and measures. On rank 0 it also merges, writes and prints the reports.
+// run detects and measures the hardware. On rank 0, it also merges the reports, writes the files and prints the tables.
 func (p *profiling) run(ctx context.Context) error {
 	p.budget = fullBudget
 	if p.flags.quick {
@@ -97,7 +97,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
-	if k.Team.Leads() { // before the measurements, so an error does not waste them
+	if k.Team.Leads() { // checked first, so that an error does not waste the measurements
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
 			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
@@ -124,7 +124,7 @@ func (p *profiling) run(ctx context.Context) error {
 	return p.conclude(ctx)
 }
 
-// find describes the host and the rank's device.
+// find detects the properties of the machine and of the rank's device.
 func (p *profiling) find() (err error) {
 	k := p.rank
 	if p.host, err = system.Detect(); err != nil {
@@ -147,7 +147,8 @@ func (p *profiling) find() (err error) {
 	return nil
 }
 
-// part runs one measurement if time is left. It records skipped parts with the reason in skipped.
+// part runs one measurement if time is left. If it skips the measurement or the measurement fails, it adds the name and
+// the reason to skipped.
 func (p *profiling) part(name string, skipped *[]string, do func() error) error {
 	err := error(nil)
 	if time.Now().After(p.deadline) {
@@ -162,7 +163,8 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 	return err
 }
 
-// measureDevice measures the figures of the score, which must succeed, and additional figures.
+// measureDevice measures the figures of the score and additional figures. An error in the figures of the score is
+// returned.
 func (p *profiling) measureDevice(ctx context.Context) error {
 	k, r := p.rank, &p.report.Rank
 	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
@@ -170,7 +172,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	}
 	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
 		if dt == k.Precision || dt == tensor.BF16 && !k.Device.Info().FastBF16 {
-			continue // measured already, or slower than f32 and therefore useless
+			continue // already measured, or slower than f32 and therefore useless
 		}
 		var got measure.Compute
 		err := p.part("matrix products "+dt.String(), new([]string), func() (err error) {
@@ -187,20 +189,20 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 			r.Skipped = append(r.Skipped, err.Error())
 		}
 	}
-	// With a quota, the best of short passes is higher than the sustained bandwidth.
+	// With a CPU quota, the best of short passes would exceed the sustained bandwidth.
 	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) {
-		_ = p.part("reading and writing memory", &r.Skipped, func() error { // a failure is recorded in Skipped
+		_ = p.part("reading and writing memory", &r.Skipped, func() error { // part has recorded the failure
 			peaks, err := measure.Memory(ctx, k.Device, p.budget.memory)
 			r.Measured.Memory.Read, r.Measured.Memory.Write = peaks.Read, peaks.Write
 			return err
 		})
 	}
-	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // a failure is recorded in Skipped
+	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // part has recorded the failure
 		r.Measured.Copies, err = measure.HostDevice(ctx, k.Device, p.budget.copies)
 		return err
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
-		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // a failure is recorded in Skipped
+		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // part has recorded the failure
 			p.report.MemoryFraction, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
@@ -208,7 +210,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// measureScore measures the figures of the compute score. The ranks of a machine take turns.
+// measureScore measures the figures of the compute score. The ranks of a machine measure one after another.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
 	k, r, b := p.rank, &p.report.Rank, &p.budget
 	speed, err := measure.OpenSpeed(ctx, k.Device, measure.SpeedOptions{DType: k.Precision, CPUs: k.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(k.Device.Info(), 0)})
@@ -216,7 +218,8 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, speed.Close()) }()
-	if err := p.together(ctx, "prepared"); err != nil { // preparing disturbs other measurements
+	// a rank that still prepares would disturb the measurement of another rank
+	if err := p.together(ctx, "prepared"); err != nil {
 		return err
 	}
 	t := compute.Turns{Count: 1}
@@ -255,7 +258,7 @@ func (p *profiling) leadsHost() bool {
 func (p *profiling) measureHost(ctx context.Context) {
 	h := profiles.Describe(p.host, p.gpus.All(), p.gpus.Reason())
 	skipped := &p.report.Rank.Skipped
-	_ = p.part("memory of the host", skipped, func() error { // a failure is recorded in skipped
+	_ = p.part("memory of the host", skipped, func() error { // part has recorded the failure
 		triad, err := measure.Triad(ctx, session.UsableCPUs(), p.budget.triad)
 		h.TriadGBytes = measure.Figure(triad)
 		return err
@@ -275,8 +278,8 @@ func (p *profiling) measureHost(ctx context.Context) {
 	p.report.Host = &h
 }
 
-// diskFolder returns the folder of the profiles. On machines other than rank 0's this folder may not exist; the nearest
-// existing folder above it is used then.
+// diskFolder returns the folder of the profiles. If the folder does not exist, as is possible on machines without rank
+// 0, it returns the nearest existing parent.
 func (p *profiling) diskFolder() (string, error) {
 	folder, err := filepath.Abs(p.folder())
 	if err != nil {
@@ -293,7 +296,7 @@ func (p *profiling) diskFolder() (string, error) {
 	}
 }
 
-// together waits until all ranks are here.
+// together waits until all ranks have reached this call.
 func (p *profiling) together(ctx context.Context, name string) error {
 	if p.rank.Team == nil {
 		return nil
@@ -301,8 +304,8 @@ func (p *profiling) together(ctx context.Context, name string) error {
 	return p.rank.Team.Group.Barrier(ctx, "profile: "+name)
 }
 
-// measureRanks measures the communication between ranks. All ranks run the same measurements: the rank with the least
-// time left decides which ones are skipped.
+// measureRanks measures the communication between ranks. All ranks perform the same measurements. The rank with the
+// least time left determines which measurements are skipped.
 func (p *profiling) measureRanks(ctx context.Context) error {
 	k := p.rank
 	if k.Team == nil {
@@ -341,7 +344,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 	return err
 }
 
-// leastLeft returns the minimum over all ranks of the time left.
+// leastLeft returns the minimum, over all ranks, of the time left.
 func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	own := binary.LittleEndian.AppendUint64(nil, uint64(max(time.Until(p.deadline), 0)))
 	words, err := p.rank.Team.Group.Gather(ctx, "profile: time left", own)
@@ -358,7 +361,8 @@ func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	return least, nil
 }
 
-// conclude sends all reports to rank 0, which writes and prints them. The other ranks receive the result of writing.
+// conclude sends all reports to rank 0, which writes the files and prints the tables. The other ranks receive the error
+// of writing.
 func (p *profiling) conclude(ctx context.Context) error {
 	reports := []rankReport{p.report}
 	t := p.rank.Team
@@ -380,7 +384,7 @@ func (p *profiling) conclude(ctx context.Context) error {
 	}
 	if t.Leads() {
 		if err := p.publish(reports); err != nil {
-			return err // the abort sends the error to the other ranks
+			return err // the abort then sends the error to the other ranks
 		}
 	}
 	return p.together(ctx, "written")

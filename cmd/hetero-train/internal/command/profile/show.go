@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// publish merges the reports of all ranks, writes the files and prints them.
+// publish merges the reports of all ranks, writes the files and prints the tables.
 func (p *profiling) publish(reports []rankReport) error {
 	ranks, machines, err := p.merge(reports)
 	if err != nil {
@@ -46,12 +46,12 @@ func (p *profiling) publish(reports []rankReport) error {
 	return err
 }
 
-// merge makes the content of the two files from the reports, by rank.
+// merge returns the contents of the two files, from the reports by rank.
 func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.System, error) {
 	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: p.flags.quick}
 	ranks, machines := &profiles.Ranks{Origin: origin}, &profiles.System{}
 	var fractions []float64
-	at := map[string]int{} // number of a machine
+	at := map[string]int{} // number of each machine, by name
 	for rank, r := range reports {
 		ranks.Ranks = append(ranks.Ranks, r.Rank)
 		if r.MemoryFraction > 0 {
@@ -83,7 +83,7 @@ func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.Syst
 	return ranks, machines, nil
 }
 
-// showProfile prints the tables.
+// showProfile prints the tables of ranks and machines.
 func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) error {
 	for _, h := range machines.Hosts {
 		showHost(w, h)

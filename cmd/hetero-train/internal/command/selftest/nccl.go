@@ -24,28 +24,30 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// Each rank of NCCL's suite is a process, as in training, and not a thread of this process:
+// In the suite of NCCL, as in training, each rank is a process and not a thread of this process:
 //
-//   - NCCL refuses two ranks of one host on one GPU, by a hash of the host and the GPU's bus id. Up to 2.30.2 only
-//     another NCCL_HOSTID avoids this, and a process reads NCCL_HOSTID once. From 2.30.3 on
-//     NCCL_MULTI_RANK_GPU_ENABLE allows it.
-//   - Kernels of two ranks wait for each other. Within one CUDA context they must be on the GPU at the same time. A
-//     call of one rank that waits for the whole device, for example to free memory, would then wait for the kernels of
-//     the other rank for ever. Between processes the driver switches instead, which is slower but does not block.
-//   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues, so several ranks could share one.
+//   - NCCL refuses two ranks of one host on one GPU. It compares a hash of the host and the bus id of the GPU. Up to
+//     NCCL 2.30.2, ranks can avoid this only with different values of NCCL_HOSTID, which a process reads once. From
+//     2.30.3 on, NCCL_MULTI_RANK_GPU_ENABLE allows several ranks on one GPU.
+//   - Kernels of two ranks wait for each other, so within one CUDA context they must be on the GPU at the same time. A
+//     rank may have to wait for the whole device, for example to free memory. Within one context, this wait would
+//     include the kernels of the other rank and would never end. Between processes, the driver switches from one
+//     context to the other, which is slower but does not block.
+//   - All streams of a process share CUDA_DEVICE_MAX_CONNECTIONS hardware queues, so ranks of one process could share a
+//     queue.
 //   - A test can kill one rank.
 //
-// NCCL calls several ranks per GPU experimental; each such rank gets few CTAs.
+// NCCL documents several ranks per GPU as experimental, and gives each such rank few thread blocks (CTAs).
 
 const (
 	ownGPUs    = 4 // with this number of GPUs, no check puts two ranks on one GPU
-	sharedCTAs = 4 // CTAs of a rank that shares its GPU
+	sharedCTAs = 4 // thread blocks (CTAs) of a rank that shares its GPU
 )
 
-// rankCommand is the subcommand of a rank's process.
+// rankCommand is the name of the subcommand that runs one rank.
 const rankCommand = "nccl-rank"
 
-// ncclMissing returns why NCCL cannot be checked, nil if it can.
+// ncclMissing returns the reason why NCCL cannot be checked, or nil.
 func ncclMissing() error {
 	if err := cuda.Available(); err != nil {
 		return fmt.Errorf("there is no GPU to use: %w", err)
@@ -60,14 +62,14 @@ func ncclMissing() error {
 	if err := nccl.Available(); err != nil {
 		return err
 	}
-	return shm.Available() // the ranks use shared memory in addition to NCCL
+	return shm.Available() // the ranks also use shared memory
 }
 
 // ncclSeats returns the number of GPUs, and whether the ranks share them.
 func ncclSeats() (gpus int, shareGPU bool) {
 	gpus, err := cuda.Driver{}.Count()
 	if err != nil {
-		return 1, true // the ranks report an error themselves
+		return 1, true // each rank then reports the error
 	}
 	return gpus, gpus < ownGPUs
 }
@@ -81,7 +83,7 @@ func aboutNCCL() string {
 	return fmt.Sprintf("NCCL %s; ranks are processes; GPUs: %d, %s", exchange.LoadedNCCL(), gpus, how)
 }
 
-// checkNCCL runs the suite of communicators on NCCL.
+// checkNCCL runs the conformance suite of communicators on NCCL.
 func checkNCCL(t conformance.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -96,7 +98,8 @@ func checkNCCL(t conformance.T) {
 			t.Error(err)
 		}
 	})
-	// Joining takes tenths of a second, and each switch between processes on a shared GPU takes milliseconds.
+	// Opening a communicator takes tenths of a second. On a shared GPU, each switch between processes takes
+	// milliseconds.
 	o := collectivetest.Options{Sizes: []int{1, 2, 3}, Rounds: 2, Slower: 4, Apart: true}
 	for _, size := range []int{4, 7} {
 		if !shareGPU && size <= gpus {
@@ -111,7 +114,7 @@ func checkNCCL(t conformance.T) {
 	}, o)
 }
 
-// NewRank returns the command of a rank's process.
+// NewRank returns the command that runs one rank of the suite.
 func NewRank() *cobra.Command {
 	var gpu int
 	var shareGPU bool
@@ -128,7 +131,7 @@ func NewRank() *cobra.Command {
 	return cmd
 }
 
-// joinNCCL joins the ranks of a group, as training joins the ranks of one machine.
+// joinNCCL opens a communicator of the ranks of a group, as training does for the ranks of one machine.
 func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGPU bool) (collective.Communicator, error) {
 	inner, err := exchange.InMemory(ctx, g.Rank, g.Size, g.Address, g.Limit)
 	if err != nil {
@@ -143,7 +146,7 @@ func joinNCCL(ctx context.Context, dev device.Device, g processes.Group, shareGP
 		c.MaxCTAs = sharedCTAs
 	}
 	comm, err := nccl.Connect(ctx, c)
-	if err != nil { // return a nil interface, not a nil pointer in an interface
+	if err != nil { // a nil pointer in an interface is not a nil interface
 		return nil, err
 	}
 	return comm, nil

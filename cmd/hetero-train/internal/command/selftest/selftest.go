@@ -51,7 +51,7 @@ const selftestExample = `  hetero-train selftest
   HETERO_REQUIRE=cpu,shm hetero-train selftest       fail if a part is missing
   HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
 
-// selftestFlags are the flags of selftest.
+// selftestFlags are the flags of command selftest.
 type selftestFlags struct {
 	devices []string
 	run     string
@@ -61,12 +61,12 @@ type selftestFlags struct {
 	time    time.Duration
 }
 
-// proof is a suite with the device or communicator that it checks.
+// proof is a conformance suite with the device or communicator that it checks.
 type proof struct {
-	name          string // "cpu", as in HETERO_REQUIRE
+	name          string // name in HETERO_REQUIRE, for example "cpu"
 	communication bool
-	missing       func() error  // returns why the suite cannot run here, nil if it can
-	about         func() string // returns the hardware and library of the device; may be nil
+	missing       func() error  // returns the reason why the suite cannot run here, or nil
+	about         func() string // returns the hardware and library of the device; nil if there is nothing to describe
 	check         func(conformance.T)
 }
 
@@ -108,7 +108,7 @@ func required(e session.Environment) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// namesOf returns the names of all proofs.
+// namesOf returns the names of all suites.
 func namesOf(all []proof) string {
 	names := make([]string, len(all))
 	for i, p := range all {
@@ -126,7 +126,7 @@ func (f *selftestFlags) chosen(p proof) bool {
 	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic && slices.Contains(f.devices, "auto")
 }
 
-// Report is the content of the JSON file.
+// Report is the content of the report file.
 type Report struct {
 	Program string                `json:"program"`
 	Started time.Time             `json:"started"`
@@ -135,7 +135,7 @@ type Report struct {
 	Failed  int                   `json:"failed"`
 	Skipped int                   `json:"skipped"`
 	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries of the suites
-	Missing map[string]string     `json:"missing,omitempty"` // parts that could not be checked, with the reason
+	Missing map[string]string     `json:"missing,omitempty"` // suites that could not run, with the reason
 	Late    []string              `json:"late,omitempty"`    // checks that did not end in time
 	Suites  []*conformance.Result `json:"suites"`
 }
@@ -166,7 +166,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		inTime, cancel = context.WithTimeout(ctx, f.time)
 	}
 	defer cancel()
-	var failed, broken []string // devices, communicators
+	var failed, broken []string // names of devices and communicators that failed
 	for _, p := range all {
 		if !f.chosen(p) && !slices.Contains(required, p.name) {
 			continue
@@ -181,7 +181,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
 		}
-		if err := ctx.Err(); err != nil { // a check that has not begun has not passed
+		if err := ctx.Err(); err != nil { // a check that has not begun counts as failed
 			return err
 		}
 		if inTime.Err() != nil {
@@ -205,7 +205,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 	return r.conclude(out, failed, broken)
 }
 
-// conclude prints the result on the last line.
+// conclude prints the result as the last line.
 func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
 	switch {
@@ -219,8 +219,8 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	return nil
 }
 
-// prove runs a suite and prints one line per part; before the first part it prints the hardware. The result is nil if
-// --run excludes the suite.
+// prove runs a suite. It prints the hardware, and then one line per part of the suite. It returns nil if --run excludes
+// the suite.
 func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
 	o.Done = func(path []string, r *conformance.Result) {
 		if _, told := about[p.name]; !told && p.about != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 )
 
-// proofs returns all suites of the program, devices first.
+// proofs returns all suites of the program, with the suites of devices first.
 func proofs() []proof {
 	var all []proof
 	for _, d := range devices.Drivers {
@@ -47,7 +47,7 @@ func proofs() []proof {
 	return append(all, proof{name: "nccl", communication: true, missing: ncclMissing, about: aboutNCCL, check: checkNCCL})
 }
 
-// unopenable returns why a device of a kind cannot be opened on this machine.
+// unopenable returns the reason why the devices of a kind cannot be opened on this machine, or nil.
 func unopenable(d device.Driver) error {
 	dev, err := d.Open(0, device.Options{})
 	if err != nil {
@@ -56,7 +56,7 @@ func unopenable(d device.Driver) error {
 	return dev.Close()
 }
 
-// aboutDevice describes the hardware of a device and its library, if it has one.
+// aboutDevice describes the hardware of a device, and its library if there is one.
 func aboutDevice(d device.Driver, library func() (path, build string, err error)) string {
 	dev, err := d.Open(0, device.Options{})
 	if err != nil {
@@ -75,7 +75,7 @@ func aboutDevice(d device.Driver, library func() (path, build string, err error)
 	return strings.Join(words, ", ")
 }
 
-// openLocal opens a group of goroutines.
+// openLocal opens a group of ranks that are goroutines.
 func openLocal(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	comms, err := goroutines.New(size, goroutines.Options{Timeout: limit})
@@ -95,8 +95,8 @@ func openShared(t conformance.TB, size int, limit time.Duration) collectivetest.
 	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 }
 
-// openGloo opens a group whose ranks connect over the loopback network, just as ranks on several machines connect over
-// a real network.
+// openGloo opens a group of ranks that connect over the loopback network. Ranks on several machines connect in the same
+// way over a real network.
 func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 	t.Helper()
 	board := collectivetest.NewBoard()
@@ -106,6 +106,6 @@ func openGloo(t conformance.TB, size int, limit time.Duration) collectivetest.Gr
 	})
 	return collectivetest.GroupOf(comms, func(rank int) {
 		comms[rank].Die()
-		board.Lose(rank, collective.ErrDied) // as rank discovery does when it loses a rank
+		board.Lose(rank, collective.ErrDied) // rank discovery does the same when it loses a rank
 	})
 }

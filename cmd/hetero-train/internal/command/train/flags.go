@@ -17,15 +17,15 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-// trainFlags are the flags of train that do not just set a key.
+// trainFlags are the flags of command train that do more than set a key.
 type trainFlags struct {
-	profiling *bool // --enable-profiling; nil: not given
-	balancing bool  // --enable-load-balancing
+	profiling *bool // value of --enable-profiling; nil if the flag is not given
+	balancing bool  // value of --enable-load-balancing
 
 	cli.PlaceFlags
 }
 
-// addTrainFlags adds the flags of train. All of them become overrides, in the order of the command line.
+// addTrainFlags adds the flags of command train. All flags become overrides, in the order of the command line.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "model", "model.name", "string", "name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
 	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "name of the data set: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
@@ -52,7 +52,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	return flags
 }
 
-// resolve converts the flags to overrides of keys. The warnings report adjusted values.
+// resolve converts the flags to overrides of keys. warnings names the values that it adjusted.
 func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string, err error) {
 	overrides = slices.Clone(a.Overrides)
 	if f.profiling != nil {
@@ -70,14 +70,14 @@ func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []confi
 			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
 		}
 	}
-	if a.Counted != nil && a.Counted.Err != nil { // otherwise the error would blame the batch size
+	if a.Counted != nil && a.Counted.Err != nil { // without this check, the error would name the batch size
 		return nil, nil, a.Counted.Err
 	}
 	return overrides, warnings, nil
 }
 
-// policy resolves the balancing flags. Without --enable-load-balancing, --load-balance-policy has no effect; with it,
-// the default is "dynamic". The policy of a file remains unless one of these flags is given.
+// policy converts the balancing flags to overrides. Without --enable-load-balancing, --load-balance-policy has no
+// effect; with it, the default policy is "dynamic". If none of these flags is given, the policy of the file applies.
 func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
 	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
 	switch {
@@ -88,22 +88,22 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 	case byFlag:
 		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
 			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
-	case file == "": // before all others, so that --set balance.policy overrides it
+	case file == "": // the first override, so that --set balance.policy takes precedence
 		none := config.Override{Origin: noBalancing, Key: "balance.policy", Value: "none"}
 		return slices.Insert(overrides, 0, none), nil
 	}
 	return overrides, nil
 }
 
-// hasGPU reports whether NCCL has a GPU to use.
+// hasGPU reports whether this machine has a GPU that NCCL can use.
 func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
-// configuredRanks returns the number of ranks of the run, if configuration and environment are valid. If they are not,
-// loading the configuration with the batch size reports the faults. The settings that must match the global batch are
-// replaced, because the global batch is not known yet.
+// configuredRanks returns the number of ranks of the run. It returns 1 if the configuration or the environment is
+// invalid, because the later loading with the batch size reports these faults. It replaces the settings that must match
+// the global batch, which is not known yet.
 func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
-		// Divisible by any group size, and even.
+		// An even number that any group size divides.
 		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"})
 	cfg, err := config.Load(a.File, a.Env.Catalog, overrides...)
 	if err != nil {
@@ -116,8 +116,8 @@ func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides 
 	return place.WorldSize
 }
 
-// timesRanks multiplies a batch size per rank by the number of ranks. Loading the configuration reports a value that is
-// not a number.
+// timesRanks multiplies a batch size per rank by the number of ranks. It returns a text that is not a number unchanged,
+// because loading the configuration reports it.
 func timesRanks(perRank string, ranks int) string {
 	n, err := strconv.Atoi(perRank)
 	if err != nil || n > math.MaxInt32 {

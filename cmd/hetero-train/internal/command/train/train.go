@@ -48,7 +48,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// Start resolves the configuration, logs it, and runs the training. flags is nil for the root command.
+// Start loads the configuration, logs it, and runs the training. flags is nil for the root command.
 func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	stops, release := signals.Catch()
 	defer release()
@@ -98,11 +98,11 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	}
 	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
 	opts.SayWhenGone()
-	// If this rank has a supervisor, the supervisor has logged the place of the ranks.
+	// A supervisor has already logged the ranks.
 	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised {
 		opts.Log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
-	// A supervisor logs no warnings and no configuration, because its rank 0 logs them.
+	// A supervisor does not log warnings and the configuration, because its rank 0 does.
 	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) {
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.Log.Warn(w)
@@ -110,15 +110,16 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 		warnOfAddressLimit(opts.Log)
 		logConfig(opts.Log, a, cfg, place)
 	}
-	// Standard output is for the results of commands. Training has none, so its output is only log records.
+	// Standard output is for the results of commands. Training has none, so with JSON its output consists of log
+	// records only.
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
 	return a.Env.Train(ctx, cfg, opts)
 }
 
-// logConfig logs the configuration in one line. If a flag and the file contradict each other, it names the one that was
-// used.
+// logConfig logs the configuration in one line. If a flag contradicts the file, the line names the source of the value
+// in use.
 func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery.Place) {
 	ranks := place.WorldSize
 	length := slog.Int("epochs", cfg.Train.Epochs)
@@ -141,8 +142,8 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery
 // noBalancing is the origin of policy none if neither a file nor a flag selects a policy.
 const noBalancing = "no --enable-load-balancing"
 
-// batchSizeFrom names the setting that determines the batch size, and whether it counts the samples of a rank or of all
-// ranks.
+// batchSizeFrom returns the setting that determines the batch size, and whether the setting counts the samples of one
+// rank or of all ranks.
 func batchSizeFrom(cfg *config.Config) string {
 	switch origin := cfg.Origin("data.batch_size"); origin {
 	case "":
@@ -154,7 +155,7 @@ func batchSizeFrom(cfg *config.Config) string {
 	}
 }
 
-// policyFrom names the setting that determines the policy. The defaults of flags and files differ.
+// policyFrom returns the setting that determines the policy. Flags and files have different defaults.
 func policyFrom(cfg *config.Config) string {
 	origin := cfg.Origin("balance.policy")
 	switch {
@@ -170,9 +171,9 @@ func policyFrom(cfg *config.Config) string {
 	return origin
 }
 
-// warnOfAddressLimit warns of ulimit -v. The Go runtime and the libraries of devices reserve more addresses than they
-// use, and the Go runtime ends the program if it cannot reserve addresses. To limit memory, use a control group: the
-// plan of a batch respects its limit.
+// warnOfAddressLimit warns of a limit of the address space (ulimit -v). The Go runtime and the libraries of devices
+// reserve more addresses than they use. The Go runtime ends the program if it cannot reserve addresses. A control group
+// is a better limit of the memory, because the planner respects it.
 func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	var limit syscall.Rlimit

@@ -25,18 +25,18 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// part is a library or other component of the program, possibly optional.
+// part is a library or another component of the program, which may be optional.
 type part struct {
 	Name      string `json:"name"`
 	For       string `json:"for"`
 	Available bool   `json:"available"`
-	Version   string `json:"version,omitempty"`  // of the component
-	Compiler  string `json:"compiler,omitempty"` // of the native library
-	Path      string `json:"path,omitempty"`     // of the native library
-	Reason    string `json:"reason,omitempty"`   // why it is not available, and the remedy
+	Version   string `json:"version,omitempty"`  // version of the component
+	Compiler  string `json:"compiler,omitempty"` // compiler or path of the native library
+	Path      string `json:"path,omitempty"`     // compiler or path of the native library
+	Reason    string `json:"reason,omitempty"`   // reason why the component is not available, and the remedy
 }
 
-// libraries determines the available components on this machine.
+// libraries returns the components of the program on this machine.
 func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
@@ -60,7 +60,8 @@ func reasonedPart(name, purpose string, err error) part {
 	return p
 }
 
-// ncclPart describes NCCL by its own version and path, not by those of libhetero_nccl.so, which is part of this build.
+// ncclPart describes NCCL. Version and path are those of NCCL itself, and not of libhetero_nccl.so, which belongs to
+// this build.
 func ncclPart() part {
 	version, path, err := nccl.Loaded()
 	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)
@@ -80,7 +81,7 @@ func cpuPart() part {
 	return p
 }
 
-// libraryPart describes a native library, with the reason if it cannot be used.
+// libraryPart describes a native library. err is the reason if the library cannot be used.
 func libraryPart(name, purpose, file string, err error, inside string) part {
 	p := reasonedPart(name, purpose, err)
 	p.Version = inside
@@ -90,13 +91,14 @@ func libraryPart(name, purpose, file string, err error, inside string) part {
 	return p
 }
 
-// jpegPart is available without a library too, because the standard library can decode.
+// jpegPart describes the JPEG decoder, which is available even without a library, because the standard library can
+// decode JPEG.
 func jpegPart() part {
 	c := jpeg.InUse()
 	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path, Compiler: compilerOf(c.Path), Reason: c.Reason}
 }
 
-// compilerOf returns the compiler that a library records, "" if it records none.
+// compilerOf returns the compiler that a library names, or "".
 func compilerOf(path string) string {
 	if path == "" {
 		return ""
@@ -125,7 +127,7 @@ func compilerOf(path string) string {
 const versionLong = `Print release, commit, compiler and platform of the program, then a list of its optional parts.
 For each part, print its version and the path of its library, or the reason why it is missing.`
 
-// New returns the command.
+// New returns the command that prints versions.
 func New() *cobra.Command {
 	var asJSON, short bool
 	cmd := &cobra.Command{
@@ -156,7 +158,7 @@ func New() *cobra.Command {
 	return cmd
 }
 
-// writeVersion prints one line per component, then the reasons for missing ones.
+// writeVersion prints one line per component, and then the reasons for missing components.
 func writeVersion(w io.Writer, list []part) error {
 	fmt.Fprintf(w, "%s\n\n", version.Text())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -183,7 +185,7 @@ func writeVersion(w io.Writer, list []part) error {
 	return libraryFolders(w)
 }
 
-// libraryFolders lists the folders that are searched for libraries.
+// libraryFolders prints the folders that the program searches for libraries.
 func libraryFolders(w io.Writer) error {
 	dirs := nativelib.Dirs()
 	for i, dir := range dirs {
