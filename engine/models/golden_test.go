@@ -25,7 +25,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// golden is a run of PyTorch in f64; scripts/text_goldens.py makes it and defines its numbers.
+// golden is an f64 run of PyTorch. scripts/text_goldens.py makes it and defines the values.
 type golden struct {
 	Config struct {
 		Model, Target                       string
@@ -48,23 +48,24 @@ type golden struct {
 	GradNorm map[string]float64 `json:"grad_norm"`
 }
 
-// Tolerances in f32, relative to the f64 run of PyTorch.
+// Tolerances for f32, relative to the f64 run of PyTorch.
 const (
-	firstLoss  = 1e-5 // of the first step
-	logitNorm  = 1e-4 // of the norm of the logits
-	gradNorm   = 1e-3 // of the norm of each parameter's gradient
-	laterLoss  = 1e-4 // of all steps: rounding grows with each update
-	zeroToNorm = 1e-6 // of the largest norm: a gradient below is zero but for rounding (biases of keys)
+	firstLoss  = 1e-5 // loss of the first step
+	logitNorm  = 1e-4 // norm of the logits
+	gradNorm   = 1e-3 // gradient norm of each parameter
+	laterLoss  = 1e-4 // losses of all steps; rounding errors grow with each update
+	zeroToNorm = 1e-6 // a gradient below this fraction of the largest norm is 0 except for rounding (biases of keys)
 )
 
-// Tolerances in bf16, which keeps 8 bits of each activation: a rounding is at most 0.4 %, and the errors of many are averaged.
+// Tolerances for bf16, which has 8 significant bits: a single rounding error is at most 0.4 %, and many errors
+// average out.
 const (
 	firstLossBF16 = 5e-3
 	laterLossBF16 = 2e-2
 	gradNormBF16  = 8e-2
 )
 
-// graph builds the training graph. Its outputs are the losses of the labels and the logits.
+// graph builds the training graph. Its outputs are the losses of the targets and the logits.
 func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 	c := g.Config
 	built, err := graph.Build(func(b *graph.Graph) {
@@ -140,7 +141,7 @@ func (g *golden) batch(step int) map[string][]float64 {
 	return in
 }
 
-// run is a golden run on a device.
+// run is the state of a golden run on a device.
 type run struct {
 	t      *testing.T
 	g      *golden
@@ -173,7 +174,7 @@ func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *ru
 	o := g.Config.Optimizer
 	r.opt, err = optim.New(cache, r.state, r.state.Grads, optim.Options{Name: "adamw", Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, WeightDecay: o.WeightDecay})
 	check(err)
-	t.Cleanup(func() { // the plan is closed before its memory
+	t.Cleanup(func() { // closes the plan before its memory
 		if err := errors.Join(r.opt.Close(), r.stream.Close(), r.plan.Close(), arena.Free(), r.state.Close(), cache.Close()); err != nil {
 			t.Error(err)
 		}
@@ -182,7 +183,7 @@ func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *ru
 		values, s := make([]float64, p.Spec.Shape.Elements()), random.New(g.Config.Seed, p.Name)
 		for i := range values {
 			mean := 0.0
-			if p.Init.Kind == graph.Constant { // 1 for weights of LayerNorm
+			if p.Init.Kind == graph.Constant { // weights of LayerNorm start at 1
 				mean = p.Init.A
 			}
 			values[i] = s.Gaussian(uint64(i), mean, g.Config.Spread)
@@ -214,7 +215,7 @@ func (r *run) step(step int) float64 {
 	}
 	in["scale"] = []float64{1 / float64(valid)}
 	for name, v := range in {
-		if at, spec, err := r.plan.Input(name); err == nil { // the graph has no other inputs
+		if at, spec, err := r.plan.Input(name); err == nil { // the graph has only some of these inputs
 			copy(at.Host(), reference.Encode(spec.DType, v))
 		}
 	}
@@ -295,7 +296,7 @@ func (r *run) compareGradients(tolerance float64) {
 	}
 }
 
-// follow repeats a golden run.
+// follow repeats the first steps of a golden run on a device.
 func (g *golden) follow(t *testing.T, dev device.Device, compute tensor.DType, steps int) {
 	r := g.open(t, dev, compute)
 	first, later, grads := firstLoss, laterLoss, gradNorm
@@ -339,7 +340,7 @@ func goldens(t *testing.T) map[string]*golden {
 	return all
 }
 
-// openCPU opens the CPU device, or skips where its library was not built, unless HETERO_REQUIRE names it.
+// openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
@@ -351,7 +352,8 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// TestTransformersFollowPyTorch takes the published sizes only with HETERO_LARGE=1: they need 4 GB of memory and minutes.
+// TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
+// several minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains networks")

@@ -17,7 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// share computes the losses and gradients of the given samples, padded to length t, on a device. All dropouts are on.
+// share computes the losses and gradients of the given samples on a device. The samples are padded to the given
+// number of positions. All dropouts are on.
 func share(t *testing.T, dev device.Device, model models.Language, samples []int, positions int) (loss float64, grads map[string][]float64) {
 	t.Helper()
 	n := len(samples)
@@ -87,9 +88,10 @@ func share(t *testing.T, dev device.Device, model models.Language, samples []int
 	return loss, grads
 }
 
-// Shares of a batch, also padded to other lengths, have the losses and gradients of the whole batch, with dropout on: masks
-// depend on samples, positions and layers alone. Sums of f32 in another order differ by a few times 1e-7 of their norm; a
-// mask that differs in one element changes far more than 1e-5.
+// TestSharesAddUpToTheBatch compares shares of a batch with the whole batch, with dropout on. Losses and gradients
+// must be equal, even if a share is padded to another length, because dropout depends only on samples, positions and
+// layers. Sums of f32 in another order differ by a few times 1e-7 of their norm. A dropout mask that differs in one
+// element changes them by far more than 1e-5.
 func TestSharesAddUpToTheBatch(t *testing.T) {
 	for name, model := range map[string]models.Language{
 		"gpt2": gpt2.Build(gpt2.Size{Vocabulary: 31, Positions: 16, Layers: 2, Heads: 2, Channels: 16},

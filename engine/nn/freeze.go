@@ -10,22 +10,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// Freeze selects the parameters that are not trained. The zero value selects none.
+// Freeze selects parameters that are not trained. The zero value selects none.
 type Freeze struct {
-	// Patterns match parameters, or the modules that hold them. "conv1" and "layer1" match all parameters within,
-	// "layer1.*.bn?" two kinds of layers, "*.bias" all biases. "*", "?" and "[ab]" work as in path.Match; dots are no
-	// separators.
+	// Patterns match names of parameters and of modules that contain parameters. "conv1" and "layer1" select all
+	// parameters of these modules, "layer1.*.bn?" two kinds of layers, and "*.bias" all biases. "*", "?" and "[ab]"
+	// work as in path.Match; a dot is not a separator.
 	Patterns []string
-	// Layers is the number of layers to freeze from the start of the model, as Graph.NextLayer counts them.
+	// Layers is the number of layers to freeze, counted from the start of the model; see Graph.NextLayer.
 	Layers int
 }
 
-// Holds reports whether Freeze selects the parameter name in the given layer.
+// Holds reports whether Freeze selects the parameter with this name in the given layer.
 func (f Freeze) Holds(name string, layer int) bool {
 	return layer < f.Layers || slices.ContainsFunc(f.Patterns, func(p string) bool { return within(p, name) })
 }
 
-// within reports whether pattern matches name, or a module that holds the parameter.
+// within reports whether pattern matches the name of a parameter or of a module that contains it.
 func within(pattern, name string) bool {
 	for at := len(name); at > 0; at = strings.LastIndexByte(name[:at], '.') {
 		if matched, _ := path.Match(pattern, name[:at]); matched {
@@ -35,11 +35,11 @@ func within(pattern, name string) bool {
 	return false
 }
 
-// FreezeError reports parameters that cannot be frozen.
+// FreezeError reports patterns or layers that cannot be frozen.
 type FreezeError struct {
 	Err error
-	// Unmatched is a pattern without a match, probably a wrong name. Names are the names of the model's parameters and
-	// of the modules that hold them, in the order of the model.
+	// Unmatched is a pattern without a match, probably a wrong name. Names are the names of the model's parameters
+	// and modules, in the order of the model.
 	Unmatched string
 	Names     []string
 }
@@ -49,7 +49,7 @@ func (e *FreezeError) Error() string { return "freeze: " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FreezeError) Unwrap() error { return e.Err }
 
-// Check returns a *FreezeError for invalid patterns, patterns without a match, and a model that is frozen completely.
+// Check returns a *FreezeError for invalid patterns, for patterns without a match, and if all parameters are frozen.
 func (f Freeze) Check(g *graph.Graph) error {
 	for _, p := range f.Patterns {
 		if _, err := path.Match(p, ""); err != nil {
@@ -72,7 +72,7 @@ func (f Freeze) Check(g *graph.Graph) error {
 	return nil
 }
 
-// modules returns the names of parameters and of the modules that hold them.
+// modules returns the names of parameters and of the modules that contain them.
 func modules(g *graph.Graph) []string {
 	var names []string
 	for _, v := range g.Params {

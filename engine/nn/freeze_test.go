@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// twoBlocks is a network of three layers, some of it frozen.
+// twoBlocks returns a network of three layers with some parameters frozen.
 func twoBlocks(t *testing.T, f nn.Freeze, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -36,7 +36,7 @@ func TestPatternsFreezeParametersAndModules(t *testing.T) {
 		want   string
 	}{
 		{nn.Freeze{}, ""},
-		{nn.Freeze{Patterns: []string{"conv1"}}, "conv1.weight"}, // not layer1.0.conv1
+		{nn.Freeze{Patterns: []string{"conv1"}}, "conv1.weight"}, // does not match layer1.0.conv1
 		{nn.Freeze{Patterns: []string{"layer1"}}, block},
 		{nn.Freeze{Patterns: []string{"layer1.*"}}, block},
 		{nn.Freeze{Patterns: []string{"layer[12]", "bn1"}}, "bn1.weight bn1.bias " + block},
@@ -69,7 +69,7 @@ func TestFrozenNormalisationUsesAndKeepsItsStatistics(t *testing.T) {
 			updated = append(updated, n.In[0].Name)
 		}
 	}
-	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) { // half a frozen layer is none
+	if want := []string{"layer1.0.bn1.running_mean"}; !slices.Equal(updated, want) { // half a frozen layer is not frozen
 		t.Errorf("got updates of %v, want %v", updated, want)
 	}
 	order := func(g *graph.Graph) (names []string) {

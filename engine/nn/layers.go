@@ -8,33 +8,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// BatchNorm constants of torchvision's networks.
+// Constants of BatchNorm in torchvision's networks.
 const (
 	batchNormEps      = 1e-5
 	batchNormMomentum = 0.1
 )
 
-// Net holds the properties that the layers of one graph use.
+// Net contains the properties that the layers of a graph share.
 type Net struct {
 	Graph    *graph.Graph
 	Training bool
-	Compute  tensor.DType // of activations: f32, bf16, f64
-	// GhostGroup is the number of samples of a BatchNorm statistics group; 0: the whole batch.
+	Compute  tensor.DType // type of activations: f32, bf16, f64
+	// GhostGroup is the number of samples of a group for BatchNorm statistics. 0 means the whole batch.
 	GhostGroup int
-	// Sync computes the batch statistics of training over the samples of all ranks; GhostGroup must be 0. nil: this
-	// rank's samples.
+	// Sync makes BatchNorm use the samples of all ranks in training. GhostGroup must then be 0. nil means this rank's
+	// samples.
 	Sync *graph.Ranks
 
-	// IDs (N) i64 are the sample ids and Key (2) u32 the step's key. Only dropout needs them.
+	// IDs (N) i64 are the sample ids, and Key (2) u32 is the key of the step. Only dropout needs them.
 	IDs, Key *graph.Value
 
-	// Head is the layer whose outputs are the logits; Logits sets it.
+	// Head is the name of the layer whose outputs are the logits. Logits sets it.
 	Head string
 
 	dropouts uint32
 }
 
-// channels returns the extent of dimension 1 of x (N, C, …), which gives the shape of parameters.
+// channels returns the extent of dimension 1 of x (N, C, …). It determines the shapes of parameters.
 func channels(name string, x *graph.Value) int {
 	if len(x.Shape) < 2 {
 		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
@@ -42,13 +42,13 @@ func channels(name string, x *graph.Value) int {
 	return x.Shape[1]
 }
 
-// Conv describes a square convolution. A zero Stride, Dilation or Groups means 1.
+// Conv describes a square convolution. A Stride, Dilation or Groups of 0 means 1.
 type Conv struct {
 	Out, Kernel, Stride, Padding, Dilation, Groups int
 	Bias                                           bool
 }
 
-// Conv2D convolves x (N, C, H, W). Initial weights are Kaiming normal (fan out, for ReLU), initial biases 0.
+// Conv2D convolves x (N, C, H, W). Initial weights are Kaiming normal (fan out, for ReLU), initial biases are 0.
 func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 	stride, dilation, groups := max(c.Stride, 1), max(c.Dilation, 1), max(c.Groups, 1)
 	in := channels(name, x)
@@ -66,10 +66,10 @@ func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 type Norm struct {
 	ReLU     bool
 	Residual *graph.Value // added before ReLU; may be nil
-	ZeroInit bool         // initial gamma is 0, so the residual branch starts with output 0
+	ZeroInit bool         // the initial gamma is 0, so the initial output of the residual branch is 0
 }
 
-// BatchNorm normalises x (N, C, H, W) over samples and pixels. If weight and bias are both frozen, it uses the running
+// BatchNorm normalises x (N, C, H, W) over samples and pixels. If weight and bias are frozen, it uses the running
 // statistics in training, too, and does not update them.
 func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	c, one := channels(name, x), 1.0
@@ -96,8 +96,8 @@ func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	})
 }
 
-// Linear maps x (N, I) to (N, out) of type to, or of the compute type if to is tensor.Invalid. Initial weights and bias
-// are uniform in ±1/sqrt(I).
+// Linear maps x (N, I) to (N, out). The result has type to, or the compute type if to is tensor.Invalid. Initial
+// weights and biases are uniform in ±1/sqrt(I).
 func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *graph.Value {
 	in := channels(name, x)
 	bound := 1 / math.Sqrt(float64(in))
@@ -106,11 +106,11 @@ func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *gra
 	return n.Graph.Linear(name, x, w, b, to)
 }
 
-// NextLayer starts the next layer of the model: see graph.Graph.NextLayer.
+// NextLayer starts the next layer of the model; see graph.Graph.NextLayer.
 func (n *Net) NextLayer() { n.Graph.NextLayer() }
 
-// Logits is the last layer of a classifier: a Linear with an f32 result (f64 in f64 nets), so that the loss has full
-// precision.
+// Logits is the last layer of a classifier. It is a Linear layer with an f32 result (f64 in f64 nets), so that the
+// loss has full precision.
 func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {
 	n.Head = name
 	return n.Linear(name, x, classes, n.lossType())
@@ -130,14 +130,14 @@ func (n *Net) MaxPool2D(name string, x *graph.Value, kernel, stride, padding int
 	return n.Graph.MaxPool2D(name, x, [2]int{kernel, kernel}, win, n.Training)
 }
 
-// GlobalAvgPool averages (N, C, H, W) to (N, C).
+// GlobalAvgPool averages (N, C, H, W) over pixels to (N, C).
 func (n *Net) GlobalAvgPool(name string, x *graph.Value) *graph.Value {
 	return n.Graph.GlobalAvgPool(name, x)
 }
 
-// StochasticDepth is torchvision's in mode "row". In training it zeroes branch x (N, C, H, W) of a residual block for a
-// sample with probability p, and scales it by 1/(1-p) for the other samples. The choice depends on the sample and the
-// epoch, as for Dropout.
+// StochasticDepth drops the branch x (N, C, H, W) of a residual block at random, like torchvision in mode "row". In
+// training, it sets x to 0 for a sample with probability p, and scales x by 1/(1-p) for the other samples. As in
+// Dropout, the choice depends on the sample and the epoch.
 func (n *Net) StochasticDepth(name string, x *graph.Value, p float64) *graph.Value {
 	if !n.Training || p == 0 {
 		return x
@@ -146,7 +146,7 @@ func (n *Net) StochasticDepth(name string, x *graph.Value, p float64) *graph.Val
 	return n.Graph.Binary(name, graph.Mul, x, n.Dropout(name+" rows", rows, p))
 }
 
-// Dropout zeroes elements with probability p while training.
+// Dropout sets elements to 0 with probability p in training.
 func (n *Net) Dropout(name string, x *graph.Value, p float64) *graph.Value {
 	if !n.Training || p == 0 {
 		return x

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// describe is what a layer declared and appended, one line each.
+// describe returns one line for each declaration and node of a layer.
 func describe(g *graph.Graph) []string {
 	var lines []string
 	for _, p := range g.Params {
@@ -44,7 +44,7 @@ func TestLayersDeclareParametersAndNodes(t *testing.T) {
 		{"convolution with everything, in bf16", nn.Net{Compute: tensor.BF16}, func(net *nn.Net, g *graph.Graph) {
 			net.Conv2D("conv", g.Input("x", tensor.BF16, 2, 8, 9, 9), nn.Conv{Out: 8, Kernel: 1, Stride: 2, Padding: 1, Dilation: 3, Groups: 4, Bias: true})
 		}, []string{
-			"param conv.weight f32(8, 2, 1, 1): normal mean 0 deviation 0.5", // parameters stay f32; fan out counts all outputs, as PyTorch does
+			"param conv.weight f32(8, 2, 1, 1): normal mean 0 deviation 0.5", // f32; fan out as in PyTorch
 			"param conv.bias f32(8): constant 0",
 			"reorder {To:bf16} conv.weight as bf16 -> bf16(8, 2, 1, 1)",
 			"conv2d {Window:{Stride:[2 2] Padding:[1 1] Dilation:[3 3]} Groups:4} conv -> bf16(2, 8, 6, 6)",
@@ -203,7 +203,7 @@ func TestLayersThatDoNotFitAreErrorsNamingThem(t *testing.T) {
 	}
 }
 
-// torch.nn.init.kaiming_normal_(mode="fan_out", nonlinearity="relu") and torch.nn.Linear's default.
+// The expected values are those of kaiming_normal_(mode="fan_out", nonlinearity="relu") and of torch.nn.Linear.
 func TestInitialSpreadFollowsTheFans(t *testing.T) {
 	g, err := graph.Build(func(g *graph.Graph) {
 		net := nn.Net{Graph: g, Compute: tensor.F32}

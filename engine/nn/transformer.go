@@ -9,25 +9,27 @@ import (
 
 // Layers of transformers. Legend: N samples, T positions, C channels, R = N·T rows.
 
-// Rows returns x (…, C) as (R, C).
+// Rows returns x (…, C) reshaped to (R, C).
 func (n *Net) Rows(x *graph.Value) *graph.Value {
 	c := x.Shape[len(x.Shape)-1]
 	return n.Graph.Reshape("rows", x, int(x.Shape.Elements())/c, c)
 }
 
-// Table declares a table of an embedding, (rows, C), with normally distributed initial values.
+// Table declares an embedding table (rows, C) with normally distributed initial values.
 func (n *Net) Table(name string, rows, channels int, std float64) *graph.Value {
 	return n.Graph.Param(name+".weight", graph.Normal(std), rows, channels)
 }
 
-// Projection maps the last dimension of x (…, I) to out channels. Initial weights are normal, initial biases 0.
+// Projection maps the last dimension of x (…, I) to out channels. Initial weights are normal with standard deviation
+// std, initial biases are 0.
 func (n *Net) Projection(name string, x *graph.Value, out int, std float64) *graph.Value {
 	w, b := n.weights(name, x, out, std)
 	y := n.Graph.Linear(name, n.Rows(x), w, b, tensor.Invalid)
 	return n.Graph.Reshape(name, y, append(x.Shape[:len(x.Shape)-1].Clone(), out)...)
 }
 
-// ProjectionGELU is Projection followed by f, which is graph.GELU or graph.GELUTanh. The bias is added together with f.
+// ProjectionGELU is a Projection followed by f, which is graph.GELU or graph.GELUTanh. One op adds the bias and
+// applies f.
 func (n *Net) ProjectionGELU(name string, x *graph.Value, out int, std float64, f graph.UnaryFunc) *graph.Value {
 	w, b := n.weights(name, x, out, std)
 	y := n.Graph.BiasGELU(name+" gelu", f, n.Graph.Linear(name, n.Rows(x), w, nil, tensor.Invalid), b)
@@ -42,7 +44,8 @@ func (n *Net) weights(name string, x *graph.Value, out int, std float64) (w, b *
 	return w, n.Graph.Param(name+".bias", graph.Const(0), out)
 }
 
-// LayerNorm normalises the rows of x (…, C). With a residual it normalises x + residual, and returns this sum, too.
+// LayerNorm normalises the rows of x (…, C). If residual is not nil, it normalises x + residual. sum is the value
+// that was normalised.
 func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, sum *graph.Value) {
 	c := x.Shape[len(x.Shape)-1]
 	gamma, beta := n.Graph.Param(name+".weight", graph.Const(1), c), n.Graph.Param(name+".bias", graph.Const(0), c)
@@ -53,21 +56,21 @@ func (n *Net) LayerNorm(name string, x, residual *graph.Value, eps float64) (y, 
 type Attention struct {
 	Heads   int
 	Causal  bool
-	Lengths *graph.Value // (N) i32: positions of each sample that are not padding; nil: all
-	Dropout float64      // probability of dropout of attention probabilities while training
+	Lengths *graph.Value // (N) i32: number of positions of each sample without padding; nil: all positions
+	Dropout float64      // dropout probability of the attention probabilities in training
 }
 
-// Attention returns (N, T, C) from one value qkv (N, T, 3C), or from three values q, k and v, each (N, T, C).
+// Attention returns (N, T, C). qkv is one value (N, T, 3C), or three values q, k and v, each (N, T, C).
 func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
 	op := graph.AttentionOp{Heads: a.Heads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
 	if n.Training && a.Dropout > 0 {
 		op.P, op.Stream = a.Dropout, n.dropouts+1
-		n.dropouts += uint32(a.Heads) // one stream for each head
+		n.dropouts += uint32(a.Heads) // one stream per head
 	}
 	return n.Graph.Attention(name, op, qkv, a.Lengths, n.IDs, n.Key)
 }
 
-// NormalLogits is Logits with normally distributed initial weights and biases of 0.
+// NormalLogits is the same as Logits, but with normally distributed initial weights and biases of 0.
 func (n *Net) NormalLogits(name string, x *graph.Value, classes int, std float64) *graph.Value {
 	w, b := n.weights(name, x, classes, std)
 	n.Head = name

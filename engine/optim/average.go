@@ -11,18 +11,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// AverageOptions configure the averages of weights.
+// AverageOptions configures the averages of weights.
 type AverageOptions struct {
-	Decay    float64 // weight of the old averages at an update; 0: no averages
-	Warmup   bool    // update n keeps at most 1 - n^(-2/3), as in timm, so that early averages follow the model
-	Interval int     // optimizer steps between updates
+	Decay    float64 // weight of the old averages in an update; 0: no averages
+	Warmup   bool    // limit this weight to 1 - n^(-2/3) in update n, as in timm: early averages follow the model
+	Interval int     // number of optimizer steps between updates
 }
 
-// Weight returns the weight of the model's values in update n, counted from 1. The first update copies them, as in
-// timm.
+// Weight returns the weight of the model's values in update n, counted from 1. The first update copies the values, as
+// in timm.
 //
-// Each rank computes it. The result must have the same bits on all, so it uses only +, -, *, / and conversions that
-// prevent a fused multiply-add, as [Schedule.Rate] does.
+// Each rank computes the weight, and all ranks must get the same bits. Weight therefore uses only +, -, *, / and
+// conversions that prevent a fused multiply-add, as [Schedule.Rate] does.
 func (o AverageOptions) Weight(n int) float64 {
 	if n <= 1 {
 		return 1
@@ -35,7 +35,8 @@ func (o AverageOptions) Weight(n int) float64 {
 	return rest
 }
 
-// cubeRoot returns the cube root of x ≥ 1 by Newton's method from above. Its steps decrease until they converge.
+// cubeRoot returns the cube root of x ≥ 1. It uses Newton's method from above, so the steps decrease until they
+// converge.
 func cubeRoot(x float64) float64 {
 	y := x
 	for {
@@ -47,20 +48,20 @@ func cubeRoot(x float64) float64 {
 	}
 }
 
-// Average keeps exponential moving averages of a state's trained parameters and of its statistics. One goroutine at a
-// time uses it.
+// Average keeps exponential moving averages of the trained parameters and statistics of a state. Only one goroutine
+// at a time may use it.
 type Average struct {
 	opts    AverageOptions
 	state   *plan.State
-	control device.Region // of the optimizer: a step that it skipped leaves the averages unchanged
+	control device.Region // control values of the optimizer; a step that it skipped leaves the averages unchanged
 
-	values, states device.Buffer // averages of the state's trained and updated parts
-	spare          device.Buffer // as large as states
+	values, states device.Buffer // averages of the trained parameters and of the updated statistics
+	spare          device.Buffer // scratch memory of the size of states
 	weight         device.Buffer // f32; held.host is its host twin
 	held
 }
 
-// NewAverage allocates averages of the state that opt updates. Reset sets their first values.
+// NewAverage allocates averages for the state that opt updates. Call Reset to set their first values.
 func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Average, err error) {
 	state := opt.state
 	a := &Average{opts: opts, state: state, control: device.Region{Buffer: opt.scalars, Offset: controlAt, Bytes: controlSpec.Size()}}
@@ -120,19 +121,20 @@ func (a *Average) build(cache *plan.Cache) error {
 	return err
 }
 
-// averaged pairs memory of the model with its average, and with scratch memory of the same size.
+// averaged is a part of the model, its average, and scratch memory of the same size.
 type averaged struct{ model, average, spare device.Region }
 
 func (a *Average) regions() [2]averaged {
 	p := a.state.Params
 	part := func(b device.Buffer, bytes int64) device.Region { return device.Region{Buffer: b, Bytes: bytes} }
-	// The next step overwrites gradients, and their padding is zero like that of the values, so their memory can serve
-	// as scratch.
+	// The next step overwrites the gradients. Their padding is 0, like that of the values. Their memory can therefore
+	// serve as scratch memory.
 	return [2]averaged{{part(a.state.Values, p.TrainBytes), part(a.values, p.TrainBytes), part(a.state.Grads, p.TrainBytes)},
 		{part(a.state.States, p.MovingBytes), part(a.states, p.MovingBytes), part(a.spare, p.MovingBytes)}}
 }
 
-// Step enqueues the update after the steps-th optimizer step, if one is due. Wait for the stream before the next Step.
+// Step enqueues an update of the averages if steps is a multiple of the interval. Wait for the stream before the next
+// Step.
 func (a *Average) Step(s device.Stream, steps int) error {
 	if steps%a.opts.Interval != 0 {
 		return nil
@@ -147,13 +149,13 @@ func (a *Average) Step(s device.Stream, steps int) error {
 	return nil
 }
 
-// Reset sets the averages to the model's present values.
+// Reset sets the averages to the current values of the model.
 func (a *Average) Reset(s device.Stream) error {
 	return a.each(s, func(r averaged) error { return s.Copy(r.average, r.model) })
 }
 
-// Exchange swaps the averages with the model's weights and statistics. A second Exchange swaps them back. It overwrites
-// the memory of the gradients, so call it between steps.
+// Exchange swaps the averages with the model's weights and statistics. A second Exchange swaps them back. Call it
+// only between steps, because it overwrites the memory of the gradients.
 func (a *Average) Exchange(s device.Stream) error {
 	return a.each(s, func(r averaged) error {
 		return errors.Join(s.Copy(r.spare, r.model), s.Copy(r.model, r.average), s.Copy(r.average, r.spare))

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What timm's ModelEmaV3.get_decay gives, subtracted from 1.
+// The expected values are 1 minus the results of timm's ModelEmaV3.get_decay.
 func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 	plain, warm := AverageOptions{Decay: 0.9}, AverageOptions{Decay: 0.9, Warmup: true}
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 	}
 }
 
-// Numbers that are exact in f32 on the way: a weight of 1 copies, one of 0.25 takes a quarter.
+// All intermediate values are exact in f32. A weight of 1 copies a value; a weight of 0.25 takes a quarter of it.
 func TestAveragesFollowTheValues(t *testing.T) {
 	b := newBench(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})
@@ -55,7 +55,7 @@ func TestAveragesFollowTheValues(t *testing.T) {
 		t.Helper()
 		values(v)
 		b.write(b.state.Grads, grad)
-		if err := o.Step(b.stream, 0, 1); err != nil { // a rate of 0: what is averaged is what was written
+		if err := o.Step(b.stream, 0, 1); err != nil { // with a rate of 0, the averaged values are the written values
 			t.Fatal(err)
 		}
 		if err := a.Step(b.stream, o.Steps()); err != nil {

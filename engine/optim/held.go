@@ -6,14 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// held owns the program and the memory of a part of an update.
+// held owns the program and the memory of an optimizer, of averages or of norms.
 type held struct {
 	program device.Program
 	memory  []device.Buffer
-	host    device.Buffer // one of memory; host memory
+	host    device.Buffer // host memory; also an element of memory
 }
 
-// Bytes returns the bytes of device memory.
+// Bytes returns the size of the device memory in bytes.
 func (h *held) Bytes() (n int64) {
 	for _, b := range h.memory {
 		if b != h.host {
@@ -23,7 +23,7 @@ func (h *held) Bytes() (n int64) {
 	return n
 }
 
-// Close frees the memory.
+// Close frees the program and the memory.
 func (h *held) Close() error {
 	var errs []error
 	if h.program != nil {

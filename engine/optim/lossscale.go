@@ -5,24 +5,24 @@ import (
 	"math"
 )
 
-// LossScale is the factor of the loss for compute types with a small range: gradients of f16 below 2^-24 would be zero.
-// It is a power of two, so unscaling is exact. It is halved after each gradient that is not finite, and doubled after
-// many steps with finite gradients.
+// LossScale is the factor of the loss for compute types with a small range, such as f16: without a factor, gradients
+// below 2^-24 would become 0. The factor is a power of two, so unscaling is exact. It is halved after each gradient
+// that is not finite, and doubled after many steps with finite gradients.
 type LossScale struct {
 	Scale     float64
-	GoodSteps int64 // steps since the last change
+	GoodSteps int64 // number of steps since the last change
 }
 
 const (
 	firstScale  = 1 << 16
-	mostScale   = 1 << 24 // above it sums in f32 lose more than f16 gains
+	mostScale   = 1 << 24 // with a larger scale, sums in f32 lose more than f16 gains
 	growthSteps = 2000
 )
 
 // NewLossScale returns the initial loss scale of a run.
 func NewLossScale() *LossScale { return &LossScale{Scale: firstScale} }
 
-// Set continues from a checkpoint.
+// Set restores the loss scale from a checkpoint.
 func (l *LossScale) Set(scale float64, goodSteps int64) error {
 	if fraction, _ := math.Frexp(scale); fraction != 0.5 || scale < 1 || scale > mostScale || goodSteps < 0 || goodSteps >= growthSteps {
 		return fmt.Errorf("loss scale: got %v after %d good steps, want a power of two from 1 to %d after 0 to %d", scale, goodSteps, mostScale, growthSteps-1)
@@ -31,8 +31,9 @@ func (l *LossScale) Set(scale float64, goodSteps int64) error {
 	return nil
 }
 
-// Update records a step, and reports whether it lowered the scale. The step was then skipped because the scale was too
-// large, and the next step may succeed. At scale 1 a gradient that is not finite is a fault of the training.
+// Update records a step. finite reports whether its gradient was finite. lowered means that the step was skipped
+// because the scale was too large; the scale is now lower, so the next step may succeed. At scale 1, a gradient that
+// is not finite is an error of the training itself.
 func (l *LossScale) Update(finite bool) (lowered bool) {
 	switch {
 	case !finite && l.Scale > 1:

@@ -11,27 +11,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// ParamNorms are the Euclidean norms of one parameter in a step.
+// ParamNorms contains the Euclidean norms of one parameter in a step.
 type ParamNorms struct {
 	Name     string
-	Gradient float64 // of the mean loss, before clipping
-	Weight   float64 // after the step
-	Update   float64 // of the difference that the step made
+	Gradient float64 // norm of the gradient of the mean loss, before clipping
+	Weight   float64 // norm of the weights after the step
+	Update   float64 // norm of the change of the weights in this step
 }
 
-// Norms measures single parameters in selected steps. It always holds a copy of the trained parameters; other steps
-// take no extra time.
+// Norms measures norms of single parameters in selected steps. It permanently needs memory for a copy of the trained
+// parameters, but other steps take no extra time.
 type Norms struct {
 	state    *plan.State
 	all      []ParamNorms
-	chunks   []int         // partial sums of each parameter
-	stride   int64         // bytes of the partial sums of all parameters, of one kind
-	before   device.Buffer // values before the step, then their differences
-	partials device.Buffer // f64: of gradients, of values, of updates; each parameter starts on a cache line
+	chunks   []int         // number of partial sums of each parameter
+	stride   int64         // bytes of the partial sums of all parameters for one of the three norms
+	before   device.Buffer // values before the step, later the change of the values
+	partials device.Buffer // f64 sums of gradients, values and changes; each parameter starts on a cache line
 	held
 }
 
-// NewNorms prepares norms for the optimizer that updates state from grads.
+// NewNorms allocates norms for the optimizer that updates state from grads.
 func NewNorms(cache *plan.Cache, state *plan.State, grads device.Buffer) (_ *Norms, err error) {
 	n := &Norms{state: state}
 	defer func() {
@@ -39,10 +39,10 @@ func NewNorms(cache *plan.Cache, state *plan.State, grads device.Buffer) (_ *Nor
 			err = errors.Join(fmt.Errorf("norms of parameters: %w", err), n.Close())
 		}
 	}()
-	const line = 64 / 8 // partial sums on a cache line
+	const line = 64 / 8 // number of partial sums on a cache line
 	for _, p := range state.Params.Params {
 		if p.Frozen {
-			break // all later parameters are frozen, too
+			break // all later parameters are also frozen
 		}
 		chunks := (int(p.Spec.Size()/p.Spec.DType.Size()) + normChunk - 1) / normChunk
 		n.all, n.chunks = append(n.all, ParamNorms{Name: p.Name}), append(n.chunks, chunks)
@@ -98,13 +98,13 @@ func (n *Norms) build(cache *plan.Cache, grads device.Buffer) error {
 	return err
 }
 
-// Before enqueues the copy of the values before the optimizer's step.
+// Before enqueues a copy of the values. Call it before the optimizer's step.
 func (n *Norms) Before(s device.Stream) error {
 	bytes := n.state.Params.TrainBytes
 	return s.Copy(device.Region{Buffer: n.before, Bytes: bytes}, device.Region{Buffer: n.state.Values, Bytes: bytes})
 }
 
-// After enqueues the norms after the optimizer's step.
+// After enqueues the computation of the norms. Call it after the optimizer's step.
 func (n *Norms) After(s device.Stream) error {
 	if err := s.Run(n.program); err != nil {
 		return fmt.Errorf("norms of parameters: %w", err)
@@ -112,8 +112,8 @@ func (n *Norms) After(s device.Stream) error {
 	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride}, device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
 }
 
-// Result returns the norms, in the order of the flat buffer, after the stream is done; valid until the next After.
-// unscale undoes the loss scale.
+// Result returns the norms, in the order of the flat buffer. Wait for the stream first. The result is valid until the
+// next After. unscale is the factor that removes the loss scale.
 func (n *Norms) Result(unscale float64) []ParamNorms {
 	mem, at := n.host.Host(), int64(0)
 	for i, chunks := range n.chunks {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNormsAreThoseOfEachParameter(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{3}, []int{2, 2 * normChunk}, []int{1}) // the second in several partial sums
+	b := newBench(t, tensor.F32, []int{3}, []int{2, 2 * normChunk}, []int{1}) // the second has several partial sums
 	o := b.optimizer(Options{Name: "sgd", ClipNorm: 1e-3, WeightDecay: 0.5})
 	n, err := NewNorms(b.cache, b.state, b.state.Grads)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestNormsAreThoseOfEachParameter(t *testing.T) {
 			what      string
 			got, want float64
 		}{{"gradient", got.Gradient, norm(f32(grads[:size]))}, {"weight", got.Weight, norm(after[:size])}, {"update", got.Update, norm(change)}} {
-			if !(math.Abs(c.got-c.want) <= 1e-12*c.want) || c.want == 0 { // sums in f64 in another order
+			if !(math.Abs(c.got-c.want) <= 1e-12*c.want) || c.want == 0 { // f64 sums in another order
 				t.Errorf("%s of %s: got %.15g, want %.15g", c.what, got.Name, c.got, c.want)
 			}
 		}

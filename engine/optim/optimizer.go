@@ -11,13 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// normChunk is the number of elements of one partial sum of the gradient norm. It is fixed, so that the norm's bits do
-// not depend on threads.
+// normChunk is the number of elements of one partial sum of the gradient norm. It is a constant, so that the bits of
+// the norm do not depend on the number of threads.
 const normChunk = 1 << 14
 
-// Options select and configure the update rule.
+// Options selects and configures the update rule.
 type Options struct {
-	Name        string // sgd, adamw
+	Name        string // "sgd" or "adamw"
 	Momentum    float64
 	Nesterov    bool
 	WeightDecay float64
@@ -25,33 +25,34 @@ type Options struct {
 	Beta2       float64
 	Eps         float64
 	ClipNorm    float64 // largest gradient norm; 0: no clipping
-	// LayerDecay scales the learning rate of each layer by LayerDecay^(number of later layers). The last layer has the
+	// LayerDecay scales the learning rate of a layer by LayerDecay^(number of later layers). The last layer has the
 	// full rate. 0 means 1.
 	LayerDecay float64
-	// Decays reports whether weight decay applies to a parameter with this name and shape; nil: to all.
+	// Decays reports whether weight decay applies to a parameter with this name and shape. nil means that it applies
+	// to all.
 	Decays func(name string, shape tensor.Shape) bool
 }
 
-// Moment is optimizer state that checkpoints keep: a flat buffer with the layout of the parameters.
+// Moment is optimizer state that checkpoints store: a flat buffer with the layout of the parameters.
 type Moment struct {
 	Name string // "momentum", "exp_avg", "exp_avg_sq"
 	Flat device.Buffer
 }
 
-// Optimizer updates the values of a state from its gradients. One goroutine at a time uses it.
+// Optimizer updates the values of a state from its gradients. Only one goroutine at a time may use it.
 type Optimizer struct {
 	opts    Options
 	state   *plan.State
 	moments []Moment
-	steps   int // updates done, for Adam's bias correction
+	steps   int // number of updates done, for Adam's bias correction
 
-	modelled bool // the device computes no values, so gradients count as finite
+	modelled bool // the device computes no values, so all gradients count as finite
 
-	scalars device.Buffer // device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
-	held                  // its host memory mirrors hyper, unscale and control
+	scalars device.Buffer // on the device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
+	held                  // its host memory has copies of hyper, unscale and control
 }
 
-// Offsets in scalars, in bytes. control and the partial sums each start on a cache line.
+// Byte offsets in scalars. control and the partial sums each start on a cache line.
 const (
 	hyperAt   = 0
 	unscaleAt = 16
@@ -59,7 +60,7 @@ const (
 	partialAt = 128
 )
 
-// New creates an optimizer for state with zeroed moments. It reads grads, a flat buffer that is usually state.Grads.
+// New creates an optimizer for state with moments of 0. grads is the flat buffer of gradients, usually state.Grads.
 func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options) (_ *Optimizer, err error) {
 	o := &Optimizer{opts: opts, state: state, modelled: cache.Device.Info().Modelled}
 	defer func() {
@@ -85,7 +86,7 @@ func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options
 	return o, nil
 }
 
-// rule returns the op and the names of its moments.
+// rule returns the update op and the names of its moments.
 func (o *Optimizer) rule() (device.Op, []string, error) {
 	segments := o.segments()
 	switch o.opts.Name {
@@ -102,7 +103,7 @@ func (o *Optimizer) rule() (device.Op, []string, error) {
 	return nil, nil, errors.New("unknown name, want sgd or adamw")
 }
 
-// segments returns the trained parameters; neighbours with equal factors are one segment.
+// segments returns the segments of the trained parameters. Neighbours with equal factors form one segment.
 func (o *Optimizer) segments() []device.Segment {
 	var out []device.Segment
 	size := o.state.Params.DType.Size()
@@ -112,7 +113,7 @@ func (o *Optimizer) segments() []device.Segment {
 	}
 	for i, p := range o.state.Params.Params {
 		if p.Frozen {
-			break // all later parameters are frozen, too
+			break // all later parameters are also frozen
 		}
 		end := o.state.Params.Bytes
 		if i+1 < len(o.state.Params.Params) {
@@ -189,13 +190,14 @@ func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.
 	return err
 }
 
-// Step enqueues one update at the given learning rate. unscale undoes the loss scale (1 without one). Wait for the
-// stream before the next Step, which overwrites the host memory of the scalars.
+// Step enqueues one update at the given learning rate. unscale is the factor that removes the loss scale, 1 without a
+// loss scale. Wait for the stream before the next Step, because it overwrites the host memory of the scalars.
 func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	o.steps++
 	hyper := [4]float64{rate}
 	if o.opts.Name == "adamw" {
-		// Use the kernel's betas: 0.999 in f32 is 1e-8 larger, which would make the first updates wrong by 6e-6.
+		// Use the betas as f32, like the kernel. As f32, 0.999 is 1e-8 larger, which changes the first updates by
+		// 6e-6.
 		beta1, beta2, t := float64(float32(o.opts.Beta1)), float64(float32(o.opts.Beta2)), float64(o.steps)
 		hyper[1] = rate / (1 - math.Pow(beta1, t))
 		hyper[2] = math.Sqrt(1 - math.Pow(beta2, t))
@@ -218,8 +220,8 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	return nil
 }
 
-// Result returns the gradient norm of the last step, before clipping, and whether it was finite. If it was not, the
-// step changed nothing and does not count. Wait for the stream first, and call Result once per step.
+// Result returns the gradient norm of the last step, before clipping, and whether it was finite. If it was not
+// finite, the step changed nothing and does not count. Wait for the stream first, and call Result once per step.
 func (o *Optimizer) Result() (norm float64, ok bool) {
 	mem := o.host.Host()[controlAt:]
 	norm = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem)))
@@ -230,11 +232,11 @@ func (o *Optimizer) Result() (norm float64, ok bool) {
 	return norm, ok
 }
 
-// Moments returns the buffers that checkpoints keep.
+// Moments returns the buffers that checkpoints store.
 func (o *Optimizer) Moments() []Moment { return o.moments }
 
-// Steps returns the number of updates done; checkpoints keep it.
+// Steps returns the number of updates done. Checkpoints store it.
 func (o *Optimizer) Steps() int { return o.steps }
 
-// SetSteps sets the number of updates done, from a checkpoint.
+// SetSteps sets the number of updates done, as stored in a checkpoint.
 func (o *Optimizer) SetSteps(n int) { o.steps = n }

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// bench is a model without a network: parameters whose gradients the test writes.
+// bench is a model without a network. The test writes the gradients of its parameters.
 type bench struct {
 	t      *testing.T
 	dev    device.Device
@@ -26,7 +26,7 @@ type bench struct {
 	stream device.Stream
 }
 
-// newBench has parameters of the given shapes, named p0, p1 and so on.
+// newBench returns a bench with parameters of the given shapes, named p0, p1 and so on.
 func newBench(t *testing.T, dt tensor.DType, shapes ...[]int) *bench {
 	t.Helper()
 	b := &bench{t: t, dev: reference.New()}
@@ -53,7 +53,7 @@ func newBench(t *testing.T, dt tensor.DType, shapes ...[]int) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(b.stream.Close(), b.state.Close(), b.cache.Close(), b.dev.Close()); err != nil { // Close refuses while memory is given out
+		if err := errors.Join(b.stream.Close(), b.state.Close(), b.cache.Close(), b.dev.Close()); err != nil { // fails if memory is still in use
 			t.Error(err)
 		}
 	})
@@ -74,7 +74,7 @@ func (b *bench) optimizer(o Options) *Optimizer {
 	return opt
 }
 
-// write spreads v over all parameters, in their order.
+// write writes v to all parameters in order.
 func (b *bench) write(flat device.Buffer, v []float64) {
 	b.t.Helper()
 	for _, p := range b.state.Params.Params {
@@ -100,7 +100,7 @@ func (b *bench) read(flat device.Buffer) []float64 {
 	return v
 }
 
-// step makes one update from gradients g.
+// step runs one update with gradients g.
 func (b *bench) step(o *Optimizer, g []float64, rate, unscale float64) (norm float64, ok bool) {
 	b.t.Helper()
 	b.write(b.state.Grads, g)
@@ -110,7 +110,7 @@ func (b *bench) step(o *Optimizer, g []float64, rate, unscale float64) (norm flo
 	return o.Result()
 }
 
-// bytes is everything that an update may change.
+// bytes returns the memory that an update may change.
 func (b *bench) bytes(o *Optimizer) []byte {
 	all := slices.Clone(b.state.Values.Host())
 	for _, m := range o.Moments() {
@@ -119,7 +119,7 @@ func (b *bench) bytes(o *Optimizer) []byte {
 	return all
 }
 
-// wave is n numbers around 0 that depend on seed; none is 0.
+// wave returns n numbers around 0 that depend on seed. None of them is 0.
 func wave(n int, seed float64) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -128,7 +128,7 @@ func wave(n int, seed float64) []float64 {
 	return v
 }
 
-// What PyTorch 2.15 gives for the single weight 1 and the gradients 0.5, -0.25, 0.125.
+// The expected values are PyTorch 2.15's results for the single weight 1 and the gradients 0.5, -0.25, 0.125.
 func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -137,11 +137,12 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 		want    []float64
 		within  float64
 	}{
-		// All numbers on the way are exact in f32.
+		// All intermediate values are exact in f32.
 		{"sgd", Options{Name: "sgd"}, 0.25, []float64{0.875, 0.9375, 0.90625}, 0},
 		{"sgd with momentum and decay", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5}, 0.25, []float64{0.75, 0.59375, 0.41015625}, 0},
 		{"sgd of Nesterov", Options{Name: "sgd", Momentum: 0.5, WeightDecay: 0.5, Nesterov: true}, 0.25, []float64{0.625, 0.5390625, 0.35595703125}, 0},
-		// The f32 neighbours of numbers around 1 are 6e-8 away; a step rounds six times, and the last is the third.
+		// The distance between f32 numbers near 1 is 6e-8. A step rounds six times, and the last value follows three
+		// steps.
 		{"adamw", Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}, 0.1, []float64{0.899000002, 0.8714672987058463, 0.8365529176159483}, 5e-7},
 		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1, []float64{0.92, 0.92, 0.9030486720809205}, 5e-7},
 	} {
@@ -162,10 +163,10 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 	}
 }
 
-// twin is the update rules once more, in f64, as their papers and PyTorch's documentation write them.
+// twin is a second implementation of the update rules in f64, as in their papers and in PyTorch's documentation.
 type twin struct {
 	o     Options
-	decay []float64 // for each element
+	decay []float64 // weight decay of each element
 	w     []float64
 	m, v  []float64
 	t     int
@@ -183,7 +184,7 @@ func norm(g []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// step returns the norm before clipping.
+// step runs one update and returns the gradient norm before clipping.
 func (w *twin) step(g []float64, rate, unscale float64) float64 {
 	total := norm(g) * unscale
 	factor := unscale
@@ -214,7 +215,7 @@ func (w *twin) step(g []float64, rate, unscale float64) float64 {
 	return total
 }
 
-// biases have one dimension.
+// notBiases excludes parameters with one dimension from weight decay.
 func notBiases(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
 
 func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
@@ -235,7 +236,7 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 				opt := b.optimizer(o)
 				start := wave(15+5+18+17+40, 0.3)
 				b.write(b.state.Values, start)
-				// Settings reach kernels in f32, whatever the parameters are.
+				// Kernels get settings as f32, regardless of the type of parameters.
 				for _, v := range []*float64{&o.Momentum, &o.WeightDecay, &o.Beta1, &o.Beta2, &o.Eps} {
 					*v = float64(float32(*v))
 				}
@@ -264,13 +265,13 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 					}
 					want := w.step(g, rate, unscale)
 					got, ok := b.step(opt, g, rate, unscale)
-					if !ok || math.Abs(got-want) > 1e-7*want { // the norm is summed in f64 and handed over in f32
+					if !ok || math.Abs(got-want) > 1e-7*want { // the norm is summed in f64 and stored in f32
 						t.Errorf("step %d: norm: got %.9g, %v, want %.9g", i, got, ok, want)
 					}
 				}
-				// In f32 each of 12 steps rounds about six times numbers of order 1, an ulp of 6e-8 each; in f64 what is left
-				// is that the rate, its bias correction and the factor of clipping, all of which multiply updates of order
-				// 0.1, come in f32.
+				// In f32, each of 12 steps rounds about six times, with an error of 6e-8 for numbers near 1. In f64,
+				// the only error comes from f32 scalars: the rate, the bias correction and the clipping factor. They
+				// multiply updates of about 0.1.
 				within := map[tensor.DType]float64{tensor.F32: steps * 6 * 6e-8, tensor.F64: steps * 0.1 * 1.2e-7}[dt]
 				for i, v := range b.read(b.state.Values) {
 					if !(math.Abs(v-w.w[i]) <= within) {
@@ -290,11 +291,12 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 	}
 }
 
-// PyTorch's clip_grad_norm_ up to its 1e-6 in the denominator: gradients of a smaller norm stay as they are, to the bit.
+// The result equals that of PyTorch's clip_grad_norm_, except for the 1e-6 in its denominator. Gradients with a
+// smaller norm stay bit-equal.
 func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 	for _, c := range []struct {
 		clip, unscale float64
-		want          []float64 // of gradients (3, 4), whose norm is 5 without the loss scale, at rate 1 from 0
+		want          []float64 // clipped gradients (3, 4) at rate 1, starting from 0; their norm is 5 before unscaling
 	}{
 		{0, 1, []float64{-3, -4}},
 		{5, 1, []float64{-3, -4}},
@@ -335,7 +337,7 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 		{Name: "adamw", Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1},
 	} {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			for _, place := range []int{0, 6, 14} { // first and last element, and one of another parameter
+			for _, place := range []int{0, 6, 14} { // ends of a parameter, and another one
 				t.Run(fmt.Sprintf("%s, momentum %g, %g at %d", o.Name, o.Momentum, bad, place), func(t *testing.T) {
 					b, clean := newBench(t, tensor.F32, []int{3, 2}, []int{9}), newBench(t, tensor.F32, []int{3, 2}, []int{9})
 					opt, twin := b.optimizer(o), clean.optimizer(o)
@@ -356,7 +358,7 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 							t.Errorf("step %d: values, moments or the count of %d steps changed", i, opt.Steps())
 						}
 					}
-					if !bytes.Equal(b.bytes(opt), clean.bytes(twin)) { // the bias correction went on where it was
+					if !bytes.Equal(b.bytes(opt), clean.bytes(twin)) { // the bias correction did not count the step
 						t.Error("values or moments differ from those of a run without bad steps")
 					}
 				})
@@ -422,7 +424,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 			t.Errorf("%s: got moments %v, want %v", c.options.Name, names, c.moments)
 		}
 		have, _ := b.dev.Memory()
-		// Moments, scalars, and two partial sums of the norm in f64.
+		// Moments, scalars, and two f64 partial sums of the norm.
 		want := int64(len(c.moments))*b.state.Params.Bytes + partialAt + 2*8
 		if o.Bytes() != want || have-before != want {
 			t.Errorf("%+v: got %d bytes, %d of the device's memory, want %d", c.options, o.Bytes(), have-before, want)
@@ -432,7 +434,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 		if _, after := b.dev.Memory(); after != peak {
 			t.Errorf("a step took %d bytes of device memory", after-peak)
 		}
-		if err := errors.Join(o.Close(), o.Close()); err != nil { // twice is harmless
+		if err := errors.Join(o.Close(), o.Close()); err != nil { // a second Close does nothing
 			t.Error(err)
 		}
 		if left, _ := b.dev.Memory(); left != before {
@@ -441,7 +443,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 	}
 }
 
-// scarce gives out a few buffers, host memory included, then no more.
+// scarce allocates only a few buffers, including host memory; further allocations fail.
 type scarce struct {
 	device.Device
 	buffers int
@@ -465,7 +467,7 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", name, err, want)
 		}
 	}
-	for buffers := range 5 { // two moments, scalars, their host twin
+	for buffers := range 5 { // two moments, scalars and their host twin
 		dev := &scarce{reference.New(), 1000}
 		cache := plan.NewCache(dev)
 		state, err := plan.NewState(cache, b.state.Params)
@@ -495,11 +497,11 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// timm's layer_decay ** (layers behind this one).
+// The expected factors are those of timm: layer_decay ** (number of later layers).
 func TestLayersBehindLearnFaster(t *testing.T) {
 	b := newBench(t, tensor.F32, []int{16}, []int{16}, []int{16}, []int{16})
 	for i := range b.state.Params.Params {
-		b.state.Params.Params[i].Layer = []int{2, 2, 1, 0}[i] // as backward finishes them
+		b.state.Params.Params[i].Layer = []int{2, 2, 1, 0}[i] // in the order in which the backward pass completes them
 	}
 	o := b.optimizer(Options{Name: "sgd", LayerDecay: 0.75})
 	want := []device.Segment{{Offset: 0, Length: 32, LRScale: 1}, {Offset: 32, Length: 16, LRScale: 0.75}, {Offset: 48, Length: 16, LRScale: 0.5625}}
@@ -509,7 +511,7 @@ func TestLayersBehindLearnFaster(t *testing.T) {
 }
 
 func TestNeighboursOfEqualDecayAreOneSegment(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{3, 5}, []int{5}, []int{7}, []int{2, 2}, []int{4, 4}) // each rounded up to 16 elements
+	b := newBench(t, tensor.F32, []int{3, 5}, []int{5}, []int{7}, []int{2, 2}, []int{4, 4}) // rounded up to 16 elements
 	all := []device.Segment{{Offset: 0, Length: 80, WeightDecay: 0.5, LRScale: 1}}
 	for name, c := range map[string]struct {
 		decays func(string, tensor.Shape) bool

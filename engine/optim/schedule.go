@@ -8,17 +8,17 @@ import (
 
 // Schedule describes the learning rate over the steps of a run: a linear warm-up, then a curve.
 type Schedule struct {
-	Name       string // constant, step, multistep, cosine, linear
+	Name       string // curve: "constant", "step", "multistep", "cosine" or "linear"
 	Base       float64
-	Min        float64 // cosine, linear: the rate at the end
-	Warmup     int     // steps; step s < Warmup has Base·(s+1)/Warmup
-	Total      int     // steps of the run, > 0 for cosine and linear
-	StepSize   int     // step: Base·Gamma^(number of whole StepSize passed)
+	Min        float64 // learning rate at the end; for cosine and linear
+	Warmup     int     // number of warm-up steps; step s < Warmup has rate Base·(s+1)/Warmup
+	Total      int     // number of steps of the run; above 0 for cosine and linear
+	StepSize   int     // for step: the rate is Base·Gamma^(number of whole StepSize done)
 	Gamma      float64
-	Milestones []int // multistep: ascending, in steps from the start of the run including warm-up; factor Gamma at each
+	Milestones []int // for multistep: ascending steps from the start of the run; each multiplies the rate by Gamma
 }
 
-// Check returns an error for missing or invalid settings of the named curve.
+// Check returns an error for missing or invalid settings of the curve Name.
 func (s Schedule) Check() error {
 	if s.Warmup < 0 {
 		return fmt.Errorf("schedule %s: warm-up: got %d steps, want at least 0", s.Name, s.Warmup)
@@ -42,10 +42,11 @@ func (s Schedule) Check() error {
 	return nil
 }
 
-// Rate returns the learning rate of step, counted from 0. All curves except multistep begin after the warm-up.
+// Rate returns the learning rate of a step, counted from 0. All curves except multistep start after the warm-up.
 //
-// Each rank computes it, and the ranks must agree to the last bit even if their processors differ. arm64 fuses a
-// product and a sum unless a conversion rounds between them, and math.Cos and math.Pow differ between architectures.
+// Each rank computes the rate, and all ranks must get the same bits even if their processors differ. On arm64, the
+// compiler fuses a product and a sum unless a conversion rounds between them. math.Cos and math.Pow also differ
+// between architectures.
 func (s Schedule) Rate(step int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)
@@ -70,7 +71,7 @@ func (s Schedule) Rate(step int) float64 {
 	return s.Base
 }
 
-// progress returns the fraction of the curve that has passed, 0…1.
+// progress returns the fraction of the curve that is done, 0 to 1.
 func (s Schedule) progress(step int) float64 {
 	length := s.Total - s.Warmup
 	if length <= 0 {
@@ -93,7 +94,7 @@ func halfWave(p float64) float64 {
 	return (1 + sum) / 2
 }
 
-// power returns x^n for n ≥ 0, using only products.
+// power returns x^n for n ≥ 0, computed only with products.
 func power(x float64, n int) float64 {
 	product := 1.0
 	for ; n > 0; n >>= 1 {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What PyTorch's schedulers give, worked out by hand; times from 0.
+// The expected rates are those of PyTorch's schedulers, computed by hand. Steps count from 0.
 func TestRatesAreThoseOfTheCurve(t *testing.T) {
 	quarter := (1 + math.Sqrt2/2) / 2 // (1 + cos(π/4)) / 2
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 				t.Fatal(err)
 			}
 			for step, want := range c.want {
-				if got := c.schedule.Rate(step); math.Abs(got-want) > 1e-15*c.schedule.Base { // one rounding or two in f64
+				if got := c.schedule.Rate(step); math.Abs(got-want) > 1e-15*c.schedule.Base { // one or two roundings in f64
 					t.Errorf("step %d: got %.17g, want %.17g", step, got, want)
 				}
 			}
@@ -49,8 +49,8 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 	}
 }
 
-// Values of a Python program that does the same steps in f64: a fused multiply-add, or another library's cosine or power,
-// would show in the last bit.
+// The expected values come from a Python program that executes the same operations in f64. A fused multiply-add, or
+// another library's cosine or power, would change the last bit.
 func TestRatesHaveTheSameBitsOnEveryMachine(t *testing.T) {
 	for name, want := range map[string]map[int]float64{
 		"cosine": {6: 0x1.997b5740a965bp-4, 36: 0x1.32380507b4d10p-4, 61: 0x1.15e6a67a426c6p-5, 92: 0x1.c2d2ba91198bep-10},

@@ -8,49 +8,49 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Labels is the name of the input and of the field that hold the targets of a batch: (N, Targets), i32. Targets below 0
-// do not count.
+// Labels is the name of the input and of the field that contain the targets of a batch: (N, Targets), i32. A target
+// below 0 does not count.
 const Labels = "labels"
 
-// Task is what a replica learns.
+// Task determines what a replica learns.
 type Task interface {
-	// Graph declares the inputs of n samples, each with the name of a field of the batch, and appends the forward pass
-	// to net.Graph. net.Training distinguishes training from evaluation. The trainer has declared net.IDs, net.Key and
-	// its own inputs. Graph computes Outputs.Logits only if logits is set.
+	// Graph declares the inputs of n samples and appends the forward pass to net.Graph. An input has the name of a
+	// field of the batch. net.Training distinguishes training from evaluation. The trainer has already declared
+	// net.IDs, net.Key and its own inputs. Graph sets Outputs.Logits only if logits is set.
 	Graph(net *nn.Net, n int, logits bool) Outputs
-	// Targets returns the number of targets of a sample, including those that may not count.
+	// Targets returns the number of targets of a sample, including targets that do not count.
 	Targets() int
 	Report() Report
 }
 
-// Outputs are the results of a forward pass over n samples with T targets each.
+// Outputs contains the results of a forward pass over n samples with T targets each.
 type Outputs struct {
-	Loss     *graph.Value // (n·T), of the type of parameters; 0 where the label is below 0
-	Position *graph.Value // (n·T), i32: top-k position of the label, the number of classes with a higher score; -1 where the label is below 0
-	Logits   *graph.Value // (n·T, classes); nil unless they were asked for
+	Loss     *graph.Value // (n·T), in the type of parameters; 0 where the label is below 0
+	Position *graph.Value // (n·T), i32: number of classes with a higher score than the label; -1 where the label is below 0
+	Logits   *graph.Value // (n·T, classes); nil unless requested
 }
 
-// Report describes how to show the results of a task.
+// Report describes how results of a task are shown.
 type Report struct {
-	Metrics []Metric // next to the loss; the first determines the best evaluation
-	Unit    string   // of throughput, such as "img"
-	Units   int      // of a sample: 1 image, or its tokens
+	Metrics []Metric // metrics in addition to the loss; the first one determines the best evaluation
+	Unit    string   // unit of throughput, such as "img"
+	Units   int      // number of units of a sample: 1 image, or its tokens
 	// RateKey is the machine-readable name of the throughput.
 	RateKey string
 }
 
-// Score is the means over the targets of some samples.
+// Score contains means over the targets of a set of samples.
 type Score struct {
 	Loss       float64
-	Top1, Top5 float64 // fractions of the targets whose label has one of the highest 1 or 5 scores
+	Top1, Top5 float64 // fractions of the targets whose label has the highest, or one of the 5 highest, scores
 }
 
-// Metric is a figure that follows from a Score.
+// Metric is a figure that is computed from a Score.
 type Metric struct {
 	Key     string // machine-readable name, such as "top1"
-	Title   string // such as "top-1"
-	Percent bool   // a fraction, shown in percent
-	Less    bool   // less is better
+	Title   string // name in texts, such as "top-1"
+	Percent bool   // the value is a fraction and is shown in percent
+	Less    bool   // a smaller value is better
 	Of      func(Score) float64
 }
 
@@ -66,7 +66,7 @@ var (
 // Best returns the metric that determines the best evaluation.
 func (r Report) Best() Metric { return r.Metrics[0] }
 
-// Texts returns all metrics with their titles; see Metric.Text.
+// Texts returns all metrics as texts with their titles; see Metric.Text.
 func (r Report) Texts(s Score, digits int) (texts []string) {
 	for _, m := range r.Metrics {
 		texts = append(texts, m.Text(m.Of(s), digits))
@@ -74,7 +74,7 @@ func (r Report) Texts(s Score, digits int) (texts []string) {
 	return texts
 }
 
-// Better reports whether value a of the metric is better than b.
+// Better reports whether the value a of the metric is better than b.
 func (m Metric) Better(a, b float64) bool {
 	if m.Less {
 		return a < b

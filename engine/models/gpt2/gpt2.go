@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	std = 0.02 // deviation of initial weights
-	eps = 1e-5 // of LayerNorm
+	std = 0.02 // standard deviation of the initial weights
+	eps = 1e-5 // epsilon of LayerNorm
 )
 
-// Size describes a member of the family.
+// Size describes a model of the family.
 type Size struct {
-	Vocabulary int // ids of tokens
-	Positions  int // longest sequence
+	Vocabulary int // number of tokens
+	Positions  int // largest number of positions of a sequence
 	Layers     int
 	Heads      int
-	Channels   int // a multiple of Heads
+	Channels   int // number of channels, a multiple of Heads
 }
 
-// Family maps names to sizes.
+// Family contains the sizes of the published models.
 var Family = map[string]Size{
 	"gpt2":        {Vocabulary: 50257, Positions: 1024, Layers: 12, Heads: 12, Channels: 768},
 	"gpt2-medium": {Vocabulary: 50257, Positions: 1024, Layers: 24, Heads: 16, Channels: 1024},
@@ -31,14 +31,14 @@ var Family = map[string]Size{
 	"gpt2-xl":     {Vocabulary: 50257, Positions: 1024, Layers: 48, Heads: 25, Channels: 1600},
 }
 
-// Options are the settings of the model. The published models train with 0.1 for each probability.
+// Options are the settings of the model. The published models use 0.1 for all dropout probabilities.
 type Options struct {
 	EmbeddingDropout float64
 	AttentionDropout float64
 	ResidualDropout  float64
 }
 
-// Build returns the network of a size.
+// Build returns the language model of the given size.
 //
 // Legend: N samples, T positions, C channels.
 func Build(s Size, o Options) models.Language {
@@ -49,7 +49,7 @@ func Build(s Size, o Options) models.Language {
 		}
 		x := net.Graph.Embedding("transformer.embedding", in.Tokens, tables, net.Compute) // (N, T, C)
 		x = net.Dropout("transformer.drop", x, o.EmbeddingDropout)
-		var branch *graph.Value // of the layer before, not yet added to x
+		var branch *graph.Value // result of the previous branch, not yet added to x
 		for i := range s.Layers {
 			net.NextLayer()
 			name := fmt.Sprintf("transformer.h.%d", i)
@@ -64,7 +64,7 @@ func Build(s Size, o Options) models.Language {
 	}
 }
 
-// norm adds a branch to x, unless it is nil, and normalises the sum. It returns both.
+// norm adds a branch to x and normalises the sum. branch may be nil. norm returns the normalised value and the sum.
 func norm(net *nn.Net, name string, x, branch *graph.Value) (h, sum *graph.Value) {
 	if branch == nil {
 		return net.LayerNorm(name, x, nil, eps)
@@ -72,7 +72,7 @@ func norm(net *nn.Net, name string, x, branch *graph.Value) (h, sum *graph.Value
 	return net.LayerNorm(name, branch, x, eps)
 }
 
-// branchStd is the deviation of the weights that end a branch. Each layer adds two branches to x.
+// branchStd returns the standard deviation of the weights that end a branch. Each layer has two branches.
 func branchStd(s Size) float64 { return std / math.Sqrt(2*float64(s.Layers)) }
 
 func attention(net *nn.Net, name string, h *graph.Value, in models.Tokens, s Size, o Options) *graph.Value {

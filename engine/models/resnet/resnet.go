@@ -8,13 +8,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Depth describes a member of the family.
+// Depth describes a model of the family.
 type Depth struct {
-	Blocks     [4]int // in each stage
-	Bottleneck bool   // 1x1, 3x3, 1x1 with 4 times the channels, instead of 3x3, 3x3
+	Blocks     [4]int // number of blocks in each stage
+	Bottleneck bool   // blocks of 1x1, 3x3, 1x1 convolutions with 4·C output channels, not of two 3x3
 }
 
-// Family maps names to depths.
+// Family contains the depths of the published models.
 var Family = map[string]Depth{
 	"resnet18":  {Blocks: [4]int{2, 2, 2, 2}},
 	"resnet34":  {Blocks: [4]int{3, 4, 6, 3}},
@@ -25,19 +25,20 @@ var Family = map[string]Depth{
 
 // Options are the settings of the model.
 type Options struct {
-	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution, which gives 16
-	// times the pixels in every stage.
+	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution. All stages
+	// then have 16 times as many pixels.
 	CIFARStem bool
-	// ZeroInitResidual starts the last BatchNorm of each block at gamma 0.
+	// ZeroInitResidual sets the initial gamma of the last BatchNorm in each block to 0.
 	ZeroInitResidual bool
-	// StochasticDepth is the probability with which training drops the residual branch of the last block for a sample.
-	// It is 0 for the first block and linear in between.
+	// StochasticDepth is the probability that training drops the residual branch of the last block for a sample. The
+	// probability grows linearly with the block, from 0 for the first block.
 	StochasticDepth float64
 }
 
-// Build returns the network of a depth.
+// Build returns the network of the given depth.
 //
-// Legend: N samples; H, W image; C channels of a stage: 64, 128, 256, 512; E expansion: 4 for bottlenecks, else 1.
+// Legend: N samples; H, W image size; C channels of a stage: 64, 128, 256, 512; E expansion: 4 for bottlenecks, else
+// 1.
 func Build(d Depth, o Options) models.Classifier {
 	return func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 		if o.CIFARStem {
@@ -72,7 +73,7 @@ func Build(d Depth, o Options) models.Classifier {
 	}
 }
 
-// basic is a block of two 3x3 convolutions with a shortcut.
+// basic is a block of two 3x3 convolutions and a shortcut.
 func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
@@ -80,7 +81,8 @@ func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop 
 	return residual(net, name, name+".bn2", y, shortcut(net, name, x, channels, stride), drop, o)
 }
 
-// bottleneck reduces the channels by a 1x1 convolution, works on them, and expands them again.
+// bottleneck is a block that reduces the channels by a 1x1 convolution, applies a 3x3 convolution, and expands them
+// again.
 func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
@@ -90,7 +92,8 @@ func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, 
 	return residual(net, name, name+".bn3", y, shortcut(net, name, x, 4*channels, stride), drop, o)
 }
 
-// residual ends a block: last normalisation of branch y, which may be dropped, plus the shortcut, then ReLU.
+// residual ends a block. It normalises the result y of the branch, adds the shortcut, and applies ReLU. drop is the
+// probability of dropping y.
 func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop float64, o Options) *graph.Value {
 	if drop == 0 || !net.Training {
 		return net.BatchNorm(norm, y, nn.Norm{ReLU: true, Residual: shortcut, ZeroInit: o.ZeroInitResidual})
@@ -99,7 +102,7 @@ func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop flo
 	return net.Graph.Unary(name+".relu", graph.ReLU, net.Graph.Binary(name+".add", graph.Add, y, shortcut))
 }
 
-// shortcut returns x, or its projection if the shape changes.
+// shortcut returns x. If the block changes the shape, shortcut returns a projection of x.
 func shortcut(net *nn.Net, name string, x *graph.Value, out, stride int) *graph.Value {
 	if stride == 1 && x.Shape[1] == out {
 		return x

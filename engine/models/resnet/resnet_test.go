@@ -18,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// build makes the graph of a model for one image; training adds loss and gradients.
+// build returns the graph of a model for one image. training adds the loss and the gradients.
 func build(t *testing.T, model models.Classifier, size, classes int, training bool) *graph.Graph {
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
@@ -39,7 +39,7 @@ func build(t *testing.T, model models.Classifier, size, classes int, training bo
 	return g
 }
 
-// inventory lists parameters and states as testdata does: sorted lines "param conv1.weight (64, 3, 7, 7)".
+// inventory lists parameters and states in the form of testdata: sorted lines "param conv1.weight (64, 3, 7, 7)".
 func inventory(g *graph.Graph) []string {
 	var lines []string
 	for _, v := range g.Params {
@@ -62,7 +62,7 @@ func golden(t *testing.T, name string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "#") })
 }
 
-// wantLines reports lines that only one side has.
+// wantLines reports lines that are in only one of the lists.
 func wantLines(t *testing.T, got, want []string) {
 	t.Helper()
 	for _, l := range got {
@@ -101,7 +101,7 @@ func TestParameterCountsArePublished(t *testing.T) {
 		{"resnet50", 1000, 25_557_032},
 		{"resnet101", 1000, 44_549_160},
 		{"resnet152", 1000, 60_192_808},
-		{"resnet50", 10, 23_528_522}, // 990 classes of 2048 weights and a bias fewer
+		{"resnet50", 10, 23_528_522}, // 990 classes fewer, each with 2048 weights and a bias
 	} {
 		t.Run(fmt.Sprintf("%s with %d classes", c.name, c.classes), func(t *testing.T) {
 			g := build(t, resnet.Build(resnet.Family[c.name], resnet.Options{}), 32, c.classes, false)
@@ -112,13 +112,14 @@ func TestParameterCountsArePublished(t *testing.T) {
 	}
 }
 
-// Multiply-adds of the forward pass of one 224x224 image as torchvision documents them (GFLOPS of the weights' metadata,
-// which counts a multiply-add as one). A training step costs three forward passes less the gradient of the images.
+// Multiply-adds of the forward pass of one 224x224 image, as torchvision documents them ("GFLOPS" in the metadata of
+// the weights counts a multiply-add as one operation). A training step needs three times the forward pass, without
+// the gradient of the images.
 func TestArithmeticOfOneImageIsPublished(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		multiplyAdds   float64 // in 10⁹
-		firstConvolved int64   // elements of the first convolution's output times the taps of one: 64·112·112 · 3·7·7
+		firstConvolved int64   // multiply-adds of the first convolution: 64·112·112 outputs times 3·7·7 taps
 	}{
 		{"resnet18", 1.814, 118_013_952},
 		{"resnet34", 3.664, 118_013_952},
@@ -143,7 +144,7 @@ func TestArithmeticOfOneImageIsPublished(t *testing.T) {
 	}
 }
 
-// firstReader is the position of the first node that reads each parameter, whatever type it is read in.
+// firstReader returns, for each parameter, the position of the first node that reads it, in any type.
 func firstReader(g *graph.Graph) map[string]int {
 	at := map[string]int{}
 	for i, n := range g.Nodes {
@@ -176,7 +177,7 @@ func TestGradientsFinishInTheReverseOrderOfForward(t *testing.T) {
 	}
 }
 
-// node finds a node by name.
+// node finds a node by its name.
 func node(t *testing.T, g *graph.Graph, name string) *graph.Node {
 	t.Helper()
 	for _, n := range g.Nodes {
@@ -193,7 +194,7 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 		name    string
 		options resnet.Options
 		size    int
-		want    map[string]tensor.Shape // of the output of the last block of each stage
+		want    map[string]tensor.Shape // shape of the output of the last block of each stage
 	}{
 		{"imagenet stem, 224 pixels", resnet.Options{}, 224, map[string]tensor.Shape{
 			"conv1": {1, 64, 112, 112}, "maxpool": {1, 64, 56, 56}, "layer1.2.bn3": {1, 256, 56, 56}, "layer2.3.bn3": {1, 512, 28, 28},
@@ -214,7 +215,7 @@ func TestStagesHaveTheResolutionOfThePaper(t *testing.T) {
 	}
 }
 
-// Version 1.5: the 3x3 convolution strides, not the 1x1 before it.
+// In version 1.5, the 3x3 convolution has the stride, not the 1x1 convolution before it.
 func TestBottleneckStridesInItsMiddle(t *testing.T) {
 	g := build(t, resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 64, 10, false)
 	for name, want := range map[string]int{"layer2.0.conv1": 1, "layer2.0.conv2": 2, "layer2.0.conv3": 1, "layer2.0.downsample.0": 2, "layer1.0.downsample.0": 1} {
@@ -269,7 +270,7 @@ func TestImagesWithTheWrongNumberOfDimensionsAreAnErrorNamingTheNode(t *testing.
 	}
 }
 
-// drops are the probabilities with which branches are dropped, by block.
+// drops returns the drop probability of each block's branch.
 func drops(g *graph.Graph) map[string]float64 {
 	out := map[string]float64{}
 	for _, n := range g.Nodes {
@@ -284,7 +285,7 @@ func TestBranchesAreDroppedByALinearRule(t *testing.T) {
 	o := resnet.Options{StochasticDepth: 0.7}
 	got := drops(build(t, resnet.Build(resnet.Family["resnet18"], o), 32, 10, true))
 	want := []string{"layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0", "layer3.1", "layer4.0", "layer4.1"}
-	if len(got) != 7 { // the first block drops nothing
+	if len(got) != 7 { // the first block is never dropped
 		t.Errorf("got %v, want 7 blocks", got)
 	}
 	for i, name := range want {

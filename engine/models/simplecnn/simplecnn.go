@@ -10,13 +10,13 @@ import (
 
 // Options are the settings of the model.
 type Options struct {
-	Channels []int   // of each block; each block halves the image
-	Dropout  float64 // before the last layer
+	Channels []int   // number of channels of each block; each block halves the height and width
+	Dropout  float64 // dropout probability before the last layer
 }
 
 // Build returns the network.
 //
-// Legend: N samples, C channels of the block, H and W extent of its input.
+// Legend: N samples, C channels of a block, H and W size of its input.
 func Build(o Options) models.Classifier {
 	return func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 		for i, c := range o.Channels {

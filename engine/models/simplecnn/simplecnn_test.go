@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// build makes the graph for two images; training adds loss and gradients.
+// build returns the graph for two images. training adds the loss and the gradients.
 func build(o simplecnn.Options, size int, training bool) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32, IDs: g.Input("ids", tensor.I64, 2), Key: g.Input("key", tensor.U32, 2)}
@@ -47,7 +47,7 @@ func TestParametersStatesAndGradientsAreThoseOfTheGoldenFile(t *testing.T) {
 			fmt.Fprintf(&got, "%s %s %v: %v\n", part.kind, v.Name, v.Shape, v.Init)
 		}
 	}
-	for _, gr := range g.Gradients { // in the order in which backward finishes them
+	for _, gr := range g.Gradients { // in the order in which the backward pass completes them
 		fmt.Fprintf(&got, "gradient %s\n", gr.Param.Name)
 	}
 	const file = "testdata/simple_cnn.txt"
@@ -97,7 +97,7 @@ func TestImageSmallerThanTheBlocksHalveIsAnErrorNamingTheBlock(t *testing.T) {
 	for _, c := range []struct {
 		size   int
 		blocks int
-		want   string // node, "" for none
+		want   string // name of the node in the error; "" if there is no error
 	}{
 		{32, 5, ""},
 		{32, 6, "block5.pool"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The published start of SplitMix64 from the state 1234567.
+// The expected values are the published output of SplitMix64 for the state 1234567.
 func TestBitsAreSplitMix64(t *testing.T) {
 	s := Stream{base: 1234567}
 	for i, want := range []uint64{
@@ -18,13 +18,13 @@ func TestBitsAreSplitMix64(t *testing.T) {
 	}
 }
 
-// Values made by scripts/counter_random.py, which states the definition a second time.
+// known contains values from scripts/counter_random.py, a second implementation of the definition.
 var known = []struct {
 	seed    uint64
 	name    string
 	bits    map[uint64]uint64
 	uniform []float64 // exact
-	normal  []float64 // within the last bits of ln and cos
+	normal  []float64 // equal except for the last bits of ln and cos
 	inRange []float32 // Between(-0.125, 0.125)
 	shifted []float32 // Gaussian(0.5, 0.05)
 }{
@@ -85,7 +85,8 @@ func TestValuesAreThoseOfThePythonTwin(t *testing.T) {
 	}
 }
 
-// Limits are five standard errors of the statistic at n independent numbers; the numbers are fixed, so it passes always or never.
+// The limits are five standard errors of each statistic for n independent numbers. The numbers are fixed, so the test
+// passes always or never.
 func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 	const n = 1 << 18
 	root := math.Sqrt(n)
@@ -95,7 +96,7 @@ func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 		normal := moments(n, s.Normal)
 		for _, c := range []struct {
 			what                 string
-			got, want, deviation float64 // deviation: standard deviation of the statistic of one number
+			got, want, deviation float64 // deviation: standard deviation of the statistic of a single number
 		}{
 			{"mean of Uniform - 1/2", uniform[0], 0, math.Sqrt(1. / 12)},
 			{"second moment of Uniform - 1/2", uniform[1], 1. / 12, math.Sqrt(1./80 - 1./144)},
@@ -113,7 +114,7 @@ func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 	}
 }
 
-// moments returns the means of x, x², x³, x⁴ and of the product with the number before.
+// moments returns the means of x, x², x³ and x⁴, and the mean product of successive numbers.
 func moments(n uint64, number func(uint64) float64) (mean [5]float64) {
 	before := number(n)
 	for i := range n {
@@ -159,7 +160,7 @@ func TestUniformStaysBelowOneAndNormalStaysFinite(t *testing.T) {
 	}
 }
 
-// unmix inverts mix: odd factors have inverses modulo 2^64, and z ^ z>>k is undone by repeating it.
+// unmix inverts mix. Odd factors have inverses modulo 2^64, and repetition of z ^ z>>k undoes it.
 func unmix(z uint64) uint64 {
 	unshift := func(z uint64, k uint) uint64 {
 		x := z
@@ -170,7 +171,7 @@ func unmix(z uint64) uint64 {
 	}
 	inverse := func(odd uint64) uint64 {
 		x := odd
-		for range 6 { // Newton: each round doubles the right bits
+		for range 6 { // each Newton iteration doubles the number of correct bits
 			x *= 2 - odd*x
 		}
 		return x
@@ -189,7 +190,7 @@ func TestDrawingAllocatesNothing(t *testing.T) {
 	}
 }
 
-var drawn float64 // keeps the compiler from leaving out what is measured
+var drawn float64 // keeps the compiler from removing the measured code
 
 func BenchmarkGaussian(b *testing.B) {
 	s := New(1, "layer4.0.downsample.0.weight")

@@ -12,13 +12,13 @@ import (
 type Classify struct {
 	Model          models.Classifier
 	Classes        int
-	Size           int        // height = width, pixels
-	Mean, Std      [3]float32 // red, green, blue; in units of full scale
-	LabelSmoothing float64    // in training
-	Mixed          bool       // training samples have second labels
+	Size           int        // height and width in pixels
+	Mean, Std      [3]float32 // red, green, blue; 1 is full scale (255)
+	LabelSmoothing float64    // label smoothing in training
+	Mixed          bool       // training samples have a second label
 }
 
-// Targets implements [task.Task]: an image has one label.
+// Targets implements [task.Task]. An image has one target.
 func (Classify) Targets() int { return 1 }
 
 // Report implements [task.Task].
