@@ -250,11 +250,11 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, op := range []collective.Op{
-		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // 1
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // NCCL's operation 1
 		collective.AllReduce{Buffer: device.Whole(host), DType: tensor.F32},
 		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max}, // NCCL's Max loses NaN
 		collective.Barrier{},
-		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // 2
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // NCCL's operation 2
 	} {
 		if err := errors.Join(c.Enqueue(op), c.Sync(t.Context())); err != nil {
 			t.Fatalf("%s: %v", collective.Signature(op), err)

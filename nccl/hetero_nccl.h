@@ -34,7 +34,7 @@ typedef enum hetero_nccl_status {
 
 typedef struct hetero_nccl_facts {
   int32_t version,
-      built_for; /* of NCCL as ncclGetVersion codes it: what was opened; whose header this library was compiled with */
+      built_for; /* codes in the form of ncclGetVersion: of the opened library; of the header used at compile time */
   char path[HETERO_NCCL_TEXT];
 } hetero_nccl_facts;
 
@@ -48,7 +48,7 @@ typedef struct hetero_nccl_options {
 typedef struct hetero_nccl_call {
   int32_t kind, dtype, reduce, root;
   int64_t elements;
-  int64_t timeout_ns; /* from now; 0: no limit */
+  int64_t timeout_ns; /* limit; 0: no limit */
   char text[HETERO_NCCL_TEXT];
 } hetero_nccl_call;
 

@@ -18,7 +18,7 @@ var ErrUnusable = errors.New("nccl cannot be used by these ranks")
 // Error reports a failure of NCCL on this rank, in an operation on which all ranks had agreed.
 type Error struct {
 	Rank int
-	Op   string // in the words of collective.Describe
+	Op   string // name of the operation, as collective.Describe returns it
 	Why  string // NCCL's message
 }
 

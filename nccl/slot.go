@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// slot holds an in-flight operation and the matching operation on the control communicator. The latter is a gather of
-// the ranks' descriptions, or the operation itself if NCCL cannot satisfy the contract. Slots are reused.
+// slot holds an in-flight operation and the matching operation on the control communicator. The matching operation is a
+// gather of the ranks' descriptions. If NCCL cannot satisfy the contract, it is the operation itself. Slots are reused.
 type slot struct {
 	op     collective.Op
 	number uint64
@@ -20,7 +20,7 @@ type slot struct {
 	byGPU  bool // NCCL performs the operation
 	word   collective.Op
 
-	gather  collective.Op // gathers words
+	gather  collective.Op // the gather of all words
 	words   *memory       // one word per rank
 	rank    int
 	started *queue.Link // After event of word, if word is the operation itself

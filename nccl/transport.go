@@ -41,7 +41,7 @@ type transport struct {
 	closed bool
 
 	slots  sync.Mutex
-	flying []*slot // in-flight operations, in order
+	flying []*slot // slots of in-flight operations, in order
 	free   []*slot
 }
 

@@ -193,7 +193,7 @@ func SlowRanks(size int, pairs []Pair) (slow []int) {
 			best[rank] = max(best[rank], p.BusGBytes)
 		}
 	}
-	whole := slices.Sorted(slices.Values(best))[size/2] // of two ranks, the faster one
+	whole := slices.Sorted(slices.Values(best))[size/2] // median; of two ranks, the bandwidth of the faster one
 	for rank, b := range best {
 		if b < slowFraction*whole {
 			slow = append(slow, rank)

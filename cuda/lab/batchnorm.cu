@@ -14,7 +14,7 @@ constexpr double kEps = 1e-5;
 // blocks of a column alternate rows.
 struct Rows {
   int64_t rows, channels, columns, chunks; // chunks: blocks of a column
-  int lanes, threads;                      // of a block
+  int lanes, threads;                      // lanes, threads: of a block
 
   Grid grid() const { return {columns, chunks, 1, threads}; }
 };

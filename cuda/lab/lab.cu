@@ -185,7 +185,7 @@ Options parse(const std::vector<std::string> &words) {
 
 Trial copy(const Input &input, void *to) {
   auto error = [&input](const char *got) {
-    double bytes = 0; // that differ
+    double bytes = 0; // number of bytes that differ
     for (size_t i = 0; i < input.host.size(); i++) bytes += got[i] != input.host[i];
     return bytes;
   };

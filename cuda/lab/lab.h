@@ -53,7 +53,7 @@ struct Input {
 
 struct Variant {
   std::string name;
-  std::function<void()> run; // on the default stream; allocates nothing
+  std::function<void()> run; // enqueues the work on the default stream; allocates nothing
 };
 
 struct Trial {

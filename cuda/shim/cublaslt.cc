@@ -43,11 +43,11 @@ static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t));
 
 struct Known {
   int32_t id;
-  uint32_t align; // of operands; 0: of an element
+  uint32_t align; // required alignment of operands in bytes; 0: the size of an element
   uint32_t scheme;
   int32_t split;
   size_t workspace;
-  int64_t ns; // modelled time
+  int64_t ns; // modelled time, ns
 };
 constexpr Known kKnown[] = {
     {1, 16, CUBLASLT_REDUCTION_SCHEME_NONE, 1, 0, 1'000},

@@ -54,7 +54,7 @@ bool setting(const char *word); // whether HETERO_SHIM_CUDNN contains the word
 // One convolution operation by the roles of its tensors in y = x * w, for any pass.
 struct Conv {
   const Object *conv, *x, *w, *y;
-  const Object *bias = nullptr, *out; // of a second operation; out: the result of all
+  const Object *bias = nullptr, *out; // operands of a second operation; out: the result of both
   cudnnBackendDescriptorType_t pass;
 };
 Conv conv_of_operation(const Object &operation);

@@ -50,7 +50,7 @@ struct Fake final : shimWatcher {
   std::mutex mutex;
   std::set<CUpti_ActivityKind> kinds;
   std::deque<Record> records;
-  std::vector<std::string> functions; // by cbid
+  std::vector<std::string> functions; // names of functions, by callback id
   CUpti_BuffersCallbackRequestFunc request = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
   CUpti_CallbackFunc callback = nullptr;
@@ -246,7 +246,7 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Acti
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t *dropped) {
   meanwhile("cuptiActivityGetNumDroppedRecords");
   const std::lock_guard<std::mutex> lock(fake.mutex);
-  *dropped = fake.dropped; // since the last query
+  *dropped = fake.dropped; // number of records dropped since the last query
   fake.dropped = 0;
   return CUPTI_SUCCESS;
 }

@@ -29,8 +29,9 @@ namespace {
 constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
-// A block in progress: fibers run in turn until each has ended. A fiber that waits, for all or for its warp, yields. A
-// fiber outlives its block and is reused for the next one. setjmp and longjmp switch without a system call.
+// A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
+// those of its warp. A fiber outlives its block and is reused for the next block. setjmp and longjmp switch without a
+// system call.
 struct Block {
   struct Fiber {
     ucontext_t context;
@@ -195,7 +196,7 @@ int setting(const char *name, int otherwise) {
 // Memory of a GPU. The system reserves a part of it.
 size_t memory() { return static_cast<size_t>(setting("HETERO_SHIM_MEMORY_KIB", 2 << 20)) << 10; }
 
-thread_local int chosen = 0; // by cudaSetDevice
+thread_local int chosen = 0; // index that cudaSetDevice has set
 
 // A GPU that this process sees: a card, or a slice of one.
 struct Visible {

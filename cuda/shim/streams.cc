@@ -67,7 +67,7 @@ struct shimGraph {
     Seen seen;
   };
   std::vector<Work> work;
-  std::vector<std::string> code; // of kernels
+  std::vector<std::string> code; // names of the kernels whose code the graph needs
 };
 
 namespace {
@@ -160,7 +160,7 @@ struct shimEvent {
 
 namespace {
 
-thread_local cudaStream_t capturing = nullptr; // on this thread, which must neither wait nor allocate meanwhile
+thread_local cudaStream_t capturing = nullptr; // stream that this thread captures, without waits and allocations
 
 std::mutex streams_mutex;
 std::set<Stream *> streams;
@@ -187,7 +187,7 @@ bool stands() {
 }
 
 std::mutex loaded_mutex;
-std::set<std::pair<int, std::string>> loaded; // by device
+std::set<std::pair<int, std::string>> loaded; // kernels whose code is loaded, by device
 
 bool load_code(const std::string &code) {
   const std::pair<int, std::string> here{shim::chosen_gpu(), code};
@@ -353,7 +353,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuc
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   e->wait();
-  if (e->pending) return cudaErrorUnknown; // of a lost GPU: enqueued work still writes to it
+  if (e->pending) return cudaErrorUnknown; // the GPU is lost: enqueued work still writes to e
   return delete e, cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
@@ -367,7 +367,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 
-// HETERO_SHIM_WAITING is a file that is created when a thread waits by polling: it has queried an event this often
+// HETERO_SHIM_WAITING is a file that is created when a thread polls: when it has queried an event kAsksOfAWait times
 // since it last selected its device.
 static constexpr int kAsksOfAWait = 100;
 static thread_local int asked = 0;

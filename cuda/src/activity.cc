@@ -77,7 +77,7 @@ Notebook &notebook() {
 void CUPTIAPI on_request(uint8_t **buffer, size_t *bytes, size_t *most_records) {
   *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // nullptr: CUPTI drops and counts records
   *bytes = *buffer ? kBufferBytes : 0;
-  *most_records = 0; // as many as fit
+  *most_records = 0; // no limit: as many records as fit
 }
 
 void CUPTIAPI on_complete(CUcontext context, uint32_t stream, uint8_t *records, size_t, size_t bytes) {
@@ -133,7 +133,7 @@ const char *Notebook::kept_name(const Noted &noted) {
 }
 
 void Notebook::keep(const Noted &noted) {
-  if (noted.begin != 0 && noted.end == 0) return; // still running
+  if (noted.begin != 0 && noted.end == 0) return; // the activity is still running
   if (noted.begin == 0 || noted.end < noted.begin || list_.size() >= kMostRecords) {
     lost_++;
     return;
@@ -222,7 +222,7 @@ Activities Notebook::end() {
   leave();
   open_ = false;
   session_++;
-  const int64_t dropped = dropped_records(nullptr, 0); // since the last buffer
+  const int64_t dropped = dropped_records(nullptr, 0); // records dropped since the last buffer
   const std::lock_guard<std::mutex> held(mutex_);
   lost_ += dropped;
   taking_ = false;

@@ -139,7 +139,7 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          [&] { d->quiet.sweep(); }); // not during: an exchange may allocate, and must not wait for its own end
+          [&] { d->quiet.sweep(); }); // sweep, not during: an exchange may allocate, and would wait for its own end
       return;
     }
     want_memory(

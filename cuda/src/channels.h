@@ -16,7 +16,8 @@ struct Block {
   int64_t channels() const { return channels_last ? c : b; }
 };
 
-// dst = src where both have an element, else 0; plus bias, one value per channel, unless bias is nullptr.
+// dst = src where both have an element, otherwise dst = 0. Unless bias is nullptr, the bias (one value per channel) is
+// added.
 void refit(const Block &src, const void *from, const Block &dst, void *to, const float *bias, void *queue);
 
 // Converts n contiguous numbers to another type.

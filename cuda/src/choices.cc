@@ -29,9 +29,9 @@
 namespace hetero {
 namespace {
 
-constexpr int kTurns = 7;                      // timed launches per candidate; their median is its time
+constexpr int kTurns = 7;                      // timed launches per candidate; the median of their times is compared
 constexpr float kHopeless = 3;                 // a candidate slower than this multiple of the best time drops out
-constexpr size_t kMostBytes = size_t{1} << 20; // of a file: a few thousand choices
+constexpr size_t kMostBytes = size_t{1} << 20; // largest size of a file: a few thousand choices
 constexpr int kLockSeconds = 120;              // limit of the wait for the lock; longer than any comparison
 const char *const kHeader = "hetero-train choices 1";
 
@@ -260,7 +260,7 @@ size_t fastest(const Contest &contest) {
   const size_t count = contest.candidates.size();
   if (count == 1) return 0;
   static std::mutex one_at_a_time;
-  static std::map<std::string, Choices> known; // by file
+  static std::map<std::string, Choices> known; // cached choices, by file
   std::unique_lock<std::mutex> hold(one_at_a_time);
 
   const std::string machine = this_machine(), key = contest.library + " " + contest.key;

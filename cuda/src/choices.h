@@ -1,9 +1,9 @@
 // choices.h: finds the fastest of several ways to compute the same result. It times them once and caches the choice in
 // memory and on disk.
 //
-// On disk: <user's cache folder>/hetero-train/choices, one file per kind of GPU and driver, which can be deleted
-// safely. If several processes need the same choice at once, the first times it and the others use its choice, so ranks
-// of one machine compute alike.
+// On disk: <user's cache folder>/hetero-train/choices has one file per kind of GPU and driver, which can be deleted
+// safely. If several processes need the same choice at once, one process times the candidates, and the other processes
+// use its choice. Ranks of one machine therefore compute alike.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,9 +26,9 @@ struct Candidate {
 };
 
 struct Contest {
-  std::string library;               // with its version: "cuBLASLt 130100"
+  std::string library;               // name and version of the library: "cuBLASLt 130100"
   std::string key;                   // op, shapes, types: everything else that times depend on
-  int64_t bytes;                     // of scratch, for the operands and the largest workspace of the candidates
+  int64_t bytes;                     // size of scratch, for the operands and the largest workspace of the candidates
   std::vector<Candidate> candidates; // at least one, best guess first
 };
 

@@ -112,7 +112,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) priorities.push_back({{type, type}});
   if (wide || (!bias && c.pass != Pass::diff_weights)) {
     priorities.push_back({{type, type}});
-  } else { // the result is not final: a bias follows, or it stays f32
+  } else { // the result is not final: a bias follows, or the result stays f32
     priorities.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
     priorities.push_back({{HT_F32, HT_F32}});
   }
@@ -198,7 +198,7 @@ private:
 
 // --- choosing -------------------------------------------------------------------------------------
 
-// One engine for one way, and its kernel once created.
+// An engine for a way, and its kernel after the creation of the kernel.
 struct Option {
   Way way;
   std::shared_ptr<BuiltGraph> graph;

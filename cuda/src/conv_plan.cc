@@ -193,7 +193,7 @@ BuiltGraph::BuiltGraph(const ConvGraph &g)
                            part(tensor(g.operand[kY], g.nhwc, uid(kY), false))};
   const Descriptor *to = t[result];
   if (bias || g.chained) {
-    Dense sum = g.operand[result]; // in f32, virtual
+    Dense sum = g.operand[result]; // the sum is f32 and virtual
     sum.dtype = HT_F32;
     t[result] = part(tensor(sum, g.nhwc, kVirtual, true));
   }

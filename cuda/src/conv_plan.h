@@ -46,9 +46,9 @@ struct ConvGraph {
 
 // An engine with its settings, which determine a plan of a graph.
 struct EngineChoice {
-  int64_t engine = 0;                             // its global index
-  bool compiled = false;                          // on creation, which takes about a second
-  std::vector<std::pair<int32_t, int64_t>> knobs; // type, value
+  int64_t engine = 0;                             // cuDNN's global index of the engine
+  bool compiled = false;                          // cuDNN compiles the engine on creation, which takes about a second
+  std::vector<std::pair<int32_t, int64_t>> knobs; // type and value of each setting
 
   std::string text() const; // "engine 34 knobs 2=5 13=0"
 };

@@ -1,5 +1,5 @@
-// cupti_library.h: CUPTI's functions, resolved at the first use of the library. Only if HETERO_CUPTI states that its
-// header exists.
+// cupti_library.h: CUPTI's functions, resolved at the first use of the library. Compiled only if CUPTI's header exists
+// (HETERO_CUPTI).
 #pragma once
 
 #include <cupti.h>

@@ -53,7 +53,8 @@ struct DnnHandle {
 DnnHandle &building_handle();
 DnnHandle &running_handle();
 
-// A backend descriptor: created, given attributes, finalised, then read and used by others. Errors contain its name.
+// A backend descriptor: created, given attributes, finalised, then read and used by other descriptors. Errors contain
+// its name.
 class Descriptor {
 public:
   Descriptor(cudnnBackendDescriptorType_t type, const char *what);

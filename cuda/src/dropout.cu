@@ -25,7 +25,7 @@ __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample,
   return kept_of(d.threshold, d.stream, key, sample, static_cast<uint32_t>(counter));
 }
 
-// One counter per thread, for any sizes.
+// For any sizes: a thread processes one counter.
 template <class T>
 __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   const int64_t counters = (d.size + 3) / 4;

@@ -13,7 +13,7 @@
 namespace hetero {
 namespace {
 
-constexpr int kDigits = 16, kBits = 4; // of a pass of the sort
+constexpr int kDigits = 16, kBits = 4; // digits and bits of one pass of the sort
 constexpr int kItems = 16;             // adjacent elements of a thread
 constexpr int kTile = kThreads * kItems;
 // Rows of a piece. Larger: the sum of a frequent id is a longer chain. Smaller: more partial sums. Small on the host,

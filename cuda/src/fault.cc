@@ -20,7 +20,7 @@ struct Fault::State {
 namespace {
 
 std::mutex mutex;
-std::vector<Fault::State *> all; // of live kernels
+std::vector<Fault::State *> all; // states of live kernels
 
 } // namespace
 

@@ -16,7 +16,7 @@ public:
   // text turns a bad element, its index and its value, into the error.
   using Text = std::function<std::string(int64_t element, int64_t got)>;
   explicit Fault(Text text);
-  uint64_t *word() const; // for mark; the same address on the device
+  uint64_t *word() const; // the word for mark; host and device use the same address
 
   struct State;
 

@@ -10,7 +10,7 @@ namespace {
 
 struct Geometry {
   int64_t elements, channels, pixels;
-  bool nhwc; // of dst; src is always (N, H, W, C)
+  bool nhwc; // layout of dst; src is always (N, H, W, C)
 };
 
 struct alignas(8) Line {

@@ -36,7 +36,7 @@ private:
   void *address(const char *symbol) const;
 
   LibraryName name_;
-  std::string path_; // as opened
+  std::string path_; // path of the opened file
   void *handle_ = nullptr;
 };
 

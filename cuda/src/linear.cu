@@ -149,7 +149,7 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vec
   if (!careful.empty()) k->anywhere = Way{last, careful[0]};
   const int64_t products = std::max(k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0);
   k->workspace = k->cast_bytes + k->wide_bytes + products;
-  if (k->workspace > 0) k->workspace += kProductAlign - 64; // its address is a multiple of 64
+  if (k->workspace > 0) k->workspace += kProductAlign - 64; // the address of workspace is a multiple of 64
   return k;
 }
 

@@ -108,7 +108,7 @@ __global__ void finish(int64_t rows, int64_t classes, const int32_t *labels, con
   }
 }
 
-// d (rows, n) = the gradient of logits; d may have their memory. A warp processes a row.
+// d (rows, n) = the gradient of logits; d may be in the memory of logits. A warp processes a row.
 template <class T>
 __global__ void diff_logits(int64_t first, int64_t rows, int64_t from, int64_t n, int64_t classes, const float *logits,
                             const float *bias, const int32_t *labels, const float *lse, const float *scale,
@@ -169,7 +169,7 @@ struct LinearLoss : Kernel {
   bool biased;
   size_t bias_at;
   std::vector<Part> parts; // at most four: the last block of rows and the last chunk of classes may be smaller
-  int64_t scratch_at = 0;  // in the workspace
+  int64_t scratch_at = 0;  // offset in the workspace
   Fault bad;
 
   LinearLoss(const Request &request, size_t inputs, bool backward)

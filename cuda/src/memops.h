@@ -10,11 +10,11 @@
 namespace hetero {
 
 void stream_write(cudaStream_t stream, uint32_t *word, uint32_t value);
-void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value); // until the word has that value
+void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value); // waits until the word has that value
 
 // Properties of a GPU that the driver returns without a context: name, capability, total memory. The rest is 0.
 cudaDeviceProp driver_facts(int index);
-bool prohibited(int index); // by its compute mode: no program may use the GPU
+bool prohibited(int index); // whether the compute mode of the GPU forbids its use by any program
 
 // Returns the UUID of a GPU. second: use the second version of the query, which distinguishes MIG slices.
 void device_uuid(CUuuid *uuid, int index, bool second);

@@ -1,8 +1,8 @@
 // move.cu: ops that only move elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
-// All of them use one kernel, which copies a box of elements. For both sides, a box has the offset of its first element
-// and its strides. Threads process the box in the order of its dimensions, the last fastest, which is dst's memory
-// order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an element.
+// All of these ops use one kernel, which copies a box of elements. For src and for dst, a box has the offset of its
+// first element and its strides. Threads process the box in the order of its dimensions, the last fastest, which is
+// dst's memory order. If whole rows of 16 bytes stay contiguous, 16 bytes count as an element.
 #include "channels.h"
 #include "gpu.h"
 #include "ops.h"

@@ -47,7 +47,7 @@ __global__ void multiply_add(float *sink) {
     for (int c = 0; c < kChains; c++) sum[c] = fmaf(sum[c], 0.999f, 0.001f);
   float all = 0;
   for (int c = 0; c < kChains; c++) all += sum[c];
-  if (all == -1) *sink = all; // never
+  if (all == -1) *sink = all; // never true; see above
 }
 
 cudaDeviceProp facts_in_use() {

@@ -1,4 +1,4 @@
-// presence.cc: queries to the driver that need no context, and the free memory, which needs one.
+// presence.cc: queries to the driver that need no context, and the query of free memory, which needs a context.
 #include "presence.h"
 
 #include <cuda.h>

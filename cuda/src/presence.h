@@ -11,6 +11,6 @@ int visible_gpus();       // throws Absent if there is none, Unavailable if a fa
 void want_gpu(int index); // throws Unavailable unless there is such a GPU
 void want_architecture(int index,
                        const cudaDeviceProp &facts); // throws Unavailable below the lowest that there is code for
-ht_identity identify(int index);                     // of the GPU that the calling thread uses
+ht_identity identify(int index);                     // identity of the GPU that the calling thread uses
 
 } // namespace hetero

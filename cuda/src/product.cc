@@ -72,7 +72,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   check(cudaGetDevice(&device), "the device in use");
   check(cudaGetDeviceProperties(&facts, device), "facts of the device");
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as recommended in its manual
+      uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as cuBLASLt's manual recommends
   // Parts of a sum are added in f32 and in a fixed order. The other schemes round the parts to D's type or add them in
   // place.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});

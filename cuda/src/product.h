@@ -39,7 +39,7 @@ struct Algorithm {
 struct ProductOperands {
   const void *a, *b;
   void *d, *bias;  // bias is read or written, as the epilogue says
-  void *workspace; // at a multiple of kProductAlign
+  void *workspace; // address at a multiple of kProductAlign
 };
 
 constexpr int64_t kProductAlign = 256;

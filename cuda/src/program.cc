@@ -62,8 +62,8 @@ void Program::enqueue_all(cudaStream_t stream) {
   }
 }
 
-// Loads all code by creating the graph for the first time. On failure each run enqueues the steps one by one, and the
-// device notes it.
+// Loads all code by creating the graph for the first time. If this fails, the device reports it, and each run enqueues
+// the steps one by one.
 void Program::load(bool first) {
   session_ = activity_session();
   if (graph_) cudaGraphExecDestroy(graph_);

@@ -62,7 +62,7 @@ bool Quiet::stands() {
 
 void Quiet::begin() {
   std::unique_lock<std::mutex> lock(mutex_);
-  keepers_++; // from now on no stream may become blocked
+  keepers_++; // no stream may become blocked from now on
   while (stands()) changed_.wait_for(lock, kLook);
   free_kept(lock);
 }

@@ -104,7 +104,7 @@ std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost) {
 }
 
 int64_t dropped_records(CUcontext context, uint32_t stream) {
-  size_t dropped = 0; // since the last query
+  size_t dropped = 0; // number of records dropped since the last query
   const CUptiResult asked = Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
   return asked == CUPTI_SUCCESS ? static_cast<int64_t>(dropped) : 0;
 }

@@ -1,4 +1,4 @@
-// records.h: reads the buffers that CUPTI fills. Only if HETERO_CUPTI states that its header exists.
+// records.h: reads the buffers that CUPTI fills. Compiled only if CUPTI's header exists (HETERO_CUPTI).
 #pragma once
 
 #include <cupti.h>

@@ -11,7 +11,7 @@ namespace hetero {
 namespace {
 
 struct Fold {
-  int kept, folded; // dimensions
+  int kept, folded; // numbers of dimensions
   int64_t kept_dims[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_dims[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];
   int64_t results, values; // elements of dst, and the number of values of each
   int func;

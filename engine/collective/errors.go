@@ -75,7 +75,7 @@ func (e *TimeoutError) Timeout() bool { return true }
 type MismatchError struct {
 	Rank      int
 	Number    uint64 // position of the operation in the communicator's sequence, from 1
-	Got, Want string // in the words of Signature
+	Got, Want string // texts of the operations, as Signature returns them
 }
 
 func (e *MismatchError) Error() string {

@@ -80,13 +80,13 @@ func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.D
 
 // DifferenceError reports ranks with different facts. Every rank gets the same error.
 type DifferenceError struct {
-	Ranks []RankDifference // ascending
+	Ranks []RankDifference // ranks that differ, ascending
 }
 
 // RankDifference describes how a rank differs from rank 0.
 type RankDifference struct {
 	Rank  int
-	Line  int    // from 1
+	Line  int    // number of the first line that differs, from 1
 	Got   string // "" if the rank lacks this line
 	Want  string // the line of rank 0
 	Lines int    // number of lines that differ
@@ -212,7 +212,7 @@ func gatherParts(ctx context.Context, comm collective.Communicator, dev device.D
 	}
 	if err != nil {
 		comm.Abort(err)
-		_ = comm.Sync(context.Background()) // until the memory is unused; err already holds the first error
+		_ = comm.Sync(context.Background()) // wait until the memory is unused; err already holds the first error
 		return nil, err
 	}
 	out := make([][]byte, len(counts))

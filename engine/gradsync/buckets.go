@@ -10,7 +10,7 @@ import (
 // Bucket is a range of the flat gradient buffer that one all-reduce sums.
 type Bucket struct {
 	Offset, Bytes int64    // includes padding between parameters, which is zero on every rank
-	Params        []string // in the order in which the backward pass completes their gradients
+	Params        []string // names of parameters, in the order in which the backward pass completes their gradients
 }
 
 // ends returns the possible ends of buckets: the end of each parameter that has a gradient.

@@ -118,7 +118,7 @@ func (s *Sync) hashRegion(h *hasher, stream device.Stream, r device.Region) (err
 // ReplicaError reports that parameters or running statistics differ between ranks. Every rank gets the same error.
 type ReplicaError struct {
 	Odd    []int    // ranks that differ from the majority, ascending; if there are two halves, the half without rank 0
-	Hashes []uint64 // by rank
+	Hashes []uint64 // hashes of all ranks, by rank
 }
 
 func (e *ReplicaError) Error() string {

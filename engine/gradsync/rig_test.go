@@ -29,7 +29,7 @@ type job struct {
 	group     int          // samples of a group, for mode ghost
 	smoothing float64
 	dropout   float64
-	options   Options // without communicators
+	options   Options // Options without communicators
 	open      func(rank int) device.Device
 	plain     bool // parameters have the plain layout, even if the device prefers another layout
 	// connect makes a group; nil: goroutines that share memory.
@@ -105,7 +105,7 @@ type rank struct {
 	sum          device.Buffer // gradients of earlier micro-batches; state.Grads if a step has one micro-batch
 	stream       device.Stream
 	sync         *Sync
-	passes       map[int]*Pass // by samples
+	passes       map[int]*Pass // passes by number of samples
 	arenas       []device.Buffer
 	grads, stats collective.Communicator
 	times        Times

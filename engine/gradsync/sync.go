@@ -51,7 +51,7 @@ type Sync struct {
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
-	met    []bool  // for each point: used by a pass since the last wait for the stream; accessed by the training goroutine only
+	met    []bool  // by point: used by a pass since the last wait for the stream; accessed by the training goroutine only
 
 	wire       device.Buffer // gradients in the type on the wire; nil if gradients are sent in their own type
 	statesWire device.Buffer
@@ -69,7 +69,7 @@ type Sync struct {
 
 	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // called for each operation between ranks; nil: no watcher
 
-	stream       device.WaitingStream // of the step's passes; nil before them, or if the stream does not measure waiting
+	stream       device.WaitingStream // stream of the passes; nil before them, or if the stream does not measure waiting
 	waitedBefore time.Duration        // the stream's waiting time before the passes
 	closer       []func() error
 }

@@ -40,7 +40,7 @@ struct Seat {
 
 struct Shared {
   uint64_t nonce;
-  std::atomic<uint32_t> changed; // a futex
+  std::atomic<uint32_t> changed; // counter that every change increments, used as a futex
   Seat seats[kRanks];
 };
 

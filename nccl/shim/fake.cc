@@ -189,7 +189,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
       c->joining--;
     else if (c->operations > 0)
       c->connecting = 0;
-    ncclResult_t before = ncclInProgress; // keep an error that the stream has reported meanwhile
+    ncclResult_t before = ncclInProgress; // keep an error that the stream has reported in the meantime
     if (c->joining == 0 && (c->operations == 0 || c->connecting == 0))
       c->end->state.compare_exchange_strong(before, ncclSuccess);
   }

@@ -43,8 +43,8 @@ func newDoor(limit int, log *slog.Logger) *door {
 	return &door{limit: limit, log: log, room: make(chan struct{}, 1), lastSaid: map[string]time.Time{}}
 }
 
-// enter admits a connection to the handshake. If too many handshakes are in progress, enter waits until one ends or has
-// had its minimum time. In the latter case enter drops that handshake.
+// enter admits a connection to the handshake. If too many handshakes are in progress, enter waits until one ends, or
+// drops one that has had its minimum time.
 func (d *door) enter(conn net.Conn) *visit {
 	v := &visit{conn: conn, from: addressOf(conn), since: time.Now()}
 	d.mu.Lock()

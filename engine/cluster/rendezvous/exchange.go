@@ -30,7 +30,7 @@ type request struct {
 // gathering is an exchange that some ranks have not reached.
 type gathering struct {
 	values   [][]byte
-	requests []*request // by rank; nil: not arrived
+	requests []*request // requests that wait, by rank; nil: the rank has not arrived
 	present  int
 	bytes    int
 }

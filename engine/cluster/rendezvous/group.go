@@ -135,7 +135,7 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	if len(e.b) > MaxValue {
 		return fmt.Errorf("compare %s: rank %d and rank 0 differ; the values have %d bytes, too many to show the difference", name, odd, len(e.b))
 	}
-	var mine []byte // only on the two ranks that are compared
+	var mine []byte // set only on the two ranks that are compared
 	if g.Rank() == 0 || g.Rank() == odd {
 		mine = e.b
 	}

@@ -30,7 +30,7 @@ type Options struct {
 	Alternatives []string
 	Generation   uint64 // identifies the start of the run; equal on all of its ranks
 
-	Host     string // "": HostID()
+	Host     string // id of this rank's machine; "": HostID()
 	Endpoint string // address at which other ranks reach this rank; Members returns it unchanged
 	Facts    []Fact // values that must be the same on every rank
 

@@ -64,7 +64,7 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 	who := Member{Name: hostName(), PID: os.Getpid()}.who()
 	tests := []struct {
 		name   string
-		change func(o *Options) // of rank 2
+		change func(o *Options) // changes the options of rank 2
 		want   string           // error of every rank
 	}{
 		{"another world size", func(o *Options) { o.WorldSize = 5 }, "rank 2 (" + who + ") does not agree with rank 0: world size is 5, rank 0 has 3"},

@@ -22,7 +22,7 @@ type server struct {
 	stop     chan struct{}
 
 	mu      sync.Mutex
-	peers   []*peer // by rank; nil: not connected
+	peers   []*peer // members by rank; nil: not connected
 	present int
 	formed  bool
 	failure error // why the group ended; nil while it is intact
@@ -256,7 +256,7 @@ func fillLocalRanks(members []Member) {
 // must hold s.mu.
 func (s *server) send(p *peer, k kind, payload []byte) {
 	if !p.outbox.push(k, payload) {
-		_ = p.link.conn.Close() // its reader then ends and reports the lost rank
+		_ = p.link.conn.Close() // the reader of the connection then ends and reports the lost rank
 	}
 }
 

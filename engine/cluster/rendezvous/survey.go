@@ -64,7 +64,7 @@ func (g *Group) answerSurvey(number uint32) {
 type survey struct {
 	number  uint32
 	request *request
-	values  [][]byte // by rank; empty: no reply, otherwise one byte and the text
+	values  [][]byte // replies by rank; empty: no reply, otherwise one byte and the text
 	left    int
 }
 

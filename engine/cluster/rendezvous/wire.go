@@ -10,7 +10,7 @@ import (
 type kind byte
 
 const (
-	// From a rank.
+	// Frames that a rank sends, with the fields of their payloads.
 	kindRegister kind = iota + 1
 	kindSet           // id, key, value
 	kindGet           // id, key
@@ -21,7 +21,7 @@ const (
 	kindAbort         // cause
 	kindLeave
 
-	// From the server.
+	// Frames that the server sends.
 	kindWaiting // the ranks that are missing
 	kindMember  // part of the roster
 	kindFormed
@@ -31,7 +31,7 @@ const (
 	kindBroken // error: the group has ended, or the rank cannot join it
 	kindBye    // rank 0 left in order
 
-	// From both.
+	// Frames that both send.
 	kindBeat
 )
 

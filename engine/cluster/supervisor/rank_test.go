@@ -82,7 +82,7 @@ func do(step []string) {
 	case "wait": // for ever
 		fmt.Println("waits", os.Getpid())
 		time.Sleep(time.Hour)
-	case "save": // at the first signal, for a while; then end with the given code
+	case "save": // save for a while at the first signal; then end with the given code
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		fmt.Println("waits", os.Getpid())
@@ -100,7 +100,7 @@ func do(step []string) {
 		do([]string{"pause", argument})
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	case "signal": // to itself, from a shell: Go changes the effect of some signals
+	case "signal": // send a signal to itself, from a shell: Go changes the effect of some signals
 		_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + argument + " $$; sleep 60"}, os.Environ())
 	case "child": // start a child that holds the output, and leave it
 		child := exec.Command("/bin/sh", "-c", "sleep 3600")

@@ -40,16 +40,16 @@ type watch struct {
 	startThread *thread
 	memory      memoryKills // counts of memory kills when the ranks started
 	exits       chan *process
-	beats       chan struct{} // of rank 0's lifeline
+	beats       chan struct{} // heartbeats of rank 0's lifeline
 
-	timer      *time.Timer   // until the next step; nil: none
+	timer      *time.Timer   // runs until the next step; nil: no step is planned
 	step       step          // the step to take when the timer expires
 	after      time.Duration // how long the timer runs
 	since      time.Time     // when the first step was planned
 	interrupts int           // number of forwarded SIGINTs
 	cancelled  error         // cause of the end of the context
 
-	failures  []*RankError // in the order of their ends, without ranks that stopped as requested
+	failures  []*RankError // failures in the order in which the ranks ended, without ranks that stopped as requested
 	first     *RankError   // first failure that is not a consequence of another failure
 	orderly   *RankError
 	secondary *RankError
@@ -69,7 +69,7 @@ const (
 func (w *watch) startAll() error {
 	o := &w.options
 	port := o.MasterPort
-	var files rankFiles // of rank 0
+	var files rankFiles // files of rank 0
 	var err error
 	if port == 0 {
 		if files.listener, port, err = openPort(); err != nil {
@@ -149,7 +149,7 @@ func (w *watch) loop(ctx context.Context) {
 				w.postpone()
 			}
 		case <-due:
-			if time.Since(last) > sleptFor { // as above, before the pulse has arrived
+			if time.Since(last) > sleptFor { // a pause, detected before the pulse has arrived
 				last = time.Now()
 				w.postpone()
 				continue

@@ -98,7 +98,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		name    string
 		plan    string
 		signals []os.Signal
-		prints  string // by every rank
+		prints  string // line that every rank prints
 		code    int
 	}{
 		{"SIGTERM", "save 75;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},

@@ -114,7 +114,7 @@ func (b *Board) Get(ctx context.Context, key string) ([]byte, error) {
 // Broken returns a channel that is closed when a rank is lost.
 func (b *Board) Broken() <-chan struct{} { return b.broken }
 
-// Err names the lost rank; nil if none is lost.
+// Err returns an error that names the lost rank; nil if no rank is lost.
 func (b *Board) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

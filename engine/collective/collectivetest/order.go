@@ -73,7 +73,7 @@ func checkEvents(t conformance.T, s suite) {
 					t.Errorf("rank %d: done before its After event was complete", rank)
 				}
 			}
-			copy(r.host(m), in[rank]) // as a program would, before it records the event
+			copy(r.host(m), in[rank]) // write the buffer before the event is complete, as a program does
 			if err := ready.Complete(); err != nil {
 				t.Error(err)
 			}

@@ -53,8 +53,8 @@ type meeting struct {
 	own      place
 
 	mu      sync.Mutex
-	sockets []*net.TCPConn  // by rank
-	arrived []chan struct{} // by rank; closed when the socket of the rank is present
+	sockets []*net.TCPConn  // connections by rank
+	arrived []chan struct{} // closed when the socket of the rank is present, by rank
 	refused int             // number of connections that did not come from a rank
 	guests  map[net.Conn]struct{}
 	over    bool

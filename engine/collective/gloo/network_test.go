@@ -27,8 +27,8 @@ type wire struct {
 	target   string
 
 	mu    sync.Mutex
-	pause func() time.Duration // before each piece; nil: none
-	cut   [2]bool              // by direction, 0 towards the target: no bytes pass
+	pause func() time.Duration // length of the pause before each piece; nil: no pause
+	cut   [2]bool              // by direction (0: towards the target): no bytes pass
 	open  *sync.Cond           // signals the end of a cut
 	conns []*net.TCPConn
 }

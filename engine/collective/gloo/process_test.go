@@ -31,9 +31,9 @@ const roleVariable = "HETERO_GLOO_TEST_ROLE"
 
 type role struct {
 	Rank, Size int
-	Address    string // of the rendezvous
+	Address    string // address of the rendezvous
 	Timeout    time.Duration
-	Alone      bool // never connects
+	Alone      bool // whether the rank never connects
 }
 
 func TestMain(m *testing.M) {

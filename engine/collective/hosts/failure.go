@@ -135,10 +135,10 @@ func (c *Communicator) told(n notice) error {
 type notice struct {
 	rank            int    // the rank that failed or was lost
 	kind            string // died, closed, late, failed
-	number          uint64 // for late: as in collective.TimeoutError
+	number          uint64 // for late: number of the operation, as in collective.TimeoutError
 	limit           time.Duration
 	missing, behind []int
-	text            string // for late: the operation
+	text            string // for late: name of the operation
 }
 
 // noticeOf returns the notice of this rank's failure.

@@ -72,7 +72,7 @@ type Communicator struct {
 	looking sync.WaitGroup
 
 	enqueuing sync.Mutex // ensures that all inner communicators get their operations in the same order
-	count     uint64     // operations enqueued
+	count     uint64     // number of operations enqueued
 
 	mu      sync.Mutex
 	kept    map[key]*inFlight

@@ -24,7 +24,7 @@ import (
 type group struct {
 	hosts [][]int
 	comms []*Communicator
-	inner [][]*local.Communicator // by rank
+	inner [][]*local.Communicator // inner communicators by rank
 }
 
 func newGroup(t conformance.TB, hosts [][]int, limit time.Duration) *group {

@@ -32,7 +32,7 @@ const roleVariable = "HETERO_HOSTS_TEST_ROLE"
 type role struct {
 	Rank      int
 	Hosts     [][]int
-	Addresses [][2]string // of shared memory, by host
+	Addresses [][2]string // addresses of shared memory, by host
 	Meeting   string      // address of the rendezvous
 }
 

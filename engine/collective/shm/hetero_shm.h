@@ -25,7 +25,7 @@ extern "C" {
 typedef enum hetero_shm_state {
   HETERO_SHM_ALIVE = 0,
   HETERO_SHM_LEFT,      /* left in order, with no operation pending */
-  HETERO_SHM_DEAD,      /* its process has ended; set by another rank */
+  HETERO_SHM_DEAD,      /* the rank's process has ended; another rank sets this state */
   HETERO_SHM_GAVE_UP,   /* aborted; the text gives the reason */
   HETERO_SHM_TIMED_OUT, /* exceeded a time limit; the text names the operation */
 } hetero_shm_state;
@@ -43,8 +43,8 @@ typedef struct hetero_shm_call {
   hetero_signature op; /* parts is filled by run */
   int64_t timeout_ns;  /* limit, from the call of run; negative: no limit */
   char name[HETERO_SHM_NAME];
-  int32_t rank;            /* PEER, MISMATCH */
-  hetero_signature theirs; /* MISMATCH */
+  int32_t rank;            /* the rank of PEER and MISMATCH */
+  hetero_signature theirs; /* after MISMATCH: the operation of that rank */
 } hetero_shm_call;
 
 typedef struct hetero_shm_progress {

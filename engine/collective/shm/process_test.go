@@ -42,8 +42,8 @@ type role struct {
 type report struct {
 	Error   string
 	Died    bool  // the error is a PeerError with ErrDied
-	Peer    int   // of the PeerError, -1: it is none
-	Missing []int // of the TimeoutError: ranks that are missing or behind
+	Peer    int   // rank of the PeerError; -1: the error is none
+	Missing []int // ranks of the TimeoutError that are missing or behind
 	Hash    string
 }
 

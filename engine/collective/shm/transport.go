@@ -178,7 +178,7 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	state := stateGaveUp
-	if _, late := err.(*collective.TimeoutError); late { // as above
+	if _, late := err.(*collective.TimeoutError); late { // not errors.As, for the same reason
 		state = stateTimedOut
 	}
 	t.group.setState(t.config.Rank, state, err.Error())

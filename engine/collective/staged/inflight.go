@@ -20,8 +20,8 @@ type inFlight struct {
 	pinned    device.Buffer
 	travel    collective.Op // op, on the page-locked memory
 	out, back stage
-	arrived   *queue.Link // from fetch to inner
-	returned  *queue.Link // from inner to bring
+	arrived   *queue.Link // link from fetch to inner
+	returned  *queue.Link // link from inner to bring
 	in, outgo []device.Region
 
 	// The communicator's lock protects these fields.

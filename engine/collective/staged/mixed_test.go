@@ -182,7 +182,7 @@ func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
 				return nil, err
 			}
 		}
-		for i := range ops { // as in a pass: a bucket is ready, later its sum is used
+		for i := range ops { // as in a training step: a bucket becomes ready, and later its sum is used
 			if err := r.stream.Record(events[i][0]); err != nil {
 				return nil, err
 			}

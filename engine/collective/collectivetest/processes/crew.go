@@ -26,7 +26,7 @@ const (
 type Crew struct {
 	start   func(rank int) *exec.Cmd
 	address func() string
-	workers []*worker // by rank
+	workers []*worker // processes by rank
 	groups  uint64    // number of groups opened
 }
 
