@@ -5,9 +5,11 @@
 //	logits, err := m.Next(tokens)           // of the token that follows
 //	token := sampler.Choose(logits)
 //
-// Next computes all positions again for each token: no keys and values are kept. A plan has a power of two of
-// positions; the positions after the last token are padding, which a causal model does not see. Next reads the last
-// Positions tokens of a longer text.
+// Next keeps the keys and values of the tokens that it has read (key-value cache). A call whose text is the last one and
+// one more token computes only this token; any other call reads the text from its start. A plan for a text has a power
+// of two of positions; the positions after the last token are padding, which a causal model does not see.
+//
+// Next reads the last Positions tokens of a longer text. Each call then shifts all positions, so it cannot use the cache.
 //
 // # Errors
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -30,22 +31,30 @@ type Model struct {
 	cache  *plan.Cache
 	state  *plan.State
 	stream device.Stream
-	passes map[int]*pass // by their number of positions
+	passes map[int]*pass // by their number of positions; next has the pass of one token
+	cached []int32       // tokens whose rows are in the key-value cache
 	closer []func() error
 }
 
-// pass computes the logits after one of the tokens of a text of up to length positions.
+// next is the key of the pass that reads one token and the key-value cache.
+const next = 0
+
+// pass computes the logits after one of the tokens of a text: of up to its number of positions, or of the token that
+// follows the cached ones.
 type pass struct {
 	plan               *plan.Plan
 	stale              bool // the weights have changed since the plan copied them
 	tokens, at, logits device.Region
-	host               device.Buffer // twins of the three regions, in this order
+	rows, past         []device.Region // nn.CacheRows and nn.CachePast of each attention layer
+	rowBytes           []int64         // bytes of a position in these regions
+	host               device.Buffer   // twins of tokens, at and logits, in this order
 }
 
 // shortest is the number of positions of the smallest plan.
 const shortest = 32
 
-// Open allocates the weights, which are zero until Load. A device that lacks an op of the model is an error.
+// Open allocates the weights, which are zero until Load, and the key-value cache of a text of Positions tokens. It
+// returns an error if the device lacks an op of the model.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -58,35 +67,55 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	m.closer = append(m.closer, m.stream.Close)
-	_, err = m.passOf(1)
+	_, err = m.passOf(next)
 	return m, err
 }
 
-// graph returns the forward pass of a text of length positions.
-func (o Options) graph(length int) (*graph.Graph, error) {
-	return graph.Build(func(g *graph.Graph) {
-		net := &nn.Net{Graph: g, Compute: o.Compute}
-		made := o.Model(net, models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, length)})
-		rows := made.Rows
-		if rows.DType != g.ParamType() {
-			rows = g.Cast("rows", rows, g.ParamType())
+// graph returns the forward pass of a text of length positions, or of one token after the cached ones, and the number
+// of attention layers.
+func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
+	cache := nn.Cache{Positions: o.Positions}
+	g, err = graph.Build(func(g *graph.Graph) {
+		net := &nn.Net{Graph: g, Compute: o.Compute, Cache: &cache}
+		at := g.Input("at", tensor.I32, 1, 1)
+		in := models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, max(length, 1))}
+		if length == next {
+			in.Positions, cache.Lengths = at, g.Reshape("lengths", at, 1)
 		}
-		c := rows.Shape[1]
-		last := g.Embedding("last", g.Input("at", tensor.I32, 1, 1), graph.Tables{Weight: rows}, o.Compute) // (1, 1, C)
-		g.Output("logits", g.Linear("logits", g.Reshape("last", last, 1, c), made.Weight, made.Bias, g.ParamType()))
+		made := o.Model(net, in)
+		rows := made.Rows
+		if length != next {
+			rows = o.row(g, rows, at)
+		}
+		g.Output("logits", g.Linear("logits", rows, made.Weight, made.Bias, g.ParamType()))
 	})
+	return g, cache.Layers, err
 }
 
-// passOf returns the pass for a text of n tokens.
-func (m *Model) passOf(n int) (*pass, error) {
+// row returns the row (1, C) of rows (T, C) with the index at (1, 1).
+func (o Options) row(g *graph.Graph, rows, at *graph.Value) *graph.Value {
+	if rows.DType != g.ParamType() { // of a table
+		rows = g.Cast("rows", rows, g.ParamType())
+	}
+	row := g.Embedding("last", at, graph.Tables{Weight: rows}, o.Compute) // (1, 1, C)
+	return g.Reshape("last", row, 1, rows.Shape[1])
+}
+
+// lengthOf returns the number of positions of the smallest pass for a text of n tokens.
+func (m *Model) lengthOf(n int) int {
 	length := min(shortest, m.o.Positions)
 	for length < n {
 		length = min(2*length, m.o.Positions)
 	}
+	return length
+}
+
+// passOf returns the pass of a text of length positions, or of one token after the cached ones.
+func (m *Model) passOf(length int) (*pass, error) {
 	if p := m.passes[length]; p != nil {
 		return p, nil
 	}
-	g, err := m.o.graph(length)
+	g, layers, err := m.o.graph(length)
 	if err != nil {
 		return nil, err
 	}
@@ -107,18 +136,14 @@ func (m *Model) passOf(n int) (*pass, error) {
 	bytes := max(p.plan.ArenaBytes(), 1)
 	arena, err := m.dev.Alloc(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("generate: allocate %d bytes for %d positions: %w", bytes, length, err)
+		return nil, fmt.Errorf("generate: allocate %d bytes for %d positions: %w", bytes, max(length, 1), err)
 	}
 	m.closer = append(m.closer, arena.Free)
 	m.closer = append(m.closer, p.plan.Free)
 	if err := p.plan.Bind(device.Whole(arena), m.state); err != nil {
 		return nil, err
 	}
-	var errs [3]error
-	p.tokens, _, errs[0] = p.plan.Input("tokens")
-	p.at, _, errs[1] = p.plan.Input("at")
-	p.logits, _, errs[2] = p.plan.Output("logits")
-	if err := errors.Join(errs[:]...); err != nil {
+	if err := p.find(layers, length == next); err != nil {
 		return nil, err
 	}
 	if p.host, err = m.dev.AllocHost(p.tokens.Bytes + p.at.Bytes + p.logits.Bytes); err != nil {
@@ -127,6 +152,29 @@ func (m *Model) passOf(n int) (*pass, error) {
 	m.closer = append(m.closer, p.host.Free)
 	m.passes[length] = p
 	return p, nil
+}
+
+// find sets the regions of the pass. step: it reads the key-value cache.
+func (p *pass) find(layers int, step bool) error {
+	var errs []error
+	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region, device.TensorSpec) {
+		r, spec, err := of(name)
+		errs = append(errs, err)
+		return r, spec
+	}
+	p.tokens, _ = region(p.plan.Input, "tokens")
+	p.at, _ = region(p.plan.Input, "at")
+	p.logits, _ = region(p.plan.Output, "logits")
+	for i := range layers {
+		rows, spec := region(p.plan.Output, nn.CacheRows(i))
+		p.rows = append(p.rows, rows)
+		p.rowBytes = append(p.rowBytes, spec.Size()/int64(max(spec.Shape[1], 1)))
+		if step {
+			past, _ := region(p.plan.Input, nn.CachePast(i))
+			p.past = append(p.past, past)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Load sets the weights to those of f, whose values read returns. Its error lists the differences if f has other
@@ -142,11 +190,12 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	for _, p := range m.passes {
 		p.stale = true
 	}
+	m.cached = nil
 	return m.state.Fill(read)
 }
 
 // Next returns the logits of the token that follows tokens, one for each token of the vocabulary. tokens has at least
-// one element, and each is below Vocabulary.
+// one element, and each is below Vocabulary. If tokens are those of the last call and one more, Next reads only this one.
 func (m *Model) Next(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("generate: got no tokens, want at least one")
@@ -157,16 +206,42 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 		}
 	}
 	tokens = tokens[max(0, len(tokens)-m.o.Positions):]
-	p, err := m.passOf(len(tokens))
+	last := len(tokens) - 1
+	from, length := 0, m.lengthOf(len(tokens))
+	if last > 0 && slices.Equal(m.cached, tokens[:last]) {
+		from, length = last, next
+	}
+	p, err := m.passOf(length)
 	if err != nil {
 		return nil, err
 	}
+	step := m.passes[next]
+	m.cached = nil // of an unknown state until the pass has ended
+	logits, err := m.run(p, tokens[from:], last, func() error {
+		for i, rows := range p.rows {
+			size := p.rowBytes[i]
+			rows.Bytes = size * int64(len(tokens)-from)
+			past := device.Region{Buffer: step.past[i].Buffer, Offset: step.past[i].Offset + size*int64(from), Bytes: rows.Bytes}
+			if err := m.stream.Copy(past, rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && len(p.rows) > 0 {
+		m.cached = slices.Clone(tokens)
+	}
+	return logits, err
+}
+
+// run runs a pass on tokens, calls after, and returns the logits after the token at position at of the text.
+func (m *Model) run(p *pass, tokens []int32, at int, after func() error) ([]float32, error) {
 	mem := p.host.Host()
 	clear(mem[:p.tokens.Bytes])
 	for i, t := range tokens {
 		binary.LittleEndian.PutUint32(mem[4*i:], uint32(t))
 	}
-	binary.LittleEndian.PutUint32(mem[p.tokens.Bytes:], uint32(len(tokens)-1))
+	binary.LittleEndian.PutUint32(mem[p.tokens.Bytes:], uint32(at))
 	out := device.Region{Buffer: p.host, Offset: p.tokens.Bytes + p.at.Bytes, Bytes: p.logits.Bytes}
 	if p.stale {
 		if err := p.plan.Prepare(m.stream); err != nil {
@@ -180,6 +255,7 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 			return m.stream.Copy(p.at, device.Region{Buffer: p.host, Offset: p.tokens.Bytes, Bytes: p.at.Bytes})
 		},
 		func() error { return p.plan.Forward(m.stream) },
+		after,
 		func() error { return m.stream.Copy(out, p.logits) },
 		m.stream.Sync,
 	} {

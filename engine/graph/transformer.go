@@ -74,6 +74,12 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 	return g.one(name, op, in...)
 }
 
+// AttentionStep returns dst (N, 1, C) of one more position, qkv (N, 1, 3C), after lengths (N) i32 cached ones, past
+// (N, T, 3C). It has no gradient.
+func (g *Graph) AttentionStep(name string, heads int, qkv, past, lengths *Value) *Value {
+	return g.one(name, device.AttentionStep{Heads: heads}, qkv, past, lengths)
+}
+
 // LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label; the
 // result rank holds the positions. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
 // Rows with a label < 0 are ignored.

@@ -10,6 +10,10 @@ type Tokens struct {
 	Tokens   *graph.Value // (N, T) i32: tokens
 	Segments *graph.Value // (N, T) i32: 0 in the first text of a pair, 1 in the second; nil: all 0, or unused
 	Lengths  *graph.Value // (N) i32: number of positions of each sample without padding; nil: all positions
+
+	// Positions (N, T) i32 is the position of each token in its text; nil: 0 to T-1. It is set together with Net.Cache,
+	// for causal models only.
+	Positions *graph.Value
 }
 
 // Language builds the forward pass of a language model, from tokens to the operands of the loss.

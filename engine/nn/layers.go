@@ -31,6 +31,9 @@ type Net struct {
 	// Head is the name of the layer whose outputs are the logits. Logits sets it.
 	Head string
 
+	// Cache makes attention layers keep their rows for generation token by token. nil: they keep none.
+	Cache *Cache
+
 	dropouts uint32
 }
 

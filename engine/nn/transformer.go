@@ -60,8 +60,40 @@ type Attention struct {
 	Dropout float64      // dropout probability of the attention probabilities in training
 }
 
+// Cache is the key-value cache of a causal model: for each attention layer, the rows qkv of the positions that the model
+// has read. The host copies the output CacheRows of each layer to its input CachePast of the next pass.
+type Cache struct {
+	Positions int          // capacity
+	Lengths   *graph.Value // (N) i32: positions in the cache; nil: the pass reads a text from its start, without a cache
+	Layers    int          // number of attention layers; Attention sets it
+}
+
+// CachePast is the input (N, Positions, 3C) of an attention layer with the rows of earlier positions.
+func CachePast(layer int) string { return fmt.Sprintf("cache.%d.past", layer) }
+
+// CacheRows is the output (N, T, 3C) of an attention layer with the rows of the pass.
+func CacheRows(layer int) string { return fmt.Sprintf("cache.%d.rows", layer) }
+
+// attend is Attention with a cache.
+func (n *Net) attend(name string, a Attention, qkv []*graph.Value) *graph.Value {
+	if len(qkv) != 1 || !a.Causal || a.Lengths != nil {
+		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("cache: got an attention layer of another kind, want a causal one with q, k and v in one value and without lengths")})
+	}
+	rows, layer := qkv[0], n.Cache.Layers
+	n.Cache.Layers++
+	n.Graph.Output(CacheRows(layer), rows)
+	if n.Cache.Lengths == nil {
+		return n.Graph.Attention(name, graph.AttentionOp{Heads: a.Heads, Packed: true, Causal: true}, qkv, nil, nil, nil)
+	}
+	past := n.Graph.Input(CachePast(layer), rows.DType, rows.Shape[0], n.Cache.Positions, rows.Shape[2])
+	return n.Graph.AttentionStep(name, a.Heads, rows, past, n.Cache.Lengths)
+}
+
 // Attention returns (N, T, C). qkv is one value (N, T, 3C), or three values q, k and v, each (N, T, C).
 func (n *Net) Attention(name string, a Attention, qkv ...*graph.Value) *graph.Value {
+	if n.Cache != nil {
+		return n.attend(name, a, qkv)
+	}
 	op := graph.AttentionOp{Heads: a.Heads, Packed: len(qkv) == 1, Causal: a.Causal, Lengths: a.Lengths != nil}
 	if n.Training && a.Dropout > 0 {
 		op.P, op.Stream = a.Dropout, n.dropouts+1

@@ -16,7 +16,7 @@ var scores = tolerance{floor: 8, reason: "two units in the last place of a score
 
 func transformerCases() []valueCase {
 	cases := append(embeddingCases(), layerNormCases()...)
-	return append(append(append(cases, biasGELUCases()...), attentionCases()...), linearLossCases()...)
+	return append(append(append(cases, biasGELUCases()...), append(attentionCases(), attentionStepCases()...)...), linearLossCases()...)
 }
 
 func embeddingCases() []valueCase {
@@ -131,6 +131,23 @@ func attentionCases() []valueCase {
 					saved := r.Do(op, in[:last]...)
 					return r.Do(device.AttentionDiff{Attention: op}, append([]Operand{in[last], saved[0], saved[1]}, in[:last]...)...)
 				}})
+	}
+	return cases
+}
+
+func attentionStepCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []struct{ n, t, heads, d int }{{1, 1, 1, 1}, {2, 7, 3, 5}, {3, 33, 2, 16}, {2, 300, 2, 64}, {1, 130, 1, 80}} {
+		row := 3 * s.heads * s.d
+		for _, past := range []struct {
+			name        string
+			least, most int
+		}{{"", 0, s.t}, {" without a past", 0, 0}, {" of a full cache", s.t, s.t}} {
+			cases = append(cases, valueCase{name: fmt.Sprintf("attention_step%s %+v", past.name, s),
+				inputs: []input{floats(Uniform(-2, 2), s.n, 1, row), floats(Uniform(-2, 2), s.n, s.t, row),
+					fixedType(tensor.I32, Integers(past.least, past.most), s.n)},
+				run: one(device.AttentionStep{Heads: s.heads}), tolerance: scores})
+		}
 	}
 	return cases
 }

@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 4
+#define HT_ABI_VERSION 5
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
 
@@ -136,6 +136,7 @@ typedef enum ht_op {
   HT_BIAS_GELU_DIFF,
   HT_ATTENTION,
   HT_ATTENTION_DIFF,
+  HT_ATTENTION_STEP,
   HT_LINEAR_CROSS_ENTROPY,
   HT_LINEAR_CROSS_ENTROPY_DIFF,
   HT_OP_END /* one past the last */
@@ -254,7 +255,7 @@ typedef struct ht_layer_norm_params {
   int32_t add, plus;
 } ht_layer_norm_params;
 
-/* HT_ATTENTION, _DIFF */
+/* HT_ATTENTION, _DIFF, and _STEP, which uses heads only */
 typedef struct ht_attention_params {
   double p; /* probability of dropout */
   uint32_t stream;

@@ -144,6 +144,8 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 		return with(a, C.HT_ATTENTION, attention(op))
 	case device.AttentionDiff:
 		return with(a, C.HT_ATTENTION_DIFF, attention(op.Attention))
+	case device.AttentionStep:
+		return with(a, C.HT_ATTENTION_STEP, C.ht_attention_params{heads: C.int32_t(op.Heads)})
 	case device.LinearCrossEntropy:
 		return without(C.HT_LINEAR_CROSS_ENTROPY)
 	case device.LinearCrossEntropyDiff:

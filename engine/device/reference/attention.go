@@ -157,3 +157,33 @@ func attentionDiff[T real](op device.AttentionDiff, in, out []operand) {
 		store(out[i], all[i*a.n*a.t*a.c:(i+1)*a.n*a.t*a.c])
 	}
 }
+
+func attentionStep[T real](op device.AttentionStep, in, out []operand) {
+	qkv, past, lengths := load[T](in[0]), load[T](in[1]), loadI32(in[2])
+	n, t, row := in[0].shape()[0], in[1].shape()[1], in[0].shape()[2]
+	c, d := row/3, row/3/op.Heads
+	scale := 1 / squareRoot(T(d))
+	dst := make([]T, n*c)
+	for s := range n {
+		rows := make([][]T, 0, t+1) // of the keys that the query sees
+		for j := range min(max(int(lengths[s]), 0), t) {
+			rows = append(rows, past[(s*t+j)*row:][:row])
+		}
+		own := qkv[s*row:][:row]
+		rows = append(rows, own)
+		for h := range op.Heads {
+			scores := make([]T, len(rows))
+			for j, r := range rows {
+				scores[j] = dot(own[h*d:], r[c+h*d:], d) * scale
+			}
+			l := logSumExp(scores)
+			for j, r := range rows {
+				p := exp(scores[j] - l)
+				for i := range d {
+					dst[s*c+h*d+i] += T(p * r[2*c+h*d+i])
+				}
+			}
+		}
+	}
+	store(out[0], dst)
+}

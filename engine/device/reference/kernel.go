@@ -156,6 +156,8 @@ func compute[T real](op device.Op, in, out []operand) error {
 		attention[T](op, in, out)
 	case device.AttentionDiff:
 		attentionDiff[T](op, in, out)
+	case device.AttentionStep:
+		attentionStep[T](op, in, out)
 	case device.LinearCrossEntropy:
 		return linearCrossEntropy[T](op, in, out)
 	case device.LinearCrossEntropyDiff:

@@ -43,11 +43,8 @@ type Options struct {
 // Legend: N samples, T positions, C channels.
 func Build(s Size, o Options) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
-		tables := graph.Tables{
-			Weight:    net.Table("transformer.wte", s.Vocabulary, s.Channels, std),
-			Positions: net.Table("transformer.wpe", s.Positions, s.Channels, std),
-		}
-		x := net.Graph.Embedding("transformer.embedding", in.Tokens, tables, net.Compute) // (N, T, C)
+		wte := net.Table("transformer.wte", s.Vocabulary, s.Channels, std)
+		x := embedding(net, in, wte, net.Table("transformer.wpe", s.Positions, s.Channels, std)) // (N, T, C)
 		x = net.Dropout("transformer.drop", x, o.EmbeddingDropout)
 		var branch *graph.Value // result of the previous branch, not yet added to x
 		for i := range s.Layers {
@@ -60,8 +57,18 @@ func Build(s Size, o Options) models.Language {
 		}
 		net.NextLayer()
 		h, _ := norm(net, "transformer.ln_f", x, branch)
-		return models.Prediction{Rows: net.Rows(h), Weight: tables.Weight}
+		return models.Prediction{Rows: net.Rows(h), Weight: wte}
 	}
+}
+
+func embedding(net *nn.Net, in models.Tokens, wte, wpe *graph.Value) *graph.Value {
+	const name = "transformer.embedding"
+	g := net.Graph
+	if in.Positions == nil {
+		return g.Embedding(name, in.Tokens, graph.Tables{Weight: wte, Positions: wpe}, net.Compute)
+	}
+	return g.Binary(name, graph.Add, g.Embedding(name+" tokens", in.Tokens, graph.Tables{Weight: wte}, net.Compute),
+		g.Embedding(name+" positions", in.Positions, graph.Tables{Weight: wpe}, net.Compute))
 }
 
 // norm adds a branch to x and normalises the sum. branch may be nil. norm returns the normalised value and the sum.

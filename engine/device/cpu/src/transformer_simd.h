@@ -261,6 +261,31 @@ void logit_stats(int n, const float *logits, const float *bias, float own, int64
   stats->higher += higher;
 }
 
+template <class T>
+void key_scores(int64_t n, int64_t d, const void *q_, const void *rows, int64_t row_bytes, float scale, float *scores) {
+  const T *q = static_cast<const T *>(q_);
+  for (int64_t j = 0; j < n; j++) {
+    const T *row = reinterpret_cast<const T *>(static_cast<const char *>(rows) + j * row_bytes);
+    F32 sum = zero();
+    each_vector(d, [&](int64_t i, auto full, int lanes) {
+      sum = sum + load_row<full.value>(q + i, lanes) * load_row<full.value>(row + i, lanes);
+    });
+    scores[j] = sum_of(sum) * scale;
+  }
+}
+
+template <class T>
+void add_values(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum) {
+  for (int64_t j = 0; j < n; j++) {
+    const T *row = reinterpret_cast<const T *>(static_cast<const char *>(rows) + j * row_bytes);
+    const F32 f = all(p[j]);
+    each_vector(d, [&](int64_t i, auto full, int lanes) {
+      const F32 s = load_row<full.value>(sum + i, lanes) + f * load_row<full.value>(row + i, lanes);
+      store_row<full.value>(sum + i, s, lanes);
+    });
+  }
+}
+
 void logit_diff(int n, float *logits, const float *bias, float lse, float scale, int64_t label) {
   const F32 l = all(lse), f = all(scale), one = all(1.0f);
   for (int v = 0; v < 2; v++) {
@@ -290,6 +315,8 @@ constexpr TransformerTable transformer_table() {
           exponentials,
           drop,
           score_diff,
+          {key_scores<float>, key_scores<Bf16>},
+          {add_values<float>, add_values<Bf16>},
           logit_stats,
           logit_diff};
 }

@@ -61,6 +61,12 @@ struct TransformerTable {
   void (*score_diff)(int64_t n, int64_t padded, float *scores, float *diff, float lse, float inner, const uint8_t *keep,
                      float factor);
 
+  // One query and n keys, whose rows are row_bytes apart: scores[j] = (q·row j)·scale. q has the rows' type.
+  void (*key_scores[2])(int64_t n, int64_t d, const void *q, const void *rows, int64_t row_bytes, float scale,
+                        float *scores);
+  // sum (d) += the rows of n values, weighted by p.
+  void (*add_values[2])(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum);
+
   // Adds n <= 32 logits to the statistics of a row. own is the label's logit, label its position in this part, which
   // may be negative, or n or more; bias may be null.
   void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);

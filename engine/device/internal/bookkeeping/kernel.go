@@ -152,7 +152,7 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		device.MaxPool2D, device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff,
 		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares, device.GradControl:
 	case device.Embedding, device.EmbeddingDiff, device.LayerNorm, device.LayerNormDiff, device.BiasGELU, device.BiasGELUDiff,
-		device.Attention, device.AttentionDiff, device.LinearCrossEntropy, device.LinearCrossEntropyDiff, device.Computer:
+		device.Attention, device.AttentionDiff, device.AttentionStep, device.LinearCrossEntropy, device.LinearCrossEntropyDiff, device.Computer:
 		return notOpaque(in, out)
 	default:
 		return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)

@@ -53,6 +53,7 @@ Factory factory_of(ht_op op) {
   case HT_BIAS_GELU_DIFF: return make_bias_gelu_diff;
   case HT_ATTENTION: return make_attention;
   case HT_ATTENTION_DIFF: return make_attention_diff;
+  case HT_ATTENTION_STEP: return make_attention_step;
   case HT_LINEAR_CROSS_ENTROPY: return make_linear_cross_entropy;
   case HT_LINEAR_CROSS_ENTROPY_DIFF: return make_linear_cross_entropy_diff;
   case HT_OP_END: break;

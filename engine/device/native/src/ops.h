@@ -73,6 +73,7 @@ std::unique_ptr<Kernel> make_bias_gelu_diff(const Request &);
 // attention
 std::unique_ptr<Kernel> make_attention(const Request &);
 std::unique_ptr<Kernel> make_attention_diff(const Request &);
+std::unique_ptr<Kernel> make_attention_step(const Request &);
 // linear_loss
 std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &);
 std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &);

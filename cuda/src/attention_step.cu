@@ -1,0 +1,101 @@
+// attention_step.cu: attention of the next position of each sample, with cached keys and values.
+//
+// A block has one head of one sample. It goes through tiles of kKeys keys with an online softmax (attention.cu): each
+// thread computes the scores of some keys of the tile, then the sums of some channels over the tile's values. The own
+// key of the query is the last one.
+#include <cmath>
+
+#include "gpu.h"
+#include "ops.h"
+#include "warp.h"
+
+namespace hetero {
+namespace {
+
+constexpr int kBlock = 128;     // threads
+constexpr int kKeys = 128;      // keys of a tile
+constexpr int kMostHead = 1024; // channels of a head, which are in shared memory
+constexpr int kWarps = kBlock / 32;
+
+struct Cache {
+  int64_t t, c, d, heads;
+  float scale;
+};
+
+// The largest value, or the sum, of all threads of the block, in every thread. scratch has kWarps elements.
+template <class Combine> __device__ float over_block(float v, float *scratch, Combine combine) {
+  const int self = static_cast<int>(threadIdx.x);
+  for (int step = 16; step > 0; step /= 2) v = combine(v, __shfl_xor_sync(kAll, v, step));
+  __syncthreads();
+  if (self % 32 == 0) scratch[self / 32] = v;
+  __syncthreads();
+  v = scratch[0];
+  for (int w = 1; w < kWarps; w++) v = combine(v, scratch[w]);
+  return v;
+}
+
+template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *past, const int32_t *lengths, T *dst) {
+  __shared__ float query[kMostHead], sums[kMostHead], weights[kKeys], scratch[kWarps];
+  const int self = static_cast<int>(threadIdx.x);
+  const int64_t n = blockIdx.x / a.heads, h = blockIdx.x % a.heads;
+  const int64_t used = lengths[n] < 0 ? 0 : lengths[n] < a.t ? lengths[n] : a.t;
+  const T *own = qkv + n * 3 * a.c + h * a.d, *cached = past + n * a.t * 3 * a.c + h * a.d;
+  for (int64_t i = self; i < a.d; i += kBlock) {
+    query[i] = load(own + i);
+    sums[i] = 0;
+  }
+  float largest = -INFINITY, total = 0;
+  for (int64_t from = 0; from <= used; from += kKeys) {
+    __syncthreads(); // query is complete; the sums of the tile before have read weights
+    const int64_t count = used + 1 - from < kKeys ? used + 1 - from : kKeys;
+    float score = -INFINITY;
+    if (self < count) {
+      const T *k = (from + self < used ? cached + (from + self) * 3 * a.c : own) + a.c;
+      score = 0;
+      for (int64_t i = 0; i < a.d; i++) score = fmaf(query[i], load(k + i), score);
+      score *= a.scale;
+    }
+    const float now = fmaxf(largest, over_block(score, scratch, [](float x, float y) { return fmaxf(x, y); }));
+    const float p = self < count ? expf(score - now) : 0, before = expf(largest - now);
+    weights[self] = p;
+    total = total * before + over_block(p, scratch, [](float x, float y) { return x + y; });
+    largest = now;
+    for (int64_t i = self; i < a.d; i += kBlock) {
+      float sum = sums[i] * before;
+      for (int64_t j = 0; j < count; j++) {
+        const T *v = (from + j < used ? cached + (from + j) * 3 * a.c : own) + 2 * a.c;
+        sum = fmaf(weights[j], load(v + i), sum);
+      }
+      sums[i] = sum;
+    }
+  }
+  for (int64_t i = self; i < a.d; i += kBlock) store(dst + n * a.c + h * a.d + i, sums[i] / total);
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_attention_step(const Request &request) {
+  Specced k;
+  take_plain(k, request);
+  const auto heads = static_cast<const ht_attention_params *>(request.params)->heads;
+  if (k.in[2].dtype != HT_I32) throw Invalid("lengths: got " + describe(k.in[2]) + ", want i32");
+  Cache a{};
+  a.t = k.in[1].dims[1];
+  a.c = k.in[0].dims[2] / 3;
+  a.heads = heads;
+  a.d = a.c / heads;
+  a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));
+  if (a.d > kMostHead)
+    throw Unsupported("heads of " + std::to_string(a.d) + " channels, want at most " + std::to_string(kMostHead));
+  const int64_t blocks = k.in[0].dims[0] * a.heads;
+  if (blocks > INT32_MAX) throw Unsupported("more than 2^31 blocks");
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [=](const Args &x) {
+      launch(attend_next<T>, Grid{blocks, 1, 1, kBlock}, x.queue, a, static_cast<const T *>(x.in[0]),
+             static_cast<const T *>(x.in[1]), static_cast<const int32_t *>(x.in[2]), static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+} // namespace hetero

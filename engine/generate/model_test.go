@@ -1,0 +1,92 @@
+package generate
+
+import (
+	"math"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+var size = gpt2.Size{Vocabulary: 50, Positions: 40, Layers: 3, Heads: 2, Channels: 32}
+
+// open returns a model with large random weights, so that each token affects the logits.
+func open(t *testing.T, dev device.Device, compute tensor.DType) *Model {
+	t.Helper()
+	m, err := Open(dev, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: compute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	err = m.state.Fill(func(name string, dst []byte) error {
+		values := random.New(7, name)
+		for i := range len(dst) / 4 {
+			bits := math.Float32bits(float32(values.Normal(uint64(i)) * 0.3))
+			for b := range 4 {
+				dst[4*i+b] = byte(bits >> (8 * b))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestCachedPositionsGiveTheLogitsOfTheWholeText generates beyond the positions of the model, then continues another text.
+func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cpus.Close()
+	for _, c := range []struct {
+		name      string
+		dev       device.Device
+		compute   tensor.DType
+		tolerance float64 // of a logit; logits are of the size of 10
+	}{
+		{"reference", reference.New(), tensor.F32, 1e-4}, // sums in another order
+		{"cpu", cpus, tensor.F32, 1e-4},
+		{"cpu bf16", cpus, tensor.BF16, 1}, // each activation is rounded to 8 bits
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, whole := open(t, c.dev, c.compute), open(t, c.dev, c.compute)
+			var texts [][]int32
+			for n := 1; n <= size.Positions+3; n++ {
+				texts = append(texts, make([]int32, n))
+				for i := range n {
+					texts[n-1][i] = int32((i*i*7 + 3*i) % size.Vocabulary)
+				}
+			}
+			texts = append(texts, []int32{4, 4, 4}, []int32{4, 4, 4, 9}, []int32{4, 4, 5, 9, 1})
+			for _, text := range texts {
+				got, err := m.Next(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				whole.cached = nil // reads each text from its start
+				want, err := whole.Next(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range want {
+					if !(math.Abs(float64(got[i]-want[i])) <= c.tolerance) {
+						t.Fatalf("%d tokens, logit %d: got %v with the cache, want %v", len(text), i, got[i], want[i])
+					}
+				}
+			}
+		})
+	}
+}
