@@ -63,7 +63,7 @@ constexpr int kGroupShift = 12;
 constexpr uint32_t kTagMask = (1u << kGroupShift) - 1;
 constexpr int64_t kMaxGroups = (1 << 16) - 1;
 
-// Descriptors without a format tag, in the order of their registration.
+// Descriptors that have no format tag, in the order of their registration.
 std::mutex registry_mutex;
 std::vector<Desc> &registry() {
   static auto *r = new std::vector<Desc>;
@@ -82,7 +82,7 @@ bool matches_tag(const Desc &desc, dnnl_format_tag_t tag) {
   auto dims = desc.get_dims();
   if (dnnl_memory_desc_create_with_tag(&other, static_cast<int>(dims.size()), dims.data(),
                                        static_cast<dnnl_data_type_t>(desc.get_data_type()), tag) != dnnl_success)
-    return false; // a tag of another number of dimensions
+    return false; // the tag belongs to another number of dimensions
   bool equal = dnnl_memory_desc_equal(desc.get(), other);
   dnnl_memory_desc_destroy(other);
   return equal;

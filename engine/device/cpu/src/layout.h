@@ -1,17 +1,17 @@
 // layout.h: the layout numbers of this device, and the arrangement of images in each layout.
 //
-// A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag. A format thus has the same number for every
-// batch size and element type, and (number, dims, type) determine a memory descriptor. Weights of grouped convolutions
-// are 4-d (O, I/G, KH, KW) in the engine and 5-d (G, O/G, I/G, KH, KW) in oneDNN; their numbers contain G. A registry
-// holds formats without a tag; their numbers start at kRegistered.
+// A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag. A format therefore has the same number for
+// every batch size and element type. The number, dims and type together determine a memory descriptor. Weights of
+// grouped convolutions are 4-d (O, I/G, KH, KW) in the engine and 5-d (G, O/G, I/G, KH, KW) in oneDNN; their layout
+// numbers contain G. A registry holds formats without a tag; their numbers have bit kRegistered.
 //
 //   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
 //   bits 12..27  G, 0 for anything that is not a grouped weight
 //   bit 31       kRegistered: the other bits are an index
 //
 // Kernels other than convolutions, linear layers and reorders support four layouts of images: plain (NCHW), nhwc,
-// nChw8c and nChw16c. Padding of channels in the blocked ones is always zero: each kernel that writes a tensor writes
-// the zeros.
+// nChw8c and nChw16c. The padding of channels in the blocked layouts is always zero, because each kernel that writes a
+// tensor also writes its padding.
 #pragma once
 
 #include <cstdint>
@@ -46,17 +46,16 @@ struct ImageLayout {
 
   int64_t pixels() const { return h * w; }
   int64_t padded_c() const { return blk * cblocks; }
-  int64_t elements() const { return n * padded_c() * h * w; } // in memory, including padding
+  int64_t elements() const { return n * padded_c() * h * w; } // number of elements in memory, including padding
   int64_t index(int64_t in, int64_t ic, int64_t pixel) const {
     return ((in * cblocks + ic / blk) * h * w + pixel) * blk + ic % blk;
   }
 };
 
-// Sets *out for a 4-d spec. Returns false if the spec is not 4-d or its layout is none of the four (including
-// HT_LAYOUT_ANY).
+// Sets *out for a 4-d spec in one of the four layouts. Returns false for any other spec, including HT_LAYOUT_ANY.
 bool image_layout(const ht_spec &spec, ImageLayout *out);
 
-// The blocked layout that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.
+// Returns the layout of images that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.
 uint32_t preferred_image_layout();
 
 } // namespace hetero

@@ -5,9 +5,9 @@
 //
 // With m the largest logit and e = sum exp(logits - m) the loss is
 //   log(e) - (1 - s)·(logits_label - m) - s/C·sum(logits - m)
-// It uses only differences from m, so that a common offset of the logits costs no accuracy. A mixed sample has a second
-// label, and lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label). Threads divide the
-// samples; the loops are in loss_simd.h.
+// It uses only differences from m, so that a common offset of the logits costs no accuracy. For a mixed sample,
+// lambda·one_hot(label) + (1 - lambda)·one_hot(second) replaces one_hot(label). Threads divide the samples; the loops
+// are in loss_simd.h.
 #include <cmath>
 #include <cstring>
 
@@ -47,10 +47,10 @@ struct Loss : Kernel {
   }
 
   struct Labels {
-    const int32_t *first, *second; // second and lambda: null unless mixed
+    const int32_t *first, *second; // first and second labels; second and lambda are null unless samples are mixed
     const float *lambda;
 
-    // The label with the larger weight.
+    // Returns the label with the larger weight.
     int64_t main(int64_t n) const { return lambda && lambda[n] < 0.5f ? second[n] : first[n]; }
   };
 
@@ -64,7 +64,7 @@ struct Loss : Kernel {
     return l;
   }
 
-  // Labels come from device memory, and a label above the classes would access foreign memory.
+  // Checks the labels, which come from device memory. A label above the classes would access foreign memory.
   void check(const Labels &l) const {
     for (int64_t n = 0; n < samples; n++) {
       if (l.first[n] >= classes)

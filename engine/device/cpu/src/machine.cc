@@ -24,7 +24,7 @@ std::string first_line(const std::string &path) {
   return line;
 }
 
-// The folder of this process's control group for a controller ("" = v2), "" if there is none.
+// Returns the folder of this process's control group for a controller ("" for v2), or "" if there is none.
 std::string group_path(const std::string &controller) {
   std::ifstream f("/proc/self/cgroup");
   for (std::string line; std::getline(f, line);) { // 4:cpu,cpuacct:/path or 0::/path
@@ -38,8 +38,8 @@ std::string group_path(const std::string &controller) {
   return "";
 }
 
-// Calls visit for the group's folder below root and for each of its parents, because any of them may set a limit. In a
-// container the path may contain folders that only the host sees; they are unreadable and skipped.
+// Calls visit for the group's folder below root and for each of its parents, because each of them may set a limit. In a
+// container, the path may contain folders that only the host sees. These folders are unreadable and are skipped.
 template <class Visit> void walk_up(const std::string &root, std::string path, Visit visit) {
   for (;;) {
     visit(root + path);
@@ -49,10 +49,10 @@ template <class Visit> void walk_up(const std::string &root, std::string path, V
   }
 }
 
-// The number at the start of text, 0 without one ("max", or no such file).
+// Returns the number at the start of text, or 0 if there is none ("max", or no such file).
 double number(const std::string &text) { return std::strtod(text.c_str(), nullptr); }
 
-// CPUs that the control groups allow, infinite without a limit.
+// Returns the number of CPUs that the control groups allow, or infinity without a limit.
 double cpu_quota() {
   double least = std::numeric_limits<double>::infinity();
   walk_up("/sys/fs/cgroup", group_path(""), [&](const std::string &folder) {
@@ -78,11 +78,11 @@ std::string cpu_model() {
       return line.substr(line.find(": ") + 2);
   utsname u{};
   uname(&u);
-  return std::string(u.machine) + " CPU"; // arm64 has no model name here
+  return std::string(u.machine) + " CPU"; // on arm64 this file contains no model name
 }
 
 int usable_cores() {
-  std::set<std::string> cores; // SMT siblings have the same name
+  std::set<std::string> cores; // one name per core: SMT siblings have the same name
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0)

@@ -1,5 +1,5 @@
-// memory.cc: large blocks directly from the kernel, on huge pages if available. An arena of 4 KiB pages loses several
-// percent of a step to address translation.
+// memory.cc: allocates large blocks directly from the kernel, on huge pages if they are available. With pages of 4 KiB,
+// address translation takes several percent of a step.
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ void *allocate(int64_t bytes) {
   munmap(reinterpret_cast<void *>(aligned + length), start + mapped - (aligned + length));
   auto *block = reinterpret_cast<void *>(aligned);
 #ifdef MADV_HUGEPAGE
-  madvise(block, length, MADV_HUGEPAGE); // fails if huge pages are off; only speed suffers
+  madvise(block, length, MADV_HUGEPAGE); // fails if huge pages are disabled, which costs only speed
 #endif
   return block;
 }

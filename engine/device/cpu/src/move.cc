@@ -1,5 +1,5 @@
-// move.cc: transpose, reshape, concat, slice, pad and broadcast, each a copy between two strided views of the same
-// extents; and reduce, a sum, mean or maximum over some dimensions. All operands are plain (row-major).
+// move.cc: transpose, reshape, concat, slice, pad and broadcast, which all copy between two strided views of the same
+// extents; and reduce, which computes a sum, mean or maximum over some dimensions. All operands are plain (row-major).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kPiece = 16384; // elements per thread and chunk, approximately
+constexpr int64_t kPiece = 16384; // approximate number of elements per thread and chunk
 
 const ht_move_params &params_of(const Request &request) { return *static_cast<const ht_move_params *>(request.params); }
 
@@ -27,9 +27,10 @@ Strides row_major(const ht_spec &spec) {
   return s;
 }
 
-// A copy of extents (E0, E1, …): element i from src + sum of i·src stride to dst + sum of i·dst stride.
+// A copy with extents (E0, E1, …). It copies the element of index i from src + sum of i·src stride to dst + sum of
+// i·dst stride.
 struct Copy {
-  int ndim = 0; // no extents of 1; adjacent dimensions with matching strides are merged; the last is the inner loop
+  int ndim = 0; // dimensions with extents > 1, merged where strides match; the last is the inner loop
   int64_t extent[HT_MAX_DIMS], dst_stride[HT_MAX_DIMS], src_stride[HT_MAX_DIMS];
   int64_t dst_start = 0, src_start = 0, size = 1;
   bool squares = false;
@@ -48,7 +49,8 @@ struct Copy {
       ndim = 1;
       extent[0] = dst_stride[0] = src_stride[0] = 1;
     }
-    // If src's inner dimension is another one (a transpose), both become inner dimensions and are processed in squares.
+    // If src and dst have different inner dimensions (a transpose), both become inner dimensions and are processed in
+    // squares.
     for (int d = 0; d < ndim - 1; d++) {
       if (src_stride[d] != 1 || src_stride[ndim - 1] == 1) continue;
       std::rotate(extent + d, extent + d + 1, extent + ndim - 1);
@@ -73,7 +75,7 @@ struct Copy {
     const int inner = ndim - 1;
     int64_t lines = 1;
     for (int d = 0; d < inner; d++) lines *= extent[d];
-    // A copy of one long line is divided, too.
+    // A single long line is divided among threads, too.
     const int64_t cuts = lines == 1 ? (extent[inner] + kPiece - 1) / kPiece : 1;
     const int64_t pieces = cuts > 1 ? cuts : std::min(lines, (lines * extent[inner] + kPiece - 1) / kPiece);
 #pragma omp parallel for schedule(static) if (worth_threads(lines * extent[inner] * size))
@@ -89,7 +91,7 @@ struct Copy {
     }
   }
 
-  // The offset of index i over the first count dimensions.
+  // Returns the offset of index i over the first count dimensions.
   int64_t offset(int64_t i, int count, const int64_t *stride) const {
     int64_t at = 0;
     for (int d = count - 1; d >= 0; i /= extent[d--]) at += i % extent[d] * stride[d];
@@ -125,7 +127,7 @@ struct Copy {
   }
 };
 
-// A kernel with one copy per input; clears: dst is larger than the copied parts.
+// A kernel with one copy per input. If clears is set, dst is larger than the copied parts, and the rest becomes zero.
 struct Move final : Kernel {
   std::vector<Copy> copies;
   bool clears = false;
@@ -148,14 +150,14 @@ struct Move final : Kernel {
 
 // --- reduce --------------------------------------------------------------------------------------
 
-// Results are in row-major order of the kept dimensions. Sums are in f64, in row-major order of the reduced dimensions
-// (along a contiguous line in eight chains).
+// Results are in row-major order of the kept dimensions. Sums are in f64, in row-major order of the reduced dimensions;
+// along a contiguous line, eight chains are summed separately.
 struct Reduce final : Kernel {
   bool bf16;
   int func;
-  int64_t lines = 1, line = 1; // reduced elements: lines of contiguous elements
-  int64_t width = 1, rows = 1; // results: rows of contiguous elements, which are adjacent in src as well
-  int kept = 0, folded = 0;    // number of dimensions of rows and of lines
+  int64_t lines = 1, line = 1; // reduced elements: number of lines, and contiguous elements per line
+  int64_t width = 1, rows = 1; // results: contiguous elements per row (adjacent in src, too), and rows
+  int kept = 0, folded = 0;    // number of dimensions of the rows, and of the lines
   int64_t kept_extent[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_extent[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];
 
   explicit Reduce(const Request &request) : bf16(is_bf16(request.in[0])), func(params_of(request).func) {
@@ -198,7 +200,7 @@ struct Reduce final : Kernel {
   }
 
   template <class T> void run_typed(const T *src, T *dst) const {
-    constexpr int64_t kStrip = 1024; // results whose sums a thread holds at a time
+    constexpr int64_t kStrip = 1024; // number of results whose sums a thread holds at a time
     const int64_t strips = (width + kStrip - 1) / kStrip;
     const double start = func == HT_MAXIMUM ? -INFINITY : 0, count = double(lines) * double(line);
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))
@@ -219,7 +221,7 @@ struct Reduce final : Kernel {
     }
   }
 
-  // a + b, or the larger, NaN if either is NaN.
+  // Returns a + b; for a maximum, the larger value, or NaN if either is NaN.
   double fold(double a, double b) const { return func != HT_MAXIMUM ? a + b : a > b || a != a ? a : b; }
 
   template <class T> double fold_line(const T *x) const {

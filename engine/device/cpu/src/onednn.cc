@@ -48,7 +48,7 @@ void PrimitiveChain::need_reorder(const Operand &from, const Operand &to) {
 
 void PrimitiveChain::add_staged(const dnnl::primitive &primitive, const Desc &scratchpad,
                                 std::vector<Argument> arguments, const std::vector<Desc> &outer) {
-  std::vector<std::pair<Operand, Operand>> after; // scratch -> output
+  std::vector<std::pair<Operand, Operand>> after; // reorders from scratch to outputs, after the primitive
   for (size_t i = 0; i < arguments.size(); i++) {
     Operand &o = arguments[i].operand;
     if (o.desc == outer[i]) continue;

@@ -20,33 +20,33 @@ const dnnl::stream &cpu_stream();
 
 dnnl::memory::data_type dnnl_type(int32_t dtype); // throws Unsupported for types that oneDNN lacks
 
-// A tensor's dims in oneDNN: those of the spec, or 5-d (groups, …) for a 4-d weight with groups > 1.
+// Returns a tensor's dims in oneDNN: the dims of the spec, or 5-d (groups, …) for a 4-d weight with groups > 1.
 dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups = 0);
 
-// The descriptor of a spec with a known layout. groups > 1: the spec is a weight of a grouped convolution (its layout
-// number also contains groups unless it is plain).
+// Returns the descriptor of a spec with a known layout. groups > 1 means that the spec is a weight of a grouped
+// convolution; its layout number then also contains groups, unless it is plain.
 Desc desc_of(const ht_spec &spec, int64_t groups = 0);
-// The same with a format that oneDNN chooses.
+// The same, with a format that oneDNN chooses.
 Desc any_desc(const ht_spec &spec, int64_t groups = 0);
 
-// The layout number of a descriptor that oneDNN chose.
+// Returns the layout number of a descriptor that oneDNN chose.
 uint32_t layout_of(const Desc &desc, int64_t groups = 0);
-// spec in the layout of desc, bytes filled.
+// Returns the spec in the layout of desc, with its bytes set.
 ht_spec spec_in(const ht_spec &spec, const Desc &desc, int64_t groups = 0);
-// The groups in a layout number; 0 for none.
+// Returns the groups in a layout number; 0 for none.
 int64_t layout_groups(uint32_t layout);
 
-// Quality of an implementation by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
+// Returns the quality of an implementation, judged by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
 int implementation_priority(const char *name);
 
 // A chain of primitives on the operands of one launch. If the main primitive needs an operand in another format or type
-// than the spec's, a copy in the workspace is used.
+// than the spec's, the chain copies the operand to the workspace.
 class PrimitiveChain {
 public:
-  // The source of an argument's memory.
+  // The memory of an argument.
   struct Operand {
     enum Place { input, output, scratch } place;
-    int64_t index; // of the input or output; for the workspace: the offset
+    int64_t index; // position of the input or output; for scratch, the offset in the workspace
     Desc desc;
   };
   struct Argument {
@@ -57,12 +57,13 @@ public:
   // Reserves bytes of workspace and returns their offset.
   int64_t reserve(int64_t bytes);
   Operand reserve(const Desc &desc) { return {Operand::scratch, reserve(static_cast<int64_t>(desc.get_size())), desc}; }
-  // Appends a primitive; its scratchpad is in the workspace.
+  // Appends a primitive, whose scratchpad is in the workspace.
   void add(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments);
   // Appends a reorder. Returns false and appends nothing if oneDNN has none.
   bool add_reorder(const Operand &from, const Operand &to);
-  // Appends a primitive with operands in the formats that it needs (in its arguments), which exist in other formats (in
-  // outer, one per argument). Where the two differ, it reorders inputs before and outputs after the primitive.
+  // Appends a primitive whose operands exist in other formats. arguments has the formats that the primitive needs, and
+  // outer has the existing format of each argument. If the two differ, a reorder of the input precedes the primitive,
+  // or a reorder of the output follows it.
   void add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
                   const std::vector<Desc> &outer);
 
@@ -79,13 +80,13 @@ private:
   };
   std::vector<Link> links_;
   int64_t workspace_ = 0;
-  std::mutex mutex_; // each launch sets the memory objects, and two streams may run one kernel at once
+  std::mutex mutex_; // a run sets the memory objects, and two streams may run one kernel at once
 };
 
 // A kernel that consists of a chain.
 struct ChainKernel : Kernel {
   PrimitiveChain chain;
-  bool together = false; // a primitive's threads may wait for each other
+  bool together = false; // whether the threads of a primitive may wait for each other
   void run(const Args &args) override {
     Together all(together);
     chain.run(args);

@@ -66,7 +66,7 @@ struct GradControl final : Kernel {
   }
 };
 
-// Common state of the optimizers: segments, and the pieces for threads.
+// The state that the optimizers have in common: segments, and the pieces for threads.
 struct Optimizer : Kernel {
   std::vector<ht_segment> segments;
   OptimFactors fixed{};
@@ -87,8 +87,8 @@ struct Optimizer : Kernel {
     }
   }
 
-  // Calls step(factors, first, count) for each piece of a segment, in parallel; factors(segment, f) sets the segment's
-  // factors.
+  // Calls step(factors, first, count) for each piece of a segment, in parallel. factors(segment, f) sets the factors f
+  // of a segment.
   template <class Factors, class Step> void each_piece(const Args &a, Factors factors, Step step) const {
     const auto *control = static_cast<const float *>(a.in[1]);
     if (control[2] == 0) return;
@@ -163,7 +163,7 @@ struct AdamW final : Optimizer {
   }
 };
 
-// Memory bandwidth is the limit, so the compiler's vectorisation suffices.
+// Memory bandwidth limits this loop, so the compiler's vectorisation is sufficient.
 struct MovingAverage final : Kernel {
   explicit MovingAverage(const Request &request) {
     want_operands(request, 4, 1);

@@ -1,5 +1,6 @@
-// optim_simd.h: the optimizers' arithmetic. Each operation below is one correctly rounded f32 operation (mul, then add:
-// this library is compiled without contraction), in the order of engine/device/op_optim.go.
+// optim_simd.h: the arithmetic of the optimizers. Each operation below is one correctly rounded f32 operation, in the
+// order of engine/device/op_optim.go. The library is compiled without contraction, so a product and a sum are rounded
+// separately.
 #pragma once
 
 #include "elementwise_simd.h"
@@ -9,7 +10,7 @@ namespace {
 
 typedef double PartD __attribute__((vector_size(4 * kPartLanes)));
 
-// As many floats as a register has doubles.
+// Loads as many floats as a register holds doubles, and widens them.
 SIMD_INLINE PartD load_wide(const float *x) {
 #if SIMD_AVX512
   return (PartD)_mm512_cvtps_pd(_mm256_loadu_ps(x));
@@ -20,7 +21,8 @@ SIMD_INLINE PartD load_wide(const float *x) {
 #endif
 }
 
-// Sum of x²: squares of f32 are exact in f64. 32 chains by position modulo 32; the halves are then added pairwise.
+// Returns the sum of x². Squares of f32 are exact in f64. The sum has 32 chains, by position modulo 32; the halves of
+// the chains are then added pairwise.
 double sum_squares(int64_t n, const float *x) {
   constexpr int kChains = 32, kWide = kPartLanes / 2, kVectors = kChains / kWide;
   PartD sum[kVectors] = {};

@@ -12,7 +12,7 @@ namespace hetero {
 namespace {
 
 constexpr double chunk_ns = 1e6;
-// A process that was stopped during a sleep must not count the stop as credit.
+// A process that was stopped during a sleep must not count the whole stop as idle time.
 constexpr double most_credit_ns = 20e6;
 
 } // namespace

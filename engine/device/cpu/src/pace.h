@@ -1,4 +1,4 @@
-// pace.h: slows a device down, so that equal machines can stand in for unequal ones.
+// pace.h: slows a device down, so that equal machines can act as unequal ones.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// The slowdown factor of a device, and its effect so far. Any thread may call any function at any time.
+// The slowdown factor of a device, and its total effect. Any thread may call any function at any time.
 class Slowdown {
 public:
   double factor() const { return factor_.load(std::memory_order_relaxed); }
@@ -17,17 +17,17 @@ public:
 private:
   friend class Pace;
   std::atomic<double> factor_{1};
-  std::atomic<int64_t> worked_ns_{0}, idle_ns_{0}; // while the factor was above 1
+  std::atomic<int64_t> worked_ns_{0}, idle_ns_{0}; // ns of launches and of idling while the factor was above 1
 };
 
-// The idle time that one stream owes: (factor - 1) times its work. It sleeps for at least a millisecond at a time,
-// because each sleep is about 0.05 ms late. The excess of a sleep counts for later work.
+// The idle time that one stream owes: (factor - 1) times the time of its launches. A stream sleeps for at least a
+// millisecond at a time, because each sleep ends about 0.05 ms late. The excess of a sleep counts for later launches.
 class Pace {
 public:
   explicit Pace(Slowdown &slowdown) : slowdown_(slowdown) {}
-  // At 1 no time is measured or owed.
+  // At a factor of 1, no time is measured and no idle time is owed.
   double factor() const { return slowdown_.factor(); }
-  // Call after ns of work.
+  // Call this after a launch of ns nanoseconds.
   void worked(int64_t ns, double factor);
 
 private:

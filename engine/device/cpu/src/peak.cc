@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Without vector intrinsics: the compiler vectorises a plain loop. A target with a fused multiply-add uses it.
+// A plain loop, which the compiler vectorises. If the target has a fused multiply-add, the compiler uses it.
 int64_t generic_f32(int64_t turns, void *sink) {
   constexpr int lanes = 64;
   float sum[lanes];
@@ -68,11 +68,11 @@ PeakLoops loops() {
   return l;
 }
 
-// When each thread began and ended a pass.
+// The times at which each thread began and ended a pass.
 struct Times {
   std::vector<Clock::time_point> starts, ends;
   double seconds(size_t thread) const { return std::chrono::duration<double>(ends[thread] - starts[thread]).count(); }
-  // From the first start to the last end.
+  // Returns the time from the first start to the last end, in seconds.
   double seconds() const {
     return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) -
                                          *std::min_element(starts.begin(), starts.end()))
@@ -99,16 +99,17 @@ struct alignas(64) Sink {
   char bytes[64];
 };
 
-// The time of a pass, in seconds. It is long compared with the start of a team, which takes microseconds, and shorter
-// than the scheduler's slice of about 3 ms: on a busy machine a longer pass would share its CPUs with another process.
+// The length of a pass in seconds. It is long compared with the start of a team, which takes microseconds. It is
+// shorter than the scheduler's time slice of about 3 ms: on a busy machine, a longer pass would lose its CPUs to
+// another process.
 constexpr double pass_seconds = 0.002;
 
-// The sum over threads of each thread's best pass: on a busy machine hardly any pass is undisturbed on all threads at
-// once.
+// Returns the sum over threads of each thread's best pass. On a busy machine, hardly any pass is undisturbed on all
+// threads at once.
 double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threads) {
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   std::vector<int64_t> done(static_cast<size_t>(threads));
-  std::vector<double> best(static_cast<size_t>(threads)); // FLOP/s
+  std::vector<double> best(static_cast<size_t>(threads)); // best rate of each thread, FLOP/s
   int64_t turns = 1000;
   for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best[0] == 0;) {
     const Times times =
@@ -124,7 +125,8 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
-  // Exceeds the caches, whose size a virtual machine may overstate; a larger buffer only costs page faults.
+  // The buffer must exceed the caches, whose size a virtual machine may overstate. A larger buffer only costs page
+  // faults.
   int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) /
                  threads / 4096 * 4096;
@@ -156,7 +158,8 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
   return best;
 }
 
-// Square products by oneDNN, of the first size that takes about a pass's time, with operands in the fastest formats.
+// Measures square products by oneDNN, with operands in the fastest formats. The size is the first one whose product
+// takes about the time of a pass.
 double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds) {
 #if HT_HAVE_ONEDNN
   using namespace dnnl;

@@ -12,9 +12,9 @@ double measure_peak(int32_t what, double seconds);
 
 // The inner loops for one instruction set. Each writes a value that depends on all its results to sink (64 bytes).
 struct PeakLoops {
-  int64_t (*f32)(int64_t turns, void *sink);  // returns the FLOPs done
-  int64_t (*bf16)(int64_t turns, void *sink); // nullptr without the instruction
-  // Memory: p and q are 64-byte aligned, n a multiple of 1024 bytes.
+  int64_t (*f32)(int64_t turns, void *sink);  // returns the number of FLOPs done
+  int64_t (*bf16)(int64_t turns, void *sink); // nullptr if the CPU lacks the instruction
+  // Memory loops: addresses are multiples of 64, and n is a multiple of 1024 bytes.
   void (*read)(const char *p, size_t n, void *sink);
   void (*copy)(char *to, const char *from, size_t n);
   void (*write)(char *p, size_t n);
@@ -24,6 +24,6 @@ PeakLoops generic_peak_loops();
 PeakLoops avx2_peak_loops();
 PeakLoops avx512_peak_loops();
 int64_t avx512_bf16_peak(int64_t turns, void *sink);
-int64_t amx_bf16_peak(int64_t turns, void *sink); // where has_amx_bf16()
+int64_t amx_bf16_peak(int64_t turns, void *sink); // only if has_amx_bf16()
 
 } // namespace hetero

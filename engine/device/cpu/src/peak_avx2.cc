@@ -7,7 +7,8 @@ namespace hetero {
 
 namespace {
 
-// Enough independent chains to hide the latency of two FMA units (5 cycles each), few enough for 16 registers.
+// Number of independent chains: enough to hide the latency of two FMA units (5 cycles each), and few enough for 16
+// registers.
 constexpr int kChains = 12;
 
 int64_t f32(int64_t turns, void *sink) {

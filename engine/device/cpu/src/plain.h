@@ -1,5 +1,5 @@
-// plain.h: convolutions and linear layers over plain tensors in plain C++, for builds without oneDNN and for ops
-// without an implementation in it (bf16 without AVX-512). Multithreaded, but many times slower than oneDNN.
+// plain.h: convolutions and linear layers over plain tensors in plain C++. They serve builds without oneDNN, and ops
+// that oneDNN does not implement (bf16 without AVX-512). They use all threads, but are many times slower than oneDNN.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ std::unique_ptr<Kernel> make_plain_linear(const Request &);
 std::unique_ptr<Kernel> make_plain_linear_diff_src(const Request &);
 std::unique_ptr<Kernel> make_plain_linear_diff_weights(const Request &);
 
-// or_plain returns k, or the plain kernel if there is no k.
+// Returns k, or the plain kernel if k is null.
 inline std::unique_ptr<Kernel> or_plain(std::unique_ptr<Kernel> k, const Request &r,
                                         std::unique_ptr<Kernel> (*make_plain)(const Request &)) {
   return k ? std::move(k) : make_plain(r);

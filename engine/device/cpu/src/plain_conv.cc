@@ -10,7 +10,7 @@ namespace hetero {
 
 namespace {
 
-constexpr int64_t kTile = 256; // pixels of a row that are summed on the stack
+constexpr int64_t kTile = 256; // number of pixels of a row that are summed on the stack
 
 struct Geometry {
   int64_t n, c, h, w, o, oh, ow, i, kh, kw, groups;
@@ -23,9 +23,9 @@ struct Geometry {
                                                                                                      p.dilation[0],
                                                                                                      p.dilation[1]} {}
 
-  // The row or column of src that output position y reads through tap k.
+  // Returns the row (d = 0) or column (d = 1) of src that output position y reads through tap k.
   int64_t source(int d, int64_t y, int64_t k) const { return y * stride[d] - padding[d] + k * dilation[d]; }
-  // The output columns in [from, to) whose source through tap k is inside src: [*begin, *end).
+  // Sets [*begin, *end) to the output columns in [from, to) whose source through tap k is inside src.
   void valid(int64_t k, int64_t from, int64_t to, int64_t *begin, int64_t *end) const {
     int64_t first = padding[1] - k * dilation[1]; // source >= 0  <=>  y*stride >= first
     int64_t last = w - 1 + first;                 // source <= w-1  <=>  y*stride <= last
@@ -136,7 +136,7 @@ template <class T> struct DiffWeights : Kernel {
   }
 
   float tap(const T *src, const T *diff_dst, int64_t o, int64_t c, int64_t kh, int64_t kw) const {
-    double sum = 0; // over rows: too many terms for f32
+    double sum = 0; // sum over rows in f64, because f32 would lose accuracy over so many terms
     int64_t begin, end;
     g.valid(kw, 0, g.ow, &begin, &end);
     for (int64_t n = 0; n < g.n; n++)

@@ -10,8 +10,8 @@ namespace hetero {
 
 namespace {
 
-constexpr int64_t kLanes = 16; // partial sums that the compiler keeps in vectors
-constexpr int64_t kTile = 512; // elements of a row that are summed on the stack
+constexpr int64_t kLanes = 16; // number of partial sums, which the compiler keeps in vectors
+constexpr int64_t kTile = 512; // number of elements of a row that are summed on the stack
 
 template <class T> float dot(const T *a, const T *b, int64_t n) {
   float sum[kLanes] = {};

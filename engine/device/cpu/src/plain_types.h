@@ -22,7 +22,7 @@ template <class F> void with_type(const ht_spec &s, F f) {
     throw Unsupported(describe(s) + ": want f32 or bf16");
 }
 
-// Gives a kernel the request's operands, all plain.
+// Sets the operands of a kernel to those of the request, all plain.
 inline void take_plain_operands(Kernel &k, const Request &r) {
   for (const ht_spec &s : r.out)
     if (s.layout >= HT_LAYOUT_FIRST_PRIVATE) throw Unsupported(describe(s) + ": want the plain layout");

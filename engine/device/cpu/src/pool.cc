@@ -1,5 +1,5 @@
-// pool.cc: max and average pooling and their gradients, images (N, C, H, W) to (N, C, OH, OW); global average pooling,
-// (N, C, H, W) to (N, C). A thread processes planes: up to 16 channels of one image. The loops are in pool_simd.h.
+// pool.cc: max and average pooling of images (N, C, H, W) to (N, C, OH, OW), global average pooling of images to (N,
+// C), and all gradients. A thread processes planes: up to 16 channels of one image. The loops are in pool_simd.h.
 #include <algorithm>
 
 #include "bf16.h"
@@ -12,11 +12,11 @@
 namespace hetero {
 namespace {
 
-// One dimension's tables (PoolAxis).
+// The tables of one dimension (PoolAxis).
 struct Axis {
   int32_t in, out, kernel, stride, padding, dilation;
   std::vector<int32_t> first, last, begin, window, tap;
-  bool empty_window = false; // some window is entirely padding
+  bool empty_window = false; // whether some window contains only padding
 
   Axis(const ht_pool2d_params &p, int d, int64_t in_, int64_t out_)
       : in(int32_t(in_)), out(int32_t(out_)), kernel(p.kernel[d]), stride(p.stride[d]), padding(p.padding[d]),
@@ -53,14 +53,15 @@ struct Axis {
   }
 };
 
-// Common state of the four windowed poolings. large is the image under the windows; small has one pixel per window.
+// The state that the four windowed poolings have in common. large is the image under the windows; small has one pixel
+// per window.
 struct Pool : Kernel {
   ht_pool2d_params p;
   bool bf16;
   uint32_t layout;
   ImageLayout large{}, small{};
-  std::vector<Axis> axes; // y, x
-  int64_t groups;         // of up to 16 channels
+  std::vector<Axis> axes; // tables of y, then of x
+  int64_t groups;         // number of groups of up to 16 channels
   int64_t size;
 
   Pool(const Request &request, bool backward, int made_for = -1)
@@ -107,7 +108,7 @@ struct MaxPool final : Pool {
       pool(plane, at(a.in[0], from * size), at(a.out[0], to * size),
            out.size() > 1 ? at(a.out[1], to * entry) : nullptr);
     });
-    if (axes[0].empty_window || axes[1].empty_window) clear_padding(out[0], a.out[0]); // -inf there
+    if (axes[0].empty_window || axes[1].empty_window) clear_padding(out[0], a.out[0]); // padding holds -inf otherwise
   }
 };
 
@@ -149,7 +150,7 @@ struct AvgPoolDiff final : Pool {
 
 // --- global --------------------------------------------------------------------------------------
 
-// image (N, C, H, W) and its means (N, C), plain.
+// Global average pooling between an image (N, C, H, W) and its means (N, C), which are plain.
 struct Global : Kernel {
   bool bf16;
   Rows rows;
@@ -203,7 +204,7 @@ struct GlobalAvgPoolDiff final : Global {
 
   void run(const Args &a) override {
     each_unit(out[0].bytes, [&](int64_t n, int64_t unit, int64_t c, int64_t count) {
-      float values[16] = {}; // padding stays zero
+      float values[16] = {}; // the values of padding stay zero
       for (int64_t l = 0; l < 16; l++) {
         if (l % rows.unit_channels >= count) continue;
         const int64_t from = n * channels + c + l % rows.unit_channels;

@@ -9,7 +9,7 @@
 namespace hetero {
 namespace {
 
-// Argmax entries as lanes.
+// Loads argmax entries as lanes.
 SIMD_INLINE I32 load_taps(const uint8_t *a, int lanes) {
   uint8_t t[kLanes] = {};
   memcpy(t, a, size_t(lanes));
@@ -40,7 +40,7 @@ SIMD_INLINE I32 load_taps(const int32_t *a, int lanes) {
 
 SIMD_INLINE void store_taps(int32_t *a, I32 v, int lanes) { memcpy(a, v.p, size_t(lanes) * sizeof *a); }
 
-// Calls body(Bool<all 16 lanes>, lanes).
+// Calls body(Bool<full>, lanes); full is true if the plane has all 16 lanes.
 template <class Body> SIMD_INLINE void with_lanes(const PoolPlane &p, Body body) {
   if (p.lanes == kLanes)
     body(Bool<true>{}, kLanes);
@@ -63,7 +63,7 @@ template <class Tap> SIMD_INLINE void each_tap(const PoolPlane &p, int oy, int o
   }
 }
 
-// Calls source(output pixel, tap number, oy, ox) for the windows over each input pixel, then done(input pixel).
+// Calls source(output pixel, tap number, oy, ox) for every window over each input pixel, then done(input pixel).
 template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane &p, Source source, Done done) {
   const PoolAxis &y = p.y, &x = p.x;
   for (int iy = 0; iy < y.in; iy++) {
@@ -76,7 +76,8 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
-// Prefetches the pixels that the window below (oy, ox) adds: rows are too far apart for the hardware prefetcher.
+// Prefetches the pixels that the window below (oy, ox) adds, because rows are too far apart for the hardware
+// prefetcher.
 template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
   const PoolAxis &y = p.y, &x = p.x;
   const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);
@@ -86,9 +87,9 @@ template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, 
 
 // --- max -----------------------------------------------------------------------------------------
 
-// The first of equal values wins; a NaN wins over numbers, so that it is not lost.
+// The maximum is the first of equal values. A NaN counts as larger than any number, so that it is not lost.
 template <class T, class Index> void max_pool(const PoolPlane &plane, const void *src_, void *dst_, void *argmax_) {
-  const PoolPlane p = plane; // a copy: stores of one-byte entries may alias anything, including plane
+  const PoolPlane p = plane; // a local copy, because stores of one-byte entries may alias any object, including plane
   const T *src = static_cast<const T *>(src_);
   T *dst = static_cast<T *>(dst_);
   Index *argmax = static_cast<Index *>(argmax_);
@@ -133,7 +134,7 @@ void max_pool_diff(const PoolPlane &plane, const void *diff_dst_, const void *ar
 
 // --- average -------------------------------------------------------------------------------------
 
-// The divisor of a window's sum; 1 for a window entirely in the padding, whose mean is 0.
+// Returns the divisor of a window's sum; 1 for a window that contains only padding, whose mean is 0.
 SIMD_INLINE float divisor(const PoolPlane &p, bool count_padding, int oy, int ox) {
   if (count_padding) return float(p.y.kernel * p.x.kernel);
   const int taps = (p.y.last[oy] - p.y.first[oy]) * (p.x.last[ox] - p.x.first[ox]);

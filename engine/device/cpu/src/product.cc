@@ -40,7 +40,8 @@ Choice attempt(const Builder &build, const Product &p, const Formats &wanted) {
 bool is_private(const ht_spec &s) { return s.layout >= HT_LAYOUT_FIRST_PRIVATE; }
 bool is_bound(const ht_spec &output) { return output.layout != HT_LAYOUT_ANY; }
 
-// The best choice; among equals the one that suits the neighbours best, which is tried first.
+// Returns the best choice. Among equal choices it returns the one that is tried first, which suits the layouts of the
+// neighbours best.
 Choice choose(const Builder &build, const Product &p) {
   Formats any = any_formats(p);
   bool src_given = p.pass == Pass::diff_src ? is_bound(p.src) : is_private(p.src);
@@ -73,8 +74,8 @@ Choice choose(const Builder &build, const Product &p) {
 struct Operand {
   int name;
   bool output;
-  ht_spec spec; // of the request
-  Desc desc;    // required by the primitive
+  ht_spec spec; // spec in the request
+  Desc desc;    // descriptor that the primitive requires
 };
 
 std::vector<Operand> operands_of(const Request &r, const Product &p, const Formats &f) {
@@ -111,7 +112,7 @@ Product product_of(const Request &r, Pass pass, int64_t groups) {
   }
   for (const ht_spec *s : {&p.src, &p.weight, &p.dst})
     if (s->dtype != HT_F32 && s->dtype != HT_BF16) throw Unsupported(describe(*s) + ": want f32 or bf16");
-  // oneDNN's gradients need images of one type; if the request mixes f32 and bf16, the chain converts.
+  // oneDNN's gradients need images of one type. If the request mixes f32 and bf16, the chain converts them.
   if (pass == Pass::diff_src) p.dst.dtype = p.src.dtype = p.weight.dtype;
   if (pass == Pass::diff_weights) p.dst.dtype = p.src.dtype;
   if (pass == Pass::diff_weights && p.weight.dtype != HT_F32)
@@ -144,7 +145,8 @@ void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int6
   set_bytes(r.out[0]);
 }
 
-// oneDNN counts the pixels of a batch, and the rows of a matrix, in 32 bits; larger counts make it divide by zero.
+// oneDNN counts the pixels of a batch, and the rows of a matrix, in 32 bits. Larger counts cause a division by zero in
+// oneDNN.
 static void want_countable(const Request &r) {
   for (const Specs *side : {&r.in, &r.out})
     for (const ht_spec &s : *side) {
@@ -156,16 +158,16 @@ static void want_countable(const Request &r) {
 }
 
 // A weight gradient whose samples are divided among the threads. Each thread runs its own primitive on its samples;
-// then the sums are added in the order of parts. oneDNN uses the same division, but its threads wait for each other in
-// a spinning barrier: while one thread waits for a CPU, the others burn the time slices that it needs.
+// then the sums of the parts are added in order. oneDNN divides the samples in the same way, but its threads wait for
+// each other in a spinning barrier. While one of them waits for a CPU, the others waste the CPU time that it needs.
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
-    int64_t first;         // sample
-    int64_t sums, scratch; // workspace offsets: of its outputs (not for the first part); of the chain
+    int64_t first;         // index of the part's first sample
+    int64_t sums, scratch; // workspace offsets: of the sums (not for the first part), and of the chain
   };
   std::vector<std::unique_ptr<Part>> parts;
-  int64_t sample_bytes[2]; // of src and diff_dst
+  int64_t sample_bytes[2]; // bytes of one sample of src and of diff_dst
   std::vector<int64_t> out_bytes;
 
   void run(const Args &args) override {
@@ -200,22 +202,22 @@ struct SplitGradient : Kernel {
   }
 };
 
-// The part of the batch with n samples.
+// Returns the product for a part of the batch with n samples.
 Product samples_of(Product p, int64_t n) {
   p.src.dims[0] = p.dst.dims[0] = n;
   return p;
 }
 
-// Returns the kernel for a weight gradient in parts of the batch, nullptr if that does not pay or oneDNN's formats do
-// not allow it.
+// Returns the kernel for a weight gradient in parts of the batch. Returns nullptr if the division is not worthwhile or
+// oneDNN's formats do not allow it.
 std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Choice &c, const Builder &build) {
   if (p.pass != Pass::diff_weights || r.threads < 2 || c.priority < 2) return nullptr;
   const int64_t samples = p.src.dims[0];
   const int64_t pixels = p.dst.ndim == 4 ? p.dst.dims[2] * p.dst.dims[3] : 1;
   int64_t weights = 1;
   for (int32_t i = 0; i < p.weight.ndim; i++) weights *= p.weight.dims[i];
-  // Least number of products per sum in a part. With fewer, writing and adding the parts' sums takes a noticeable
-  // fraction of the time.
+  // Smallest number of products per sum in a part. With fewer products, writing and adding the sums of parts takes a
+  // noticeable fraction of the time.
   constexpr int64_t least = 512;
   int64_t count = std::min<int64_t>(r.threads, samples);
   const bool tiny =
@@ -233,19 +235,19 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
     ht_spec spec = *images[i];
     spec.layout = layout_of(lies[i]);
     if (spec.layout >= HT_LAYOUT_FIRST_PRIVATE && spec.ndim != 4) return nullptr;
-    if (!(desc_of(spec) == lies[i])) return nullptr; // of another type, which must be converted first
+    if (!(desc_of(spec) == lies[i])) return nullptr; // the image has another type and must be converted first
     ht_spec one = spec;
     one.dims[0] = 1;
     k->sample_bytes[i] = static_cast<int64_t>(desc_of(one).get_size());
     spec.bytes = static_cast<int64_t>(lies[i].get_size());
-    if (k->sample_bytes[i] * samples != spec.bytes) return nullptr; // samples are not contiguous
+    if (k->sample_bytes[i] * samples != spec.bytes) return nullptr; // the samples are not contiguous
     k->in.push_back(spec);
   }
   for (const ht_spec &spec : r.out) {
     k->out.push_back(with_layout(spec, k->out.empty() ? p.weight.layout : HT_LAYOUT_PLAIN));
     k->out_bytes.push_back(k->out.back().bytes);
   }
-  Alone alone; // for primitives with one thread
+  Alone alone; // creates primitives for one thread
   for (int64_t i = 0; i < count; i++) {
     const int64_t first = samples * i / count;
     Product q = samples_of(p, samples * (i + 1) / count - first);
@@ -284,7 +286,7 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
   }
   if (auto k = make_split(r, p, c, build)) return k;
   auto k = std::make_unique<ChainKernel>();
-  k->together = p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added after a spinning barrier
+  k->together = p.pass == Pass::diff_weights && r.threads > 1; // oneDNN adds the sums after a spinning barrier
   std::vector<PrimitiveChain::Argument> arguments;
   std::vector<Desc> outer;
   for (const Operand &o : operands_of(r, p, c.formats)) {
@@ -292,7 +294,7 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
     int64_t groups = is_weight ? p.groups : 1;
     Specs &side = o.output ? k->out : k->in;
     ht_spec spec = o.spec;
-    // Inputs are requested in the primitive's format; outputs have it unless they are bound.
+    // Inputs must have the primitive's format. An output also has this format, unless it is bound to another layout.
     if (!o.output || spec.layout == HT_LAYOUT_ANY) spec.layout = layout_of(o.desc, groups);
     if ((spec.layout & kRegistered) &&
         spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))

@@ -1,8 +1,8 @@
 // reorder.cc: Reorder, between layouts and element types.
 //
-// Equal types and layouts are copied as bytes. Working copies of weights have special kernels (weight_reorder.h). All
-// other cases use oneDNN's reorder primitive. Where oneDNN is missing or has no primitive (bf16 without AVX-512), there
-// are only plain tensors and images, which are converted here element by element.
+// If types and layouts are equal, the bytes are copied. Working copies of weights have special kernels
+// (weight_reorder.h). All other cases use oneDNN's reorder primitive. If oneDNN is missing or has no primitive (bf16
+// without AVX-512), only plain tensors and images are supported, which this file converts element by element.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 
 struct CopyBytes : Kernel {
   void run(const Args &args) override {
-    constexpr int64_t piece = 1 << 18; // bytes: enough to justify waking a thread
+    constexpr int64_t piece = 1 << 18; // bytes: large enough to justify waking a thread
     auto *dst = static_cast<char *>(args.out[0]);
     auto *src = static_cast<const char *>(args.in[0]);
     int64_t n = in[0].bytes, pieces = (n + piece - 1) / piece;
@@ -29,7 +29,7 @@ struct CopyBytes : Kernel {
   }
 };
 
-// Converts images between any two of their layouts; a plain tensor counts as one long image.
+// Converts images between any two of their layouts. A plain tensor is treated as one long image.
 template <class From, class To> struct Convert : Kernel {
   ImageLayout from, to;
   Convert(const ImageLayout &a, const ImageLayout &b) : from(a), to(b) {}
@@ -87,8 +87,8 @@ std::unique_ptr<Kernel> make_reorder(const Request &r) {
   if (!same_dims(from, to))
     throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
   if (from.dtype == HT_OPAQUE) throw Invalid("reorder: an opaque tensor has no other form");
-  // If one side leaves the choice, both get the same layout, so no elements move, if the layout supports the other
-  // type.
+  // If one side leaves the choice of the layout, both sides get the same layout, if this layout supports the other
+  // type. Then no elements move.
   auto alike = [&](uint32_t l) {
     return l == HT_LAYOUT_ANY || (l & kRegistered && from.dtype != to.dtype) ? HT_LAYOUT_PLAIN : l;
   };

@@ -10,7 +10,7 @@ Rows rows_of(const ImageLayout &image) {
   Rows r{};
   r.channels = image.c;
   r.tail_lanes = r.last_unit_lanes = 16;
-  if (image.nhwc || pixels == 1) { // with one pixel every layout has adjacent channels
+  if (image.nhwc || pixels == 1) { // with one pixel, the channels are adjacent in every layout
     const int64_t c = image.padded_c();
     r.unit_channels = 16;
     r.units = (c + 15) / 16;

@@ -3,7 +3,7 @@
 // A unit is the set of channels in one vector: 16 channels (nChw16c, nhwc), 8 (nChw8c) or 1 (plain). A row is 16
 // elements of a unit: one pixel, 2 pixels or 16 pixels; lane i belongs to channel unit*unit_channels + i%unit_channels.
 // The rows of a unit are numbered through all samples: sample n has rows [n*rows_per_sample, (n+1)*rows_per_sample).
-// Statistics over any samples are therefore sums over a range of rows, and code that works on rows does not depend on
+// Statistics over consecutive samples are therefore sums over a range of rows, and code for rows is the same for all
 // layouts.
 #pragma once
 
@@ -16,11 +16,11 @@ struct ImageLayout;
 struct Rows {
   int64_t units;
   int64_t unit_channels;   // 16, 8 or 1
-  int64_t rows_per_sample; // the last row of a sample may be short:
-  int64_t images, rows;    // evenly spaced within an image: one per sample, or one in all if samples are, too
-  int64_t row_stride, image_stride, unit_stride; // elements
-  int tail_lanes;                                // lanes of an image's last row, 16 if it is full
-  int last_unit_lanes;                           // lanes of the last unit's rows, 16 if they are full
+  int64_t rows_per_sample; // rows of a unit in one sample; the last row may be short
+  int64_t images, rows; // number of images, and rows per image; an image is one sample, or all samples in layout nhwc
+  int64_t row_stride, image_stride, unit_stride; // strides in elements: from row to row, image to image, unit to unit
+  int tail_lanes;                                // number of lanes of an image's last row; 16 if it is full
+  int last_unit_lanes;                           // number of lanes of the last unit's rows; 16 if they are full
   int64_t word_row, word_image, word_unit;       // the same strides for an array of one 16-bit word per row
   int64_t words;
   int64_t channels; // C, without padding
@@ -30,13 +30,13 @@ Rows rows_of(const ImageLayout &image);
 
 namespace { // internal linkage: see simd.h
 
-// Elements of each channel in rows [from, to).
+// Returns the number of elements of each channel in rows [from, to).
 inline int64_t elements_in(const Rows &r, int64_t from, int64_t to) {
   const int64_t tails = r.tail_lanes < 16 ? to / r.rows - from / r.rows : 0;
   return ((to - from) * 16 - tails * (16 - r.tail_lanes)) / r.unit_channels;
 }
 
-// Whether rows of neighbouring units are adjacent; then units are processed together, row by row.
+// Returns whether rows of neighbouring units are adjacent. Such units are processed together, row by row.
 inline bool interleaved(const Rows &r) { return r.units > 1 && r.row_stride != 16; }
 
 } // namespace
