@@ -134,7 +134,7 @@ func (t *transport) run(s *slot) error {
 		return &collective.TimeoutError{Op: collective.Describe(s.op), Number: s.number, Limit: t.config.Timeout}
 	case stopped:
 		if err := t.queue.Err(); err != nil {
-			return err // the failure that stopped it
+			return err // the failure that stopped the operation
 		}
 	}
 	if result == lostGPU {

@@ -1,8 +1,8 @@
 // lab.h: an experiment of the kernel lab: variants of a kernel, their expected result, and their minimum memory
 // traffic.
 //
-// To add one, write a function that makes its Trial, declare it below, and add a line to lab.cu's list. CONTRIBUTING.md
-// lists the constructs that kernels may use.
+// To add an experiment, write a function that makes its Trial, declare the function below, and add a line to lab.cu's
+// list. CONTRIBUTING.md lists the constructs that kernels may use.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace hetero::lab {
 
 // Activations of a layer, (N, H, W, C) in memory.
 struct Images {
-  int64_t batch, side, channels; // height and width are side
+  int64_t batch, side, channels; // side: height and width
   int32_t dtype;                 // HT_F32 or HT_BF16
 
   int64_t rows() const { return batch * side * side; } // a row is the channels of a pixel

@@ -186,7 +186,7 @@ int64_t clock_offset() {
   return offset;
 }
 
-// Enables all kinds of records; on failure it disables all.
+// Enables all kinds of records. If that fails, disables all of them.
 void Notebook::listen() {
   const Cupti &cupti = Cupti::get();
   check(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");

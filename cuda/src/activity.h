@@ -1,5 +1,5 @@
-// activity.h: records of the GPU's activity with its own clock, from CUPTI: kernels, copies and fills, including each
-// node of graphs, and the host's calls of CUDA.
+// activity.h: records of the GPU's activity from CUPTI, with times of the GPU's clock: kernels, copies and fills,
+// including each node of graphs, and the host's calls of CUDA.
 //
 // CUPTI is opened at the first use. It delivers records in buffers, on a thread of its own, and supports one subscriber
 // per process.

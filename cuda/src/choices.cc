@@ -118,7 +118,7 @@ public:
       });
     field_ = std::move(started);
   }
-  // The index of the fastest candidate, and its time.
+  // Returns the index and the time of the fastest candidate.
   std::pair<size_t, float> finish() {
     if (field_.empty())
       throw Unsupported("none of " + std::to_string(contest_.candidates.size()) + " ways works: " + reason_);

@@ -2,8 +2,9 @@
 // that is ready to run.
 //
 // The rules keep training reproducible and results as accurate as the element types. Not allowed are engines with
-// cuDNN's notes nondeterministic, down-converted inputs, reduced-precision sums, and Winograd and FFT transforms. For
-// f32, tensor cores are not allowed either, because they round to TF32, unless that changes no value.
+// cuDNN's notes nondeterministic, down-converted inputs, reduced-precision sums, and Winograd and FFT transforms.
+// Engines that use tensor cores for f32 operands are not allowed either, because they round to TF32. They are allowed
+// if TF32 represents all values of the operands.
 #pragma once
 
 #include <array>

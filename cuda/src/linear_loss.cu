@@ -30,7 +30,7 @@ constexpr int64_t kRows = 256, kClasses = 1024;
 #endif
 
 struct Stats {
-  float largest, sum, own; // sum of exp(logit - largest); the label's logit
+  float largest, sum, own; // largest logit; sum of exp(logit - largest); logit of the label
   int32_t higher;          // number of classes so far that score higher than the label
 };
 

@@ -37,7 +37,7 @@ struct Functions {
   int version = 0;
 };
 
-// Opens NCCL on the first call; it stays open. Throws Unavailable, the same on every call.
+// Opens NCCL on the first call. NCCL stays open. If NCCL cannot be used, every call throws the same Unavailable.
 const Functions &nccl();
 
 } // namespace hetero

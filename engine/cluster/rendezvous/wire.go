@@ -31,7 +31,7 @@ const (
 	kindBroken // error: the group has ended, or the rank cannot join it
 	kindBye    // rank 0 left in order
 
-	// Frames that both send.
+	// Frames that ranks and the server send.
 	kindBeat
 )
 

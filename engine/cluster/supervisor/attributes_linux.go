@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes of a rank: its own process group, and SIGKILL when the thread that started it dies.
+// attributes returns the attributes of a rank's process: its own process group, and SIGKILL when the thread that
+// started the rank ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

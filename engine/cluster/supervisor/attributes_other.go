@@ -4,7 +4,8 @@ package supervisor
 
 import "syscall"
 
-// attributes of a rank: its own process group. Only Linux can kill it together with the supervisor.
+// attributes returns the attributes of a rank's process: its own process group. Only Linux can kill the rank together
+// with the supervisor.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit does nothing: on other systems Wait also frees the process id.

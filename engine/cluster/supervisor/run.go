@@ -323,7 +323,8 @@ func (w *watch) verdict() error {
 	case w.cancelled != nil:
 		return asError(w.secondary)
 	}
-	// All ended ranks report a lost rank, so the cause is a rank that did not end: preferably one that ignored SIGTERM.
+	// All ended ranks report a lost rank. The cause is therefore a rank that did not end, preferably a rank that
+	// ignored SIGTERM.
 	hung := slices.IndexFunc(w.processes, func(p *process) bool { return p.killed })
 	if hung < 0 {
 		hung = slices.IndexFunc(w.processes, func(p *process) bool { return p.told })

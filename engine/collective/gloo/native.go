@@ -105,7 +105,7 @@ type result struct {
 	missing   []int  // of timedOut: ranks that have not entered the operation
 }
 
-// run performs op on the calling OS thread. host is its buffer, nil if empty.
+// run performs op on the calling OS thread. host is the operation's buffer; nil if the buffer is empty.
 func (c *connection) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	own := signature.Of(op, number)

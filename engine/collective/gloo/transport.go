@@ -69,7 +69,7 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 		return t.lost(r)
 	}
 	if err := t.queue.Err(); err != nil {
-		return err // the failure that stopped it
+		return err // the failure that stopped the operation
 	}
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
@@ -151,7 +151,7 @@ func (t *transport) Close(orderly bool) error {
 	return nil
 }
 
-// die simulates the death of the process: its operations end without notifying others. For tests.
+// die simulates the death of the process: its operations end, and it notifies no other rank. For tests.
 func (t *transport) die() {
 	t.mu.Lock()
 	t.silent = true

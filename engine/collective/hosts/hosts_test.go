@@ -285,7 +285,7 @@ func TestEveryDeathIsNamed(t *testing.T) {
 					return
 				}
 				if busy {
-					c.Enqueue(collective.AllReduce{Name: "one dies", Buffer: memory(t, 1), DType: tensor.F32}) // it may have failed
+					c.Enqueue(collective.AllReduce{Name: "one dies", Buffer: memory(t, 1), DType: tensor.F32}) //nolint:errcheck // may be too late
 				}
 				for start := time.Now(); c.Err() == nil && time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
 				}

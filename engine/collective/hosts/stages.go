@@ -105,9 +105,9 @@ type stages struct {
 	within, between, spread func(after, done device.Event) collective.Op
 }
 
-// stagesOf returns one operation of each inner communicator for every operation, so that all communicators have the
-// same count. Different operations have different stages. A difference between ranks therefore appears in at least one
-// stage.
+// stagesOf returns the operations of the three stages. Every stage has an operation, even if it only waits, so that all
+// inner communicators run the same number of operations. Different operations have different stages. A difference
+// between ranks therefore appears in at least one stage.
 func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	name := op.Tags().Name
 	barrier := func(after, done device.Event) collective.Op {

@@ -1,8 +1,8 @@
-// Package local connects ranks that are goroutines of one process. It serves tests, and runs with any number of ranks
-// on the null device. It is written in plain Go.
+// Package local connects ranks that are goroutines of one process. Tests use it, and simulations with any number of
+// ranks on the null device. It is written in plain Go.
 //
-// The rank that enters an operation last performs it, while the others sleep. The package reduces buffers with host
-// memory. If no rank's buffer has host memory (null device), it only advances the modelled time.
+// The rank that enters an operation last performs the operation, while the other ranks sleep. The package reduces
+// buffers with host memory. If no rank's buffer has host memory (null device), it only advances the modelled time.
 //
 // # Time
 //

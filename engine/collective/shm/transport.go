@@ -65,7 +65,7 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 		return t.errorOf(r.rank)
 	}
 	if err := t.queue.Err(); err != nil {
-		return err // the failure that stopped it
+		return err // the failure that stopped the operation
 	}
 	return fmt.Errorf("shm: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }

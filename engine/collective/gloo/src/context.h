@@ -102,7 +102,7 @@ private:
   bool under_way_ = false; // an operation is running, and its waits may be aborted
   bool limited_ = false, expired_ = false;
   Clock::time_point deadline_, looked_ = Clock::now();
-  std::thread watcher_; // must be the last member, because it uses all others
+  std::thread watcher_; // must be the last member, because the thread uses all other members
 };
 
 } // namespace hetero
