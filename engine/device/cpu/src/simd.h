@@ -1,12 +1,12 @@
-// simd.h: vectors of sixteen f32 lanes for any instruction set of the including file.
+// simd.h: vectors of sixteen f32 lanes, for the instruction set of the including file.
 //
-// A vector is one register with AVX-512, two with AVX2, four elsewhere (SSE2, NEON). Kernels are written once on these
-// types and compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. There is no fused
-// multiply-add and no approximate operation: every lane has the result of IEEE f32 arithmetic, so results are bit-equal
-// on all of them. One exception: the bf16 instruction of the last one stores denormal numbers as zeros.
+// A vector is one register with AVX-512, two with AVX2, and four otherwise (SSE2, NEON). Kernels are written once on
+// these types. They are compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. There is no
+// fused multiply-add and no approximate operation. Every lane has the result of IEEE f32 arithmetic, so results are
+// bit-equal for all instruction sets. One exception: the bf16 instruction of AVX-512 stores denormal numbers as zeros.
 //
-// All code is in unnamed namespaces and includes only C headers. The linker could use a function with external linkage
-// that is compiled here for the whole library, and the program would crash on a CPU without AVX-512.
+// All code is in unnamed namespaces and includes only C headers. If a function had external linkage, the linker could
+// use its AVX-512 version for the whole library, and the program would crash on a CPU without AVX-512.
 #pragma once
 
 #include <math.h>
@@ -14,9 +14,9 @@
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-// All functions are inlined: no call passes a vector.
+// GCC warns about passing vectors to functions. All functions here are inlined, so no call passes a vector.
 #pragma GCC diagnostic ignored "-Wpsabi"
-// GCC 12 reports deliberately undefined values inside its own AVX-512 intrinsics.
+// GCC 12 warns about undefined values inside its own AVX-512 intrinsics, which are deliberate.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -91,7 +91,7 @@ SIMD_INLINE I32 operator<<(I32 a, int n) {
   return a;
 }
 
-// The bits of one type as the other.
+// Reinterprets the bits of one type as the other type.
 SIMD_INLINE I32 bits_of(F32 a) {
   I32 r;
   for (int i = 0; i < kParts; i++) r.p[i] = (PartI)a.p[i];
@@ -106,7 +106,7 @@ SIMD_INLINE F32 float_of(I32 a) {
 
 SIMD_INLINE F32 abs(F32 a) { return float_of(bits_of(a) & all(0x7fffffff)); }
 
-// a with the sign of b; a is not negative.
+// Returns a with the sign of b; a must not be negative.
 SIMD_INLINE F32 with_sign(F32 a, F32 b) { return float_of(bits_of(a) | (bits_of(b) & all(INT32_MIN))); }
 
 SIMD_INLINE F32 sqrt(F32 a) {
@@ -154,7 +154,7 @@ SIMD_INLINE uint16_t bits(Mask m) { return m.k; }
 SIMD_INLINE Mask mask_of(uint16_t bits) { return {bits}; }
 #else
 struct Mask {
-  PartI p[kParts]; // 0 or -1 in each lane
+  PartI p[kParts]; // each lane is 0 or -1
 };
 #define SIMD_COMPARE(type, op)                                                                                         \
   SIMD_INLINE Mask operator op(type a, type b) {                                                                       \
@@ -211,7 +211,7 @@ SIMD_INLINE Mask mask_of(uint16_t bits) {
 
 SIMD_INLINE Mask first_lanes(int n) { return mask_of(uint16_t((1u << n) - 1)); }
 
-// The larger (smaller) value of each lane; b if one of them is NaN or both are equal.
+// Returns the larger (smaller) value of each lane; b if one of them is NaN or both are equal.
 SIMD_INLINE F32 max(F32 a, F32 b) {
 #if SIMD_AVX512
   return {{(PartF)_mm512_max_ps((__m512)a.p[0], (__m512)b.p[0])}};
@@ -229,7 +229,7 @@ SIMD_INLINE F32 min(F32 a, F32 b) {
 
 // --- memory: any alignment -----------------------------------------------------------------------
 
-// A PartF at any address. (memcpy of a whole F32 would go through the stack with AVX2.)
+// A PartF at any address. With AVX2, memcpy of a whole F32 would go through the stack.
 typedef float PartAnywhere __attribute__((vector_size(4 * kPartLanes), aligned(4), may_alias));
 
 SIMD_INLINE F32 load(const float *a) {
@@ -259,7 +259,7 @@ SIMD_INLINE F32 load(const Bf16 *a) {
 }
 
 #if !defined(__AVX512BF16__)
-// The bf16 bits of each lane; see bf16.h.
+// Returns the bf16 bits of each lane; see bf16.h.
 SIMD_INLINE I32 bf16_bits(F32 v) {
   typedef uint32_t PartU __attribute__((vector_size(4 * kPartLanes)));
   I32 rounded, nan;
@@ -295,7 +295,7 @@ SIMD_INLINE void store(Bf16 *a, F32 v) {
 #endif
 }
 
-// The first n lanes (0 <= n <= 16); loads set the others to zero, stores do not write them.
+// Access to the first n lanes (0 <= n <= 16). Loads set the other lanes to zero, and stores do not write them.
 template <class T> SIMD_INLINE F32 load_first(const T *a, int n) {
 #if SIMD_AVX512
   const __mmask16 k = __mmask16((1u << n) - 1);
@@ -322,7 +322,8 @@ template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
 #endif
 }
 
-// A store that bypasses the caches; a must be aligned to the bytes stored. Call stream_fence() after the last one.
+// Stores v without using the caches. a must be aligned to the number of bytes stored. Call stream_fence() after the
+// last such store.
 template <class T> SIMD_INLINE void stream(T *a, F32 v) {
 #if SIMD_AVX512
   if constexpr (sizeof(T) == 4)
@@ -340,7 +341,7 @@ SIMD_INLINE void stream_fence() {
 #endif
 }
 
-// All lanes or the first ones, as a compile-time choice.
+// Access to all lanes or to the first lanes, as a compile-time choice.
 template <bool full, class T> SIMD_INLINE F32 load_row(const T *a, int lanes) {
   return full ? load(a) : load_first(a, lanes);
 }
@@ -360,7 +361,7 @@ SIMD_INLINE float lane(F32 v, int i) {
   return t[i];
 }
 
-// The sum (the largest) of the lanes, in a fixed order.
+// Returns the sum (the largest) of the lanes, in a fixed order.
 SIMD_INLINE float sum_of(F32 v) {
   float t[kLanes];
   store(t, v);

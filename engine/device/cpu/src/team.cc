@@ -36,7 +36,7 @@ using Body = void (*)(void *);
 
 constexpr int kMostThreads = 4096;
 constexpr int64_t kWindow =
-    100'000'000; // ns of regions between two judgements: long against a time slice of the scheduler
+    100'000'000; // ns of regions between two calls of Crew::judge: long compared with a time slice
 constexpr int64_t kShortRegion =
     50'000;                           // ns: shorter regions are not measured, because reading the CPU time takes 0.3 us
 constexpr int64_t kNap = 100'000'000; // ns until an idle thread checks whether it is needed
@@ -62,8 +62,9 @@ void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
   syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
 }
 
-// Turns that a thread spins before it sleeps, from the variables of GCC's OpenMP library. The default is about 0.1 ms
-// at 25 ns per turn (Zen 5): as long as waking a thread takes. The gaps between kernels are shorter.
+// Returns the number of turns that a thread spins before it sleeps, from the variables of GCC's OpenMP library. The
+// default is about 0.1 ms at 25 ns per turn (Zen 5), which is the time that waking a thread takes. The gaps between
+// kernels are shorter.
 int64_t spin_turns() {
   if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
     char *end = nullptr;
@@ -83,16 +84,17 @@ class Team;
 // The position of the calling OS thread in its region.
 struct Place {
   int part = 0, parts = 1;
-  Team *team = nullptr; // of the region with several parts, nullptr outside
+  Team *team = nullptr; // team of the region, if it has several parts; nullptr outside of such regions
   // The loop in progress (GOMP_loop_static_start).
   long start = 0, increment = 1, chunk = 0, count = 0, turn = 0;
 };
 thread_local Place place;
-thread_local std::vector<Place> outer; // of the regions that this thread has begun
-thread_local int wanted = 1;           // threads of its next regions
+thread_local std::vector<Place> outer; // position before each region that this thread has begun
+thread_local int wanted = 1;           // number of threads of the next regions
 thread_local bool together = false;
 
-// A word describes a region: its number, the number of called threads, and its parts. 0 ends the team.
+// A word describes a region: its number, the number of threads that are called, and the number of its parts. The word 0
+// ends the team.
 struct Word {
   uint64_t number;
   int called, parts;
@@ -110,7 +112,7 @@ public:
     wake(size_);
     for (pthread_t t : threads_) pthread_join(t, nullptr);
   }
-  // Starts the threads with signals blocked: signals belong to Go's threads, whose handlers expect Go's stacks.
+  // Starts the threads with signals blocked, because Go's signal handlers expect the stacks of Go's threads.
   void hire() {
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -133,13 +135,13 @@ public:
   }
   int size() const { return size_; }
 
-  // Begins a region. The caller then runs part 0, and ends the region.
+  // Begins a region. The caller then runs part 0 and ends the region.
   void begin(Body body, void *data, int parts, bool all) {
     body_ = body;
     data_ = data;
     number_++;
     measured_ = last_region_ >= kShortRegion;
-    counts_ = measured_ && !all; // with all threads at once the counts cannot be compared
+    counts_ = measured_ && !all; // with all threads called, the thread counts cannot be compared
     region_work_ns_.store(0, std::memory_order_relaxed);
     began_ = clock_ns(CLOCK_MONOTONIC);
     if (measured_) own_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -171,7 +173,8 @@ public:
   }
 
   void barrier(int parts) {
-    if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) { // perhaps no thread is about to take those
+    // If parts are unclaimed, all threads are called: the threads called so far may already wait at this barrier.
+    if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) {
       counts_ = false;
       word_.store(Word::of(number_, size_, parts));
       wake(size_);
@@ -193,7 +196,7 @@ public:
 
 private:
   struct alignas(64) Claim {
-    std::atomic<uint64_t> number{0}; // of the last region in which a thread took this part
+    std::atomic<uint64_t> number{0}; // number of the last region in which a thread took this part
   };
   struct Start {
     Team *team;
@@ -206,7 +209,7 @@ private:
     return nullptr;
   }
 
-  // Threads are woken by bits, so that threads that are not called continue to sleep.
+  // Each thread has a bit, by which it is woken. Threads that are not called continue to sleep.
   uint32_t bit(int index) const { return 1u << (int64_t(index) * 32 / (size_ > 32 ? size_ : 32)); }
 
   void wake(int called) {
@@ -226,10 +229,10 @@ private:
       needed = false;
     }
   }
-  static constexpr uint64_t number_of_none() { return 1; } // no valid word: regions have parts > 1
+  static constexpr uint64_t number_of_none() { return 1; } // not a valid word, because regions have more than one part
 
-  // Waits for a word other than seen. needed: the word is still seen's, and had parts without a thread for the time of
-  // a nap.
+  // Waits for a word other than seen, and returns it. It also returns if parts of the region have had no thread for the
+  // time of a nap; the word is then still seen, and needed is set.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -250,7 +253,7 @@ private:
     }
   }
 
-  // Runs the parts that no thread has taken, starting at `first`.
+  // Runs the parts that no thread has taken, starting at part `first`.
   void take(int first, int parts, uint64_t number) {
     for (int k = 0; k < parts && unclaimed_.load(std::memory_order_relaxed) > 0; k++) {
       const int i = first + k < parts ? first + k : first + k - parts;
@@ -286,32 +289,32 @@ private:
 
   const int size_;
   Crew crew_;
-  std::atomic<int64_t> spin_{kSpin}; // turns
+  std::atomic<int64_t> spin_{kSpin}; // turns of spinning
   std::vector<pthread_t> threads_;
 
-  // The region in progress. The caller writes it before word_. Threads read it after they have claimed a part, which
-  // keeps the region open.
+  // The region in progress. The caller writes these fields before word_. Threads read them after they have claimed a
+  // part: until this part is finished, the region cannot end.
   Body body_ = nullptr;
   void *data_ = nullptr;
   bool measured_ = false;
-  std::atomic<bool> counts_{false}; // towards the window
+  std::atomic<bool> counts_{false}; // whether the region counts for the measured window
   uint64_t number_ = 0;
-  int64_t began_ = 0, own_began_ = 0;   // ns
-  int64_t last_region_ = 0;             // ns
-  int64_t window_ns_ = 0, work_ns_ = 0; // of regions since the last judgement
-  std::unique_ptr<Claim[]> claims_;     // of parts
+  int64_t began_ = 0, own_began_ = 0;   // start of the region, ns of the clock and of the caller's CPU time
+  int64_t last_region_ = 0;             // length of the last region, ns
+  int64_t window_ns_ = 0, work_ns_ = 0; // ns of regions since the last call of Crew::judge
+  std::unique_ptr<Claim[]> claims_;     // claims of the parts
   alignas(64) std::atomic<uint64_t> word_{1};
-  std::atomic<int> unclaimed_{0};             // parts; may lag behind claims_
-  alignas(64) std::atomic<uint32_t> left_{0}; // unfinished parts
+  std::atomic<int> unclaimed_{0};             // number of unclaimed parts; may lag behind claims_
+  alignas(64) std::atomic<uint32_t> left_{0}; // number of unfinished parts
   std::atomic<bool> waiting_{false};          // the caller sleeps until left_ is 0
-  std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts
+  std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts, ns
   alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
   std::atomic<uint32_t> arrived_{0}, round_{0};
 };
 
-thread_local std::unique_ptr<Team> own; // of the calling OS thread
+thread_local std::unique_ptr<Team> own; // team of the calling OS thread
 
-// The iterations [from, to) of a loop for a part; false if none is left.
+// Sets [from, to) to the next iterations of a loop for this part. Returns false if none is left.
 bool next_chunk(long *from, long *to) {
   Place &p = place;
   long first, last;
@@ -371,7 +374,8 @@ extern "C" {
 void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
   outer.push_back(place);
   const int n = threads ? int(threads) : wanted;
-  // A nested region, or one that requests more threads than the team has, which only foreign code does.
+  // Runs on this thread alone: a nested region, or a region that requests more threads than the team has. Only foreign
+  // code requests more threads.
   if (n == 1 || place.team || !own || n > own->size()) {
     Team *team = place.team;
     place = {};
@@ -428,8 +432,9 @@ namespace hetero {
 
 int most_threads() { return omp_get_thread_limit(); }
 
-// Starts the workers here, with signals blocked: signals belong to Go's threads, whose handlers expect Go's stacks. If
-// OpenMP binds threads (OMP_PROC_BIND), it may bind workers but not this thread, from which Go starts others.
+// Starts the workers with signals blocked, because Go's signal handlers expect the stacks of Go's threads. If OpenMP
+// binds threads (OMP_PROC_BIND), it may bind the workers. It must not bind this thread, from which Go starts other
+// threads.
 void use_team(int n) {
   static thread_local int team = 0;
   if (team == n) return;

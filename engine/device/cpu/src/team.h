@@ -1,13 +1,15 @@
-// team.h: the threads of a launch, also on CPUs that other processes use.
+// team.h: the threads of a launch, also if other processes occupy CPUs.
 //
 // A parallel region has a fixed number of parts, one for each thread of the team, so results depend only on the size of
 // the team. Threads choose parts while the region runs: each thread starts with its own part, then takes any part that
 // no thread has started. A thread that waits for a CPU therefore delays a region by at most one part.
 //
-// If the threads of a team get less than half of a CPU each, half as many may be faster, with two parts each (Crew).
+// If the threads of a team get less than half of a CPU each, half as many threads may be faster, with two parts each
+// (Crew).
 //
 // The kernels of this library and oneDNN use the team through the interface of GCC's OpenMP library, which team.cc
-// implements. If either was compiled for another OpenMP library, HT_OWN_TEAM is 0 and that library's threads are used.
+// implements. If the kernels or oneDNN were compiled for another OpenMP library, HT_OWN_TEAM is 0, and that library
+// provides the threads.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +19,11 @@ namespace hetero {
 // Gives the calling OS thread a team of n threads, including itself. Throws std::runtime_error if the system refuses a
 // thread, and Unavailable if oneDNN would use another OpenMP library's threads.
 void use_team(int n);
-int most_threads(); // of a team
+int most_threads(); // largest size of a team
 
-// While an object exists on the calling OS thread, all threads of its team take part in each region at once. It is for
-// code whose parts wait for each other without GOMP_barrier, as some of oneDNN's do. Without it such a region also
-// ends, but may take a nap (team.cc) first.
+// While an object of this class exists on the calling OS thread, all threads of its team take part in each region at
+// once. Use it for code whose parts wait for each other without GOMP_barrier, as some parts of oneDNN do. Without this
+// object, such a region also ends, but possibly only after a nap (team.cc).
 class Together {
 public:
   explicit Together(bool wanted = true);
@@ -33,7 +35,8 @@ private:
   bool before_;
 };
 
-// While an object exists, the calling OS thread has a team of one: for primitives that another loop runs in parallel.
+// While an object of this class exists, the calling OS thread has a team of one. Use it for primitives that another
+// loop runs in parallel.
 class Alone {
 public:
   Alone();
@@ -45,39 +48,39 @@ private:
   int before_;
 };
 
-// Decides how many threads of a team compute, from the CPU time that they got. Pure: the caller measures.
+// Decides how many threads of a team compute, from the CPU time that they got. It reads no clock: the caller measures.
 //
-// If the active threads get less than half of a CPU each, they are compared with half as many. The two counts
-// alternate, so that changing load affects both. The winner stays until the next comparison.
+// If the active threads get less than half of a CPU each, Crew compares their number with half of it. The two thread
+// counts alternate, so that changing load affects both. The faster count is used until the next comparison.
 class Crew {
 public:
   explicit Crew(int size) : size_(size), active_(size) {}
   int active() const { return active_; }
   bool contended() const {
     return contended_;
-  } // other processes use the CPUs, too: a spinning thread takes time from them and from its team
-  // Reports a window of regions that ended at `now` seconds. It lasted `window` seconds, in which all threads together
-  // used `work` seconds of CPU time.
+  } // other processes also use the CPUs, and spinning threads waste their time
+  // Reports a window of regions that ended at time `now`, in seconds. The window lasted `window` seconds, in which all
+  // threads together used `work` seconds of CPU time.
   void judge(double now, double window, double work);
 
 private:
   struct Span {
     double window = 0, work = 0; // seconds
     void add(double seconds, double worked) { window += seconds, work += worked; }
-    double reached() const { return window > 0 ? work / window : 0; } // CPUs
+    double reached() const { return window > 0 ? work / window : 0; } // CPUs in use
   };
   void decide(double now);
 
   int size_, active_;
-  int more_ = 0, fewer_ = 0; // the counts in the comparison, 0 outside of one
-  int before_ = 0;           // the count before the comparison
-  int left_ = 0;             // remaining windows of the comparison
+  int more_ = 0, fewer_ = 0; // thread counts of the comparison; 0 outside of a comparison
+  int before_ = 0;           // thread count before the comparison
+  int left_ = 0;             // number of windows that the comparison still needs
   bool contended_ = false;
   Span with_more_, with_fewer_;
-  Span recent_;       // outside of a comparison
-  bool down_ = false; // the last comparison was with fewer threads
-  double next_ = 0;   // seconds: earliest time of the next comparison
-  double pause_ = 0;  // between comparisons
+  Span recent_;       // regions outside of a comparison
+  bool down_ = false; // whether the last comparison was with fewer threads
+  double next_ = 0;   // earliest time of the next comparison, s
+  double pause_ = 0;  // time between two comparisons, s
 };
 
 } // namespace hetero

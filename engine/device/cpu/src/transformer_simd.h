@@ -7,7 +7,7 @@
 namespace hetero {
 namespace {
 
-// a·b + c, with one rounding where the instruction set has it.
+// Returns a·b + c, with one rounding if the instruction set has a fused multiply-add.
 SIMD_INLINE F32 fused(F32 a, F32 b, F32 c) {
 #if SIMD_AVX512
   return {{(PartF)_mm512_fmadd_ps((__m512)a.p[0], (__m512)b.p[0], (__m512)c.p[0])}};
@@ -115,7 +115,7 @@ void normalize(int64_t c, const void *src_, const void *residual_, const float *
       const F32 x = load_row<full.value>(src + i, lanes) + load_row<full.value>(residual + i, lanes);
       store_row<full.value>(sum + i, x, lanes);
     });
-    src = sum; // rounded, as the gradient reads it
+    src = sum; // the rounded sum, which the gradient reads, too
   }
   F32 total = zero(), squares = zero();
   each_vector(c, [&](int64_t i, auto full, int lanes) { total = total + load_row<full.value>(src + i, lanes); });

@@ -1,18 +1,20 @@
 // transformer_table.h: the vectorised loops of the ops of transformers, compiled once per instruction set.
 //
-// Each works in one thread. Index bf16 is 0 for f32 tensors, 1 for bf16; arithmetic is f32. product and chain use fused
-// multiply-adds where the instruction set has them, as oneDNN's products do; all other loops give the same bits on all.
+// Each loop works in one thread. Index bf16 is 0 for f32 tensors and 1 for bf16 tensors. Arithmetic is in f32. product
+// and chain use fused multiply-adds if the instruction set has them, as oneDNN's products do. All other loops give the
+// same bits for all instruction sets.
 #pragma once
 
 #include <stdint.h>
 
 namespace hetero {
 
-// out (rows, 32) = coefficients (rows, k) · x (k, 32), or the sum of out and the product. 1 <= rows <= 8.
+// The operands of a small product: out (rows, 32) = coefficients (rows, k) · x (k, 32). If add is set, the product is
+// added to out. 1 <= rows <= 8.
 struct SmallProduct {
   int rows;
   int64_t k;
-  const float *coefficients; // (r, i) is element r*row + i*step
+  const float *coefficients; // element (r, i) is at r*row + i*step
   int64_t row, step;
   const float *x; // row i is at i*x_row
   int64_t x_row;
@@ -31,10 +33,10 @@ struct LogitStats {
 
 struct TransformerTable {
   void (*product)(const SmallProduct &);
-  // The element of product for one row and one column: the sum of a[i]·b[i] in the same order and rounding.
+  // Computes one element of product: the sum of a[i]·b[i] in the same order, with the same rounding.
   float (*chain[2])(int64_t n, const void *a, const void *b);
 
-  // dst = a + b + c, in this order; b and c may be null.
+  // Computes dst = a + b + c, in this order. b and c may be null.
   void (*sum_rows[2])(int64_t n, const float *a, const float *b, const float *c, void *dst);
   void (*add_row[2])(int64_t n, const void *src, float *sum);              // sum += src
   void (*widen[2])(int64_t n, const void *src, float factor, float *dst);  // dst = src·factor
@@ -52,7 +54,8 @@ struct TransformerTable {
   void (*bias_gelu_diff[2][2])(int64_t n, const void *diff, const void *src, const float *bias, void *diff_src,
                                float *diff_bias);
 
-  // Replaces n scores by exp(score - largest), and those from n to padded by 0. Returns the largest and the sum.
+  // Replaces n scores by exp(score - largest), and the elements from n to padded by 0. Returns the largest score and
+  // the sum of the exponentials.
   void (*exponentials)(int64_t n, int64_t padded, float *scores, float *largest, float *sum);
   // Multiplies n probabilities by factor where keep is 1, and sets the others to 0.
   void (*drop)(int64_t n, const uint8_t *keep, float factor, float *p);
@@ -67,8 +70,8 @@ struct TransformerTable {
   // sum (d) += the rows of n values, weighted by p.
   void (*add_values[2])(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum);
 
-  // Adds n <= 32 logits to the statistics of a row. own is the label's logit, label its position in this part, which
-  // may be negative, or n or more; bias may be null.
+  // Adds n <= 32 logits to the statistics of a row. own is the label's logit, and label is its position among these
+  // logits, which may be negative, or n or more. bias may be null.
   void (*logit_stats)(int n, const float *logits, const float *bias, float own, int64_t label, LogitStats *);
   // Replaces n <= 32 logits by (exp(logit + bias - lse) - (1 at label))·scale.
   void (*logit_diff)(int n, float *logits, const float *bias, float lse, float scale, int64_t label);

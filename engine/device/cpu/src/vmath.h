@@ -1,7 +1,8 @@
-// vmath.h: exp, tanh, the logistic function and the normal distribution on sixteen lanes.
+// vmath.h: exp, tanh, the logistic function and the normal distribution, on sixteen lanes.
 //
-// Errors are a few units in the last place (normal().below: or 1e-7, if that is larger). Infinities and NaN give the
-// results of <math.h>. Polynomials that are no series were fitted at Chebyshev nodes, to 4e-9 or better.
+// Errors are a few units in the last place. For normal().below, the error is the larger of this and 1e-7. Infinities
+// and NaN give the results of <math.h>. Polynomials that are not series were fitted at Chebyshev nodes, to 4e-9 or
+// better.
 #pragma once
 
 #include "simd.h"
@@ -15,16 +16,16 @@ template <int n> SIMD_INLINE F32 polynomial(F32 x, const float (&coefficients)[n
   return y;
 }
 
-// 2^n for integer n in [-126, 127], given as n + 1.5·2^23: the low bits of this f32 are those of n.
+// Returns 2^n for an integer n in [-126, 127]. The argument is n + 1.5·2^23, an f32 whose low bits are those of n.
 SIMD_INLINE F32 power_of_two(F32 shifted) { return float_of((bits_of(shifted) << 23) + all(0x3f800000)); }
 
-// exp(x) = 2^n·exp(r), |r| <= ln(2)/2, by the series up to r^7/7!. 2^n is two factors, because it may exceed a normal
-// f32.
+// Computes exp(x) = 2^n·exp(r) with |r| <= ln(2)/2, by the series up to r^7/7!. 2^n is the product of two factors,
+// because it may exceed the range of normal f32 numbers.
 SIMD_INLINE F32 exp(F32 x) {
-  const F32 shift = all(12582912.0f); // 1.5·2^23: adding it rounds to an integer
+  const F32 shift = all(12582912.0f); // 1.5·2^23: adding this number rounds to an integer
   const F32 c = max(all(-104.0f), min(all(89.0f), x));
   const F32 n = (c * all(1.44269504f) + shift) - shift;
-  // ln(2) in two parts; the first has so few bits that its product with n is exact
+  // ln(2) is the sum of two parts. The first part has so few bits that its product with n is exact.
   const F32 r = (c - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
   const float series[] = {1.0f, 1.0f, 1.0f / 2, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
   const F32 half = n * all(0.5f) + shift, rest = (n - (half - shift)) + shift;
@@ -36,8 +37,8 @@ struct Distribution {
   F32 density, below;
 };
 
-// The logistic function 1/(1 + exp(-x)) is "below". Its derivative is the density, exp(-|x|)/(1 + exp(-|x|))², which
-// keeps the accuracy that 1 - below would lose.
+// The logistic function 1/(1 + exp(-x)) is `below`. Its derivative is the density, exp(-|x|)/(1 + exp(-|x|))². This
+// formula keeps the accuracy that 1 - below would lose.
 SIMD_INLINE Distribution logistic(F32 x) {
   const F32 e = exp(zero() - abs(x)), whole = all(1.0f) + e;
   return {e / (whole * whole), select(x > zero(), all(1.0f), e) / whole};
@@ -51,7 +52,7 @@ SIMD_INLINE F32 tanh(F32 x) {
   return select(all(0.55f) > a, near_zero, with_sign(far, x));
 }
 
-// The standard normal distribution: exp(-x²/2)/sqrt(2π) is the density.
+// The standard normal distribution, with density exp(-x²/2)/sqrt(2π).
 SIMD_INLINE Distribution normal(F32 x) {
   // exp(a²)·erfc(a) = t·Q(t), t = 1/(1 + 0.4·a), for a = |x|/sqrt(2)
   const float q[] = {0.2256773909f,  0.2256298489f,  0.208182038f,   0.1678652025f, 0.1352318251f,  0.04005181897f,
@@ -62,7 +63,7 @@ SIMD_INLINE Distribution normal(F32 x) {
   return {gauss * all(0.39894228f), select(x > zero(), all(1.0f) - tail, tail)};
 }
 
-// Applies a function of <math.h> to each lane, where a vector version would not pay.
+// Applies a function of <math.h> to each lane, for functions that are too rare for a vector version.
 template <class Function> SIMD_INLINE F32 each_lane(F32 x, Function f) {
   float lanes[kLanes];
   store(lanes, x);

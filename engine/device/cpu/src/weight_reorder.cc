@@ -18,7 +18,7 @@ struct Rule {
   uint32_t from, to;
   int32_t to_type;
   int64_t width;  // W
-  bool exchanged; // inputs are outermost in dst's blocks
+  bool exchanged; // whether inputs are the outer dimension in dst's blocks
   Block block;
 };
 
@@ -33,16 +33,16 @@ constexpr Rule kRules[] = {
 };
 
 struct WeightReorder : Kernel {
-  int64_t outputs, inputs, taps, width; // blocks, blocks, -, W
+  int64_t outputs, inputs, taps, width; // number of blocks of outputs and of inputs, number of taps, and W
   bool exchanged;
   void (*block)(const float *, void *, int64_t);
-  int64_t element; // bytes of dst's
+  int64_t element; // bytes of an element of dst
 
   void run(const Args &args) override {
     auto *src = static_cast<const float *>(args.in[0]);
     auto *dst = static_cast<char *>(args.out[0]);
     int64_t size = 16 * width, outer = exchanged ? inputs : outputs, inner = exchanged ? outputs : inputs;
-    // In dst's order, because scattered writes cost more than scattered reads.
+    // Loops in the order of dst, because scattered writes cost more than scattered reads.
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t a = 0; a < outer; a++)
       for (int64_t b = 0; b < inner; b++) {

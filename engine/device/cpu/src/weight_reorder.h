@@ -14,7 +14,7 @@
 namespace hetero {
 
 struct BlockReorder {
-  // One block: src (16, W) f32.
+  // Reorder one block. src is (16, W) f32.
   void (*pairs)(const float *src, void *dst, int64_t w);      // dst (8, W, 2) bf16: adjacent pairs of inputs
   void (*transposed)(const float *src, void *dst, int64_t w); // dst (16, 16) f32, W = 16
   void (*transposed_pairs)(const float *src, void *dst,

@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// f32 to bf16 in the low halves of the lanes: to nearest even, NaN stays NaN.
+// Converts f32 to bf16 in the low halves of the lanes: to nearest even; a NaN stays a NaN.
 __m512i round_to_bf16(__m512 v) {
   __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
@@ -25,7 +25,8 @@ void pairs(const float *src, void *dst, int64_t w) {
                                      round_to_bf16(_mm512_loadu_ps(src + (i + 1) * w + o))));
 }
 
-// v[r] holds 8 lanes of row r and 8 of row r + 8. Afterwards v[c] holds lane c of all 16 rows.
+// Transposes 16 rows of 8 lanes. On entry, v[r] holds 8 lanes of row r and 8 lanes of row r + 8. On return, v[c] holds
+// lane c of all 16 rows.
 void transpose_16x8(__m512i v[8]) {
   __m512i a[8], b[8];
   for (int i = 0; i < 8; i += 2) {
@@ -37,7 +38,7 @@ void transpose_16x8(__m512i v[8]) {
       b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
       b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
     }
-  // b[c] and b[c+4]: lane c, then lane c+4, of rows 0-3 and 4-7, in each half.
+  // In each half, b[c] holds lane c, then lane c+4, of rows 0-3; b[c+4] holds the same lanes of rows 4-7.
   const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
   for (int c = 0; c < 4; c++) {
     v[c] = _mm512_permutex2var_epi64(b[c], low, b[c + 4]);
@@ -58,7 +59,7 @@ void transposed(const float *src, void *dst, int64_t) {
   }
 }
 
-// A row's 16 outputs are 8 pairs of bf16, so 8 lanes.
+// Returns the 16 outputs of a row as 8 pairs of bf16, which are 8 lanes.
 __m256i row_of_pairs(const float *src) { return _mm512_cvtepi32_epi16(round_to_bf16(_mm512_loadu_ps(src))); }
 
 void transposed_pairs(const float *src, void *dst, int64_t) {
