@@ -1,13 +1,14 @@
-// attention.cc: multi-head attention without a matrix of scores in memory, and its gradient.
+// attention.cc: multi-head attention and its gradient, without a matrix of scores in memory.
 //
-// Legend: T positions, D channels of a head, Dp D rounded up to 32.
+// Legend: T positions, D channels of a head, Dp = D rounded up to a multiple of 32.
 //
-//   forward   a task is one head of one sample and up to kQueries queries. Keys are transposed in panels of 32 once
-//             per task. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
-//   backward  a task is one head of one sample. For each block of kKeys keys, blocks of 16 queries compute scores again;
-//             the gradients of the block's keys and values stay in the cache, those of queries are added up in f32.
+//   forward   A task is one head of one sample, and up to kQueries queries. A task transposes the keys once, to panels of
+//             32 keys. Blocks of 8 queries compute their scores for all keys in a buffer that stays in the cache.
+//   backward  A task is one head of one sample. For each block of kKeys keys, blocks of 16 queries compute the scores
+//             again. The gradients of the block's keys and values stay in the cache; the gradients of queries are summed
+//             in f32.
 //
-// Each task belongs to one thread, so results do not depend on threads. Products are f32 for both types.
+// One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,7 +22,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer divide better
+constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer balance the load better
 constexpr int64_t kKeys = 256;    // keys of a backward block; a multiple of 64, in which the dropout mask is computed
 constexpr int64_t kRows = 16;     // queries of a backward block
 
@@ -31,7 +32,7 @@ struct AttentionKernel : Kernel {
   ht_attention_params p;
   bool bf16;
   int64_t n, t, c, d, dp, heads, stride, size, sources, parts;
-  size_t first; // input of q
+  size_t first; // index of q among the inputs
   float scale, factor = 1;
   uint64_t threshold = 0;
 
@@ -62,7 +63,7 @@ struct AttentionKernel : Kernel {
     }
   }
 
-  // Row i of q (0), k (1) or v (2) of a head.
+  // Returns row i of q (0), k (1) or v (2) of head h of sample s.
   const char *source(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
     const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
     return static_cast<const char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
@@ -75,7 +76,8 @@ struct AttentionKernel : Kernel {
 
   int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
 
-  // The bytes that tell which of the keys from … to-1 query i of a head keeps; from is a multiple of 64.
+  // Writes for keys from … from+count-1 a byte, which is 1 if dropout keeps the pair of query i and this key. from is a
+  // multiple of 64.
   void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
     const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
     const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);
@@ -83,7 +85,7 @@ struct AttentionKernel : Kernel {
     simd().dropout.keep(sample, i * 65536 + from, count, to);
   }
 
-  // Copies rows to f32 rows of dp elements, times f. Padding is zero.
+  // Copies rows, multiplied by f, to f32 rows of dp elements. Padding is zero.
   void take(const char *rows, int64_t row_bytes, int64_t count, float f, float *to) const {
     const auto widen = transformer().widen[bf16];
     for (int64_t i = 0; i < count; i++, to += dp) {
@@ -104,7 +106,7 @@ struct AttentionKernel : Kernel {
     }
   }
 
-  // scores (rows, count) = q (rows, D) · panels, for keys up to a multiple of 32.
+  // Computes scores (rows, count) = q (rows, D) · panels, where count is rounded up to a multiple of 32.
   void score(int64_t rows, const float *q, const float *panels, int64_t count, float *scores, int64_t row) const {
     const auto product = transformer().product;
     for (int64_t r = 0; r < rows; r += 8)
@@ -113,7 +115,7 @@ struct AttentionKernel : Kernel {
                  row, false});
   }
 
-  // out (rows, Dp) = coefficients (rows, k) · x (k, Dp), or the sum of out and the product.
+  // Computes out (rows, Dp) = coefficients (rows, k) · x (k, Dp). If add is set, it adds the product to out.
   void multiply(int64_t rows, int64_t k, const float *coefficients, int64_t row, int64_t step, const float *x,
                 float *out, bool add) const {
     const auto product = transformer().product;
@@ -123,7 +125,7 @@ struct AttentionKernel : Kernel {
                  dp, add});
   }
 
-  // Calls f(task, memory of the part) for all tasks.
+  // Calls f(task, memory) for all tasks. memory is the scratch of the thread's part of the tasks.
   template <class F> void each(const Args &a, int64_t tasks, int64_t floats, F f) const {
 #pragma omp parallel for schedule(static)
     for (int64_t part = 0; part < parts; part++)
@@ -132,7 +134,7 @@ struct AttentionKernel : Kernel {
 };
 
 struct Attention final : AttentionKernel {
-  int64_t tp, pieces, floats; // keys rounded up; tasks of a head; scratch of a part
+  int64_t tp, pieces, floats; // keys, rounded up to 64; tasks per head; scratch of a part, floats
 
   explicit Attention(const Request &request) : AttentionKernel(request, 0, request.threads) {
     tp = up(t, 64);

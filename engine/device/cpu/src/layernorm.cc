@@ -1,7 +1,8 @@
 // layernorm.cc: LayerNorm and BiasGELU, with their gradients, on rows of C channels.
 //
-// Gradients of parameters are sums over rows. The rows are divided into pieces whose number does not depend on threads;
-// each piece has its own sums, which are added in order. The loops are in transformer_simd.h.
+// Gradients of parameters are sums over rows. The rows are divided into a fixed number of pieces, which does not depend
+// on the number of threads. Each piece has its own sums, which are then added in order. The loops are in
+// transformer_simd.h.
 #include <algorithm>
 #include <cstring>
 
@@ -28,8 +29,8 @@ struct RowKernel : Kernel {
     row_bytes = channels * dtype_size(in[0].dtype);
   }
 
-  // Calls f(row, sums) for all rows. sums are `count` arrays of C sums of the row's piece. Then writes the sums of all
-  // pieces to out[first …].
+  // Calls f(row, sums) for all rows. sums holds `count` arrays of C sums for the piece of the row. Then adds the sums
+  // of all pieces, and writes them to out[first …].
   template <class F> void sum_pieces(const Args &a, int count, size_t first, F f) const {
     auto *sums = static_cast<float *>(a.workspace);
     const int64_t piece = count * channels;
