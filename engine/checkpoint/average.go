@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// averageSuffix ends the names of averaged weights in optimizer.safetensors.
+// averageSuffix ends the names of averages in optimizer.safetensors.
 const averageSuffix = ".ema"
 
-// AverageName returns the name, in optimizer.safetensors, of the average of a tensor of model.safetensors. Frozen
-// parameters and statistics have no average: the tensor itself is used.
+// AverageName returns the name, in optimizer.safetensors, of the average of a tensor in model.safetensors. Frozen
+// parameters and frozen statistics have no average.
 func AverageName(tensor string) string { return tensor + averageSuffix }
 
 // IsAverage reports whether the tensor is the average of another tensor.
@@ -18,8 +18,8 @@ func (i Info) IsAverage() bool { return strings.HasSuffix(i.Name, averageSuffix)
 // Averaged reports whether the checkpoint contains averages of the weights.
 func (c *Checkpoint) Averaged() bool { return slices.ContainsFunc(c.Optimizer.tensors, Info.IsAverage) }
 
-// ReadAverage reads the average of the named model tensor into dst, or the tensor itself if it has none. Its errors are
-// those of File.ReadInto.
+// ReadAverage reads the average of the named model tensor into dst. If the tensor has no average, it reads the tensor
+// itself. Its errors are those of File.ReadInto.
 func (c *Checkpoint) ReadAverage(name string, dst []byte) error {
 	if _, ok := c.Optimizer.Info(AverageName(name)); ok {
 		return c.Optimizer.ReadInto(AverageName(name), dst)

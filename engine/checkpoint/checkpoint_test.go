@@ -132,7 +132,7 @@ func TestRetentionKeepsTheLastAndTheBest(t *testing.T) {
 	if err != nil || best.State.Step != 2 {
 		t.Errorf("best: got %v, %v, want step 2", best, err)
 	}
-	// A damaged checkpoint must not count among those to keep.
+	// A damaged checkpoint must not count as one of the checkpoints to keep.
 	if err := os.Remove(filepath.Join(dir, "step-00000005", "MANIFEST")); err != nil {
 		t.Fatal(err)
 	}
@@ -247,11 +247,12 @@ func TestOpenClearsLeftoversOfCrashes(t *testing.T) {
 	}
 }
 
-// Open must not replace a checkpoint that only a later program can read, or that is unreadable now.
+// Open must not replace a checkpoint that is currently unreadable, or that only a later version of the program can
+// read.
 func TestOpenRemovesOnlyWhatIsDamaged(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"later format": func(t *testing.T, path string) { edit(t, filepath.Join(path, "MANIFEST"), laterFormat) },
-		"unreadable": func(t *testing.T, path string) { // not a regular file: a refusal of the system, not damage
+		"unreadable": func(t *testing.T, path string) { // not a regular file: an error of the system
 			file := filepath.Join(path, "MANIFEST")
 			if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
 				t.Fatal(err)

@@ -13,15 +13,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// save is one Save of a scenario; version distinguishes two saves of the same step.
+// save is one call of Save in a scenario. version distinguishes two saves of the same step.
 type save struct {
 	step    int64
 	version byte
 	best    bool
-	aside   int64 // SetAside(aside) first, unless 0
+	aside   int64 // argument of a call of SetAside before the save; 0: no call
 }
 
-// crashScenario contains first saves, a replaced step, retention, a change of the best checkpoint, and a rollback.
+// crashScenario contains first saves, the replacement of a step, the removal of old checkpoints, a change of the best
+// checkpoint, and a roll-back.
 var crashScenario = []save{
 	{step: 10, version: 1},
 	{step: 20, version: 1, best: true},
@@ -45,7 +46,7 @@ func (s save) snapshot() Snapshot {
 
 func memoryStore(fsys fileSystem) *Store { return &Store{dir: "run", keep: 2, fsys: fsys} }
 
-// play runs the scenario until it ends or the simulated machine is off. It returns the number of saves that returned.
+// play runs the scenario until it ends or the simulated machine is off. It returns the number of completed saves.
 func play(fsys *memoryFS) (returned int) {
 	store := memoryStore(fsys)
 	for _, s := range crashScenario {
@@ -62,7 +63,7 @@ func play(fsys *memoryFS) (returned int) {
 	return returned
 }
 
-// loaded identifies the save of a checkpoint.
+// loaded returns the save that wrote a checkpoint.
 func loaded(c *Checkpoint) (save, error) {
 	w, err := c.Model.Read("w")
 	if err != nil {
@@ -78,7 +79,7 @@ func loaded(c *Checkpoint) (save, error) {
 	return save{step: c.State.Step, version: w.Data[0]}, nil
 }
 
-// checkAfterCrash requires that the newest checkpoint is the last one whose Save returned, or the next one.
+// checkAfterCrash checks that the newest checkpoint is that of the last completed save, or of the next one.
 func checkAfterCrash(fsys fileSystem, returned int) error {
 	c, skipped, err := latest(fsys, "run")
 	if returned == 0 && errors.Is(err, ErrNone) {
@@ -100,7 +101,8 @@ func checkAfterCrash(fsys fileSystem, returned int) error {
 		if got.step == want.step && got.version == want.version {
 			return checkBest(fsys, returned)
 		}
-		// While later checkpoints are set aside, the newest one can be any of them or of the remaining ones.
+		// While later checkpoints are being set aside, the newest one can be any of them, or any of the remaining
+		// ones.
 		if want.aside > 0 && i == returned && got.step >= want.aside {
 			return nil
 		}
@@ -125,7 +127,7 @@ func checkBest(fsys fileSystem, returned int) error {
 	return err
 }
 
-// checkRecovery opens the folder after a crash, saves once more, and requires a folder without leftovers.
+// checkRecovery opens the folder after a crash and saves once more. The folder must then have no leftovers.
 func checkRecovery(fsys *memoryFS) error {
 	store := memoryStore(fsys)
 	if err := store.clearLeftovers(); err != nil {
@@ -156,8 +158,8 @@ func checkRecovery(fsys *memoryFS) error {
 	return err
 }
 
-// The test stops a run at every operation on its files, by a kill and by many outcomes of a power failure, and again
-// during recovery.
+// The test stops a run at every file operation, and again during recovery. It simulates a kill and many possible
+// outcomes of a power failure.
 func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 	whole := newMemoryFS()
 	if got := play(whole); got != len(crashScenario) {
@@ -185,7 +187,7 @@ func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 			}
 			again := disk.afterKill()
 			again.crashAt = 1 + chance.IntN(8)
-			_ = memoryStore(again).clearLeftovers() // fails: the machine is off again
+			_ = memoryStore(again).clearLeftovers() // fails, because the machine is off again
 			disk = again.afterPowerFailure(chance)
 			if err := checkAfterCrash(disk, returned); err != nil {
 				t.Fatalf("%s, crash during recovery: %v", where, err)
@@ -202,7 +204,7 @@ func TestNoCrashLosesTheNewestCheckpoint(t *testing.T) {
 	}
 }
 
-// The test makes every single operation of a save fail once.
+// The test makes each single operation of a save fail once.
 func TestFailedOperationKeepsOlderCheckpoints(t *testing.T) {
 	first, second := save{step: 10, version: 1}, save{step: 20, version: 1, best: true}
 	for _, next := range []save{second, {step: 10, version: 2}} {
@@ -215,7 +217,7 @@ func TestFailedOperationKeepsOlderCheckpoints(t *testing.T) {
 			fsys.failAt = fsys.ops + failAt
 			saved, err := store.Save(context.Background(), next.snapshot())
 			if fsys.ops < fsys.failAt {
-				break // the save has no operation of this number
+				break // the save has fewer operations
 			}
 			c, _, latestErr := latest(fsys, "run")
 			if latestErr != nil {

@@ -16,18 +16,18 @@ import (
 
 var errCrashed = errors.New("the machine is off")
 
-// memoryFS is a fileSystem that keeps the state after a power failure: file contents up to the last Sync of the file,
-// folder entries up to the last SyncDir of the folder. It can stop at any operation.
+// memoryFS is a fileSystem that simulates power failures. It keeps file contents up to the file's last Sync, and
+// folder entries up to the folder's last SyncDir. It can stop at any operation.
 type memoryFS struct {
 	root *node
-	ops  int // operations so far that change something
+	ops  int // number of operations so far that change something
 
-	crashAt int   // this operation and all after it fail; 0 never
-	torn    bool  // half of a write at crashAt still succeeds
-	failAt  int   // this one operation fails with EIO
-	budget  int64 // bytes that may still be written; below 0: no limit
-	reads   int   // operations so far that only read
-	failing int   // this one of them fails with EIO
+	crashAt int   // number of the first operation that fails; all later ones fail, too; 0: none
+	torn    bool  // half of the write at crashAt still succeeds
+	failAt  int   // number of the only operation that fails, with EIO
+	budget  int64 // number of bytes that can still be written; below 0: no limit
+	reads   int   // number of operations so far that only read
+	failing int   // number of the only reading operation that fails, with EIO
 	failed  string
 }
 
@@ -37,11 +37,11 @@ type node struct {
 	durable []byte
 	entries map[string]*node
 	synced  map[string]*node
-	pending []entryChange // since the last SyncDir
+	pending []entryChange // changes since the last SyncDir
 }
 
 type entryChange struct {
-	remove string // "" none
+	remove string // name to remove; "": none
 	add    string
 	node   *node
 }
@@ -50,12 +50,12 @@ func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
 
-// tornBytes replaces the 4 KiB block of a disk, for the small files of this test.
+// tornBytes simulates the 4 KiB block of a disk. It is smaller because the files of this test are small.
 const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }
 
-// step counts an operation and reports whether it may happen.
+// step counts an operation and returns an error if the operation must fail.
 func (m *memoryFS) step(op, name string) error {
 	m.ops++
 	if m.crashAt > 0 && m.ops >= m.crashAt {
@@ -185,7 +185,7 @@ func (m *memoryFS) SyncDir(name string) error {
 	return nil
 }
 
-// look counts an operation that changes nothing and reports whether it succeeds.
+// look counts a reading operation and returns an error if the operation must fail.
 func (m *memoryFS) look(op, name string) error {
 	if m.off() {
 		return errCrashed
@@ -284,12 +284,12 @@ func (f *memoryFile) Close() error { return nil }
 
 var _ io.Writer = (*memoryFile)(nil)
 
-// afterKill returns the state after a kill: all operations.
+// afterKill returns the state after a kill, which includes all operations.
 func (m *memoryFS) afterKill() *memoryFS {
 	return &memoryFS{root: m.root.copy(func(n *node) ([]byte, map[string]*node) { return n.data, n.entries }), budget: -1}
 }
 
-// afterPowerFailure returns a possible state of the disk: flushed data, and a random part of the rest.
+// afterPowerFailure returns a possible state of the disk: all flushed data, and a random part of the other data.
 func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 	survivor := func(n *node) ([]byte, map[string]*node) {
 		entries := maps.Clone(n.synced)
@@ -301,9 +301,9 @@ func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 			data = slices.Clone(n.data[:len(data)+chance.IntN(lost+1)])
 			switch chance.IntN(3) {
 			case 0:
-				clear(data[len(n.durable):]) // the length was written, the blocks were not
+				clear(data[len(n.durable):]) // the length was written, but not the blocks
 			case 1:
-				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks were
+				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks were written
 					if chance.IntN(2) == 0 {
 						clear(data[at:min(at+tornBytes, len(data))])
 					}

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// savedNode returns a file system with one checkpoint and that checkpoint's files.
+// savedNode returns a file system with one checkpoint, and the files of this checkpoint.
 func savedNode(t *testing.T) (*memoryFS, map[string]*node) {
 	t.Helper()
 	fsys := newMemoryFS()
@@ -110,7 +110,7 @@ func TestManifestRefusals(t *testing.T) {
 	}
 }
 
-// The manifest matches the bytes but lists other tensors.
+// The checksums in the manifest are correct, but the manifest lists other tensors.
 func TestTensorsOfAnotherFileAreRefused(t *testing.T) {
 	fsys, files := savedNode(t)
 	text := string(files[manifestFile].data)

@@ -5,9 +5,9 @@
 //	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 3})  // one writer at a time: hold the run's lock
 //	saved, err := store.Save(ctx, checkpoint.Snapshot{State: state, Model: weights, Optimizer: moments})
 //
-//	c, skipped, err := checkpoint.Latest(dir)                        // newest valid checkpoint; skipped: damaged newer ones
+//	c, skipped, err := checkpoint.Latest(dir)                        // newest valid checkpoint; skipped are damaged newer ones
 //	defer c.Close()
-//	err = c.Model.Check(want)                                        // for a different model, returns an error that contains a diff
+//	err = c.Model.Check(want)                                        // returns an error with a diff if the model differs
 //	err = c.Model.ReadInto("fc.weight", dst)
 //
 // OpenFile reads any safetensors file, for example weights from another program.
@@ -31,17 +31,17 @@
 //	tensor 1b2c3d4e model.safetensors "fc.weight"
 //	manifest 60303ae22...b
 //
-// The last line contains the SHA-256 of all bytes before that line, so damage to the manifest is detected too.
+// The last line contains the SHA-256 of all bytes before it, so damage to the manifest itself is also detected.
 //
 // # Guarantees
 //
-// Save writes a checkpoint to a temporary folder, flushes each file and then the folder to the disk, and only then
-// renames the folder to its final name. It removes older checkpoints afterwards, never before. After a crash or a power
-// failure at any point, Latest finds the newest checkpoint whose Save returned, or the one that was being saved. If
-// Save fails, for example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
+// Save writes a checkpoint to a temporary folder and flushes each file and the folder to disk. Only then does it
+// rename the folder to its final name. It removes older checkpoints only after the rename. After a crash or a power
+// failure at any point, Latest finds the checkpoint of the last completed Save, or of the interrupted one. If Save
+// fails, for example because the disk is full, it removes its own files and leaves other checkpoints unchanged.
 //
-// Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link cannot
-// lead outside the folder. Nothing in a checkpoint is ever executed.
+// Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link
+// cannot lead outside the folder. Nothing in a checkpoint is executed.
 //
 // # Errors
 //

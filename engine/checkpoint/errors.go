@@ -9,10 +9,10 @@ import (
 // ErrNone means that a folder contains no checkpoint, neither valid nor damaged.
 var ErrNone = errors.New("no checkpoint")
 
-// CorruptError reports a file or checkpoint that is damaged, incomplete or of another kind.
+// CorruptError reports a file or checkpoint that is damaged, incomplete or of another format.
 type CorruptError struct {
-	Path   string // the file or folder
-	Reason string // the fault: got and want
+	Path   string // path of the file or folder
+	Reason string // description of the fault with the found and the expected value
 }
 
 func (e *CorruptError) Error() string { return fmt.Sprintf("%s is corrupt: %s", e.Path, e.Reason) }
@@ -21,18 +21,17 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Reason: fmt.Sprintf(format, args...)}
 }
 
-// pyTorchError is a CorruptError with a known origin: the file was written by torch.save, as a zip archive or a bare
-// pickle.
+// pyTorchError reports a file that was written by torch.save, as a zip archive or a pickle.
 type pyTorchError struct{ path string }
 
 func (e *pyTorchError) Error() string {
 	return fmt.Sprintf("%s is a file of PyTorch (torch.save), want a .safetensors file: load it in Python and write safetensors.torch.save_file(model.state_dict(), \"NAME.safetensors\")", e.path)
 }
 
-// Unwrap returns the CorruptError: the file has another format.
+// Unwrap returns a CorruptError, because the file has another format.
 func (e *pyTorchError) Unwrap() error { return corrupt(e.path, "a file of PyTorch") }
 
-// FormatError reports a checkpoint in a format that this program does not know.
+// FormatError reports a checkpoint of a format version that this program does not support.
 type FormatError struct {
 	Path      string
 	Got, Want int // format versions
@@ -42,9 +41,9 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has checkpoint format %d, this program reads format %d: use the program version that wrote it", e.Path, e.Got, e.Want)
 }
 
-// IOError reports an operation that the system refused; errors.Is finds the reason, for example syscall.ENOSPC.
+// IOError reports an operation that the system refused. errors.Is finds the cause, for example syscall.ENOSPC.
 type IOError struct {
-	Op   string // the attempted operation
+	Op   string // operation that was attempted
 	Path string
 	Err  error
 }
@@ -62,7 +61,7 @@ func ioError(op, path string, err error) error {
 	return &IOError{Op: op, Path: path, Err: err}
 }
 
-// Difference is a tensor that differs between a file and a model. A side without the tensor is empty.
+// Difference is a tensor that differs between a file and a model. If a side lacks the tensor, its field is empty.
 type Difference struct {
 	Name  string
 	File  string // element type and shape in the file
@@ -79,13 +78,14 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: file %s, model %s", d.Name, d.File, d.Model)
 }
 
-// MismatchError reports that a valid file contains other tensors than the model needs.
+// MismatchError reports that the tensors of a valid file differ from those of the model.
 type MismatchError struct {
 	Path        string
-	Differences []Difference // all of them, sorted by name
+	Differences []Difference // all differences, sorted by name
 }
 
-// shownDifferences limits the text of a MismatchError: two models may have nothing in common.
+// shownDifferences limits the number of differences in the text of a MismatchError, because two models may differ
+// completely.
 const shownDifferences = 10
 
 func (e *MismatchError) Error() string {

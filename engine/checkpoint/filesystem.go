@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// fileSystem contains the operations that this package uses in a folder. Names are relative to the folder. The
-// interface is small, so that a test can interrupt it between any two operations.
+// fileSystem contains the file operations that this package uses in a folder. Names are relative to the folder. The
+// interface is small, so that a test can stop it between any two operations.
 type fileSystem interface {
 	Mkdir(name string) error
 	Create(name string) (writeFile, error) // fails if name exists
 	Rename(from, to string) error          // replaces a file at to
 	Remove(name string) error              // a file or an empty folder
-	SyncDir(name string) error             // makes created, renamed and removed entries survive a power failure
+	SyncDir(name string) error             // makes the creation, renaming and removal of entries durable
 	Open(name string) (readFile, error)
 	ReadDir(name string) ([]string, error)
 	Exists(name string) (bool, error)
@@ -34,11 +34,11 @@ type readFile interface {
 	Size() (int64, error)
 }
 
-// folder is a fileSystem on the disk. Symbolic links cannot lead outside it.
+// folder is a fileSystem on disk. Symbolic links cannot lead outside the folder.
 type folder struct{ root *os.Root }
 
 func openFolder(path string) (folder, error) {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() { // OpenRoot would wait for the writer of a named pipe
+	if info, err := os.Stat(path); err == nil && !info.IsDir() { // OpenRoot of a named pipe would wait for a writer
 		return folder{}, &os.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
 	}
 	root, err := os.OpenRoot(path)
@@ -52,7 +52,7 @@ func (f folder) Remove(name string) error     { return f.root.Remove(name) }
 func (f folder) Create(name string) (writeFile, error) {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, err // avoids a nil *os.File in a non-nil interface
+		return nil, err // a nil *os.File in the interface would not equal nil
 	}
 	return file, nil
 }
@@ -104,7 +104,7 @@ func (d diskFile) Size() (int64, error) {
 	return stat.Size(), nil
 }
 
-// removeTree removes a file, or a folder with its contents. A missing name is no error.
+// removeTree removes a file, or a folder with its contents. It returns no error if name does not exist.
 func removeTree(fsys fileSystem, name string) error {
 	err := fsys.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func removeTree(fsys fileSystem, name string) error {
 	return fsys.Remove(name)
 }
 
-// replaceFile sets the content of the file name to text, atomically and durably.
+// replaceFile replaces the contents of the file name by text, atomically and durably.
 func replaceFile(fsys fileSystem, name string, text []byte) error {
 	temporary := "." + name + temporarySuffix
 	if err := removeTree(fsys, temporary); err != nil {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Names in a folder of checkpoints. A leading dot marks remains of a crash, which are never loaded.
+// Names in a folder of checkpoints. A name with a leading dot is a leftover of a crash and is never loaded.
 const (
 	stepPrefix      = "step-"
-	replacedSuffix  = ".old" // an older checkpoint of the same step, loadable until the new one is in place
+	replacedSuffix  = ".old" // an older checkpoint of the same step, used until the new one has its final name
 	savingPrefix    = ".saving-"
 	removingPrefix  = ".removing-"
 	temporarySuffix = ".tmp"
@@ -25,14 +25,14 @@ const (
 // StepName returns the name of the folder of the checkpoint after step optimizer steps.
 func StepName(step int64) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
-// parseStepName is the inverse of StepName. It also accepts names with replacedSuffix.
+// parseStepName returns the step in a folder name of StepName. It also accepts names with replacedSuffix.
 func parseStepName(name string) (step int64, replaced, ok bool) {
 	plain, replaced := strings.CutSuffix(name, replacedSuffix)
 	step, err := strconv.ParseInt(strings.TrimPrefix(plain, stepPrefix), 10, 64)
 	return step, replaced, err == nil && step >= 0 && StepName(step) == plain
 }
 
-// candidate is a folder whose name is that of a checkpoint.
+// candidate is a folder with the name of a checkpoint.
 type candidate struct {
 	name     string
 	step     int64
@@ -52,14 +52,14 @@ func candidates(fsys fileSystem) ([]candidate, error) {
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int {
-		// "step-1" sorts before "step-1.old", which it replaced.
+		// "step-1" comes before "step-1.old", the checkpoint that it replaced.
 		return cmp.Or(-cmp.Compare(a.step, b.step), cmp.Compare(a.name, b.name))
 	})
 	return list, nil
 }
 
-// NewestStep returns the step of the newest checkpoint in the folder dir, according to its name, without reading it. ok
-// is false without a checkpoint.
+// NewestStep returns the step of the newest checkpoint in the folder dir. It uses only the names of folders. ok is
+// false if there is no checkpoint.
 func NewestStep(dir string) (step int64, ok bool) {
 	fsys, err := openFolder(dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func NewestStep(dir string) (step int64, ok bool) {
 	return list[0].step, true
 }
 
-// Skipped is a checkpoint that Latest skipped, and the reason.
+// Skipped describes a checkpoint that Latest skipped, and the reason.
 type Skipped struct {
 	Path string
 	Err  error
@@ -81,9 +81,9 @@ type Skipped struct {
 
 func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v", s.Path, s.Err) }
 
-// Latest loads the newest valid checkpoint in the folder dir, and lists the newer ones that it skipped. Errors: ErrNone
-// (also for a missing folder); *CorruptError if no checkpoint is valid; *FormatError if the newest undamaged one has a
-// later format; *IOError.
+// Latest loads the newest valid checkpoint in the folder dir, and returns a list of newer ones that it skipped.
+// Errors: ErrNone if there is no checkpoint or no folder, *CorruptError if no checkpoint is valid, *FormatError if
+// the newest undamaged checkpoint has a later format, *IOError.
 func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 			return c, skipped, nil
 		}
 		if errors.As(err, new(*FormatError)) {
-			return nil, skipped, err // the checkpoint is valid: skipping it would discard the training of another version
+			return nil, skipped, err // a valid checkpoint; skipping it would discard trained steps
 		}
 		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
 	}
@@ -129,7 +129,7 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 	return nil, skipped, corrupt(dir, "all %d checkpoints are invalid:%s", len(list), reasons.String())
 }
 
-// loadCandidate also checks that the checkpoint's step equals that of its folder name.
+// loadCandidate loads a checkpoint. It checks that the step in the state equals the step in the folder name.
 func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, error) {
 	path := filepath.Join(dir, cand.name)
 	c, err := load(fsys, cand.name, path)
@@ -143,7 +143,7 @@ func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, er
 	return c, nil
 }
 
-// LoadBest loads the checkpoint that the file `best` names. Errors: ErrNone if there is none yet, *CorruptError,
+// LoadBest loads the checkpoint that the file `best` names. Errors: ErrNone if there is no such file, *CorruptError,
 // *FormatError, *IOError.
 func LoadBest(dir string) (*Checkpoint, error) {
 	fsys, err := openFolder(dir)
@@ -171,7 +171,8 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 	}
 	c, err := loadCandidate(fsys, candidate{name: name, step: step}, dir)
 	if err != nil {
-		// A crash may have interrupted its replacement, so try the name of the older checkpoint.
+		// A crash may have interrupted the replacement of this checkpoint, so try the older checkpoint of the same
+		// step.
 		old, oldErr := loadCandidate(fsys, candidate{name + replacedSuffix, step, true}, dir)
 		if oldErr == nil {
 			return old, nil
@@ -180,7 +181,7 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 	return c, err
 }
 
-// readPointer returns the content of `latest` or `best`; "" if the file does not exist.
+// readPointer returns the contents of the file `latest` or `best`, or "" if the file does not exist.
 func readPointer(fsys fileSystem, name string) (string, error) {
 	file, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,18 +23,18 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(c.Model.Close(), c.Optimizer.Close())
 }
 
-// Load opens the checkpoint in the folder path, and verifies every byte with the manifest. Errors: *IOError,
+// Load opens the checkpoint in the folder path, and verifies all of its bytes with the manifest. Errors: *IOError,
 // *CorruptError, *FormatError.
 func Load(path string) (*Checkpoint, error) {
 	dir, err := openFolder(path)
 	if err != nil {
 		return nil, ioError("open checkpoint", path, err)
 	}
-	defer dir.root.Close() // open files stay open
+	defer dir.root.Close() // open files remain open
 	return load(dir, ".", path)
 }
 
-// load opens the checkpoint in the folder name of fsys; path is its name in errors.
+// load opens the checkpoint in the folder name of fsys. Errors contain path instead of name.
 func load(fsys fileSystem, name, path string) (*Checkpoint, error) {
 	m, err := readManifest(fsys, name, path)
 	if err != nil {
@@ -113,7 +113,7 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 	return f, nil
 }
 
-// damagedTensors names the damaged tensors of a file with a wrong hash, if its header is readable.
+// damagedTensors returns the names of the damaged tensors in a file with a wrong hash. The header must be readable.
 func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	f, err := NewFile(src, size, "")
 	if err != nil {
@@ -138,7 +138,8 @@ func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	return fmt.Sprintf(" (tensor %q and %d more are damaged)", first, damaged-1)
 }
 
-// openIn opens a file of the checkpoint in the folder name. A missing file is a CorruptError, not an IOError.
+// openIn opens a file in the checkpoint folder name. If the file is missing, the error is a CorruptError, not an
+// IOError.
 func openIn(fsys fileSystem, name, path, file string) (readFile, int64, error) {
 	label := filepath.Join(path, file)
 	src, err := fsys.Open(name + "/" + file)

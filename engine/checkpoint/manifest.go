@@ -27,7 +27,7 @@ const (
 
 var checkpointFiles = []string{modelFile, optimizerFile, stateFile}
 
-// manifest lists the files of a checkpoint; doc.go describes its text.
+// manifest lists the files of a checkpoint. The package comment describes its text.
 type manifest struct {
 	files map[string]fileSum
 }
@@ -63,7 +63,7 @@ func hexSum(p []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decodeManifest reads the text of the manifest at path. Errors: *CorruptError, *FormatError.
+// decodeManifest parses the text of the manifest at path. Errors: *CorruptError, *FormatError.
 func decodeManifest(path string, text []byte) (manifest, error) {
 	m := manifest{files: map[string]fileSum{}}
 	last := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1

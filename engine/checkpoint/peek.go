@@ -6,9 +6,9 @@ import (
 	"io/fs"
 )
 
-// PeekState returns the state of the newest checkpoint in the folder dir, or of the checkpoint dir itself, without its
-// tensors. It provides information that is needed before a checkpoint is loaded. It verifies only the state, so Latest
-// may choose an older checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
+// PeekState returns the state of a checkpoint without loading its tensors. dir is a checkpoint, or a folder of
+// checkpoints; of a folder, the newest checkpoint is used. PeekState verifies only the state, so Latest may choose an
+// older checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
 func PeekState(dir string) (State, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {

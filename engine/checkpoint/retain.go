@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// retain removes old checkpoints. It keeps the last ones, as many as configured, the best one, and newest, which was
-// just saved. Damaged folders do not count.
+// retain removes old checkpoints. It keeps the newest Options.Keep ones, the best one, and the checkpoint newest,
+// which was just saved. Damaged checkpoints do not count.
 func (s *Store) retain(newest string) (removed []string, err error) {
 	best, err := readPointer(s.fsys, bestFile)
 	if err != nil {
@@ -57,11 +57,12 @@ func (s *Store) looksComplete(c candidate) bool {
 	return true
 }
 
-// SetAside hides every checkpoint of a later step than step from Latest. It moves them into a folder superseded-1,
-// superseded-2, …, which is never removed, and returns their names. A run that resumes from a checkpoint, or rolls back
-// to one, must call SetAside with that checkpoint's step before it continues. The later checkpoints are damaged or
-// belong to an abandoned course, and Latest must not return to them. If `best` names one of them, SetAside removes
-// `best`.
+// SetAside hides all checkpoints of steps after step from Latest. It moves them into a new folder superseded-1,
+// superseded-2, …, which is never removed, and returns their names.
+//
+// A run that resumes from a checkpoint, or rolls back to one, must call SetAside with the step of this checkpoint
+// before it continues. Later checkpoints are damaged, or belong to steps that the run repeats, so Latest must not
+// return them. If `best` names one of them, SetAside removes `best`.
 func (s *Store) SetAside(step int64) (moved []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *Store) SetAside(step int64) (moved []string, err error) {
 	return moved, ioError("move old checkpoints in", s.dir, errors.Join(s.fsys.SyncDir(aside), s.fsys.SyncDir(".")))
 }
 
-// forgetBest removes `best` if it names a checkpoint of the list.
+// forgetBest removes the file `best` if it names a checkpoint of list.
 func (s *Store) forgetBest(list []candidate) error {
 	best, err := readPointer(s.fsys, bestFile)
 	if err == nil && slices.ContainsFunc(list, func(c candidate) bool { return c.name == best }) {
@@ -98,7 +99,7 @@ func (s *Store) forgetBest(list []candidate) error {
 	return err
 }
 
-// freshFolder creates the first folder prefix1, prefix2, … that does not exist.
+// freshFolder creates the first folder of prefix1, prefix2, … that does not exist.
 func (s *Store) freshFolder(prefix string) (string, error) {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s%d", prefix, n)

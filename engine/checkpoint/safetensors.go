@@ -9,9 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Limits of a safetensors file, so that a hostile file cannot make its reader use more memory than the file has bytes.
+// Limits of a safetensors file. They ensure that a hostile file cannot make its reader use far more memory than the
+// size of the file.
 const (
-	maxHeaderBytes   = 100_000_000 // as in the reference implementation
+	maxHeaderBytes   = 100_000_000 // limit of the reference implementation
 	maxTensors       = 1 << 17
 	maxNameBytes     = 4096
 	maxDims          = 32
@@ -20,8 +21,8 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// elementTypes lists the permitted element types in files. Types in which the engine does not compute have no
-// tensor.DType; they are permitted because weights of other programs contain them (masks, token tables).
+// elementTypes lists the element types that files may contain. Types in which the engine does not compute have no
+// tensor.DType. They are permitted because weights of other programs contain them (masks, token tables).
 var elementTypes = []struct {
 	wire  string
 	dtype tensor.DType
@@ -36,11 +37,11 @@ var elementTypes = []struct {
 // Info describes one tensor of a safetensors file.
 type Info struct {
 	Name  string
-	DType tensor.DType // tensor.Invalid if the engine has no such type
-	Wire  string       // the element type in the notation of the file: "F32"
+	DType tensor.DType // tensor.Invalid if the engine does not have this type
+	Wire  string       // element type as written in the file, such as "F32"
 	Shape tensor.Shape
 
-	offset, bytes int64 // in the data section
+	offset, bytes int64 // byte offset and size in the data section
 }
 
 // Bytes returns the size of the tensor's data in bytes.
@@ -54,19 +55,20 @@ func (i Info) describe() string {
 	return wire + " " + i.Shape.String()
 }
 
-// Tensor is a tensor to write, or one that was read.
+// Tensor is a tensor to write, or a tensor that was read.
 type Tensor struct {
 	Name  string
 	DType tensor.DType
 	Shape tensor.Shape
 	Data  []byte // little endian, row major
 
-	// Stream writes the data if Data is nil: exactly the bytes of DType and Shape. It is called once. It permits the
-	// conversion of a device's private layout tensor by tensor, without a second copy of the model.
+	// If Data is nil, Stream is called once and writes the data of the tensor. The number of bytes must match DType
+	// and Shape. With Stream, a device can convert its private layout tensor by tensor, without a second copy of the
+	// model.
 	Stream func(w io.Writer) error
 }
 
-// Info returns the description of t in a file.
+// Info returns the description of t as a tensor of a file.
 func (t Tensor) Info() Info {
 	n, _ := dataBytes(t.Shape, t.DType.Size())
 	return Info{Name: t.Name, DType: t.DType, Wire: wireName(t.DType), Shape: t.Shape, bytes: n}
@@ -81,7 +83,8 @@ func wireName(d tensor.DType) string {
 	return ""
 }
 
-// dataBytes returns the product of the extents and the element size, or an error if it overflows int64.
+// dataBytes returns the number of bytes of a tensor: the product of the extents times the element size. It returns an
+// error if the product overflows int64.
 func dataBytes(shape []int, element int64) (int64, error) {
 	n := uint64(element)
 	for _, d := range shape {

@@ -12,10 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// parseHeader parses the JSON header of a safetensors file whose data section has dataSize bytes. It returns the
-// tensors in the order of their data.
+// parseHeader parses the JSON header of a safetensors file. dataSize is the size of the data section in bytes. The
+// tensors are returned in the order of their data.
 //
-// The grammar of the header is so small that this file has its own scanner. encoding/json would accept duplicate keys,
+// The grammar of the header is small, so this file has its own scanner. encoding/json would accept duplicate keys,
 // and would allocate memory for any nesting in a hostile header.
 func parseHeader(header []byte, dataSize int64) ([]Info, map[string]string, error) {
 	if !utf8.Valid(header) {
@@ -70,7 +70,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 			}
 			return fmt.Errorf("%s before tensor %q: got offset %d, want %d", kind, info.Name, info.offset, end)
 		}
-		end += info.bytes // cannot overflow, because tensor() checked offset + bytes
+		end += info.bytes // cannot overflow, because tensor() has checked offset + bytes
 	}
 	if end != dataSize {
 		return fmt.Errorf("the tensors end at byte %d of the data, the file ends at byte %d", end, dataSize)
@@ -81,7 +81,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 // scanner scans the JSON text of a header.
 type scanner struct {
 	text []byte
-	at   int // index of the next byte
+	at   int // index in text of the next byte
 }
 
 func (s *scanner) next() byte {
@@ -107,7 +107,7 @@ func (s *scanner) expect(want byte) error {
 	return nil
 }
 
-// sequence reads open, elements separated by commas, and close.
+// sequence reads open, then elements separated by commas, then close.
 func (s *scanner) sequence(open, close byte, element func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *scanner) str(limit int) (string, error) {
 	return "", fmt.Errorf("string without an end")
 }
 
-// integer reads a number that consists of digits only and fits int64.
+// integer reads a number of digits only. The number must fit into int64.
 func (s *scanner) integer() (int64, error) {
 	s.next()
 	begin := s.at
@@ -278,7 +278,8 @@ func (s *scanner) shape() (tensor.Shape, error) {
 	return shape, err
 }
 
-// place checks the element type, and that [begin, end) has the number of bytes that the shape needs.
+// place sets the position of the tensor. It checks the element type, and that [begin, end) has the size that the
+// shape needs.
 func (i *Info) place(begin, end int64) error {
 	at := -1
 	for k, e := range elementTypes {

@@ -15,19 +15,19 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// File is an open safetensors file. Any goroutine may read its tensors.
+// File is an open safetensors file. Its methods except Close are safe for concurrent use.
 type File struct {
 	path     string
 	src      io.ReaderAt
 	closer   io.Closer // nil if the caller owns src
-	data     int64     // offset of the data section in the file
+	data     int64     // byte offset of the data section in the file
 	tensors  []Info    // in the order of their data
 	index    map[string]int
 	metadata map[string]string
 	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file without a manifest
 }
 
-// OpenFile opens the safetensors file at path and checks its header. Tensor data is read later, on demand. Errors:
+// OpenFile opens the safetensors file at path and checks its header. The data of a tensor is read on demand. Errors:
 // *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
 	f, info, err := regular.Open(path)
@@ -43,8 +43,8 @@ func OpenFile(path string) (*File, error) {
 	return file, nil
 }
 
-// NewFile checks the safetensors file of size bytes in src; path is its name in errors. The caller must keep src open
-// while the File is used, and close it afterwards. Errors: *IOError, *CorruptError.
+// NewFile checks the header of the safetensors file in src, which has size bytes. Errors contain path as its name.
+// The caller keeps src open while the File is in use, and closes it afterwards. Errors: *IOError, *CorruptError.
 func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
@@ -79,7 +79,7 @@ func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	return f, nil
 }
 
-// readFull reads len(p) bytes at offset. A file that ends early is an error.
+// readFull reads len(p) bytes at offset. It returns an error if the file is too short.
 func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	n, err := src.ReadAt(p, offset)
 	if n == len(p) {
@@ -91,13 +91,13 @@ func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	return err
 }
 
-// Path returns the path with which the file was opened.
+// Path returns the path of the file, as passed to OpenFile or NewFile.
 func (f *File) Path() string { return f.path }
 
 // Tensors returns all tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
 
-// Metadata returns the file's free text, by key.
+// Metadata returns the metadata of the file: free text by key.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
 // Info returns the description of a tensor, or false if the file does not contain it.
@@ -109,9 +109,9 @@ func (f *File) Info(name string) (Info, bool) {
 	return f.tensors[i], true
 }
 
-// ReadInto reads a tensor's data, little endian and row major, into dst, which must have exactly its size. In a
-// checkpoint it compares the bytes with the checksum of the manifest. Errors: *IOError, *CorruptError; *MismatchError
-// if the file does not contain the tensor.
+// ReadInto reads the data of a tensor into dst, little endian and row major. dst must have exactly the size of the
+// data. In a checkpoint, ReadInto compares the data with the checksum in the manifest. Errors: *IOError,
+// *CorruptError, *MismatchError if the file does not contain the tensor.
 func (f *File) ReadInto(name string, dst []byte) error {
 	info, ok := f.Info(name)
 	if !ok {
@@ -131,7 +131,8 @@ func (f *File) ReadInto(name string, dst []byte) error {
 	return nil
 }
 
-// Read returns a tensor, with its data in new memory. Its DType is tensor.Invalid if the engine has no such type.
+// Read returns a tensor with its data in new memory. DType is tensor.Invalid if the engine does not have the element
+// type.
 func (f *File) Read(name string) (Tensor, error) {
 	info, ok := f.Info(name)
 	if !ok {
@@ -141,8 +142,8 @@ func (f *File) Read(name string) (Tensor, error) {
 	return t, f.ReadInto(name, t.Data)
 }
 
-// Check compares names, element types and shapes of the file's tensors with those of a model. It returns a
-// *MismatchError with every difference, or nil. It uses only Name, DType and Shape of want.
+// Check compares the tensors of the file with those of a model: names, element types and shapes. It returns a
+// *MismatchError with all differences, or nil. Only Name, DType and Shape of want matter.
 func (f *File) Check(want []Info) error {
 	var differences []Difference
 	wanted := make(map[string]bool, len(want))
@@ -168,7 +169,7 @@ func (f *File) Check(want []Info) error {
 	return &MismatchError{Path: f.path, Differences: differences}
 }
 
-// Close closes a file that OpenFile opened or that belongs to a Checkpoint.
+// Close closes a file that OpenFile opened, or that belongs to a Checkpoint.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil

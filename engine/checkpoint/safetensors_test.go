@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// file returns a safetensors file with a header and data.
+// file returns a safetensors file with the given header and data bytes of zeros.
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)
@@ -277,8 +277,8 @@ func TestReadIntoRefusesWrongBuffersAndNames(t *testing.T) {
 	}
 }
 
-// FuzzSafetensors: every accepted file has a header of valid JSON, has tensors that cover the file exactly, and
-// survives a rewrite.
+// FuzzSafetensors checks each accepted file: its header is valid JSON, its tensors fill the file exactly, and they
+// are equal after a rewrite.
 func FuzzSafetensors(f *testing.F) {
 	reference, err := os.ReadFile("testdata/reference.safetensors")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 )
 
-// Write writes tensors as one safetensors file. It sorts them by descending element size, then by name, so that equal
-// tensors always give equal bytes and every tensor is aligned for its element type. It makes no second copy of the
-// data. Errors of w are returned unchanged.
+// Write writes tensors as one safetensors file. It sorts them by descending element size, then by name. Equal tensors
+// therefore always give equal bytes, and every tensor is aligned for its element type. Write does not copy the data.
+// It returns errors of w unchanged.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	return writeTensors(w, tensors, metadata, func(string, uint32) {})
 }
 
-// writeTensors also reports the CRC-32C of each tensor's data.
+// writeTensors is the same as Write, but also calls sum with the CRC-32C of each tensor's data.
 func writeTensors(w io.Writer, tensors []Tensor, metadata map[string]string, sum func(name string, crc uint32)) error {
 	ordered := slices.Clone(tensors)
 	slices.SortFunc(ordered, func(a, b Tensor) int {
@@ -60,7 +60,7 @@ func writeTensors(w io.Writer, tensors []Tensor, metadata map[string]string, sum
 	return nil
 }
 
-// appendHeader appends the JSON header for tensors, which are in the order of their data.
+// appendHeader appends the JSON header for tensors, in the order of their data.
 func appendHeader(b []byte, tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	if len(tensors) > maxTensors {
 		return nil, fmt.Errorf("%d tensors, want at most %d", len(tensors), maxTensors)
@@ -107,14 +107,14 @@ func appendHeader(b []byte, tensors []Tensor, metadata map[string]string) ([]byt
 	return append(bytes.TrimSuffix(b, []byte(",")), '}'), nil
 }
 
-// maxWrittenNameBytes allows for JSON escapes, which may turn one byte of a name into six.
+// maxWrittenNameBytes is smaller than maxNameBytes, because JSON escapes may turn one byte of a name into six.
 const maxWrittenNameBytes = maxNameBytes / 6
 
 func writableName(name string) bool {
 	return name != "" && len(name) <= maxWrittenNameBytes && utf8.ValidString(name)
 }
 
-// checkTensor refuses tensors that a reader would refuse, before anything is written.
+// checkTensor returns an error for a tensor that a reader would refuse. It is called before anything is written.
 func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 	switch {
 	case t.Name == metadataKey || !writableName(t.Name):
@@ -139,15 +139,15 @@ func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 func appendString(b []byte, s string) []byte {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string always has a JSON representation
+		panic(err) // every string has a JSON representation
 	}
 	return append(b, text...)
 }
 
-// writeChunkBytes is small enough that data stays in the CPU's cache between checksum and write.
+// writeChunkBytes is small enough that a chunk stays in the CPU cache between its checksum and its write.
 const writeChunkBytes = 1 << 20
 
-// tensorWriter passes on at most left bytes and computes their checksum.
+// tensorWriter writes at most left bytes to w and computes their checksum.
 type tensorWriter struct {
 	w    io.Writer
 	left int64

@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// State is the state of a run except for its tensors: the content of state.json. With the same tensors and the same
-// State, a run continues as if it had never stopped.
+// State is the state of a run except for its tensors, stored in state.json. A run that resumes with the same tensors
+// and the same State continues as if it had never stopped.
 type State struct {
-	Program string `json:"program"` // version of the program that saved it
+	Program string `json:"program"` // version of the program that saved the state
 
-	Step        int64  `json:"step"`         // optimizer steps done
+	Step        int64  `json:"step"`         // number of optimizer steps done
 	Epoch       int64  `json:"epoch"`        // epoch of the next step, from 0
-	EpochSample int64  `json:"epoch_sample"` // samples of that epoch already used, over all ranks
-	SamplesSeen int64  `json:"samples_seen"` // over all ranks
+	EpochSample int64  `json:"epoch_sample"` // number of samples of this epoch already used, over all ranks
+	SamplesSeen int64  `json:"samples_seen"` // number of samples of the whole run, over all ranks
 	Seed        uint64 `json:"seed"`
 
 	Best      *Best            `json:"best"` // nil before the first evaluation
@@ -27,7 +27,7 @@ type State struct {
 
 	Config string `json:"config"` // resolved configuration, TOML
 
-	// Extra contains state of other parts of the program, under the names of their packages.
+	// Extra contains the state of other parts of the program, by package name.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type Best struct {
 	Step   int64  `json:"step"`
 }
 
-// OptimizerState is the part of an optimizer's state outside tensors.
+// OptimizerState is the state of an optimizer except for its tensors.
 type OptimizerState struct {
 	Name    string           `json:"name"`
 	Scalars map[string]Float `json:"scalars"`
@@ -47,14 +47,14 @@ type OptimizerState struct {
 // LossScale is the state of dynamic loss scaling.
 type LossScale struct {
 	Scale     Float `json:"scale"`
-	GoodSteps int64 `json:"good_steps"` // since the scale last changed
+	GoodSteps int64 `json:"good_steps"` // number of steps since the last change of the scale
 }
 
-// Float is a float64 that JSON represents exactly. NaN and infinities, for which JSON has no numbers, are the strings
-// "NaN", "+Inf" and "-Inf".
+// Float is a float64 that JSON represents exactly. JSON has no numbers for NaN and infinities, so they are written as
+// the strings "NaN", "+Inf" and "-Inf".
 type Float float64
 
-// MarshalJSON writes the shortest number that parses to the same bits.
+// MarshalJSON writes the shortest number that has the same bits when parsed.
 func (f Float) MarshalJSON() ([]byte, error) {
 	v := float64(f)
 	text := strconv.FormatFloat(v, 'g', -1, 64)
@@ -64,7 +64,7 @@ func (f Float) MarshalJSON() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON parses a number that MarshalJSON wrote.
 func (f *Float) UnmarshalJSON(text []byte) error {
 	v, err := strconv.ParseFloat(string(bytes.Trim(text, `"`)), 64)
 	if err != nil {
@@ -74,9 +74,9 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Upper bounds beyond any real run. Sums and products of such numbers fit int64.
+// Upper limits, larger than in any real run. Sums and products of such numbers fit into int64.
 const (
-	mostCount  = 1 << 53 // steps or samples
+	mostCount  = 1 << 53 // limit of the number of steps or samples
 	mostEpochs = 1 << 31
 )
 
@@ -99,7 +99,7 @@ func encodeState(s State) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// decodeState refuses unknown fields, which this program would lose silently.
+// decodeState returns an error for unknown fields, because the program would otherwise lose them without notice.
 func decodeState(text []byte) (State, error) {
 	var s State
 	d := json.NewDecoder(bytes.NewReader(text))

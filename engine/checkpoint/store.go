@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Store writes the checkpoints of one run. Any goroutine may call its methods, which run one at a time.
+// Store writes the checkpoints of one run. Its methods are safe for concurrent use; calls run one at a time.
 type Store struct {
 	dir  string
 	keep int
@@ -24,30 +24,30 @@ type Store struct {
 	root *os.Root // nil in tests without a disk
 }
 
-// Options of a Store.
+// Options configures a Store.
 type Options struct {
-	Keep int // number of newest checkpoints to keep, at least 1; the best one is kept in addition
+	Keep int // number of newest checkpoints to keep, at least 1; the best checkpoint is always kept
 }
 
-// Snapshot is the content of a checkpoint. The tensors' data must not change until Save returns.
+// Snapshot is the contents of a checkpoint. The data of the tensors must not change until Save returns.
 type Snapshot struct {
 	State     State
 	Model     []Tensor
 	Optimizer []Tensor
-	Best      bool // makes `best` name this checkpoint
+	Best      bool // update `best` to name this checkpoint
 }
 
 // Saved is the result of Save.
 type Saved struct {
 	Path     string
-	Bytes    int64    // bytes written
-	Removed  []string // names of older checkpoints that were removed
-	Warnings []error  // the checkpoint is safe, but updating `latest` or `best` or removing older ones failed
+	Bytes    int64    // number of bytes written
+	Removed  []string // names of the older checkpoints that were removed
+	Warnings []error  // errors of updating `latest` or `best`, or of removing checkpoints; the new checkpoint is safe
 }
 
-// Open opens the folder of checkpoints dir for writing, creates it if necessary, and removes the remains of crashed
-// saves. Only one Store may be open per folder: the caller must hold the run's lock. Errors: *IOError, or a plain error
-// for invalid Options.
+// Open opens the folder dir for writing checkpoints and creates it if necessary. It removes leftovers of crashed
+// saves. Only one Store may be open per folder, so the caller must hold the lock of the run. Errors: *IOError, or
+// another error for invalid Options.
 func Open(dir string, options Options) (*Store, error) {
 	if options.Keep < 1 {
 		return nil, fmt.Errorf("open checkpoints %s: got %d checkpoints to keep, want at least 1", dir, options.Keep)
@@ -71,7 +71,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// syncParent makes the entry of a newly created folder survive a power failure.
+// syncParent makes the entry of a new folder durable.
 func syncParent(dir string) error {
 	parent, err := openFolder(filepath.Dir(dir))
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// clearLeftovers removes the remains of crashed saves, and completes an interrupted replacement of a checkpoint.
+// clearLeftovers removes leftovers of crashed saves, and completes an interrupted replacement of a checkpoint.
 func (s *Store) clearLeftovers() error {
 	names, err := s.fsys.ReadDir(".")
 	if err != nil {
@@ -109,7 +109,8 @@ func (s *Store) clearLeftovers() error {
 	return nil
 }
 
-// finishReplacement keeps either a checkpoint or the older one of the same step that it was to replace.
+// finishReplacement completes an interrupted replacement: it keeps either the new checkpoint or the older one of the
+// same step.
 func (s *Store) finishReplacement(replaced candidate) error {
 	name := StepName(replaced.step)
 	c, err := loadCandidate(s.fsys, candidate{name: name, step: replaced.step}, s.dir)
@@ -117,7 +118,7 @@ func (s *Store) finishReplacement(replaced candidate) error {
 		c.Close()
 		return s.remove(replaced.name)
 	}
-	if !errors.As(err, new(*CorruptError)) { // it may be valid, and is newer
+	if !errors.As(err, new(*CorruptError)) { // the new checkpoint may be valid, so keep it
 		return err
 	}
 	if err := s.remove(name); err != nil {
@@ -129,8 +130,8 @@ func (s *Store) finishReplacement(replaced candidate) error {
 	return s.fsys.SyncDir(".")
 }
 
-// remove renames a checkpoint, flushes, and then frees its space. A crash or power failure in between leaves a folder
-// that is not mistaken for a damaged checkpoint.
+// remove renames a checkpoint, flushes the folder, and then removes the files. After a crash or a power failure in
+// between, the renamed folder is not mistaken for a damaged checkpoint.
 func (s *Store) remove(name string) error {
 	exists, err := s.fsys.Exists(name)
 	if err != nil || !exists {
@@ -149,10 +150,10 @@ func (s *Store) remove(name string) error {
 	return removeTree(s.fsys, gone)
 }
 
-// Save writes a checkpoint and then, once it is safe on the disk, removes checkpoints that are no longer kept. If Save
-// fails, it removes its own files and leaves the older checkpoints unchanged; the caller may retry later. Save replaces
-// a checkpoint of the same step. Errors: *IOError, ctx.Err(), or a plain error for tensors or a State that cannot be
-// written.
+// Save writes a checkpoint. After the checkpoint is durable, Save removes checkpoints that are no longer to be kept.
+// If a checkpoint of the same step exists, Save replaces it. If Save fails, it removes its own files and leaves older
+// checkpoints unchanged; the caller may retry later. Errors: *IOError, ctx.Err(), or another error if the State or a
+// tensor cannot be written.
 func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +184,7 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	return saved, nil
 }
 
-// saveError distinguishes errors of the system from mistakes of the caller and from cancellation.
+// saveError distinguishes errors of the system from mistakes of the caller and from a cancelled context.
 func saveError(path string, err error) error {
 	var path1 *os.PathError
 	var link *os.LinkError
@@ -194,7 +195,7 @@ func saveError(path string, err error) error {
 	return fmt.Errorf("save checkpoint %s: %w", path, err)
 }
 
-// write writes all files of a checkpoint to the folder name and flushes them.
+// write writes all files of a checkpoint to the folder name, and flushes them.
 func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (written int64, err error) {
 	text, err := encodeState(snapshot.State)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (writ
 		return 0, err
 	}
 	m := manifest{files: map[string]fileSum{}}
-	metadata := map[string]string{"format": "pt"} // expected by readers of model weights
+	metadata := map[string]string{"format": "pt"} // readers of model weights expect this entry
 	content := []func(w io.Writer, sum func(string, uint32)) error{
 		func(w io.Writer, sum func(string, uint32)) error {
 			return writeTensors(w, snapshot.Model, metadata, sum)
@@ -235,7 +236,7 @@ func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (writ
 	return written + int64(len(list)), s.fsys.SyncDir(name)
 }
 
-// writeSummed writes one file, flushes it and returns its line of the manifest.
+// writeSummed writes and flushes one file. It returns the file's entry for the manifest.
 func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Writer, func(string, uint32)) error) (fileSum, error) {
 	file, err := s.fsys.Create(name)
 	if err != nil {
@@ -253,7 +254,7 @@ func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Wr
 	return fileSum{bytes: out.bytes, sha256: hex.EncodeToString(out.hash.Sum(nil)), tensors: tensors}, err
 }
 
-// summedWriter counts and hashes the bytes that it writes, and stops when ctx ends.
+// summedWriter counts and hashes the bytes that it writes. Its writes fail after ctx has ended.
 type summedWriter struct {
 	ctx   context.Context
 	w     io.Writer
@@ -271,8 +272,8 @@ func (s *summedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// commit gives a complete checkpoint its final name. If a checkpoint of that name exists, it remains loadable under
-// another name until the exchange is on the disk.
+// commit renames a complete checkpoint to its final name. If there is already a checkpoint of this name, commit first
+// renames the old one, which can be loaded until the new one is durable.
 func (s *Store) commit(temporary, name string) error {
 	taken, err := s.fsys.Exists(name)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// trials is the number of random bits to flip; docs/reliability.md has the figures of 100,000.
+// trials is the number of random bits to flip. docs/reliability.md reports results for 100,000.
 var trials = flag.Int("checkpoint.trials", 3000, "random bits to flip in a checkpoint")
 
-// manyTensors returns a snapshot like that of a small network: layers of several sizes, two moments each.
+// manyTensors returns a snapshot of a small network: layers of several sizes, with two moments each.
 func manyTensors(step int64) Snapshot {
 	random := rand.New(rand.NewPCG(uint64(step), 7))
 	fill := func(name string, shape ...int) Tensor {
@@ -42,7 +42,7 @@ func manyTensors(step int64) Snapshot {
 	return s
 }
 
-// mustFallBack requires that the damaged checkpoint is skipped, with a reason, and the previous one is used.
+// mustFallBack checks that the damaged checkpoint is skipped with a reason, and that the previous one is loaded.
 func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	t.Helper()
 	c, skipped, err := latest(fsys, "run")
@@ -55,8 +55,8 @@ func mustFallBack(t *testing.T, fsys fileSystem, what string) {
 	}
 }
 
-// The test flips single bits, the same number in each file regardless of its size, half of them in the first 512 bytes,
-// which contain the headers (row D5). It does not cut files.
+// The test flips the same number of single bits in each file, regardless of its size. Half of the bits are in the
+// first 512 bytes, which contain the headers (row D5). Another test truncates files.
 func TestRandomFlippedBitsAreFound(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -87,7 +87,7 @@ func TestRandomFlippedBitsAreFound(t *testing.T) {
 	t.Logf("%d bits flipped, all found", *trials)
 }
 
-// cuts returns the lengths to which a file of size bytes is cut: each 1/256 of it, and lengths around the limits of its
+// cuts returns the lengths to which a file is truncated: each 1/256 of its size, and lengths near the limits of its
 // parts.
 func cuts(file []byte) []int {
 	list := []int{0, 1, 7, 8, 9, len(file) - 1}
@@ -102,7 +102,7 @@ func cuts(file []byte) []int {
 	return list
 }
 
-// The test cuts files on a real disk, where -checkpoint.megabytes can make them large (row D4).
+// The test truncates files on a real disk; -checkpoint.megabytes can make them large (row D4).
 func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	snapshot := manyTensors(20)
@@ -142,7 +142,7 @@ func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
 var megabytes = flag.Int("checkpoint.megabytes", 0, "size of one more tensor in the files that are cut")
 
 // The test makes each operation of loading fail with EIO. The loaded data must be valid, and each skipped checkpoint
-// must have its reason (row D6).
+// must have a reason (row D6).
 func TestEveryFailedReadIsTold(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -156,7 +156,7 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 		fsys.reads, fsys.failing = 0, failed+1
 		c, skipped, err := latest(fsys, "run")
 		if fsys.reads < fsys.failing {
-			break // loading has no operation of this number
+			break // loading has fewer operations
 		}
 		fsys.failing = 0
 		switch {
@@ -186,7 +186,7 @@ func TestEveryFailedReadIsTold(t *testing.T) {
 	t.Logf("%d operations", failed)
 }
 
-// Unlike a damaged checkpoint, a checkpoint of a later format must not be skipped (row D8).
+// A checkpoint of a later format must not be skipped, unlike a damaged checkpoint (row D8).
 func TestALaterFormatIsRefused(t *testing.T) {
 	fsys := newMemoryFS()
 	store := memoryStore(fsys)
@@ -206,7 +206,7 @@ func TestALaterFormatIsRefused(t *testing.T) {
 	}
 }
 
-// All allocations, including garbage, must not exceed the size of the file and 96 MiB (row S6).
+// All allocations together, including freed memory, must not exceed the size of the file plus 96 MiB (row S6).
 func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	var many, names strings.Builder
 	for i := range maxTensors {
@@ -238,7 +238,7 @@ func TestHostileHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An accepted manifest must list the files of a checkpoint, and must be written with the same bytes.
+// An accepted manifest must list the files of a checkpoint, and encoding it must give the same bytes.
 func FuzzManifest(f *testing.F) {
 	fsys := newMemoryFS()
 	if _, err := memoryStore(fsys).Save(context.Background(), save{step: 10}.snapshot()); err != nil {
@@ -250,7 +250,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(strings.Replace(body, "checkpoint 1", "checkpoint 2", 1))
 	f.Add(manifestTitle + "1\nfile 1 00 ../state.json\ntensor 0 state.json \"\\xff\"\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		// Its checksum is right, so the content must be refused.
+		// The checksum is correct, so the contents must be refused.
 		m, err := decodeManifest("MANIFEST", []byte(body+"manifest "+hexSum([]byte(body))+"\n"))
 		if err != nil {
 			if !errors.As(err, new(*CorruptError)) && !errors.As(err, new(*FormatError)) {
@@ -268,7 +268,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// An accepted state must be written and read without a change.
+// An accepted state must be equal after encoding and decoding.
 func FuzzState(f *testing.F) {
 	text, err := encodeState(fullState(3))
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Fault is a fault of a checkpoint or safetensors file, with its location.
+// Fault describes a fault in a checkpoint or a safetensors file.
 type Fault struct {
-	Path   string `json:"path"`   // the file, or the folder if the fault concerns none of its files
-	Tensor string `json:"tensor"` // "" if the fault concerns no tensor
-	Offset int64  `json:"offset"` // in the file, in bytes: the start of a damaged tensor, or the first value that is not finite; -1 if unknown
-	Bytes  int64  `json:"bytes"`  // number of affected bytes, from Offset on
-	Reason string `json:"reason"` // got and want
+	Path   string `json:"path"`   // path of the file, or of the folder if the fault does not concern a file
+	Tensor string `json:"tensor"` // name of the tensor; "" if the fault does not concern a tensor
+	Offset int64  `json:"offset"` // byte offset of the damaged tensor, or of the first value that is not finite; -1 if unknown
+	Bytes  int64  `json:"bytes"`  // number of affected bytes, starting at Offset
+	Reason string `json:"reason"` // description with the found and the expected value
 }
 
 func (f Fault) String() string {
@@ -40,11 +40,11 @@ type Verified struct {
 	Path    string
 	Files   int
 	Tensors int
-	Bytes   int64   // bytes read
-	Faults  []Fault // in the order of the files and of their data
+	Bytes   int64   // number of bytes read
+	Faults  []Fault // in the order of the files, then of their data
 }
 
-// List returns the names of the folders of the checkpoints in dir, newest first, without opening them. Error: *IOError.
+// List returns the folder names of the checkpoints in dir, newest first. It does not open them. Error: *IOError.
 func List(dir string) ([]string, error) {
 	fsys, err := openFolder(dir)
 	if err != nil {
@@ -59,8 +59,8 @@ func List(dir string) ([]string, error) {
 	return names, ioError("list checkpoints", dir, err)
 }
 
-// Verify reads every byte of the checkpoint in the folder path and lists all faults: everything that Load refuses, and
-// every tensor with a value that is not finite. Unlike Load it continues after a fault if possible. The error is an
+// Verify reads all bytes of the checkpoint in the folder path and lists all faults: each fault for which Load fails,
+// and each tensor with a value that is not finite. If possible, Verify continues after a fault. It returns an
 // *IOError if the system refuses to read, or a *FormatError for a checkpoint of a later version.
 func Verify(path string) (Verified, error) {
 	dir, err := openFolder(path)
@@ -82,7 +82,7 @@ func Verify(path string) (Verified, error) {
 	return v.Verified, nil
 }
 
-// VerifyFile reads every byte of a safetensors file and lists all faults. Error: *IOError.
+// VerifyFile reads all bytes of a safetensors file and lists all faults. Error: *IOError.
 func VerifyFile(path string) (Verified, error) {
 	v := &verifier{Verified: Verified{Path: path, Files: 1}}
 	f, err := OpenFile(path)
@@ -98,7 +98,7 @@ type verifier struct {
 	fsys fileSystem
 }
 
-// note records a *CorruptError as a fault, and returns every other error.
+// note records a *CorruptError as a fault. It returns other errors.
 func (v *verifier) note(err error) error {
 	var bad *CorruptError
 	if errors.As(err, &bad) {
@@ -108,7 +108,7 @@ func (v *verifier) note(err error) error {
 	return err
 }
 
-// file verifies one file of a checkpoint. want is its entry in the manifest, if listed.
+// file verifies one file of a checkpoint. If listed is set, want is its entry in the manifest.
 func (v *verifier) file(name string, want fileSum, listed bool) error {
 	path := v.Path
 	label := filepath.Join(path, name)
@@ -148,7 +148,7 @@ func (v *verifier) fault(path, format string, args ...any) {
 	v.Faults = append(v.Faults, Fault{Path: path, Offset: -1, Reason: fmt.Sprintf(format, args...)})
 }
 
-// state decodes state.json. It does not report known damage again.
+// state decodes state.json. If damaged is set, the damage was already reported.
 func (v *verifier) state(src readFile, size int64, label string, damaged bool) error {
 	if size > maxStateBytes {
 		v.fault(label, "%d bytes, want at most %d", size, maxStateBytes)
@@ -170,7 +170,7 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 	return nil
 }
 
-// names compares the tensors of a file with those that the manifest lists.
+// names compares the tensors of a file with those in the manifest.
 func (v *verifier) names(f *File) {
 	for _, t := range f.tensors {
 		if _, ok := f.sums[t.Name]; !ok {
@@ -219,13 +219,13 @@ func (v *verifier) tensors(f *File) error {
 	return nil
 }
 
-// notFinite describes the values of a tensor that are NaN or infinite.
+// notFinite describes the NaN and infinite values of a tensor.
 type notFinite struct {
-	count, first int64 // elements
+	count, first int64 // number of such elements, index of the first one
 	value        float64
 }
 
-// examine reads a tensor in pieces, computes its checksum, and finds values that are not finite.
+// examine reads a tensor in chunks. It computes the checksum and finds values that are not finite.
 func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	buffer := make([]byte, min(t.bytes, writeChunkBytes))
 	for at := int64(0); at < t.bytes; at += int64(len(buffer)) {
@@ -241,8 +241,8 @@ func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	return crc, bad, nil
 }
 
-// add examines numbers, the first of which is element at of its tensor. A number is finite if its exponent is not all
-// ones.
+// add examines the numbers in p. The first one is element at of the tensor. A number is finite if not all bits of its
+// exponent are set.
 func (b *notFinite) add(p []byte, d tensor.DType, at int64) {
 	size := int(d.Size())
 	for i := 0; i+size <= len(p); i += size {

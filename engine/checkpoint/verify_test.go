@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f32s returns a tensor of numbers.
+// f32s returns an f32 tensor with the given values.
 func f32s(name string, values ...float32) Tensor {
 	var data []byte
 	for _, v := range values {
@@ -34,13 +34,13 @@ func edit(t *testing.T, path string, change func([]byte) []byte) {
 }
 
 func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
-	flip := func(back int) func([]byte) []byte { // a bit of the byte at this distance from the end
+	flip := func(back int) func([]byte) []byte { // flips a bit of the byte at this distance from the end
 		return func(b []byte) []byte { b[len(b)-back] ^= 1; return b }
 	}
 	for _, c := range []struct {
 		name   string
 		damage func(t *testing.T, dir string)
-		want   []string // part of each fault
+		want   []string // a part of the text of each fault
 	}{
 		{"sound", func(*testing.T, string) {}, nil},
 		{"two tensors", func(t *testing.T, dir string) {
@@ -93,7 +93,7 @@ func compareFaults(t *testing.T, name string, got []Fault, want []string) {
 func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	long := make([]float32, writeChunkBytes/4+3) // more than two chunks
+	long := make([]float32, writeChunkBytes/4+3) // a tensor of more than two chunks
 	long[writeChunkBytes/4+1], long[writeChunkBytes/4+2] = inf, nan
 	whole := Tensor{Name: "c", DType: tensor.I64, Shape: tensor.Shape{1}, Data: []byte{255, 255, 255, 255, 255, 255, 255, 255}}
 	halves := Tensor{Name: "d", DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0x7f, 0x7f, 0x80, 0x7f}}
@@ -113,7 +113,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 			t.Errorf("got %q, want %q in it", v.Faults[i].Reason, reason)
 		}
 	}
-	// The position must be that of the number.
+	// The offset must be that of the number.
 	text, err := os.ReadFile(v.Faults[1].Path)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// laterFormat changes a manifest to that of a later program.
+// laterFormat changes the format version of a manifest to that of a later program.
 func laterFormat(b []byte) []byte {
 	last := strings.LastIndex(string(b), "manifest ")
 	text := strings.Replace(string(b[:last]), manifestTitle+"1", manifestTitle+"99", 1)
@@ -174,7 +174,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	compareFaults(t, "moved", v.Faults, []string{"the state is of step 10, the folder is named for step 11"})
 }
 
-// testdata/format1 was written by version 0.1.0-dev of the program. Every later version must load it.
+// Version 0.1.0-dev of the program wrote testdata/format1. Every later version must load it.
 func TestACheckpointOfFormat1StillLoads(t *testing.T) {
 	path := filepath.Join("testdata", "format1", "step-00000020")
 	c, err := Load(path)

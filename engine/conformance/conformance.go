@@ -2,7 +2,7 @@ package conformance
 
 import "runtime"
 
-// TB is what a check says and asks for. *testing.T, *testing.B and [T] are such.
+// TB contains the methods that a check may call. *testing.T, *testing.B and [T] implement it.
 type TB interface {
 	Helper()
 	Name() string
@@ -22,14 +22,14 @@ type TB interface {
 	TempDir() string
 }
 
-// T is a TB that has checks within it.
+// T is a TB that can run sub-checks.
 type T interface {
 	TB
-	// Run runs a check and reports whether it has not failed.
+	// Run runs a sub-check. It returns false if the sub-check failed.
 	Run(name string, f func(T)) bool
 }
 
-// Go makes a T of a *testing.T.
+// Go adapts a *testing.T to a T.
 func Go[S interface {
 	TB
 	Run(name string, f func(S)) bool
@@ -37,7 +37,7 @@ func Go[S interface {
 	return goTest{t, func(name string, f func(T)) bool { return t.Run(name, func(sub S) { f(Go(sub)) }) }}
 }
 
-// goTest is a *testing.T. Package testing is not imported for it: the program is no test.
+// goTest wraps a *testing.T as an interface, because the released program does not import package testing.
 type goTest struct {
 	TB
 	run func(name string, f func(T)) bool
@@ -46,7 +46,7 @@ type goTest struct {
 // Run implements T.
 func (t goTest) Run(name string, f func(T)) bool { return t.run(name, f) }
 
-// Brief is t without the checks that take seconds.
+// Brief returns t without the checks that call Long.
 func Brief(t T) T { return brief{t} }
 
 type brief struct{ T }
@@ -54,7 +54,8 @@ type brief struct{ T }
 // Run implements T.
 func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub T) { f(brief{sub}) }) }
 
-// Long is called first by a check that takes seconds: it is skipped where Options.Short or Brief asks for that.
+// Long marks a check that takes seconds. The check must call it first. Long skips the check with Options.Short or
+// Brief.
 func Long(t TB) {
 	if _, ok := t.(brief); ok {
 		t.Skip("takes long, and --short skips it")
@@ -64,7 +65,8 @@ func Long(t TB) {
 	}
 }
 
-// AllocsPerRun is the mean number of allocations of f on Go's heap, rounded down, over runs calls after one that is not counted.
+// AllocsPerRun returns the mean number of heap allocations of f, rounded down, over runs calls. A first call is not
+// counted.
 func AllocsPerRun(runs int, f func()) float64 {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	f()

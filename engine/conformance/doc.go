@@ -6,10 +6,10 @@
 //	result := conformance.Run("cpu", func(t conformance.T) { suite.Run(t, open) }, options)   // in the program
 //
 // [T] contains the methods of *testing.T that suites need, with the same meaning. Fatal ends a check with
-// runtime.Goexit. A failed check also fails the checks that contain it. Clean-ups run in reverse order, after a check
-// and its sub-checks have ended.
+// runtime.Goexit. If a check fails, the checks that contain it also fail. After a check and its sub-checks have
+// ended, its clean-ups run in reverse order.
 //
-// Unlike go test, [Run] continues after a check that panics. If a check exceeds [Options].Limit, Run marks it as failed
-// and prints the stacks of all goroutines. Run then starts no further checks, because the hung check still holds its
-// resources.
+// Unlike go test, [Run] continues after a check that panics. If a check exceeds [Options].Limit, Run marks it as
+// failed and prints the stacks of all goroutines. Run then starts no further checks, because the hanging check still
+// holds its resources.
 package conformance

@@ -9,30 +9,30 @@ import (
 	"sync/atomic"
 )
 
-// node is a check of the program's own runner. All methods but Run, FailNow, Fatal and Skip may be called from any goroutine.
+// node is a check that Run runs. Its methods are safe for concurrent use, except Run, FailNow, Fatal and Skip.
 type node struct {
 	*runner
 	parent *node
 	path   []string
-	within atomic.Int32 // checks that run within this one
+	within atomic.Int32 // number of sub-checks that are running
 
 	mu       sync.Mutex
 	result   *Result
 	failed   bool
 	skipped  bool
-	over     bool // what is said from here on is lost: nobody listens
+	over     bool // the check has ended, so further messages are discarded
 	cleanups []func()
 }
 
 var _ T = (*node)(nil)
 
-// Helper implements TB: where a message comes from is not told, which check it is of is.
+// Helper implements TB. It does nothing, because messages do not contain the position of the caller.
 func (*node) Helper() {}
 
 // Name implements TB.
 func (n *node) Name() string { return strings.Join(n.path, "/") }
 
-// Run implements T. It does not return where the check within does not end.
+// Run implements T. If a sub-check hangs, Run ends the calling goroutine.
 func (n *node) Run(name string, f func(T)) bool {
 	sub := n.run(n, name, f)
 	if n.stuck.Load() {
@@ -67,7 +67,7 @@ func (n *node) Fatal(args ...any) { n.Log(args...); n.FailNow() }
 // Fatalf implements TB.
 func (n *node) Fatalf(format string, args ...any) { n.Logf(format, args...); n.FailNow() }
 
-// Fail implements TB: the checks around this one have failed, too.
+// Fail implements TB. It also marks all enclosing checks as failed.
 func (n *node) Fail() {
 	for at := n; at != nil; at = at.parent {
 		at.mu.Lock()

@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// Status is what became of a check.
+// Status is the result of a check.
 type Status string
 
-// The statuses.
+// The possible results.
 const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
-	Skipped Status = "skipped" // it said why
+	Skipped Status = "skipped" // the output contains the reason
 )
 
-// Result is a check and those within it.
+// Result is the result of a check and of its sub-checks.
 type Result struct {
-	Name    string    `json:"name"` // without those of the checks around it
+	Name    string    `json:"name"` // name without the names of enclosing checks
 	Status  Status    `json:"status"`
 	Seconds float64   `json:"seconds"`
-	Output  []string  `json:"output,omitempty"` // what it said, a message each
+	Output  []string  `json:"output,omitempty"` // messages of the check
 	Within  []*Result `json:"within,omitempty"`
 }
 
-// Count is how many checks that hold no others passed, failed and were skipped. One that itself fails, beside those within it, counts.
+// Count returns the numbers of checks without sub-checks that passed, failed and were skipped. A check with
+// sub-checks counts as failed if it failed by itself.
 func (r *Result) Count() (passed, failed, skipped int) {
 	own := r.Status == Failed
 	for _, sub := range r.Within {
@@ -50,22 +51,25 @@ func (r *Result) Count() (passed, failed, skipped int) {
 	return passed, failed, skipped
 }
 
-// Options say what runs and who is told.
+// Options determines which checks run and who receives the results.
 type Options struct {
-	// Context, once it has ended, lets no more checks begin, and those under way go on for a second at most; nil never ends.
+	// Context limits the time of all checks. After it has ended, no check starts, and running checks have one second
+	// to end. nil means no limit.
 	Context context.Context
-	// Match are regular expressions for names at each depth, as `go test -run` has them: a check runs if every one that there is for its
-	// depth matches. See ParseMatch.
+	// Match contains one regular expression for each depth of names, as in `go test -run`. A check runs if the
+	// expressions for its own depth and all outer depths match. Deeper checks need no match. See ParseMatch.
 	Match []*regexp.Regexp
-	// Short leaves out what calls Long.
+	// Short skips checks that call Long.
 	Short bool
-	// Limit is how long a check without others within it may take; 0 = for ever, also when Context has ended.
+	// Limit is the time limit of a check, without the time of its sub-checks. 0 means no limit, even after Context
+	// has ended.
 	Limit time.Duration
-	// Done is told of each check that has ended, those within it before. path are the names around it, its own last. It is called by one goroutine.
+	// Done is called for each check that has ended, after its sub-checks, always by one goroutine. path contains the
+	// names of the enclosing checks and the check itself.
 	Done func(path []string, r *Result)
 }
 
-// ParseMatch reads expressions that are separated by slashes, one for each depth.
+// ParseMatch parses regular expressions separated by slashes, one for each depth.
 func ParseMatch(pattern string) ([]*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil
@@ -81,7 +85,7 @@ func ParseMatch(pattern string) ([]*regexp.Regexp, error) {
 	return list, nil
 }
 
-// matches reports whether a check of this path runs. A slash within a name separates names, too.
+// matches reports whether the check with this path is selected. A slash within a name also separates names.
 func (o Options) matches(path []string) bool {
 	for i, name := range strings.Split(strings.Join(path, "/"), "/") {
 		if i < len(o.Match) && !o.Match[i].MatchString(name) {
@@ -91,7 +95,7 @@ func (o Options) matches(path []string) bool {
 	return true
 }
 
-// Run runs a check with all within it; nil if Options.Match leaves it out.
+// Run runs a check with its sub-checks. It returns nil if Options.Match excludes the check.
 func Run(name string, f func(T), o Options) *Result {
 	r := &runner{Options: o}
 	n := r.run(nil, name, f)
@@ -101,13 +105,13 @@ func Run(name string, f func(T), o Options) *Result {
 	return n.result
 }
 
-// runner is what all checks of a Run share.
+// runner is the state that all checks of a Run share.
 type runner struct {
 	Options
-	stuck atomic.Bool // a check did not end: nothing more is begun
+	stuck atomic.Bool // a check hangs, so no further check starts
 }
 
-// run runs a check within parent, nil for the outermost; nil if it is left out.
+// run runs a check. parent is the enclosing check, or nil. run returns nil if the check is excluded.
 func (r *runner) run(parent *node, name string, f func(T)) *node {
 	n := &node{runner: r, parent: parent, result: &Result{Name: name}}
 	if parent != nil {
@@ -130,7 +134,7 @@ func (r *runner) run(parent *node, name string, f func(T)) *node {
 	return n
 }
 
-// body is the goroutine of a check.
+// body is the function of a check's goroutine.
 func (n *node) body(f func(T), ended chan<- struct{}) {
 	defer close(ended)
 	defer n.cleanUp()
@@ -138,14 +142,14 @@ func (n *node) body(f func(T), ended chan<- struct{}) {
 	f(n)
 }
 
-// catch makes a panic a failure.
+// catch reports a panic as a failure.
 func (n *node) catch() {
 	if reason := recover(); reason != nil {
 		n.Errorf("panic: %v\n%s", reason, debug.Stack())
 	}
 }
 
-// cleanUp runs what was left to do, last to first, also behind one that panics or calls FailNow.
+// cleanUp runs the remaining clean-ups in reverse order. It continues after a clean-up that panics or calls FailNow.
 func (n *node) cleanUp() {
 	n.mu.Lock()
 	last := len(n.cleanups) - 1
@@ -161,10 +165,12 @@ func (n *node) cleanUp() {
 	f()
 }
 
-// lastSecond is what a check under way has left when Options.Context has ended: enough for one that is about to end.
+// lastSecond is the time that a running check has after Options.Context has ended. It is enough for a check that is
+// about to end.
 const lastSecond = time.Second
 
-// await waits for the end of a check. What checks within it take does not count against its limit: they have their own.
+// await waits for the end of a check. The time of sub-checks does not count against its limit, because they have
+// their own limits.
 func (n *node) await(ended <-chan struct{}) {
 	if n.Limit <= 0 {
 		<-ended
@@ -175,7 +181,7 @@ func (n *node) await(ended <-chan struct{}) {
 		stopped = n.Context.Done()
 	}
 	late := fmt.Sprintf("it did not end within %v", n.Limit)
-	const ticks = 100 // of a limit
+	const ticks = 100 // number of ticks per limit
 	tick := time.NewTicker(max(n.Limit/ticks, time.Millisecond))
 	defer tick.Stop()
 	for busy := 0; busy <= ticks; {
@@ -193,7 +199,7 @@ func (n *node) await(ended <-chan struct{}) {
 			}
 		}
 		if n.stuck.Load() && n.within.Load() == 0 {
-			return // a check within this one did not end, and has been told
+			return // a sub-check hangs and was reported
 		}
 	}
 	stacks := make([]byte, 1<<20)
@@ -201,7 +207,7 @@ func (n *node) await(ended <-chan struct{}) {
 	n.stuck.Store(true)
 }
 
-// conclude settles the result and tells it.
+// conclude sets the final result and passes it to Options.Done.
 func (n *node) conclude(took time.Duration) {
 	n.mu.Lock()
 	n.result.Seconds = took.Seconds()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// scenario is a suite in which each kind of end occurs. said is what ran, in order.
+// scenario returns a suite that contains every kind of result. It appends what ran to said, in order.
 func scenario(said *[]string) func(T) {
 	say := func(text string) { *said = append(*said, text) }
 	return func(t T) {
@@ -123,7 +123,7 @@ func TestRunGivesUpACheckThatDoesNotEnd(t *testing.T) {
 	defer close(hold)
 	ran := false
 	r := Run("suite", func(t T) {
-		t.Run("long, in parts", func(t T) { // each of which is within the limit
+		t.Run("long, in parts", func(t T) { // each part is within the limit
 			for range 3 {
 				t.Run("part", func(T) { time.Sleep(400 * time.Millisecond) })
 			}
@@ -143,7 +143,7 @@ func TestRunGivesUpACheckThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestACheckThatHangsEndsWithTheTimeForAll: not with its own limit, and whoever called gets all results.
+// A hanging check must end with the time limit of all checks, before its own limit. The caller must get all results.
 func TestACheckThatHangsEndsWithTheTimeForAll(t *testing.T) {
 	hold := make(chan struct{})
 	defer close(hold)
@@ -169,13 +169,13 @@ func TestShortLeavesOutWhatIsLong(t *testing.T) {
 			t.Errorf("short %v: ran %v, %d passed, %d skipped", short, ran, passed, skipped)
 		}
 	}
-	Long(t) // runs under go test
+	Long(t) // must not skip under go test
 	if t.Skipped() {
 		t.Error("skipped")
 	}
 }
 
-// The same suite under go test: what it reports is package testing's.
+// The same suite runs under go test, where package testing reports the results.
 func TestGoAdaptsATest(t *testing.T) {
 	var names []string
 	suite := func(t T) {
