@@ -1,5 +1,6 @@
-// Package experiment manages the folder of a training run. It creates and locks the folder, decides how a run begins
-// (new, resumed, or not at all because it is finished), and stores its settings, log file and result.
+// Package experiment manages the folder of a training run. It creates and locks the folder, and stores the settings,
+// the log file and the result of the run. It also decides how a run begins: as a new run, resumed, or not at all
+// because the run is already finished.
 //
 //	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Named: true, Resume: "auto", Steps: 300, Compare: compare})
 //	defer run.Close()
@@ -14,10 +15,10 @@
 // # Folder
 //
 //	<output_dir>/<name>/
-//	  .lock                  locked with flock(2) while a process uses the folder; the text names the process
-//	  configs/resolved.toml  the current settings; earlier ones that differ remain as resolved.1.toml, resolved.2.toml, …
-//	  configs/version.txt    the program version that wrote them
-//	  logs/train.log         appended to by every process of the run
+//	  .lock                  locked with flock(2) while a process uses the folder; contains the identity of the process
+//	  configs/resolved.toml  the current settings; earlier settings are in resolved.1.toml, resolved.2.toml, …
+//	  configs/version.txt    the program version that wrote the settings
+//	  logs/train.log         log of all processes of the run; each process appends
 //	  checkpoints/           see package checkpoint
 //	  results/result.json    see Result; replaced atomically
 //
@@ -35,24 +36,24 @@
 //	PATH     a checkpoint of another run              Begin moves the old run, if any, as with none; resumes in a new folder
 //	PATH     a checkpoint of other settings           returns *ChangedError, changes nothing
 //
-// PATH is one checkpoint, a run's folder, or a folder of checkpoints. From a folder, the newest valid checkpoint is
-// used. Options.Compare returns the settings that differ. A checkpoint of step 0 contains no trained steps, so it fits
-// any settings. A caller that resumes must call checkpoint.Store.SetAside with the checkpoint's step, and must drop
-// later metric records.
+// PATH is a checkpoint, the folder of a run, or a folder of checkpoints. In a folder, the newest valid checkpoint is
+// used. Options.Compare returns the settings that differ. A checkpoint of step 0 contains no trained steps, so it is
+// compatible with all settings. A caller that resumes must call checkpoint.Store.SetAside with the step of the
+// checkpoint, and must remove later metric records.
 //
-// Begin moves a run with a single rename, to a name that does not exist, while it holds the run's lock. If the process
-// is killed, the old run remains complete, under its old or its new name. Before the rename, logs in Options.LogDir
-// move to <log_dir>/<new name>. Hardware profiles in the folder configs are copied to the new run.
+// Begin moves a run with a single rename while it holds the lock of the run. The new name must not exist. If the
+// process is killed, the old run remains complete, under its old or its new name. Before the rename, the logs in
+// Options.LogDir move to <log_dir>/<new name>. Hardware profiles in the folder configs are copied to the new run.
 //
 // # Errors
 //
-//	*NameError     an invalid name (exit code 2)
-//	*InUseError    another process uses the folder; the error names it (exit code 2)
+//	*NameError     the name is invalid (exit code 2)
+//	*InUseError    another process uses the folder; the error identifies the process (exit code 2)
 //	*ChangedError  the settings differ from those of the run to resume (exit code 2)
 //	*ResumeError   the path contains nothing to resume from (exit code 2)
 //	*FolderError   the folder cannot be created or written (exit code 2 at start, 7 later)
 //	errors of package checkpoint
 //
-// A name has 1 to 64 of the characters A-Z a-z 0-9 . _ - and begins with neither . nor -. All access to the run's
-// folder uses os.Root: no symbolic link can lead outside the output folder.
+// A name consists of 1 to 64 of the characters A-Z a-z 0-9 . _ - and does not start with . or -. All access to the
+// folder of a run uses os.Root, so a symbolic link cannot lead outside the output folder.
 package experiment

@@ -11,36 +11,36 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Earlier describes a run in an experiment's folder, to decide whether another run may resume it.
+// Earlier describes an existing run in the folder. It is used to decide whether another run may resume this run.
 type Earlier struct {
-	From   string                     // the checkpoint or file from which this description comes
-	Config string                     // settings, TOML
-	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without one
-	Result *Result                    // nil while the run has not ended
+	From   string                     // path of the checkpoint or file that contains this description
+	Config string                     // settings of the run, TOML
+	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without a checkpoint
+	Result *Result                    // result of the run; nil while it has not ended
 	Steps  int64                      // number of trained steps
-	Epochs int64                      // number of epochs begun
+	Epochs int64                      // number of epochs begun, including an incomplete one
 }
 
-// Change is a setting whose value differs from that of an earlier run.
+// Change is a setting with a different value than in an earlier run.
 type Change struct {
-	Key string // full dotted key
+	Key string // full key with dots
 	Old string
 	New string
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New) }
 
-// ChangedError reports that a run with these settings must not resume an earlier run, because its result would not
-// correspond to the settings.
+// ChangedError reports that a run must not resume an earlier run, because the settings differ. Its result would not
+// be that of its settings.
 type ChangedError struct {
-	Dir     string   // of the run
+	Dir     string   // folder of the earlier run
 	Path    string   // Options.Resume
-	Changes []Change // empty if only the length differs
-	Steps   int64    // steps trained by the earlier run, if the settings request fewer; otherwise 0
-	Length  string   // the setting that requests fewer steps: "train.steps = 2"
+	Changes []Change // changed settings; empty if only the length of training differs
+	Steps   int64    // number of steps of the earlier run if the settings request fewer steps; otherwise 0
+	Length  string   // setting that requests fewer steps, such as "train.steps = 2"
 }
 
-// Reason lists the changes on one line.
+// Reason returns the changes on one line.
 func (e *ChangedError) Reason() string {
 	var all []string
 	for _, c := range e.Changes {
@@ -82,7 +82,7 @@ func (e *ChangedError) Error() string {
 	return b.String()
 }
 
-// decide determines how the run begins, as in the table of the package comment.
+// decide determines how the run begins. The table in the package comment describes the rules.
 func (r *Run) decide(o Options) error {
 	if o.Resume == ResumeNone {
 		return r.giveWay(nil)
@@ -127,12 +127,12 @@ func (r *Run) decide(o Options) error {
 	return nil
 }
 
-// decidePath determines how a run begins that resumes from an open checkpoint that the user named.
+// decidePath determines how the run begins if the user named a checkpoint to resume from. The checkpoint is open.
 func (r *Run) decidePath(o Options) error {
 	state := r.Checkpoint.State
 	var changed *ChangedError
 	var err error
-	if state.Step > 0 { // at step 0, for imported weights, no settings have affected the weights
+	if state.Step > 0 { // at step 0 (imported weights), no settings have affected the weights
 		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step, Epochs: epochsBegun(state)})
 	}
 	switch {
@@ -150,7 +150,8 @@ func (r *Run) decidePath(o Options) error {
 	return nil
 }
 
-// earlier describes the run in the folder. The settings in a checkpoint take precedence over those in the folder.
+// earlier describes the run in the folder. If a checkpoint contains settings, they take precedence over those in the
+// folder.
 func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	if c != nil && c.State.Config != "" {
 		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step, Epochs: epochsBegun(c.State)}, nil
@@ -163,7 +164,7 @@ func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	return e, err
 }
 
-// epochsBegun includes an incomplete epoch.
+// epochsBegun returns the number of epochs begun, including an incomplete one.
 func epochsBegun(s checkpoint.State) int64 {
 	if s.EpochSample > 0 {
 		return s.Epoch + 1
@@ -171,7 +172,7 @@ func epochsBegun(s checkpoint.State) int64 {
 	return s.Epoch
 }
 
-// changed compares this run with an earlier one. It returns nil if this run may resume.
+// changed compares this run with an earlier one. It returns nil if this run may resume the earlier run.
 func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	out := &ChangedError{Dir: r.Dir, Path: o.Resume, Length: o.Length}
 	if o.Compare != nil && e.Config != "" {
@@ -189,7 +190,8 @@ func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	return out, nil
 }
 
-// giveWay makes Begin move the contents of the folder, because settings changed or the user requested a new run.
+// giveWay makes Begin move the contents of the folder to another name. why contains the changed settings, or is nil
+// if the user requested a new run.
 func (r *Run) giveWay(why *ChangedError) error {
 	if r.root == nil {
 		return nil

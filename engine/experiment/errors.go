@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// NameError reports an invalid name of an experiment.
+// NameError reports an invalid name of a run.
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
 	return fmt.Sprintf("experiment name %q: want 1 to %d letters, digits, '.', '_' or '-', not starting with '.' or '-'", e.Name, maxNameBytes)
 }
 
-// Holder is the process that uses a run's folder.
+// Holder identifies the process that uses the folder of a run.
 type Holder struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
@@ -25,7 +25,7 @@ type Holder struct {
 // InUseError reports that another process uses the run's folder.
 type InUseError struct {
 	Dir    string
-	Holder Holder // zero if the other process has not written its identity yet
+	Holder Holder // zero value if the other process has not written its identity yet
 }
 
 func (e *InUseError) Error() string {
@@ -36,7 +36,7 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or set another experiment.name", e.Dir, who)
 }
 
-// ResumeError reports that a run cannot resume from a path.
+// ResumeError reports that a run cannot resume from the given path.
 type ResumeError struct {
 	Path string
 	Err  error
@@ -44,12 +44,12 @@ type ResumeError struct {
 
 func (e *ResumeError) Error() string { return fmt.Sprintf("resume from %s: %v", e.Path, e.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *ResumeError) Unwrap() error { return e.Err }
 
-// FolderError reports an operation in a run's folder that the system refused.
+// FolderError reports an operation in the folder of a run that the system refused.
 type FolderError struct {
-	Op   string // the attempted operation
+	Op   string // operation that was attempted
 	Path string
 	Err  error
 }
@@ -63,7 +63,7 @@ func folderError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if strings.Contains(err.Error(), "path escapes from parent") { // the text of os.Root's error, which is not exported
+	if strings.Contains(err.Error(), "path escapes from parent") { // the text of an error of os.Root that is not exported
 		err = fmt.Errorf("%w (a symbolic link leads out of the folder, which is not allowed)", err)
 	}
 	if op == "create" && errors.Is(err, fs.ErrExist) {

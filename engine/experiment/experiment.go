@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Folders of a run.
+// Subfolders of a run.
 const (
 	logsFolder        = "logs"
 	configsFolder     = "configs"
@@ -29,26 +29,26 @@ const (
 	ResumeNone = "none"
 )
 
-// Options identify a run and determine how it begins.
+// Options identifies a run and determines how it begins.
 type Options struct {
-	OutputDir string // created if necessary
+	OutputDir string // output folder; created if necessary
 	Name      string
-	Named     bool   // the user chose the name: a run of this name is never moved because of changed settings
-	LogDir    string // "": the run's folder logs
+	Named     bool   // the user chose the name, so a run of this name is never moved because of changed settings
+	LogDir    string // folder of the logs; "": the subfolder logs of the run
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// Steps, or Epochs if Steps is 0, is the requested amount of training; with both 0 there is no limit. A run that
-	// trained this amount with exit code 0 is finished. A run that trained less resumes; a run that trained more is
-	// another run.
+	// Steps, or Epochs if Steps is 0, is the requested amount of training. If both are 0, there is no limit. A run
+	// that trained this amount and ended with exit code 0 is finished. A run that trained less resumes. A run that
+	// trained more counts as another run.
 	Steps, Epochs int64
-	Length        string // the setting of the amount, for messages: "train.epochs = 3"
+	Length        string // setting of the amount, for messages, such as "train.epochs = 3"
 
-	// Compare lists the changed settings that affect training results, relative to the earlier run; nil compares
-	// nothing.
+	// Compare returns the settings that differ from those of an earlier run and affect training results. nil means
+	// that no settings are compared.
 	Compare func(Earlier) ([]Change, error)
 }
 
-// done reports whether a run with result r has finished its training.
+// done reports whether a run with result r has finished the requested training.
 func (o Options) done(r Result) bool {
 	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
 		return false
@@ -59,16 +59,16 @@ func (o Options) done(r Result) bool {
 	return r.Epochs >= o.Epochs
 }
 
-// Run is a run's folder. It is locked from Open on if it exists, otherwise from Begin on.
+// Run is the folder of a run. If the folder exists, Open locks it; otherwise Begin does.
 type Run struct {
 	Name string
 	Dir  string // <output_dir>/<name>
 
-	Finished   *Result                // the run is already finished; nothing was changed
-	Checkpoint *checkpoint.Checkpoint // to resume from, open and verified; nil: a new run
+	Finished   *Result                // result of an already finished run; nil if the run is not finished
+	Checkpoint *checkpoint.Checkpoint // checkpoint to resume from, open and verified; nil for a new run
 	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
-	Changed    *ChangedError          // why the old run is moved; nil if the user requested a new run, or no run is moved
-	MovedTo    string                 // new path of the old run after Begin; "" if there was none
+	Changed    *ChangedError          // why the old run is moved; nil if no run is, or the user requested it
+	MovedTo    string                 // new path of the old run, set by Begin; "" if there was no old run
 	Warnings   []string
 
 	options Options
@@ -80,8 +80,8 @@ type Run struct {
 	lock    *os.File
 }
 
-// ValidName reports whether name can be the name of an experiment. A name with a leading dot would be hidden, and
-// programs would read one with a leading hyphen as a flag.
+// ValidName reports whether name can be the name of a run. A folder with a leading dot would be hidden, and programs
+// would take a leading hyphen for a flag.
 func ValidName(name string) bool {
 	if name == "" || name[0] == '.' || name[0] == '-' || len(name) > maxNameBytes {
 		return false
@@ -90,9 +90,9 @@ func ValidName(name string) bool {
 	return strings.Trim(name, allowed) == ""
 }
 
-// Open decides how the run begins, as in the table of the package comment. It locks the run's folder if that exists,
-// and changes nothing. The caller then checks whether training is possible, and calls Begin unless the run is finished.
-// The caller must close the Checkpoint and then the Run.
+// Open decides how the run begins; the table in the package comment describes the rules. If the folder of the run
+// exists, Open locks it. Open changes nothing on disk. The caller then checks whether training is possible, and calls
+// Begin unless the run is finished. The caller must close the Checkpoint and then the Run.
 func Open(options Options) (*Run, error) {
 	if !ValidName(options.Name) {
 		return nil, &NameError{options.Name}
@@ -120,7 +120,7 @@ func (r *Run) open() error {
 		_, err = output.Stat(o.Name)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // no run yet: Begin creates the folder
+	case errors.Is(err, fs.ErrNotExist): // no run yet; Begin creates the folder
 		if r.Checkpoint != nil {
 			return r.decidePath(o)
 		}
@@ -134,7 +134,7 @@ func (r *Run) open() error {
 	return r.decide(o)
 }
 
-// take creates the run's folder if necessary, locks it and opens it.
+// take creates the folder of the run if necessary, then locks and opens it.
 func (r *Run) take(output *os.Root) (err error) {
 	if r.lock, err = lockFolder(output, r.Name); err != nil {
 		return err
@@ -143,11 +143,11 @@ func (r *Run) take(output *os.Root) (err error) {
 	return folderError("open", r.Dir, err)
 }
 
-// Begin prepares the run's folder for training: it moves the old run if Open decided so, and creates missing folders.
-// If Begin fails, the old run remains complete, under its old name or that of MovedTo.
+// Begin prepares the folder of the run for training. It moves the old run if Open decided so, and creates missing
+// subfolders. If Begin fails, the old run remains complete, under its old name or under MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
-	for _, dir := range []string{o.LogDir, o.OutputDir} { // detect an unusable folder before anything is moved
+	for _, dir := range []string{o.LogDir, o.OutputDir} { // find unusable folders before anything is moved
 		if dir == "" {
 			continue
 		}
@@ -174,7 +174,7 @@ func (r *Run) Begin() error {
 	return r.makeFolders()
 }
 
-// takeNew takes a folder that did not exist during Open.
+// takeNew creates and locks a folder that did not exist during Open.
 func (r *Run) takeNew(output *os.Root) error {
 	if err := r.take(output); err != nil {
 		return err
@@ -201,9 +201,10 @@ func (r *Run) makeFolders() error {
 	return r.refuseOddFiles(folders)
 }
 
-// refuseOddFiles returns an error for files that would stop a run later, before anything is written. These are symbolic
-// links that lead outside the run's folder, because some writers of logs and results do not open files through the
-// folder; named pipes, whose other end an open would wait for; and a folder in place of the result.
+// refuseOddFiles returns an error for files that would later stop the run. It runs before anything is written. It
+// refuses symbolic links that lead outside the folder of the run, because some writers of logs and results do not use
+// os.Root. It also refuses named pipes, because opening a pipe may block, and a folder with the name of the result
+// file.
 func (r *Run) refuseOddFiles(folders []string) error {
 	for _, folder := range folders {
 		if folder == checkpointsFolder { // a checkpoint.Store follows no links and opens only regular files
@@ -225,7 +226,7 @@ func (r *Run) refuseOddFiles(folders []string) error {
 func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
 	info, err := r.root.Stat(name)
 	if entry.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
-		return nil // the link has no target within the folder
+		return nil // a link without a target within the folder
 	}
 	if err != nil {
 		return err
@@ -233,7 +234,7 @@ func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
 	return odd(name, info, !entry.IsDir() || filepath.Dir(name) == resultsFolder && entry.Name() == resultFile)
 }
 
-// refuseOddLogs checks the run's files in Options.LogDir.
+// refuseOddLogs checks the files of the run in Options.LogDir.
 func (r *Run) refuseOddLogs() error {
 	if r.logDir == "" {
 		return nil
@@ -261,7 +262,7 @@ func (r *Run) refuseOddLogs() error {
 	return nil
 }
 
-// odd returns an error if the file is neither regular nor, where permitted, a folder.
+// odd returns an error unless the file is regular, or a folder. If file is set, it must be regular.
 func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil
@@ -269,7 +270,7 @@ func odd(path string, info fs.FileInfo, file bool) error {
 	return &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file: remove it", info.Mode())}
 }
 
-// Close releases the folder. It does not close the Checkpoint.
+// Close releases the lock and closes the folder. It does not close the Checkpoint.
 func (r *Run) Close() error {
 	if r.root != nil {
 		r.root.Close()
@@ -280,7 +281,7 @@ func (r *Run) Close() error {
 	return r.lock.Close() // closing the last descriptor releases the lock
 }
 
-// LogDir returns the folder of the log file and metric records.
+// LogDir returns the folder for the log file and metric records.
 func (r *Run) LogDir() string {
 	if r.logDir != "" {
 		return r.logDir
@@ -291,11 +292,11 @@ func (r *Run) LogDir() string {
 // CheckpointDir returns the folder for a checkpoint.Store.
 func (r *Run) CheckpointDir() string { return filepath.Join(r.Dir, checkpointsFolder) }
 
-// ConfigDir returns the folder of settings and hardware profiles.
+// ConfigDir returns the folder for settings and hardware profiles.
 func (r *Run) ConfigDir() string { return filepath.Join(r.Dir, configsFolder) }
 
-// OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of several processes
-// do not mix. The caller must close the log.
+// OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of different
+// processes do not mix. The caller must close the log.
 func (r *Run) OpenLog() (io.WriteCloser, error) {
 	const name = "train.log"
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND

@@ -33,7 +33,7 @@ func mustOpen(t *testing.T, options Options) *Run {
 	return run
 }
 
-// begun opens a run and begins it, unless it is finished.
+// begun calls Open and, unless the run is finished, Begin.
 func begun(options Options) (*Run, error) {
 	run, err := Open(options)
 	if err != nil || run.Finished != nil {
@@ -49,7 +49,7 @@ func begun(options Options) (*Run, error) {
 
 func auto(dir string) Options { return Options{OutputDir: dir, Name: "demo", Resume: ResumeAuto} }
 
-// saveSteps writes checkpoints to a run and closes it.
+// saveSteps writes checkpoints of the given steps to a run and closes the run.
 func saveSteps(t *testing.T, run *Run, steps ...int64) {
 	t.Helper()
 	store, err := checkpoint.Open(run.CheckpointDir(), checkpoint.Options{Keep: 9})
@@ -135,7 +135,7 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	const variable = "HETERO_TEST_HOLD_FOLDER"
 	if dir := os.Getenv(variable); dir != "" {
 		run := mustOpen(t, auto(dir))
-		defer run.Close() // keeps run referenced: garbage collection would release its lock
+		defer run.Close() // keeps run reachable; otherwise the garbage collector would release its lock
 		os.Stdout.WriteString("held\n")
 		select {}
 	}
@@ -305,10 +305,10 @@ func TestAsideNamesStayValid(t *testing.T) {
 func TestResumeFromPath(t *testing.T) {
 	cases := []struct {
 		name   string
-		path   string // below the output folder
+		path   string // path relative to the output folder
 		step   int64
 		moved  bool
-		target string // run that is started
+		target string // name of the run that is started
 	}{
 		{"a checkpoint of this run", "demo/checkpoints/step-00000010", 10, false, "demo"},
 		{"this run", "demo", 20, false, "demo"},
@@ -459,7 +459,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	}
 }
 
-// Also if the writer fails half-way.
+// The old contents must also remain if the writer fails half-way.
 func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "summary.json")
@@ -481,7 +481,8 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// A crash may leave the best checkpoint under its temporary name while another one of the same step replaces it.
+// After a crash, the best checkpoint may still have its temporary name, because another checkpoint of the same step
+// was replacing it.
 func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
 	run := mustOpen(t, auto(t.TempDir()))
 	saveSteps(t, run, 3)

@@ -11,8 +11,8 @@ import (
 
 const lockFile = ".lock"
 
-// lockFolder creates the folder name in output if necessary, and locks it. The kernel releases the lock when the
-// process ends for any reason.
+// lockFolder creates the folder name in output if necessary, and locks it. When the process ends for any reason, the
+// kernel releases the lock.
 func lockFolder(output *os.Root, name string) (*os.File, error) {
 	dir := filepath.Join(output.Name(), name)
 	for {
@@ -80,7 +80,7 @@ func writeHolder(lock *os.File) error {
 	return err
 }
 
-// readHolder returns the zero Holder if the text is incomplete.
+// readHolder returns the identity of the process that holds the lock, or the zero Holder if the text is incomplete.
 func readHolder(lock *os.File) Holder {
 	text := make([]byte, 4096)
 	n, _ := lock.ReadAt(text, 0)

@@ -13,19 +13,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// carried lists the files in the folder configs that describe the machine and not the run. They are copied to the run
-// that replaces the old one, so that profile.gpu_profiles still finds them.
+// carried lists the files in the folder configs that describe the machine, and not the run. They are copied to the
+// run that replaces the old one, so that profile.gpu_profiles still refers to an existing file.
 var carried = []string{"gpu_profiles.json", "system_profile.json"}
 
-// maxCarriedBytes exceeds the size of a profile of thousands of ranks.
+// maxCarriedBytes is larger than a profile of thousands of ranks.
 const maxCarriedBytes = 64 << 20
 
-// logPatterns match the files that a run writes into Options.LogDir, which may contain other files too.
+// logPatterns match the files that a run writes to Options.LogDir. This folder may also contain other files.
 var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "latency_histogram.*"}
 
-// moveAside renames the run's folder to <name>-<n>, n above every existing number, and takes a new folder. If the
-// process is killed, the old run remains complete under one of the two names: the folder moves in one rename, together
-// with its lock.
+// moveAside renames the folder of the run to <name>-<n> and creates a new folder. n is larger than all existing
+// numbers. A single rename moves the folder together with its lock. If the process is killed, the old run therefore
+// remains complete under one of the two names.
 func (r *Run) moveAside(output *os.Root) error {
 	aside, err := asideName(output, r.Name)
 	for err == nil {
@@ -35,7 +35,7 @@ func (r *Run) moveAside(output *os.Root) error {
 		if err = renameNew(output, r.Name, aside); !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		aside, err = asideName(output, r.Name) // another process has just taken that name
+		aside, err = asideName(output, r.Name) // another process has just used this name
 	}
 	if err != nil {
 		return folderError("move aside", r.Dir, err)
@@ -56,8 +56,8 @@ func (r *Run) moveAside(output *os.Root) error {
 	return nil
 }
 
-// asideName returns name-<n>, with n one above the highest existing number. It shortens name if the result would be too
-// long.
+// asideName returns name-<n>, where n is one more than the largest existing number. If the result would be too long,
+// asideName shortens name.
 func asideName(output *os.Root, name string) (string, error) {
 	dir, err := output.Open(".")
 	if err != nil {
@@ -82,7 +82,8 @@ func asideName(output *os.Root, name string) (string, error) {
 	return candidate(free), nil
 }
 
-// moveLogs moves the old run's files in Options.LogDir into a subfolder with the new name of the old run.
+// moveLogs moves the files of the old run in Options.LogDir to a subfolder. The subfolder has the new name of the old
+// run.
 func (r *Run) moveLogs(aside string) error {
 	if r.logDir == "" {
 		return nil
@@ -121,7 +122,7 @@ func isLogName(name string) bool {
 	return false
 }
 
-// copyFile copies one file of the folder configs, if it exists.
+// copyFile copies a file of the folder configs, if the file exists.
 func copyFile(from, to *os.Root, name string) error {
 	path := filepath.Join(configsFolder, name)
 	in, info, err := regular.OpenIn(from, path)
@@ -144,7 +145,7 @@ func copyFile(from, to *os.Root, name string) error {
 	})
 }
 
-// holdsFiles reports whether a run's folder contains any file except the lock.
+// holdsFiles reports whether the folder of a run contains any file except the lock file.
 func holdsFiles(root *os.Root, name string) (bool, error) {
 	dir, err := root.Open(name)
 	if err != nil {

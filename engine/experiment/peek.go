@@ -6,9 +6,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Peek returns the state of the checkpoint from which Open would resume, without its tensors, or checkpoint.ErrNone for
-// a new run. It locks and changes nothing. Open may choose another checkpoint later, because Peek does not detect
-// damaged tensors, for example.
+// Peek returns the state of the checkpoint from which Open would resume, without loading tensors. For a new run it
+// returns checkpoint.ErrNone. It locks and changes nothing. Peek does not detect damaged tensors, for example, so
+// Open may later choose another checkpoint.
 func Peek(options Options) (checkpoint.State, error) {
 	path := options.Resume
 	switch {

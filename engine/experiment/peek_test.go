@@ -27,7 +27,7 @@ func TestPeekSeesTheCheckpointThatOpenGoesOnFrom(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		options Options
-		want    int64 // 0: ErrNone
+		want    int64 // step of the checkpoint; 0: ErrNone
 	}{
 		{"auto", auto(dir), 7},
 		{"none", Options{OutputDir: dir, Name: "demo", Resume: ResumeNone}, 0},

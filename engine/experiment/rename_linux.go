@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames a folder to a name that does not exist; if the name exists, it returns fs.ErrExist.
+// renameNew renames a folder. If the new name exists, it returns fs.ErrExist.
 func renameNew(dir *os.Root, from, to string) error {
 	here, err := dir.Open(".")
 	if err != nil {

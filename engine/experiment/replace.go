@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Replace replaces the contents of the file path with the output of write. After a failure or loss of power, the file
-// contains either all of the new or all of the old contents.
+// Replace replaces the contents of the file path by the output of write. After a failure or a power failure, the file
+// contains either the complete old or the complete new contents.
 func Replace(path string, write func(io.Writer) error) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -25,7 +25,7 @@ func Replace(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// ReplaceText is Replace for a given text.
+// ReplaceText replaces the contents of the file path by text; see Replace.
 func ReplaceText(path string, text []byte) error {
 	return Replace(path, func(w io.Writer) error {
 		_, err := w.Write(text)
@@ -33,7 +33,7 @@ func ReplaceText(path string, text []byte) error {
 	})
 }
 
-// replace is Replace for the file name, relative to the run's folder.
+// replace replaces a file of the run; name is relative to the folder of the run.
 func (r *Run) replace(name string, text []byte) error {
 	err := replaceIn(r.root, name, func(w io.Writer) error {
 		_, err := w.Write(text)

@@ -16,40 +16,40 @@ const (
 	mostResultBytes = 16 << 20
 )
 
-// Result describes how a run ended: the content of results/result.json.
+// Result describes how a run ended. results/result.json contains it.
 type Result struct {
-	Steps            int64  `json:"steps"`            // optimizer steps done, over all processes of the run
-	Epochs           int64  `json:"epochs"`           // complete epochs
-	FinalTrainLoss   Number `json:"final_train_loss"` // global mean of the last step
-	BestEval         Number `json:"best_eval"`        // in BestEvalMetric; null without an evaluation
-	BestEvalMetric   string `json:"best_eval_metric"` // "top1" (fraction 0…1), "loss", …
+	Steps            int64  `json:"steps"`            // number of optimizer steps over all processes of the run
+	Epochs           int64  `json:"epochs"`           // number of complete epochs
+	FinalTrainLoss   Number `json:"final_train_loss"` // mean loss of the last step over the global batch
+	BestEval         Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
+	BestEvalMetric   string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
 	BestEvalStep     int64  `json:"best_eval_step"`
-	SamplesPerSecond Number `json:"samples_per_second"` // of this process, without evaluation and saving
+	SamplesPerSecond Number `json:"samples_per_second"` // throughput of this process, without evaluation and saving
 	Exit             int    `json:"exit"`               // exit code
 	Error            string `json:"error,omitempty"`
-	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run: it can resume
-	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run: with more patience it can resume
+	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed
+	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run; more patience resumes it
 
-	Program      string    `json:"program"` // version
+	Program      string    `json:"program"` // version of the program
 	Model        string    `json:"model"`
-	Dataset      string    `json:"dataset"` // the data set used, also after a fallback
+	Dataset      string    `json:"dataset"` // data set that was used, also after a fallback
 	Device       string    `json:"device"`
 	Precision    string    `json:"precision"`
-	BatchSize    int64     `json:"batch_size"` // global
+	BatchSize    int64     `json:"batch_size"` // global batch size
 	Ranks        int       `json:"ranks"`
 	SamplesSeen  int64     `json:"samples_seen"`
-	SkippedSteps int64     `json:"skipped_steps"`      // because of NaN or infinite gradients
-	Unreadable   int64     `json:"unreadable_samples"` // unreadable samples that were replaced, over the whole run and all ranks; a sample counts once per epoch
-	Seconds      Number    `json:"seconds"`            // duration of training in this process
+	SkippedSteps int64     `json:"skipped_steps"`      // number of steps skipped because of NaN or infinite gradients
+	Unreadable   int64     `json:"unreadable_samples"` // number of replaced samples of the run, all ranks; once per epoch each
+	Seconds      Number    `json:"seconds"`            // duration of training in this process, s
 	Started      time.Time `json:"started"`            // start of this process
 	Ended        time.Time `json:"ended"`
-	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the run's folder; "" without one
-	Notes        []string  `json:"notes"`      // remarks that readers of the figures need, for example about a fallback
+	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the folder of the run; "" if none
+	Notes        []string  `json:"notes"`      // remarks about the figures, for example about a fallback
 
 	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 }
 
-// Number is a float64 whose NaN and infinities are null in JSON.
+// Number is a float64 that is null in JSON if it is NaN or infinite.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -82,13 +82,13 @@ func (r *Run) WriteResult(result Result) error {
 	return r.replace(path, append(text, '\n'))
 }
 
-// WriteTable writes results/results.md: the result in Markdown.
+// WriteTable writes results/results.md, the result as Markdown.
 func (r *Run) WriteTable(markdown string) error {
 	return r.replace(filepath.Join(resultsFolder, "results.md"), []byte(markdown))
 }
 
-// ReadResult reads results/result.json of the run in the folder dir. It returns fs.ErrNotExist if the run has not ended
-// or was killed.
+// ReadResult reads results/result.json of the run in the folder dir. If the run has not ended or was killed, it
+// returns fs.ErrNotExist.
 func ReadResult(dir string) (Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Named resolves a file that names a checkpoint of its folder (`latest`, `best`). It returns every other path
+// Named returns the path of the checkpoint that a file (`latest`, `best`) names. It returns every other path
 // unchanged.
 func Named(path string) string {
 	name, err := regular.Read(path, maxNameBytes)
@@ -22,7 +22,7 @@ func Named(path string) string {
 	return path
 }
 
-// loadFrom opens the checkpoint that path denotes, and reports whether it belongs to this run.
+// loadFrom opens the checkpoint at path, and reports whether the checkpoint belongs to this run.
 func (r *Run) loadFrom(path string) (own bool, err error) {
 	if r.Checkpoint, r.Skipped, err = FindCheckpoint(path); err != nil {
 		return false, &ResumeError{Path: path, Err: err}
@@ -30,8 +30,8 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
-// Settings returns the text of the last settings of the run that contains a checkpoint, or "" if there are none.
-// Checkpoints themselves may lack these settings.
+// Settings returns the text of the newest settings of the run that contains a checkpoint, or "" if there are none.
+// The checkpoint itself may not contain settings.
 func Settings(checkpointPath string) (string, error) {
 	path := filepath.Join(filepath.Dir(filepath.Dir(checkpointPath)), configsFolder, resolvedFile)
 	text, err := regular.Read(path, mostSettingsBytes)
@@ -44,10 +44,10 @@ func Settings(checkpointPath string) (string, error) {
 	return string(text), nil
 }
 
-// FindCheckpoint opens the checkpoint that path denotes. path is a checkpoint's own folder, a file that names one
-// (`latest`, `best`), a folder of checkpoints or a run's folder. From the latter two it takes the newest valid
-// checkpoint and lists the skipped ones. Errors: those of package checkpoint, including checkpoint.ErrNone;
-// fs.ErrNotExist.
+// FindCheckpoint opens the checkpoint that path denotes. path is a checkpoint folder, a file that names a checkpoint
+// (`latest`, `best`), a folder of checkpoints, or the folder of a run. In the last two cases, it opens the newest
+// valid checkpoint and returns the newer ones that it skipped. Errors: those of package checkpoint, including
+// checkpoint.ErrNone; fs.ErrNotExist.
 func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, err
@@ -67,7 +67,8 @@ func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, 
 	return c, skipped, nil
 }
 
-// CheckpointsIn returns the folder of checkpoints in a run's folder, or path itself if it is not a run's folder.
+// CheckpointsIn returns the folder of checkpoints in the folder of a run. If path is not the folder of a run, it
+// returns path.
 func CheckpointsIn(path string) string {
 	if dir := filepath.Join(path, checkpointsFolder); exists(dir) {
 		return dir
@@ -75,7 +76,8 @@ func CheckpointsIn(path string) string {
 	return path
 }
 
-// loadOne loads a single checkpoint. A folder without any file of a checkpoint is a mistake of the user, not damage.
+// loadOne loads a single checkpoint. A folder without any file of a checkpoint is treated as a mistake of the user,
+// not as damage.
 func loadOne(path string) (*checkpoint.Checkpoint, error) {
 	if !IsCheckpoint(path) {
 		return nil, fmt.Errorf("%w: neither a checkpoint nor a folder of checkpoints", checkpoint.ErrNone)
@@ -83,7 +85,7 @@ func loadOne(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Load(path)
 }
 
-// IsCheckpoint reports whether the folder path contains a file of a checkpoint, valid or not.
+// IsCheckpoint reports whether the folder path contains a file of a checkpoint. The checkpoint may be damaged.
 func IsCheckpoint(path string) bool {
 	return exists(filepath.Join(path, "MANIFEST")) || exists(filepath.Join(path, "state.json"))
 }
@@ -93,7 +95,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isWithin follows symbolic links on both sides. A run's folder that does not exist contains nothing.
+// isWithin reports whether path is within dir, after following symbolic links in both. A dir that does not exist
+// contains nothing.
 func isWithin(path, dir string) (bool, error) {
 	dir, err := realPath(dir)
 	if errors.Is(err, fs.ErrNotExist) {

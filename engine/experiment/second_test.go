@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// settingsOf is a Compare with one setting: the whole text.
+// settingsOf returns a Compare function with a single setting, which is the whole text.
 func settingsOf(text string) func(Earlier) ([]Change, error) {
 	return func(e Earlier) ([]Change, error) {
 		if e.Config == text {
@@ -20,7 +20,7 @@ func settingsOf(text string) func(Earlier) ([]Change, error) {
 	}
 }
 
-// trainedRun makes a run of 20 steps with the settings "old".
+// trainedRun creates a run of 20 steps with the settings "old".
 func trainedRun(t *testing.T, options Options) {
 	t.Helper()
 	options.Compare = nil
@@ -40,7 +40,7 @@ func TestARunOfOtherSettingsResumesNothing(t *testing.T) {
 		settings string
 		steps    int64
 		named    bool
-		want     string // resumed, finished, moved, refused
+		want     string // expected outcome: resumed, finished, moved, refused
 	}{
 		{"the same", "old", 20, false, "finished"},
 		{"the same, named", "old", 20, true, "finished"},
@@ -141,7 +141,7 @@ func TestAPathWithOtherSettingsNeedsThemAllowed(t *testing.T) {
 	}
 }
 
-// If training turns out to be impossible, Open must not have created a folder or moved the old run.
+// If the caller finds that training is impossible, Open must not have created a folder or moved the old run.
 func TestOpenChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	run, err := Open(auto(dir))
@@ -164,7 +164,7 @@ func TestOpenChangesNothing(t *testing.T) {
 	}
 }
 
-// The test continues from each state that a kill can leave.
+// The test continues from each state that a kill can leave behind.
 func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	for state, prepare := range map[string]func(dir, logs string) error{
 		"nothing moved": func(string, string) error { return nil },
@@ -197,7 +197,7 @@ func TestAMoveThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// Not even an empty folder may be overwritten: another process may have made it for its own run.
+// A move must not even overwrite an empty folder, because another process may have created it for its own run.
 func TestAMoveNeverOverwrites(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"from", "to"} {

@@ -13,10 +13,10 @@ const (
 	resolvedFile = "resolved.toml"
 	versionFile  = "version.txt"
 
-	mostSettingsBytes = 1 << 20 // a settings file may have 64 KiB; with all defaults it is longer
+	mostSettingsBytes = 1 << 20 // a settings file may have 64 KiB; defaults make it longer
 )
 
-// PreviousConfig returns the text of configs/resolved.toml, or "" if the run has none yet.
+// PreviousConfig returns the text of configs/resolved.toml, or "" if the file does not exist.
 func (r *Run) PreviousConfig() (string, error) {
 	text, err := regular.ReadIn(r.root, filepath.Join(configsFolder, resolvedFile), mostSettingsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,8 @@ func (r *Run) PreviousConfig() (string, error) {
 	return string(text), folderError("read", filepath.Join(r.ConfigDir(), resolvedFile), err)
 }
 
-// StoreConfig writes the resolved settings (TOML) and the program's version. If the stored settings differ, it first
-// renames them to resolved.1.toml, resolved.2.toml, ….
+// StoreConfig writes the resolved settings (TOML) and the version of the program. If different settings are stored,
+// it first renames their file to resolved.1.toml, resolved.2.toml, and so on.
 func (r *Run) StoreConfig(resolved, version string) error {
 	previous, err := r.PreviousConfig()
 	if err != nil {

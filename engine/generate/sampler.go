@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// SamplerOptions choose the distribution of the next token.
+// SamplerOptions determines the distribution from which a Sampler draws.
 type SamplerOptions struct {
-	Temperature float64 // divides the logits; 0: always the most likely token
-	TopK        int     // only the K most likely tokens; 0: all
-	TopP        float64 // only the most likely tokens whose probabilities together reach P; 1: all
+	Temperature float64 // divisor of the logits; 0: always choose the most likely token
+	TopK        int     // number of most likely tokens to choose from; 0: all
+	TopP        float64 // choose from the most likely tokens whose probabilities sum to at least TopP; 1: all
 	Seed        uint64
 }
 
-// Check returns an error for options out of range.
+// Check returns an error for options that are out of range.
 func (o SamplerOptions) Check() error {
 	switch {
 	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 1):
@@ -29,19 +29,19 @@ func (o SamplerOptions) Check() error {
 	return nil
 }
 
-// Sampler chooses tokens. Equal options and logits give equal tokens.
+// Sampler chooses tokens. Equal options and equal logits give equal tokens.
 type Sampler struct {
 	o      SamplerOptions
 	random *rand.Rand
 }
 
-// NewSampler returns a sampler. Its error is that of o.Check.
+// NewSampler returns a sampler, or the error of o.Check.
 func NewSampler(o SamplerOptions) (*Sampler, error) {
 	return &Sampler{o, rand.New(rand.NewPCG(o.Seed, 0))}, o.Check()
 }
 
-// Choose returns a token with finite logits. Of equally likely tokens, the lower one counts as more likely. It returns
-// an error if a logit is NaN or infinite: the weights are not those of a trained model.
+// Choose draws the next token. If two tokens are equally likely, the one with the lower number counts as more likely.
+// Choose returns an error if a logit is NaN or infinite, because the weights are then not those of a trained model.
 func (s *Sampler) Choose(logits []float32) (int32, error) {
 	order := make([]int32, len(logits))
 	for i, l := range logits {
@@ -82,5 +82,5 @@ func (s *Sampler) Choose(logits []float32) (int32, error) {
 			return order[i], nil
 		}
 	}
-	return order[0], nil // rounding of the sum
+	return order[0], nil // reached only because of rounding errors in the sum
 }

@@ -6,11 +6,11 @@ import (
 )
 
 func TestSamplerChoosesWithinItsLimits(t *testing.T) {
-	logits := []float32{0, 2, 1, 2} // most likely: 1 and 3, then 2, then 0
+	logits := []float32{0, 2, 1, 2} // descending probability: 1 and 3, then 2, then 0
 	for _, c := range []struct {
 		name string
 		o    SamplerOptions
-		want []bool // tokens that may come
+		want []bool // whether each token may be chosen
 	}{
 		{"most likely", SamplerOptions{Temperature: 0, TopP: 1}, []bool{false, true, false, false}},
 		{"all", SamplerOptions{Temperature: 1, TopP: 1}, []bool{true, true, true, true}},
@@ -36,7 +36,7 @@ func TestSamplerChoosesWithinItsLimits(t *testing.T) {
 				t.Errorf("%s: token %d came %d times", c.name, i, n)
 			}
 		}
-		if c.name == "all" { // probabilities 0.05, 0.40, 0.15, 0.40; the bound is over 5 deviations
+		if c.name == "all" { // probabilities 0.05, 0.40, 0.15, 0.40; the limit is more than 5 standard deviations
 			for i, p := range []float64{0.0541, 0.3995, 0.1470, 0.3995} {
 				if got := float64(count[i]) / 2000; math.Abs(got-p) > 0.06 {
 					t.Errorf("token %d: frequency %v, want %v", i, got, p)

@@ -9,33 +9,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// Options configure an Applier.
+// Options configures an Applier.
 type Options struct {
 	Place   Place
 	Weather *weather.Weather
 	Rank    int
-	Device  device.Device // slowed down if there is no quota to change; need not be a device.Slowable
-	// Neighbour is the command of a noisy neighbour, see StartNeighbour.
+	Device  device.Device // slowed down if there is no quota; may lack device.Slowable
+	// Neighbour is the command that starts a noisy neighbour; see StartNeighbour.
 	Neighbour []string
-	// Warn receives errors that do not end the run.
+	// Warn is called with errors that do not end the run.
 	Warn func(error)
 
-	runCommand func(command ...string) error // tests replace it
+	runCommand func(command ...string) error // replaced in tests
 }
 
-// Applier applies the conditions of a scenario to one rank. One goroutine uses it.
+// Applier applies the conditions of a scenario to one rank. Only one goroutine may use it.
 type Applier struct {
 	opts       Options
 	now        weather.Conditions
 	means      Means
-	quota      *quota          // nil: speed is simulated, or has no effect
-	slow       device.Slowable // nil: the device cannot be slowed down, or a quota is used
-	link       *link           // nil: links have no effect
+	quota      *quota          // nil: speed is simulated, or cannot be changed
+	slow       device.Slowable // nil: a quota is used, or the device cannot be slowed down
+	link       *link           // nil: the speed of the link cannot be changed
 	neighbours []*Neighbour
-	lost       bool // neighbours that exited on their own were reported
+	lost       bool // the exit of neighbours was reported
 }
 
-// Means describe how this process changes each condition.
+// Means describes how this process changes each condition.
 type Means struct {
 	Speed     Mean `json:"speed"`
 	Neighbour Mean `json:"neighbour"`
@@ -45,13 +45,13 @@ type Means struct {
 // Mean describes how one condition is changed.
 type Mean struct {
 	Kind Kind   `json:"kind"`
-	How  string `json:"how"` // or the reason why it has no effect
+	How  string `json:"how"` // how the condition is changed, or the reason why it cannot be changed
 }
 
-// Kind is how realistic a mean is.
+// Kind tells whether a condition is real or simulated.
 type Kind string
 
-// Kinds of means.
+// The kinds of means.
 const (
 	Real      Kind = "real"
 	Simulated Kind = "simulated"
@@ -61,7 +61,7 @@ const (
 // String returns a text such as "simulated: the device idles".
 func (m Mean) String() string { return string(m.Kind) + ": " + m.How }
 
-// Open determines the means for this rank. It makes no permanent change.
+// Open determines how the conditions of this rank can be changed. It makes no permanent change.
 func Open(o Options) *Applier {
 	if o.runCommand == nil {
 		o.runCommand = runCommand
@@ -72,7 +72,7 @@ func Open(o Options) *Applier {
 	if o.Place.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}
-	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // otherwise do not touch the network
+	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // otherwise leave the network unchanged
 		var err error
 		if a.link, err = openLink(o.Place, o.runCommand); err != nil {
 			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
@@ -83,7 +83,7 @@ func Open(o Options) *Applier {
 	return a
 }
 
-// mentions reports whether a line about this rank satisfies kind.
+// mentions reports whether kind returns true for any line of the scenario that applies to this rank.
 func (o *Options) mentions(kind func(*weather.Line) bool) bool {
 	for i := range o.Weather.Lines {
 		if l := &o.Weather.Lines[i]; kind(l) && l.About(o.Rank) {
@@ -116,10 +116,11 @@ func (a *Applier) openSpeed() {
 	a.means.Speed = Mean{NoEffect, why}
 }
 
-// Means returns the means by which the rank is changed.
+// Means returns how the conditions of this rank are changed.
 func (a *Applier) Means() Means { return a.means }
 
-// Missing returns an error for each condition that the scenario requests for this rank and that has no effect here.
+// Missing returns an error for each condition that the scenario requests for this rank, but that cannot be changed
+// here.
 func (a *Applier) Missing() []error {
 	var missing []error
 	for _, part := range []struct {
@@ -137,7 +138,7 @@ func (a *Applier) Missing() []error {
 	return missing
 }
 
-// Before applies the conditions of the next step. It does nothing if they equal those of the previous step.
+// Before applies the conditions of the given step. If they equal those of the previous step, it does nothing.
 func (a *Applier) Before(step int64) {
 	want := a.opts.Weather.At(step, a.opts.Rank)
 	a.watch()
@@ -168,7 +169,7 @@ func (a *Applier) setSpeed(speed float64) error {
 	case a.slow != nil:
 		return a.slow.SetSlowdown(min(a.opts.Place.Slowdown/speed, maxSlowdown))
 	}
-	return nil // Missing has reported it
+	return nil // Missing reports this
 }
 
 func (a *Applier) setNeighbours(n int) error {
@@ -187,7 +188,7 @@ func (a *Applier) setNeighbours(n int) error {
 	return nil
 }
 
-// watch reports, once, neighbours that exited on their own.
+// watch reports neighbours that have exited unexpectedly. It reports them only once.
 func (a *Applier) watch() {
 	for _, n := range a.neighbours {
 		if ended, err := n.Ended(); ended && !a.lost {
@@ -200,7 +201,7 @@ func (a *Applier) watch() {
 func (a *Applier) setLink(bitsPerSecond int64) error {
 	switch {
 	case a.link == nil:
-		return nil // Missing has reported it
+		return nil // Missing reports this
 	case bitsPerSecond == 0:
 		return a.link.close()
 	}
@@ -223,8 +224,8 @@ func (a *Applier) Close() error {
 	return errors.Join(faults...)
 }
 
-// Describe returns a rank's conditions with their kinds: "speed 0.5 (simulated), 1 neighbour (real), link 10 Mbit/s (no
-// effect)".
+// Describe returns a rank's conditions as text, with the kind of each: "speed 0.5 (simulated), 1 neighbour (real),
+// link 10 Mbit/s (no effect)".
 func (m Means) Describe(c weather.Conditions) string {
 	if c.Alike(weather.Fair) {
 		return "as usual"

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// neighbourArgument makes the test binary a neighbour.
+// neighbourArgument makes the test binary run as a neighbour.
 const neighbourArgument = "be-a-neighbour"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slowable is a device that only supports a slowdown.
+// slowable is a device that supports only a slowdown.
 type slowable struct {
 	device.Device
 	factor float64
@@ -42,12 +42,12 @@ func (s *slowable) SetSlowdown(f float64) error {
 	return s.fail
 }
 
-// plain is a device that cannot be slowed down.
+// plain is a device without support for a slowdown.
 type plain struct{ device.Device }
 
 func (plain) Info() device.Info { return device.Info{Name: "plain"} }
 
-// group makes the folder of a control group.
+// group creates the folder of a control group.
 func group(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -166,7 +166,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		rank int
 		dev  device.Device
-		want string // "" for nothing
+		want string // expected text; "" if nothing is missing
 	}{
 		{0, plain{}, "weather: rank 0: speed has no effect here: it has no control group of its own, and device plain cannot be slowed down"},
 		{0, &slowable{fail: device.ErrUnsupported}, "not supported"},
@@ -181,7 +181,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 			t.Errorf("rank %d: got %v, want %q", c.rank, got, c.want)
 		}
 		if c.want != "" {
-			a.Before(1) // does nothing, and does not warn again
+			a.Before(1) // has no effect, and must not warn again
 		}
 	}
 }
@@ -268,7 +268,7 @@ func TestANeighbourEndsWithWhoStartedIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.alive.Close() // as the end of this process does
+	n.alive.Close() // the end of this process has the same effect
 	if <-n.ended; n.err != nil {
 		t.Errorf("got %v, want an end in order", n.err)
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// link limits a network interface with tc.
+// link limits the rate of a network interface with tc.
 type link struct {
 	name string
-	base string // the constant rate, "" for none
+	base string // constant rate; "" if there is none
 	run  func(command ...string) error
 }
 
@@ -20,7 +20,7 @@ func openLink(p Place, run func(command ...string) error) (*link, error) {
 		return nil, fmt.Errorf("the rank has no network interface of its own (%s is not set)", InterfaceVariable)
 	}
 	if l.base == "" {
-		if err := l.set(100e9); err != nil { // without a limit there is nothing to delete yet
+		if err := l.set(100e9); err != nil { // set a limit first, because close deletes one
 			return nil, err
 		}
 	}
@@ -33,7 +33,7 @@ func (l *link) set(bitsPerSecond int64) error {
 }
 
 func (l *link) limit(rate string, bitsPerSecond int64) error {
-	burst := max(bitsPerSecond/8/100, 32<<10) // bytes: the traffic of a hundredth of a second
+	burst := max(bitsPerSecond/8/100, 32<<10) // in bytes: the traffic of 10 ms, at least 32 KiB
 	return l.run("tc", "qdisc", "replace", "dev", l.name, "root", "tbf", "rate", rate, "burst", fmt.Sprint(burst), "latency", "100ms")
 }
 

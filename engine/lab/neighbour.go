@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// Neighbour is a noisy neighbour: a busy process on the CPUs of the rank.
+// Neighbour is a noisy neighbour: a process that keeps the CPUs of the rank busy.
 type Neighbour struct {
 	cmd   *exec.Cmd
-	alive io.Closer // its standard input: it exits when this closes, even if this process crashes
+	alive io.Closer // standard input of the process, which exits when this closes, even if this program crashes
 	ended chan struct{}
-	err   error // reason of its exit, valid after ended
+	err   error // reason of the exit, valid after ended is closed
 
 	stopping sync.Once
 }
 
-// StartNeighbour starts command, a program that runs [Burn] on its standard input. The process is in this process's
-// control group and on the CPUs of the calling thread.
+// StartNeighbour starts command, a program that calls [Burn] with its standard input. The new process is in the
+// control group of this process and on the CPUs of the calling thread.
 func StartNeighbour(command []string) (*Neighbour, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.SysProcAttr = ownGroup()
@@ -38,7 +38,7 @@ func StartNeighbour(command []string) (*Neighbour, error) {
 	return n, nil
 }
 
-// Ended reports without waiting whether the process has exited, and why.
+// Ended reports whether the process has exited, and why. It does not wait.
 func (n *Neighbour) Ended() (bool, error) {
 	select {
 	case <-n.ended:
@@ -52,7 +52,7 @@ func (n *Neighbour) Ended() (bool, error) {
 func (n *Neighbour) Stop() {
 	n.stopping.Do(func() {
 		n.alive.Close()
-		n.cmd.Process.Kill() // a group without CPU time left would react late to the closed input
+		n.cmd.Process.Kill() // in a group without remaining CPU time, the process would react late to the closed input
 		<-n.ended
 	})
 }
@@ -72,7 +72,7 @@ func Burn(input io.Reader) error {
 		}
 		select {
 		case err := <-ended:
-			if x == 0 { // never true; it uses the loop's result, so that the compiler keeps the loop
+			if x == 0 { // never true; it uses the result of the loop, so that the compiler keeps the loop
 				return os.ErrInvalid
 			}
 			return err

@@ -18,19 +18,19 @@ const (
 
 const maxSlowdown = 1000 // limit of device.Slowable on the CPU
 
-// Place is the testbed's setup for one rank.
+// Place is the setup of the testbed for one rank.
 type Place struct {
-	Group     string  // folder of its CPU control group; "": none
-	CPUs      float64 // its quota; 0: unknown
-	Slowdown  float64 // slowdown factor of its device, simulated; 1: none
-	Interface string  // its own network interface; "": none
-	Link      string  // rate of that interface in tc's syntax; "": no limit
+	Group     string  // folder of the rank's CPU control group; "": none
+	CPUs      float64 // quota of the group in CPUs; 0: unknown
+	Slowdown  float64 // simulated slowdown factor of the device; 1: none
+	Interface string  // network interface that only this rank uses; "": none
+	Link      string  // rate limit of the interface in tc's syntax; "": no limit
 }
 
 var rate = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[kmgt]?bit$`)
 
-// Find reads the environment; lookup is os.LookupEnv. Outside the testbed it returns a Place without settings. An empty
-// variable counts as unset.
+// Find reads the setup from the environment. lookup is os.LookupEnv. An empty variable counts as unset. Outside the
+// testbed, Find returns a Place without a group, a slowdown and an interface.
 func Find(lookup func(name string) (string, bool)) (Place, error) {
 	p := Place{Slowdown: 1}
 	text := func(name string) string {

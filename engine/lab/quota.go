@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// The kernel's bounds: a quota of at least 1 ms of CPU time in a period of 1 ms to 1 s.
+// The kernel requires a quota of at least 1 ms of CPU time, in a period of 1 ms to 1 s.
 const (
-	periodMicros   = 10_000 // short, so that a rank pauses for milliseconds, not for a tenth of a second
+	periodMicros   = 10_000 // short, so that a rank pauses for milliseconds at a time
 	minQuotaMicros = 1_000
 	maxPeriod      = 1_000_000
 )
 
-// quota is the CPU quota of one control group.
+// quota is the CPU quota of a control group.
 type quota struct {
 	folder  string
 	v2      bool
-	cpus    float64           // original quota
-	restore map[string]string // original contents of the files, by name
-	order   []string          // order in which the files are written
+	cpus    float64           // original quota in CPUs
+	restore map[string]string // original contents of the files by name
+	order   []string          // order in which the files must be written
 }
 
 const (
-	fileV2       = "cpu.max" // "5000 10000"
+	fileV2       = "cpu.max" // for example "5000 10000"
 	fileV1Period = "cpu.cfs_period_us"
 	fileV1Quota  = "cpu.cfs_quota_us"
 )
 
-// openQuota reads a group's quota and checks that it can be changed, by writing the present values.
+// openQuota reads the quota of a group. It writes the same values again to check that the quota can be changed.
 func openQuota(folder string) (*quota, error) {
 	q := &quota{folder: folder, restore: map[string]string{}, order: []string{fileV1Period, fileV1Quota}}
 	if _, err := os.Stat(filepath.Join(folder, fileV2)); err == nil {
@@ -83,8 +83,8 @@ func (q *quota) write(texts map[string]string) error {
 	return nil
 }
 
-// quotaOf converts a number of CPUs to CPU time and period, in microseconds. Small numbers use a longer period, because
-// the kernel has a minimum CPU time.
+// quotaOf converts a number of CPUs to CPU time and period, in microseconds. For small numbers it uses a longer
+// period, because the kernel requires a minimum CPU time.
 func quotaOf(cpus float64) (micros, period int64) {
 	period = periodMicros
 	if cpus*periodMicros < minQuotaMicros {

@@ -6,12 +6,12 @@ import (
 	"io"
 )
 
-// mostLineBytes limits the memory for a line.
+// mostLineBytes is the largest size of a line that EachLine passes to visit.
 const mostLineBytes = 16 << 20
 
-// EachLine calls visit with each line of the regular file path, including its line end, which the last line may lack.
-// It passes nil for a line of more than 16 MiB. The slice is valid only during the call. Memory use is limited to one
-// line, regardless of the file's size.
+// EachLine calls visit with each line of the regular file path, including the line end. The last line may have no
+// line end. For a line of more than 16 MiB, EachLine passes nil. The slice is valid only during the call. Memory use
+// is limited to one line, regardless of the size of the file.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
 	if err != nil {

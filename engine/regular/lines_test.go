@@ -29,7 +29,8 @@ func TestEachLine(t *testing.T) {
 	}
 }
 
-// TestReadRefusesTooMuch: a sparse file costs no disk, and reading it whole would end the test for lack of memory.
+// TestReadRefusesTooMuch uses a sparse file, which needs no disk space. Reading the whole file would exhaust the
+// memory.
 func TestReadRefusesTooMuch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("12345678"), 0o644); err != nil {
@@ -48,7 +49,7 @@ func TestReadRefusesTooMuch(t *testing.T) {
 	}
 }
 
-// TestPipesAreNotWrittenTo: also if a process reads the pipe, so that opening it would succeed.
+// TestPipesAreNotWrittenTo also covers a pipe that another process reads, for which opening would succeed.
 func TestPipesAreNotWrittenTo(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {

@@ -1,5 +1,5 @@
-// Package regular opens untrusted files and refuses any file that is not regular. Opening a named pipe may block
-// forever, and a pipe does not support random access.
+// Package regular opens untrusted files and refuses all files that are not regular. A named pipe does not support
+// random access, and opening it may block forever.
 package regular
 
 import (
@@ -10,41 +10,41 @@ import (
 	"syscall"
 )
 
-// Error is the reason why a file was refused.
+// Error reports why a file was refused.
 type Error struct{ Path, Reason string }
 
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 
-// Open opens the regular file path for reading and returns its size and mode.
+// Open opens the regular file path for reading. It also returns the size and mode of the file.
 func Open(path string) (*os.File, os.FileInfo, error) {
 	return checked(os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 }
 
-// OpenIn is Open for a name in root.
+// OpenIn opens the regular file name in root; see Open.
 func OpenIn(root *os.Root, name string) (*os.File, os.FileInfo, error) {
 	return checked(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 }
 
-// Write opens the regular file path for writing, with the flags of os.OpenFile. Files that it creates are readable by
-// all users.
+// Write opens the regular file path for writing, with the given flags of os.OpenFile. If it creates the file, all
+// users may read it.
 func Write(path string, flags int) (*os.File, error) {
 	f, _, err := checked(os.OpenFile(path, flags|syscall.O_NONBLOCK, 0o644))
 	return f, err
 }
 
-// WriteIn is Write for a name in root.
+// WriteIn opens the regular file name in root; see Write.
 func WriteIn(root *os.Root, name string, flags int) (*os.File, error) {
 	f, _, err := checked(root.OpenFile(name, flags|syscall.O_NONBLOCK, 0o644))
 	return f, err
 }
 
-// Read returns the contents of the regular file path, at most most bytes; a larger file is an error.
+// Read returns the contents of the regular file path. A file of more than most bytes is an error.
 func Read(path string, most int64) ([]byte, error) {
 	f, info, err := Open(path)
 	return contents(f, info, most, err)
 }
 
-// ReadIn is Read for a name in root.
+// ReadIn returns the contents of the regular file name in root; see Read.
 func ReadIn(root *os.Root, name string, most int64) ([]byte, error) {
 	f, info, err := OpenIn(root, name)
 	return contents(f, info, most, err)
@@ -59,14 +59,14 @@ func contents(f *os.File, info os.FileInfo, most int64, err error) ([]byte, erro
 		return nil, &Error{f.Name(), fmt.Sprintf("got %d bytes, want at most %d", info.Size(), most)}
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most { // the file has grown meanwhile
+	if err == nil && int64(len(text)) > most { // the file has grown since its size was read
 		err = &Error{f.Name(), fmt.Sprintf("got more than %d bytes, want at most that", most)}
 	}
 	return text, err
 }
 
-// checked closes and refuses files that are not regular. The flags must include O_NONBLOCK, otherwise opening a pipe
-// would wait for its other end.
+// checked closes and refuses a file that is not regular. The caller must have opened the file with O_NONBLOCK;
+// otherwise, opening a pipe could block.
 func checked(f *os.File, err error) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err

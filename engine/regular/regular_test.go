@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestOnlyRegularFilesAreOpened: none of these may wait, so a test that hangs fails.
+// Opening these files must not block. A test that hangs fails after a minute.
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	time.AfterFunc(time.Minute, func() { panic("an open waits for ever") })
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 const (
 	header = "weather v1"
 
-	maxBytes  = 1 << 20 // limit of a text
-	maxFaults = 20      // reported at once
+	maxBytes  = 1 << 20 // limit of the text in bytes
+	maxFaults = 20      // largest number of faults in one error
 
 	maxStep       = 1 << 40
 	maxRank       = 1<<20 - 1
@@ -21,17 +21,18 @@ const (
 	maxJitter     = 1.0
 )
 
-// Fault describes a fault of one line.
+// Fault describes a fault in one line.
 type Fault struct {
 	File    string
-	Line    int    // from 1
-	Message string // what, got, want
+	Line    int    // number of the line, from 1
+	Message string // the fault, with the text found and expected
 }
 
 // Error implements error.
 func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message) }
 
-// Parse parses a text. name is the file's name for errors. Each error is a [*Fault]; several are joined.
+// Parse parses the text of a scenario. name is the name of the file, for errors. Each error is a [*Fault]; several
+// are joined.
 func Parse(name string, text []byte) (*Weather, error) {
 	if len(text) > maxBytes {
 		return nil, &Fault{File: name, Line: 1, Message: fmt.Sprintf("got %d bytes, want at most %d", len(text), maxBytes)}
@@ -51,7 +52,7 @@ func Parse(name string, text []byte) (*Weather, error) {
 			continue
 		}
 		faults = append(faults, &Fault{File: name, Line: number, Message: err.Error()})
-		if !begun { // no statement at all
+		if !begun { // there is no statement at all
 			return nil, errors.Join(faults...)
 		}
 		if len(faults) == maxFaults {
@@ -67,7 +68,7 @@ func Parse(name string, text []byte) (*Weather, error) {
 	return w, nil
 }
 
-// statement holds one line's words, which are read from left to right.
+// statement contains the words of one line. They are read from left to right.
 type statement struct {
 	words []string
 	next  int
@@ -104,7 +105,7 @@ func (s *statement) parse(w *Weather, begun, seeded *bool, number int) error {
 	return nil
 }
 
-// when parses the steps at which the line applies.
+// when parses the steps to which the line applies.
 func (l *Line) when(s *statement) (err error) {
 	from := s.take("from")
 	if from {
@@ -134,7 +135,7 @@ func (l *Line) when(s *statement) (err error) {
 	return nil
 }
 
-// who parses the ranks of the line.
+// who parses the ranks to which the line applies.
 func (l *Line) who(s *statement) error {
 	if s.take("all") {
 		return nil
@@ -202,7 +203,7 @@ func (l *Line) link(s *statement) error {
 	return nil
 }
 
-// take consumes word if it is the next one.
+// take reads the next word if it equals word.
 func (s *statement) take(word string) bool {
 	if s.next < len(s.words) && s.words[s.next] == word {
 		s.next++
@@ -211,7 +212,7 @@ func (s *statement) take(word string) bool {
 	return false
 }
 
-// word consumes and returns the next word, "" at the end.
+// word reads and returns the next word. At the end of the line it returns "".
 func (s *statement) word() string {
 	if s.next == len(s.words) {
 		return ""
@@ -256,7 +257,7 @@ func (s *statement) unexpected(want string) error {
 	return fmt.Errorf("%sgot %s, want %s", after, quote(s.word()), want)
 }
 
-// quote quotes a word, shortened if it is long.
+// quote quotes a word and shortens a long one.
 func quote(text string) string {
 	const most = 40
 	if text == "" {

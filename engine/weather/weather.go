@@ -7,43 +7,43 @@ import (
 	"strings"
 )
 
-// MinSpeed is the lower limit of the product of speeds; a slower rank would be as good as lost.
+// MinSpeed is the lower limit of the product of speeds. Slower ranks would be of no use.
 const MinSpeed = 0.01
 
-// Weather is a scenario: the changes of a run's ranks. The zero value changes nothing.
+// Weather is a scenario: changes of the conditions of ranks. The zero value contains no changes.
 type Weather struct {
 	Seed  uint64
 	Lines []Line
 }
 
-// Line is one statement: a range of steps, ranks, and one effect (speed, neighbours or link).
+// Line is one statement: a range of steps, a set of ranks, and one effect (speed, neighbours or link).
 type Line struct {
-	Number int // line of the text, from 1
+	Number int // number of the line in the text, from 1
 
-	From, To   int64 // steps, both included; To 0: to the end
-	Every, For int64 // steps: the first For of each Every, starting at From; Every 0: all
-	Ranks      []int // ascending; nil: all
+	From, To   int64 // first and last step, both included; To 0: no last step
+	Every, For int64 // apply only to the first For steps of every Every steps, starting at From; Every 0: all steps
+	Ranks      []int // ascending; nil: all ranks
 
-	Speed         float64 // above 0 and at most 1; 0: the line has another effect
-	Jitter        float64 // standard deviation of the logarithm of each step's factor; 0: none
-	Neighbours    int     // busy threads
-	BitsPerSecond int64   // of the rank's network link
+	Speed         float64 // speed factor, above 0 and at most 1; 0: the line has another effect
+	Jitter        float64 // standard deviation of the logarithm of the speed factor; 0: no jitter
+	Neighbours    int     // number of busy threads
+	BitsPerSecond int64   // limit of the rank's network link, bit/s
 }
 
-// Conditions are the conditions of one rank in one step.
+// Conditions contains the conditions of one rank in one step.
 type Conditions struct {
-	Speed         float64 // of this step, relative to the rank's usual speed
-	Median        float64 // the same without jitter
+	Speed         float64 // speed in this step, relative to the rank's usual speed
+	Median        float64 // speed without jitter
 	Jitter        bool    // Speed includes jitter
-	Neighbours    int     // busy threads that take CPU time from the rank
-	BitsPerSecond int64   // of its network link; 0: not limited
+	Neighbours    int     // number of busy threads that use CPU time of the rank
+	BitsPerSecond int64   // limit of the rank's network link, bit/s; 0: no limit
 }
 
-// Fair are unchanged conditions.
+// Fair are the conditions without any change.
 var Fair = Conditions{Speed: 1, Median: 1}
 
-// At returns the conditions of rank in the step-th optimizer step, counted from 1. It is a function of its arguments
-// and w alone, and allocates nothing.
+// At returns the conditions of a rank in an optimizer step. Steps count from 1. The result is a function of the
+// arguments and w only. At does not allocate.
 func (w *Weather) At(step int64, rank int) Conditions {
 	c := Fair
 	for i := range w.Lines {
@@ -73,7 +73,7 @@ func (w *Weather) At(step int64, rank int) Conditions {
 
 func bounded(speed float64) float64 { return min(max(speed, MinSpeed), 1) }
 
-// covers reports whether the line applies to rank in step.
+// covers reports whether the line applies to a rank in a step.
 func (l *Line) covers(step int64, rank int) bool {
 	if step < l.From || l.To > 0 && step > l.To {
 		return false
@@ -87,7 +87,7 @@ func (l *Line) covers(step int64, rank int) bool {
 // About reports whether the line applies to the rank in any step.
 func (l *Line) About(rank int) bool { return l.Ranks == nil || slices.Contains(l.Ranks, rank) }
 
-// HighestRank returns the highest rank that a line names, -1 if none does.
+// HighestRank returns the highest rank that a line names, or -1 if no line names a rank.
 func (w *Weather) HighestRank() int {
 	highest := -1
 	for _, l := range w.Lines {
@@ -104,7 +104,7 @@ func (c Conditions) Alike(o Conditions) bool {
 	return c == o
 }
 
-// Bandwidth formats a rate: "10 Mbit/s".
+// Bandwidth formats a rate in bit/s, for example as "10 Mbit/s".
 func Bandwidth(bitsPerSecond int64) string {
 	v := float64(bitsPerSecond)
 	switch {
@@ -116,7 +116,7 @@ func Bandwidth(bitsPerSecond int64) string {
 	return fmt.Sprintf("%.4g kbit/s", v/1e3)
 }
 
-// String returns a text that parses to the same scenario, without comments.
+// String returns the scenario as text, without comments. Parse accepts this text.
 func (w *Weather) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nseed %d\n", header, w.Seed)
@@ -126,7 +126,7 @@ func (w *Weather) String() string {
 	return b.String()
 }
 
-// String returns the line in the syntax of the text.
+// String returns the line as a statement.
 func (l *Line) String() string {
 	var words []string
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
@@ -156,16 +156,15 @@ func (l *Line) String() string {
 	return strings.Join(words, " ")
 }
 
-// normal returns a value of the standard normal distribution (Box and Muller, 1958) that is a function of its
-// arguments.
+// normal returns a standard normal number, which is a function of its arguments (Box and Muller, 1958).
 func normal(seed uint64, line, rank int, step int64) float64 {
 	h := mix(mix(mix(seed+1)^uint64(line)+1)^uint64(rank)+1) ^ uint64(step)
-	u := float64(mix(h+1)>>11+1) / (1 << 53) // in (0, 1]
+	u := float64(mix(h+1)>>11+1) / (1 << 53) // uniform in (0, 1]
 	v := float64(mix(h+2)>>11) / (1 << 53)
 	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) on a multiple of its increment.
+// mix multiplies x by the increment of SplitMix64 and applies its finaliser (Steele, Lea and Flood, 2014).
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -131,7 +131,7 @@ func TestConditionsOfTheExampleInTheDocumentation(t *testing.T) {
 	}
 }
 
-// twin computes a line's conditions by iterating over all steps from the first one on.
+// twin computes the conditions by iterating over all steps from step 1 on.
 func twin(w *Weather, step int64, rank int) Conditions {
 	c := Fair
 	for _, l := range w.Lines {
@@ -266,7 +266,7 @@ func TestBandwidthIsReadable(t *testing.T) {
 	}
 }
 
-// A parsed scenario must be written to a text that parses to the same scenario.
+// The String of a parsed scenario must parse to the same scenario.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "weather v1", "weather v1\nseed 18446744073709551615\nall speed 0.5", "weather v1\nfrom 1 to 2 every 3 for 2 rank 1,0 speed 1e-300 jitter 0x1p-4",

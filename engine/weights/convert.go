@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// ValueError reports a value that is not finite after the conversion.
+// ValueError reports a value that is not finite after conversion.
 type ValueError struct {
-	Element  int64 // index of the element, row major
+	Element  int64 // row-major index of the element
 	From     float64
 	FromType tensor.DType
 	ToType   tensor.DType
@@ -23,9 +23,9 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("element %d, %g, is too large for %v", e.Element, e.From, e.ToType)
 }
 
-// Convert converts the numbers in src, of type from, to numbers of type to in dst, both little endian. It rounds to
-// nearest, ties to even. dst must have exactly the size of the result. If a result is not finite, Convert returns a
-// *ValueError; dst then contains the numbers before it.
+// Convert converts the numbers in src from type from to type to and writes them to dst. Both are little endian. It
+// rounds to nearest, ties to even. dst must have exactly the size of the result. If a result is not finite, Convert
+// returns a *ValueError; dst then contains the results before this element.
 func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	if !from.IsFloat() || !to.IsFloat() {
 		return fmt.Errorf("convert %v to %v: want real numbers", from, to)
@@ -44,7 +44,7 @@ func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	return nil
 }
 
-// loads decodes a number of each type exactly.
+// loads contains, for each type, a function that decodes a number exactly.
 var loads = map[tensor.DType]func(p []byte) float64{
 	tensor.F64: func(p []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(p)) },
 	tensor.F32: func(p []byte) float64 {
@@ -54,7 +54,8 @@ var loads = map[tensor.DType]func(p []byte) float64{
 	tensor.BF16: func(p []byte) float64 { return float64(tensor.F32FromBF16(binary.LittleEndian.Uint16(p))) },
 }
 
-// stores rounds a number to each type, and reports whether the result is finite.
+// stores contains, for each type, a function that rounds and writes a number. It reports whether the result is
+// finite.
 var stores = map[tensor.DType]func(p []byte, v float64) bool{
 	tensor.F64: func(p []byte, v float64) bool {
 		binary.LittleEndian.PutUint64(p, math.Float64bits(v))
@@ -77,8 +78,8 @@ var stores = map[tensor.DType]func(p []byte, v float64) bool{
 	},
 }
 
-// toOdd rounds to f32 such that a second rounding, to a shorter type, gives the same result as a single rounding. If
-// f32 cannot represent the number, toOdd returns the neighbour whose last bit is set.
+// toOdd rounds to f32 such that a second rounding to a shorter type gives the same result as a single rounding. If
+// f32 cannot represent v exactly, toOdd returns the neighbour whose last bit is set.
 func toOdd(v float64) float32 {
 	f := float32(v)
 	if float64(f) == v || f-f != 0 || v != v || math.Float32bits(f)&1 == 1 {

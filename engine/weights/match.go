@@ -10,33 +10,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Sources of the head's values.
+// Sources for the initial values of the head.
 const (
-	HeadAuto = "auto" // the file's values if they fit, otherwise the model's initial values
-	HeadKeep = "keep" // the file's values, or an error
-	HeadNew  = "new"  // the model's initial values
+	HeadAuto = "auto" // values of the file if they fit, otherwise initial values of the model
+	HeadKeep = "keep" // values of the file; an error if they do not fit
+	HeadNew  = "new"  // initial values of the model
 )
 
-// Options configure Match.
+// Options configures Match.
 type Options struct {
-	Head    string // name of the layer whose outputs are the classes: "fc"
-	InitOf  string // HeadAuto, HeadKeep, HeadNew; "" is HeadAuto
+	Head    string // name of the layer whose outputs are the classes, such as "fc"
+	InitOf  string // HeadAuto, HeadKeep or HeadNew; "" means HeadAuto
 	Renames []Rename
 }
 
-// Fit maps each tensor of a model to the tensor of a file with its values.
+// Fit contains, for each tensor of a model, the tensor of the file that provides its values.
 type Fit struct {
 	file  *checkpoint.File
-	from  map[string]checkpoint.Info // of the file, by name in the model
-	fresh []string                   // tensors of the head that keep their initial values, sorted
-	head  string                     // the reason for fresh; "" if the file provides the head
+	from  map[string]checkpoint.Info // tensors of the file by their names in the model
+	fresh []string                   // sorted names of the tensors that keep their initial values
+	head  string                     // reason why fresh is not empty; "" if the file provides the head
 	names []string                   // renamings that were applied
-	other map[tensor.DType]int       // number of tensors with another element type
+	other map[tensor.DType]int       // number of tensors by element type, if it differs from the model's type
 	left  int                        // number of ignored batch counters
-	turn  map[string]bool            // tensors of the model that the file stores transposed
+	turn  map[string]bool            // names of the tensors that the file stores transposed
 }
 
-// Match compares the tensors of a file with those of a model by name and shape. Its error lists all differences.
+// Match compares the tensors of a file with those of a model, by name and shape. The error lists all differences.
 func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error) {
 	wanted := make(map[string]bool, len(model))
 	for _, m := range model {
@@ -107,8 +107,8 @@ func (f *Fit) take(m, got checkpoint.Info) {
 	}
 }
 
-// whyNew returns the reason why the head keeps its initial values, or "". If the file contains a head, only a different
-// number of classes is a reason: a head with other features belongs to another model.
+// whyNew returns the reason why the head keeps its initial values, or "". If the file contains a head, only a
+// different number of classes is a reason. A head with a different number of features belongs to another model.
 func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
 	if o.InitOf == HeadNew {
 		return "a random one is requested"
@@ -134,7 +134,7 @@ func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info
 	return why
 }
 
-// pooler is BERT's layer between the encoder and a classifier. Files of masked language models lack it.
+// pooler is BERT's layer between the encoder and a classifier. Files of masked language models do not contain it.
 const pooler = "bert.pooler"
 
 func hasLayer(layer string, have map[string]checkpoint.Info) bool {
@@ -151,8 +151,8 @@ func inLayer(layer, name string) bool { return strings.HasPrefix(name, layer+"."
 
 func describe(i checkpoint.Info) string { return i.Wire + " " + i.Shape.String() }
 
-// Replaced returns the tensors of the head that keep their initial values, and the reason; no tensors if the file
-// provides all of them.
+// Replaced returns the names of the tensors that keep their initial values, and the reason. If the file provides all
+// tensors, it returns no names.
 func (f *Fit) Replaced() (names []string, why string) { return f.fresh, f.head }
 
 // Notes returns further remarks for the user, one per line.
@@ -178,9 +178,9 @@ func (f *Fit) Notes() []string {
 	return notes
 }
 
-// ReadInto fills dst with the values of the model's tensor m, in its element type and in plain layout. It returns
-// false, and leaves dst unchanged, for a tensor that keeps its initial values. All values are finite if the error is
-// nil.
+// ReadInto fills dst with the values of the model's tensor m, in the element type of m and in plain layout. If the
+// tensor keeps its initial values, ReadInto returns false and leaves dst unchanged. If the error is nil, all values
+// are finite.
 func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	from, ok := f.from[m.Name]
 	if !ok {
@@ -202,7 +202,7 @@ func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	return true, err
 }
 
-// Classes returns the number of outputs of the head in a file, or 0 if the file has no head.
+// Classes returns the number of outputs of the head in a file, or 0 if the file contains no head.
 func Classes(f *checkpoint.File, model []checkpoint.Info, o Options) (int, error) {
 	wanted := make(map[string]bool, len(model))
 	for _, m := range model {

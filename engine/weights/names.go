@@ -9,13 +9,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Rename replaces matches of a regular expression in the names of a file; $1 is its first group.
+// Rename is a renaming rule. It replaces matches of a regular expression in the names of a file; $1 is the first
+// group.
 type Rename struct {
 	Pattern *regexp.Regexp
 	With    string
 }
 
-// ParseRename parses PATTERN=REPLACEMENT, split at the first "=".
+// ParseRename parses PATTERN=REPLACEMENT. The first "=" separates the two parts.
 func ParseRename(text string) (Rename, error) {
 	pattern, with, ok := strings.Cut(text, "=")
 	if !ok || pattern == "" {
@@ -28,9 +29,9 @@ func ParseRename(text string) (Rename, error) {
 	return Rename{Pattern: re, With: with}, nil
 }
 
-// RenameError reports a rule that cannot be applied.
+// RenameError reports a renaming rule that cannot be applied.
 type RenameError struct {
-	Rule   string // "" if the combination of rules is at fault
+	Rule   string // text of the rule; "" if the combination of rules is at fault
 	Reason string
 }
 
@@ -41,13 +42,13 @@ func (e *RenameError) Error() string {
 	return fmt.Sprintf("rename %q: %s", e.Rule, e.Reason)
 }
 
-// wrappers are prefixes that programs add to all names of a model that is part of another object.
+// wrappers contains prefixes that other programs add to all names if the model is part of another object.
 var wrappers = []string{"module.", "_orig_mod.", "model.", "state_dict."}
 
-// rename maps every tensor of a file to a name in the model: it applies the rules, then removes wrappers. done
-// describes the changes.
+// rename returns the name in the file for each name in the model. It applies the rules and then removes wrappers.
+// done describes the changes.
 func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string, done []string, err error) {
-	names = make(map[string]string, len(tensors)) // of the file, by name in the model
+	names = make(map[string]string, len(tensors)) // names in the file, by name in the model
 	changed := make([]int, len(rules))
 	for _, t := range tensors {
 		name := t.Name
@@ -80,7 +81,7 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 	return names, done, nil
 }
 
-// wrapper returns the prefix that all names of the file but none of the model have, or "".
+// wrapper returns the prefix that all names of the file have, but no name of the model; "" if there is none.
 func wrapper(names map[string]string, wanted map[string]bool) string {
 	at := slices.IndexFunc(wrappers, func(prefix string) bool {
 		for name := range names {

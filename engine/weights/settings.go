@@ -14,15 +14,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// SettingsFile is the name of the file in which transformers stores the sizes of a model.
+// SettingsFile is the name of the file in which transformers stores the settings of a model.
 const SettingsFile = "config.json"
 
 const mostSettingsBytes = 1 << 20
 
-// Settings are the contents of config.json: *GPT2Settings or *BERTSettings.
+// Settings contains the contents of config.json: *GPT2Settings or *BERTSettings.
 type Settings interface{ check() error }
 
-// GPT2Settings are those of a GPT2LMHeadModel of transformers. The fields are named as there.
+// GPT2Settings contains the settings of a GPT2LMHeadModel of transformers. Fields have the names of transformers.
 type GPT2Settings struct {
 	Architectures        []string `json:"architectures"`
 	ModelType            string   `json:"model_type"` // "gpt2"
@@ -31,7 +31,7 @@ type GPT2Settings struct {
 	NEmbd                int      `json:"n_embd"`
 	NLayer               int      `json:"n_layer"`
 	NHead                int      `json:"n_head"`
-	NInner               *int     `json:"n_inner"` // null: 4 times n_embd
+	NInner               *int     `json:"n_inner"` // null: 4·n_embd
 	ActivationFunction   string   `json:"activation_function"`
 	LayerNormEpsilon     float64  `json:"layer_norm_epsilon"`
 	ScaleAttnWeights     bool     `json:"scale_attn_weights"`
@@ -46,7 +46,7 @@ type GPT2Settings struct {
 	EOSTokenID           *int     `json:"eos_token_id"`
 }
 
-// BERTSettings are those of a BertForMaskedLM or BertForSequenceClassification of transformers.
+// BERTSettings contains the settings of a BertForMaskedLM or BertForSequenceClassification of transformers.
 type BERTSettings struct {
 	Architectures          []string `json:"architectures"`
 	ModelType              string   `json:"model_type"` // "bert"
@@ -66,13 +66,13 @@ type BERTSettings struct {
 	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
 }
 
-// NewGPT2Settings returns the defaults of transformers.
+// NewGPT2Settings returns settings with the defaults of transformers.
 func NewGPT2Settings() *GPT2Settings {
 	return &GPT2Settings{Architectures: []string{"GPT2LMHeadModel"}, ModelType: "gpt2", VocabSize: 50257, NPositions: 1024, NEmbd: 768, NLayer: 12, NHead: 12,
 		ActivationFunction: "gelu_new", LayerNormEpsilon: 1e-5, ScaleAttnWeights: true, TieWordEmbeddings: true, EmbdPdrop: 0.1, AttnPdrop: 0.1, ResidPdrop: 0.1}
 }
 
-// NewBERTSettings returns the defaults of transformers.
+// NewBERTSettings returns settings with the defaults of transformers.
 func NewBERTSettings() *BERTSettings {
 	return &BERTSettings{Architectures: []string{"BertForMaskedLM"}, ModelType: "bert", VocabSize: 30522, MaxPositionEmbeddings: 512, TypeVocabSize: 2, HiddenSize: 768,
 		NumHiddenLayers: 12, NumAttentionHeads: 12, IntermediateSize: 3072, HiddenAct: "gelu", LayerNormEps: 1e-12, PositionEmbeddingType: "absolute",
@@ -94,7 +94,8 @@ func (s *BERTSettings) check() error {
 		"hidden_size": s.HiddenSize, "num_hidden_layers": s.NumHiddenLayers, "num_attention_heads": s.NumAttentionHeads, "intermediate_size": s.IntermediateSize})
 }
 
-// wantPositive refuses sizes that no model has; the bound keeps products of two sizes representable.
+// wantPositive returns an error for sizes below 1 and for sizes that no model has. With this limit, products of two
+// sizes do not overflow.
 func wantPositive(sizes map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
 		if n := sizes[name]; n < 1 || n > 1<<24 {
@@ -104,8 +105,8 @@ func wantPositive(sizes map[string]int) error {
 	return nil
 }
 
-// ReadSettings reads a config.json. Absent settings have the defaults of transformers. A file that is no such JSON is a
-// *checkpoint.CorruptError; a missing file is an os.ErrNotExist.
+// ReadSettings reads a config.json. Missing settings get the defaults of transformers. If the contents are not valid,
+// the error is a *checkpoint.CorruptError. If the file is missing, the error is os.ErrNotExist.
 func ReadSettings(path string) (Settings, error) {
 	text, err := regular.Read(path, mostSettingsBytes)
 	switch {
@@ -145,17 +146,17 @@ func parseSettings(text []byte) (Settings, error) {
 	return s, s.check()
 }
 
-// EncodeSettings returns the text of config.json.
+// EncodeSettings returns s as the text of a config.json.
 func EncodeSettings(s Settings) []byte {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(err) // the types have numbers, strings and lists only
+		panic(err) // the types contain only numbers, strings and lists
 	}
 	return append(text, '\n')
 }
 
 // CompareSettings returns a *checkpoint.MismatchError with all differences that change the computation of the model.
-// Probabilities of dropout, special tokens and names of classes do not.
+// It ignores dropout probabilities, special tokens and names of classes.
 func CompareSettings(path string, file, model Settings) error {
 	a, b := fields(file), fields(model)
 	var differences []checkpoint.Difference
@@ -174,7 +175,7 @@ func CompareSettings(path string, file, model Settings) error {
 func fields(s Settings) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(EncodeSettings(s), &all); err != nil {
-		panic(err) // it is the text of an object
+		panic(err) // the text is a JSON object
 	}
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id")

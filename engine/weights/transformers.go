@@ -11,13 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// A family is a kind of model that Hugging Face's library transformers also has, under almost the same names.
+// family describes a kind of model for which Hugging Face's library transformers uses almost the same names.
 type family struct {
-	prefix string            // of the network's names; files of the network without its head lack it
-	table  string            // table of tokens, after prefix: it tells whether a model is of the family
-	heads  []string          // prefixes of names that do not begin with prefix
-	tied   map[string]string // copies of a parameter that transformers may store, and the parameter
-	ignore *regexp.Regexp    // buffers that are no weights
+	prefix string            // prefix of the network's names; files without the head do not have it
+	table  string            // name of the token embedding after prefix, by which a model of the family is recognised
+	heads  []string          // prefixes of names that do not start with prefix
+	tied   map[string]string // maps names of copies that transformers may store to the parameter
+	ignore *regexp.Regexp    // matches buffers that are not weights
 	unused []string          // prefixes of layers that a model may lack
 }
 
@@ -36,7 +36,7 @@ var families = []family{
 	},
 }
 
-// familyOf returns the family of a model, or nil.
+// familyOf returns the family of a model, or nil if it belongs to none.
 func familyOf(wanted map[string]bool) *family {
 	at := slices.IndexFunc(families, func(f family) bool { return wanted[f.prefix+f.table] })
 	if at < 0 {
@@ -45,7 +45,8 @@ func familyOf(wanted map[string]bool) *family {
 	return &families[at]
 }
 
-// adapt changes names of transformers to those of a model. It returns the copies of tied parameters, by the parameter.
+// adapt converts names of transformers to names of the model. It also returns the copies of tied parameters, by the
+// name of the parameter.
 func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed, copies map[string]string, done []string) {
 	changed, copies = maps.Clone(names), map[string]string{}
 	if _, bare := names[f.table]; bare {
@@ -58,7 +59,7 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 		}
 		done = append(done, fmt.Sprintf("prefix %q added to the names of the network", f.prefix))
 	}
-	old := 0 // names of LayerNorm in the first published files
+	old := 0 // number of names of LayerNorm in the style of the first published files
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
 		for suffix, to := range map[string]string{".gamma": ".weight", ".beta": ".bias"} {
 			layer, ok := strings.CutSuffix(name, suffix)
@@ -101,7 +102,7 @@ func (f *family) adapt(names map[string]string, wanted map[string]bool) (changed
 	return changed, copies, done
 }
 
-// anyIn reports whether a name begins with prefix.
+// anyIn reports whether a name starts with prefix.
 func anyIn(prefix string, names map[string]bool) bool {
 	for name := range names {
 		if strings.HasPrefix(name, prefix) {
@@ -111,14 +112,14 @@ func anyIn(prefix string, names map[string]bool) bool {
 	return false
 }
 
-// conv1D matches the weights that transformers stores as (inputs, outputs).
+// conv1D matches the names of weights that transformers stores as (inputs, outputs).
 var conv1D = regexp.MustCompile(`^transformer\.h\.\d+\.(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$`)
 
-// Conv1D reports whether transformers stores the tensor of this name transposed, as (inputs, outputs).
+// Conv1D reports whether transformers stores the tensor with this name transposed, as (inputs, outputs).
 func Conv1D(name string) bool { return conv1D.MatchString(name) }
 
-// storesConv1D reports whether a file of GPT-2 has the orientation of transformers. The shape of c_attn tells: it has
-// three times as many outputs as inputs. have is the file's tensors by their names in the model.
+// storesConv1D reports whether a file of GPT-2 stores these weights transposed. It uses the shape of c_attn, which
+// has three times as many outputs as inputs. have contains the tensors of the file by their names in the model.
 func storesConv1D(have map[string]checkpoint.Info) bool {
 	for name, t := range have {
 		if strings.HasSuffix(name, ".attn.c_attn.weight") && len(t.Shape) == 2 {
@@ -128,8 +129,8 @@ func storesConv1D(have map[string]checkpoint.Info) bool {
 	return false
 }
 
-// Transpose writes the transpose of a row-major matrix (rows, columns) to dst, which has the same size. element is the
-// size of a number in bytes.
+// Transpose writes the transpose of a row-major matrix (rows, columns) to dst. element is the size of a number in
+// bytes. dst must have the size of src.
 func Transpose(dst, src []byte, rows, columns int, element int64) {
 	e := int(element)
 	for r := range rows {
@@ -139,7 +140,7 @@ func Transpose(dst, src []byte, rows, columns int, element int64) {
 	}
 }
 
-// checkCopies compares copies of tied parameters with the parameters. A file in which they differ belongs to a model
+// checkCopies compares copies of tied parameters with the parameters. If they differ, the file belongs to a model
 // without tied parameters.
 func checkCopies(f *checkpoint.File, have map[string]checkpoint.Info, copies map[string]string) error {
 	for _, target := range slices.Sorted(maps.Keys(copies)) {

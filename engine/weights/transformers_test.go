@@ -12,13 +12,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// masked is a part of BERT as a masked language model, of 5 tokens and 2 channels.
+// masked returns some tensors of BERT as a masked language model, with 5 tokens and 2 channels.
 func masked() []checkpoint.Info {
 	return []checkpoint.Info{info("bert.embeddings.word_embeddings.weight", 5, 2), info("bert.embeddings.LayerNorm.weight", 2), info("bert.embeddings.LayerNorm.bias", 2),
 		info("cls.predictions.bias", 5)}
 }
 
-// classifier is a part of BERT as a classifier.
+// classifier returns some tensors of BERT as a classifier.
 func classifier() []checkpoint.Info {
 	return append(masked()[:3], info("bert.pooler.dense.weight", 2, 2), info("classifier.weight", 3, 2), info("classifier.bias", 3))
 }

@@ -18,12 +18,12 @@ func info(name string, shape ...int) checkpoint.Info {
 	return checkpoint.Tensor{Name: name, DType: tensor.F32, Shape: shape}.Info()
 }
 
-// model is a convolution, a batch normalisation and a classifier of 3 classes.
+// model returns the tensors of a convolution, a batch normalisation and a classifier with 3 classes.
 func model() []checkpoint.Info {
 	return []checkpoint.Info{info("conv.weight", 2, 1, 1, 1), info("bn.weight", 2), info("bn.running_mean", 2), info("fc.weight", 3, 2), info("fc.bias", 3)}
 }
 
-// zeros is a tensor of a file.
+// zeros returns a tensor with zeros.
 func zeros(name string, d tensor.DType, shape ...int) checkpoint.Tensor {
 	return checkpoint.Tensor{Name: name, DType: d, Shape: shape, Data: make([]byte, tensor.Shape(shape).Elements()*d.Size())}
 }
@@ -41,7 +41,7 @@ func file(t *testing.T, tensors ...checkpoint.Tensor) *checkpoint.File {
 	return f
 }
 
-// foreign returns the model as another program saves it, with changes.
+// foreign returns the tensors of the model as another program saves them, after change.
 func foreign(d tensor.DType, prefix string, change func(map[string]checkpoint.Tensor)) []checkpoint.Tensor {
 	all := map[string]checkpoint.Tensor{}
 	for _, m := range model() {
@@ -76,11 +76,11 @@ func TestMatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		file   []checkpoint.Tensor
-		head   string   // Options.InitOf
-		rename []string // Options.Renames
+		head   string   // value of Options.InitOf
+		rename []string // value of Options.Renames
 		fresh  []string // tensors that keep their initial values
-		notes  string   // part of the notes
-		fails  string   // part of the error, "" for none
+		notes  string   // a part of the notes
+		fails  string   // a part of the error; "" if there is none
 	}{
 		{name: "the same", file: foreign(tensor.F32, "", nil), notes: "1 counters of batches"},
 		{name: "without counters", file: foreign(tensor.F32, "", drop("bn.num_batches_tracked"))},
@@ -156,7 +156,7 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		d     tensor.DType
 		put   func(v float64) []byte
-		large float64 // too large for f32, 0 where the type has none
+		large float64 // a value that is too large for f32; 0 if the type has no such value
 	}{
 		{tensor.F64, func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) }, 1e300},
 		{tensor.F32, func(v float64) []byte {
@@ -193,11 +193,11 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A number must be rounded only once: f64 to bf16 through f32 must give the nearest bf16.
+// Conversion must round only once: f64 to bf16 through f32 must give the nearest bf16.
 func TestRoundingTwiceIsRoundingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		// Near a tie of bf16.
+		// a value near a tie of bf16
 		half := math.Float64frombits(math.Float64bits(1+float64(r.IntN(1<<7))/(1<<7)+1.0/(1<<8)) + uint64(r.IntN(3)) - 1)
 		var src [8]byte
 		binary.LittleEndian.PutUint64(src[:], math.Float64bits(half))
