@@ -71,8 +71,8 @@ func (Driver) Count() (int, error) {
 	return n, readEnvironment().check(n)
 }
 
-// If the driver finds no GPU and the environment's list of GPUs is wrong, explained returns the list's error. Otherwise
-// it returns err.
+// explained returns err. If the driver finds no GPU and the environment's list of GPUs is wrong, explained returns the
+// list's error instead.
 func explained(err error) error {
 	if errors.Is(err, errNoGPU) {
 		if wrong := readEnvironment().check(0); wrong != nil {
@@ -125,8 +125,8 @@ func find() (string, error) {
 const queuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 // widen requests the maximum number of queues. A stream can wait for a memory word that later work writes
-// (src/event.h). CUDA does not know this dependency: if both were in the same queue, the wait would block that work for
-// ever. If the user has set a value, widen keeps it.
+// (src/event.h). CUDA does not know this dependency: if the wait and the work were in the same queue, the wait would
+// block the work for ever. If the user has set a value, widen keeps it.
 func widen() error {
 	if _, set := os.LookupEnv(queuesVariable); set {
 		return nil

@@ -19,7 +19,8 @@ struct Rows {
   Grid grid() const { return {columns, chunks, 1, threads}; }
 };
 
-// At most `lanes` lanes, at least `least` rows per thread, at most `most` blocks; the defaults are those of cuda/src.
+// Returns a division with at most `lanes` lanes, at least `least` rows per thread and at most `most` blocks. The
+// defaults are those of cuda/src.
 Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 16, int64_t most = 2048) {
   Rows b{images.rows(), images.channels, 0, 0, 1, threads};
   const int64_t owners = images.channels * dtype_size(images.dtype) / 16;

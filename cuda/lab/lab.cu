@@ -31,7 +31,8 @@ const std::vector<Experiment> kExperiments = {
 // The first layers are the largest. Copying them gives the upper limit of the bandwidth.
 const std::vector<Images> kLayers = {{256, 112, 64, 0}, {256, 56, 256, 0},  {256, 56, 64, 0},
                                      {256, 28, 512, 0}, {256, 14, 1024, 0}, {256, 7, 2048, 0}};
-// In this order: more packs than a grid has threads; several blocks of rows; threads without channels; fewer rows than
+// Small layers for the check, in this order: more packs than a grid has threads; several blocks of rows; threads
+// without channels; fewer rows than a block has.
 // a block has.
 const std::vector<Images> kSmall = {{5, 65, 64, 0}, {3, 5, 24, 0}, {1, 2, 256, 0}, {5, 7, 520, 0}};
 
@@ -55,7 +56,7 @@ template <int K> Variant copy_variant(const Input &input, void *to) {
 __global__ void sweep(int64_t n, const Pack16 *from, float *sink) {
   float sum = 0;
   for (int64_t i = first_index(); i < n; i += index_stride()) sum += from[i].v[0];
-  if (sum == -1) *sink = sum; // never true: all values are zero; it keeps the compiler from removing the loads
+  if (sum == -1) *sink = sum; // never true; the test keeps the compiler from removing the loads
 }
 
 struct Options {

@@ -44,7 +44,8 @@ void enqueue(void *stream, int64_t ns, std::function<void()> work);
 bool load(void *stream, const std::string &code);
 constexpr int64_t kLaunch = 1000; // modelled time of a launch, copy or memset, in ns
 void barrier();
-// Passes value to the other lanes of the warp and returns lane's; a missing lane returns the caller's own.
+// Passes value to the other lanes of the warp and returns the value of lane; for a missing lane, returns the caller's
+// own.
 uint64_t exchange(uint64_t value, unsigned lane);
 int chosen_gpu(); // GPU of this thread: its number in the machine
 unsigned lane();

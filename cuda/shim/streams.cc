@@ -78,13 +78,13 @@ struct Stream final : shimStream {
   Stream() : shimStream(shim::chosen_gpu()) {}
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> work; // the first is under way
+  std::deque<std::function<void()>> work; // the first entry is running
   bool closing = false;
   std::atomic<bool> closed{false};
-  std::atomic<const uint32_t *> word{nullptr}; // the word for which it waits
-  std::atomic<uint32_t> value{0};              // the value for which it waits
-  int64_t ns = 0;                              // modelled time; accessed by its thread
-  shimGraph *captures = nullptr;               // enqueued work goes there
+  std::atomic<const uint32_t *> word{nullptr}; // the word for which the stream waits
+  std::atomic<uint32_t> value{0};              // the value for which the stream waits
+  int64_t ns = 0;                              // modelled time; only the stream's thread accesses it
+  shimGraph *captures = nullptr;               // graph that enqueued work goes to; nullptr: no capture
   const unsigned number = [] {
     static std::atomic<unsigned> last{6};
     return ++last;

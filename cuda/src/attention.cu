@@ -178,7 +178,7 @@ template <class T> __global__ void inner_products(Heads a, const T *diff, const 
 // The tiles of the backward kernels in shared memory.
 template <int R, int D> struct Pairs {
   Tile<R, D> q, k, v, diff;
-  Tile<R, R> weights, scores; // the probabilities after dropout, the gradient of scores
+  Tile<R, R> weights, scores; // weights: probabilities after dropout; scores: gradient of the scores
   uint8_t kept[R][R / 4];
 };
 

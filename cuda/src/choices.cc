@@ -173,8 +173,8 @@ std::string make_folders() {
   return folder;
 }
 
-// Properties on which choices depend in addition to their key, as part of a file's name. Queried once per device,
-// because the query takes milliseconds.
+// Properties of this machine on which choices depend, as part of a file's name. Queried once per device, because the
+// query takes milliseconds.
 const std::string &this_machine() {
   static std::map<int, std::string> names; // guarded by the lock of fastest()
   cudaDeviceProp facts{};

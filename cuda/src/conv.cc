@@ -54,7 +54,7 @@ struct Way {
   int32_t operands, result; // types of cuDNN's inputs and output
   bool fused = false;       // cuDNN adds the bias
   bool chained = false;     // see ConvGraph
-  bool padded = false;      // channels, to a multiple of 16 bytes
+  bool padded = false;      // channels are padded to a multiple of 16 bytes
 };
 
 std::string type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype == HT_BF16 ? "bf16" : "f16"; }
@@ -128,7 +128,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   return priorities;
 }
 
-// A plan owns code, so it is destroyed at quiescence, also if the creation of its owner fails.
+// A plan owns code, so it is destroyed at quiescence, even if the creation of its owner fails.
 struct DiscardPlan {
   void operator()(ConvPlan *plan) const { Quiet::discard(std::unique_ptr<ConvPlan>(plan)); }
 };
@@ -145,7 +145,7 @@ public:
     }
     if (c.bias_gradient) partial_ = take(channel_sums_workspace(block(c.own[kY])));
     dnn_ = take(plan_->workspace());
-    if (workspace > 0) workspace += kAlign; // the caller aligns to 64 only
+    if (workspace > 0) workspace += kAlign; // the caller aligns the workspace to 64 bytes only
   }
 
   // Bytes of the workspace without cuDNN's own part.

@@ -41,7 +41,7 @@ struct ConvGraph {
   bool nhwc;
   bool chained; // an identity follows: engines for chains support f32 where those for single convolutions do not
   bool tf32;    // operands are f32 with values that TF32 represents
-  Dense operand[kRoles]; // kBias: added in the same graph
+  Dense operand[kRoles]; // kBias: a bias that the graph adds
   std::array<int64_t, 2> stride, padding, dilation;
 };
 

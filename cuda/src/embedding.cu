@@ -142,7 +142,7 @@ struct Sorted {
   const int32_t *keys, *order;
   float *head, *tail; // (pieces, C): partial sums of the first id of a piece, and of the last one
   float *table;
-  bool add; // add to the table, or overwrite it
+  bool add; // true: adds to the table; false: overwrites it
 
   __device__ void write(int64_t key, int64_t c, float sum) const {
     float *to = table + key * channels + c;

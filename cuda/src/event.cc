@@ -46,7 +46,7 @@ Event::State Event::state() const {
 void Event::announce() {
   if (__atomic_load_n(word_, __ATOMIC_ACQUIRE) == kPending) return;
   failed_ = false;
-  taken_back_++; // before the word: a thread that sees the event pending again also sees the new number
+  taken_back_++; // increment first: a thread that sees the event pending again also sees the new number
   __atomic_store_n(word_, kPending, __ATOMIC_RELEASE);
 }
 

@@ -14,8 +14,8 @@ struct LibraryName {
   bool toolkit;     // part of the CUDA toolkit: since CUDA 13 such packages have no version in their name
 };
 
-// A library that stays open until the process ends. A library that others open by name must be opened before them:
-// cuDNN uses the cuBLASLt that is already open.
+// A library that stays open until the process ends. If another library opens this library by name, open this library
+// first: cuDNN uses the cuBLASLt that is already open.
 class Library {
 public:
   // Throws Unavailable with the file, the folders that were searched, and the remedy.

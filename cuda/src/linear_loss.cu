@@ -42,8 +42,9 @@ __device__ bool counts(int32_t label, int64_t classes, int64_t row, uint64_t *fa
   return false;
 }
 
-// Computes the logit of each row's own label. Its sum has another order than the sums of the product. If a class has
-// the same score but for rounding, the label's position among the classes may therefore differ between devices.
+// Computes the logit of each row's own label. Its sum has another order than the sums of the product. If a class and
+// the label score the same except for rounding, the label's position among the classes may therefore differ between
+// devices.
 template <class T>
 __global__ void begin(int64_t rows, int64_t channels, int64_t classes, const T *src, const T *weight,
                       const int32_t *labels, const float *bias, uint64_t *fault, Stats *stats) {

@@ -1,5 +1,5 @@
-// memops.h: the driver's functions without an equivalent in the run-time library, resolved at the first use: streams
-// that write and wait for a word of page-locked memory, and identification of GPUs.
+// memops.h: functions of the driver that the run-time library lacks, resolved at the first use. With them, streams
+// write and wait for a word of page-locked memory, and GPUs are identified.
 #pragma once
 
 #include <cuda.h>

@@ -20,7 +20,7 @@ __global__ void read_all(int64_t n, const Pack16 *from, float *sink) {
     const Pack16 p = from[i];
     sum += p.v[0] + p.v[1] + p.v[2] + p.v[3];
   }
-  if (sum == -1) *sink = sum; // never true: all values read are >= 0; it keeps the compiler from removing the loads
+  if (sum == -1) *sink = sum; // never true; the test keeps the compiler from removing the loads
 }
 
 __global__ void copy_all(int64_t n, const Pack16 *from, Pack16 *to) {

@@ -10,7 +10,7 @@ namespace hetero {
 int visible_gpus();       // throws Absent if there is none, Unavailable if a fault prevents the use of one
 void want_gpu(int index); // throws Unavailable unless there is such a GPU
 void want_architecture(int index,
-                       const cudaDeviceProp &facts); // throws Unavailable below the lowest that there is code for
+                       const cudaDeviceProp &facts); // throws Unavailable for architectures that this build lacks
 ht_identity identify(int index);                     // identity of the GPU that the calling thread uses
 
 } // namespace hetero

@@ -29,7 +29,7 @@ func (e *PeerError) Unwrap() error { return e.Cause }
 
 // TimeoutError reports an operation that exceeded its time limit.
 type TimeoutError struct {
-	Op     string        // the operation, in the words of Describe
+	Op     string        // the operation, as Describe returns it
 	Number uint64        // position of the operation in the communicator's sequence, from 1
 	Limit  time.Duration // measured from when this rank entered the operation
 	// Missing lists the ranks that had not entered the operation, ascending. Behind lists the ranks that had entered it

@@ -76,7 +76,7 @@ type Sync struct {
 
 // reduction is one all-reduce of a step with the steps that run before and after it.
 type reduction struct {
-	after          int64 // bytes of gradients that must be final before it starts
+	after          int64 // bytes of gradients that must be final before the all-reduce starts
 	before, behind []device.Step
 	ready, reduced device.Event
 	op             collective.Op

@@ -113,14 +113,15 @@ func (s *span) took() time.Duration {
 	return time.Duration(ended - begun)
 }
 
-// take returns took and resets the span.
+// take returns the operation's duration and resets the span.
 func (s *span) take() time.Duration {
 	t := s.took()
 	s.reset()
 	return t
 }
 
-// start is an event that records when the communicator finds it complete at the operation's turn.
+// start is an After event. It records when its operation starts: when the communicator, at the operation's turn, finds
+// the event complete.
 type start struct {
 	device.Event
 	span *span

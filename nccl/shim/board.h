@@ -31,7 +31,7 @@ struct Call {
 };
 
 struct Seat {
-  std::atomic<int> joined, gpu;       // gpu: its index in its machine
+  std::atomic<int> joined, gpu;       // gpu: number of the GPU in the machine
   std::atomic<uint64_t> given, taken; // pieces: written here by this rank, read by this rank from all others
   uint64_t host;                      // hash of the host's name
   Call call;

@@ -90,7 +90,7 @@ func (in *input) number(value Value, least, most int, what string) int {
 	return n
 }
 
-// optional reads a number as number does. It returns otherwise if the value is missing.
+// optional reads a number as number does. If the value is missing, optional returns the argument otherwise.
 func (in *input) optional(value Value, least, most, otherwise int, what string) int {
 	if !value.given() {
 		return otherwise

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// agentStoreVariable is true if torchrun's own store listens on MASTER_PORT.
+// agentStoreVariable is an environment variable. It is true if torchrun's own store listens on MASTER_PORT.
 const agentStoreVariable = "TORCHELASTIC_USE_AGENT_STORE"
 
 // Derived ports are below the ephemeral ports of systems (from 32768). They are also away from the usual values of

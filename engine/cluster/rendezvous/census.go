@@ -27,7 +27,8 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if err != nil {
 		return 0, 0, err
 	}
-	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to node 0's count, not to
+	// Wait until node 0 has closed the port. Otherwise the ranks of this node could connect to the server of this
+	// count.
 	// rank 0.
 	select {
 	case <-group.ended:

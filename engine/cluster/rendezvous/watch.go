@@ -12,8 +12,8 @@ func (s *server) missing(what string) *MissingError {
 	return s.absent(what)
 }
 
-// absent is missing for callers that hold s.mu. Rank 0 is never missing, even before its own registration arrives,
-// because this is rank 0's process.
+// absent does the same as missing, for callers that hold s.mu. Rank 0 is never missing, even before its own
+// registration arrives, because this is rank 0's process.
 func (s *server) absent(what string) *MissingError {
 	m := missingOf(what, s.peers[1:], func(p *peer) bool { return p != nil }, time.Since(s.started))
 	m.WorldSize = len(s.peers)

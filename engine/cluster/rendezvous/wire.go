@@ -98,7 +98,7 @@ func (d *decoder) u64() uint64 {
 
 func (d *decoder) int() int { return int(int32(d.u32())) }
 
-// bytes reads at most most bytes. The result is part of the frame.
+// bytes reads a length and at most most bytes. The result is part of the frame.
 func (d *decoder) bytes(most int) []byte {
 	n := d.u32()
 	if uint64(n) > uint64(most) {

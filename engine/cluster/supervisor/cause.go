@@ -42,6 +42,6 @@ func readCause(file *os.File) string {
 	if err := file.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
 		return ""
 	}
-	text, _ := io.ReadAll(io.LimitReader(file, mostCauseBytes)) // what arrived before the time limit
+	text, _ := io.ReadAll(io.LimitReader(file, mostCauseBytes)) // the text that arrived before the time limit
 	return strings.TrimSpace(string(text))
 }

@@ -19,7 +19,7 @@ type RankError struct {
 	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
 	Hung   bool           // the rank did not end with the others; Code is then their exit code, or -1 if they succeeded
 
-	Cause  string // reported by the rank (ReportCause); "": none
+	Cause  string // cause that the rank reported (ReportCause); "": none
 	Common bool   // all ranks of this machine, at least two, ended with this code and cause
 	Tail   string // last lines of the rank's standard error; "" if standard error is a file
 }

@@ -25,7 +25,7 @@ func readMemoryKills(root string) memoryKills {
 	if err != nil {
 		return kills
 	}
-	// A line is NUMBER:CONTROLLERS:PATH; number 0 without controllers is version 2.
+	// A line is NUMBER:CONTROLLERS:PATH. Number 0 without controllers means version 2 of control groups.
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {

@@ -56,8 +56,8 @@ type Options struct {
 	Rounds int
 	// Slower multiplies the time-outs of checks that must complete within a time-out; 0: 1.
 	Slower int
-	// Apart means that the ranks are separate processes. The suite leaves out checks of their allocations and of late
-	// writes to their memory.
+	// Apart means that the ranks are separate processes. The suite leaves out checks of the ranks' allocations and of
+	// late writes to their memory.
 	Apart bool
 }
 

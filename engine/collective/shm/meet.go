@@ -113,7 +113,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 		for {
 			conn, err := l.AcceptUnix()
 			if err != nil {
-				deaf <- err // closed below; then no receiver remains
+				deaf <- err // does not block: deaf has a capacity of 1
 				return
 			}
 			go func() {
@@ -185,7 +185,7 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 		a.refusal = &refusal{"it did not identify itself", false}
 		return a
 	}
-	conn.SetReadDeadline(time.Time{}) // ignored for the reason above
+	conn.SetReadDeadline(time.Time{}) // a closed connection reports its error at the next read
 	a.rank = int(got.Rank)
 	switch {
 	case got.Magic != want.Magic:

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Kind numbers the operations.
+// Kind is the kind of an operation, as a number.
 type Kind int32
 
 // The kinds, with the numbers that the native libraries use.

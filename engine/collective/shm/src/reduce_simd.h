@@ -88,7 +88,7 @@ template <class E, class F> void reduce(void *dst, void *also, const void *const
   }
 }
 
-// Indexed as in reduce_kernel.
+// The indices are those of reduce_kernel.
 constexpr ReduceTable table = {{
     {reduce<Plain<float>, Sum>, reduce<Plain<float>, Max>, reduce<Plain<float>, Min>},
     {reduce<Plain<double>, Sum>, reduce<Plain<double>, Max>, reduce<Plain<double>, Min>},
