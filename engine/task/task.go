@@ -37,12 +37,15 @@ type Report struct {
 	Units   int      // number of units of a sample: 1 image, or its tokens
 	// RateKey is the machine-readable name of the throughput.
 	RateKey string
+	// Classes is the number of classes for which an evaluation fills a Confusion; 0: it fills none.
+	Classes int
 }
 
 // Score contains means over the targets of a set of samples.
 type Score struct {
 	Loss       float64
 	Top1, Top5 float64 // fractions of the targets whose label has the highest, or one of the 5 highest, scores
+	F1         float64 // F1 of an evaluation that fills a Confusion
 }
 
 // Metric is a figure that is computed from a Score.
@@ -50,8 +53,10 @@ type Metric struct {
 	Key     string // machine-readable name, such as "top1"
 	Title   string // name in texts, such as "top-1"
 	Percent bool   // the value is a fraction and is shown in percent
-	Less    bool   // a smaller value is better
-	Of      func(Score) float64
+	// Evaluated states that only evaluations have the metric, because it needs a Confusion.
+	Evaluated bool
+	Less      bool // a smaller value is better
+	Of        func(Score) float64
 }
 
 // The metrics of the tasks.
@@ -60,6 +65,7 @@ var (
 	Top5           = Metric{Key: "top5", Title: "top-5", Percent: true, Of: func(s Score) float64 { return s.Top5 }}
 	Accuracy       = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
 	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
+	F1             = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
 	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss) }}
 )
 

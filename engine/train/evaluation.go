@@ -84,6 +84,9 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	}
 	var all Sums
 	replaced := 0
+	if r.Replica.tally != nil {
+		r.Replica.tally.Reset()
+	}
 	for {
 		b, err := r.Eval.Next(one)
 		if errors.Is(err, io.EOF) {
@@ -114,6 +117,13 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 	}
 	score := all.Score()
+	if t := r.Replica.tally; t != nil {
+		confusion, err := t.sum(whole)
+		if err != nil {
+			return Evaluation{}, err
+		}
+		score.F1 = confusion.F1()
+	}
 	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,
-		Top1: score.Top1, Top5: score.Top5, Took: time.Since(started)}, nil
+		Top1: score.Top1, Top5: score.Top5, F1: score.F1, Took: time.Since(started)}, nil
 }

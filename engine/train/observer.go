@@ -49,13 +49,16 @@ type Evaluation struct {
 	Samples    int
 	Loss       float64
 	Top1, Top5 float64 // fractions, 0…1
+	F1         float64 // 0…1; 0 unless the task has classes to count
 	Best       bool    // the result is the best so far
 	Averaged   bool    // the evaluation used the averaged weights
 	Took       time.Duration
 }
 
 // Score returns the means from which metrics are computed.
-func (e Evaluation) Score() task.Score { return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5} }
+func (e Evaluation) Score() task.Score {
+	return task.Score{Loss: e.Loss, Top1: e.Top1, Top5: e.Top5, F1: e.F1}
+}
 
 // evaluationJSON represents an evaluation in JSON. Its loss may be NaN or infinite, which JSON numbers cannot
 // represent.
@@ -69,11 +72,12 @@ type evaluationJSON struct {
 	Best     bool             `json:"best"`
 	Took     time.Duration    `json:"took_ns"`
 	Averaged bool             `json:"averaged,omitempty"`
+	F1       float64          `json:"f1,omitempty"`
 }
 
 // MarshalJSON encodes the evaluation for checkpoints.
 func (e Evaluation) MarshalJSON() ([]byte, error) {
-	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged})
+	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged, e.F1})
 }
 
 // UnmarshalJSON decodes an evaluation that MarshalJSON encoded.
@@ -82,6 +86,6 @@ func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Averaged, w.Took}
+	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.F1, w.Best, w.Averaged, w.Took}
 	return nil
 }

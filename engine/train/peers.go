@@ -138,6 +138,22 @@ func (r *Replica) openSync(into device.Buffer) (err error) {
 	return nil
 }
 
+// openTally prepares the counts of predictions in evaluations, if the task has classes.
+func (r *Replica) openTally() (err error) {
+	classes := r.opts.Task.Report().Classes
+	if classes == 0 {
+		return nil
+	}
+	var comm collective.Communicator
+	if p := r.opts.Peers; p != nil {
+		comm = p.Grads
+	}
+	if r.tally, err = newTally(r.dev, comm, classes); err == nil && r.tally.host != nil {
+		r.closer.add(r.tally.host.Free)
+	}
+	return err
+}
+
 // tuneSync chooses the buckets, unless CapBytes fixes them, and passes the shares to the sums.
 func (r *Replica) tuneSync(into device.Buffer) error {
 	p := r.opts.Peers

@@ -73,6 +73,7 @@ type planCache struct {
 	params       *plan.Params // layout of the parameters, which is the same in all plans
 	accumulation int          // number of micro-batches of an optimizer step
 	targets      int          // number of targets of a sample
+	predicts     bool         // evaluations output logits
 	graph        func(training bool, samples int) (*graph.Graph, error)
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
@@ -211,7 +212,7 @@ func (c *planCache) compile(n int) (_ *plans, err error) {
 	}
 	evaluation, err := c.graph(false, n)
 	if err == nil {
-		p.eval = &pass{targets: c.targets}
+		p.eval = &pass{targets: c.targets, predicts: c.predicts}
 		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
 	}
 	if err != nil {

@@ -79,8 +79,9 @@ type Replica struct {
 
 	sums    *gradsync.Sync // sums over ranks; nil without peers
 	reports *reports
-	limits  []int // largest share of each rank, in samples of a micro-batch
-	most    int   // largest share of this rank
+	tally   *tally // nil unless evaluations count predictions
+	limits  []int  // largest share of each rank, in samples of a micro-batch
+	most    int    // largest share of this rank
 
 	// With accumulation: the buffer that sums the gradients of micro-batches, and the program that adds to it.
 	sum        device.Buffer
@@ -129,7 +130,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, predicts: opts.Task.Report().Classes > 0,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -174,10 +175,11 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 			net.IDs, net.Key = g.Input(data.IDs, tensor.I64, n), g.Input(keyInput, tensor.U32, 2)
 			net.Sync = o.Peers.statistics(g, o.microBatch())
 		}
-		out := o.Task.Graph(net, n, o.logits)
+		logits := o.logits || !training && o.Task.Report().Classes > 0
+		out := o.Task.Graph(net, n, logits)
 		g.Output("loss", out.Loss)
 		g.Output("position", out.Position)
-		if o.logits {
+		if logits {
 			g.Output("logits", out.Logits)
 		}
 		if training {
@@ -241,6 +243,9 @@ func (r *Replica) allocate() (err error) {
 		r.closer.add(r.norms.Close)
 	}
 	if err := r.openSync(grads); err != nil {
+		return err
+	}
+	if err := r.openTally(); err != nil {
 		return err
 	}
 	if err := r.settleShares(); err != nil {

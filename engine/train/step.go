@@ -371,5 +371,8 @@ func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
 	}
 	sums := eval.sums(b.N, 0)
 	sums.Count = targetsOf(b)
+	if r.tally != nil {
+		eval.count(b, r.tally.Confusion)
+	}
 	return sums, nil
 }

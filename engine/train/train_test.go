@@ -80,6 +80,11 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 		if evaluate {
 			lo.Samples = phrases{8}
 		}
+	} else if c, ok := o.Task.(language.Classify); ok {
+		lo.Samples = sentences{26, c.Classes}
+		if evaluate {
+			lo.Samples = sentences{8, c.Classes}
+		}
 	} else {
 		lo.Samples = testImages(t, o, evaluate)
 	}

@@ -276,6 +276,24 @@ func sortNumbers(labels []string) {
 	slices.SortStableFunc(labels, func(a, b string) int { return values[a] - values[b] })
 }
 
+// Split divides the samples into a part for training and one for evaluation. Each sample is for evaluation with
+// probability fraction; the choice depends on the number of the sample only. Both parts share the memory of c and have
+// the classes of c.
+func (c *Classification) Split(fraction float64) (train, eval *Classification) {
+	parts := [2]Classification{*c, *c}
+	for i := range parts {
+		parts[i].rows = nil
+	}
+	for i, r := range c.rows {
+		random, part := data.NewRandom(0, 0, i, data.ForDocuments), 0
+		if random.Float64() < fraction {
+			part = 1
+		}
+		parts[part].rows = append(parts[part].rows, r)
+	}
+	return &parts[0], &parts[1]
+}
+
 // Len implements [data.Samples].
 func (c *Classification) Len() int { return len(c.rows) }
 

@@ -600,6 +600,29 @@ func TestLabelledTexts(t *testing.T) {
 	}
 }
 
+func TestLabelledTextsAreSplit(t *testing.T) {
+	var lines strings.Builder
+	lines.WriteString("text\tlabel\n")
+	for i := range 1000 {
+		fmt.Fprintf(&lines, "a\t%d\n", i%2)
+	}
+	path := filepath.Join(t.TempDir(), "many.tsv")
+	must(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: path, Tokenizer: wordPiece(t), Length: 16})
+	must(t, err)
+	train, eval := c.Split(0.2)
+	// Within five standard deviations of a binomial distribution.
+	if train.Len()+eval.Len() != 1000 || math.Abs(float64(eval.Len())-200) > 5*math.Sqrt(1000*0.2*0.8) || !slices.Equal(train.Classes(), eval.Classes()) {
+		t.Errorf("%d and %d samples", train.Len(), eval.Len())
+	}
+	if train, eval := c.Split(0); train.Len() != 1000 || eval.Len() != 0 {
+		t.Errorf("%d and %d samples, want all for training", train.Len(), eval.Len())
+	}
+	if again, _ := c.Split(0.2); again.Len() != train.Len() || again.Label(7) != train.Label(7) {
+		t.Error("another split")
+	}
+}
+
 func TestNumbersOfClassesAreInOrder(t *testing.T) {
 	c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, "a.jsonl", []byte(`{"text": "a", "label": 10}
 {"text": "a", "label": 2}

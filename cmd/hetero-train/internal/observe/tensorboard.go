@@ -41,7 +41,8 @@ type board struct {
 	times          train.StepTimes
 
 	report  task.Report
-	tags    []string // names of the charts of the task's training metrics
+	trained []task.Metric // metrics of the report that training steps have
+	tags    []string      // names of the charts of the metrics in trained
 	rateTag string
 }
 
@@ -54,7 +55,9 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	o := &board{run: a, interval: int64(a.Cfg.Profile.TensorBoardInterval), report: a.Report()}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
 	for _, m := range o.report.Metrics {
-		o.tags = append(o.tags, "train/"+m.Key)
+		if !m.Evaluated {
+			o.trained, o.tags = append(o.trained, m), append(o.tags, "train/"+m.Key)
+		}
 	}
 	kept := int64(0)
 	if resume != nil {
@@ -130,7 +133,7 @@ func (o *board) StepDone(r *train.StepRecord) {
 	}
 	score := r.Score()
 	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: score.Loss})
-	for i, m := range o.report.Metrics {
+	for i, m := range o.trained {
 		o.values = append(o.values, trace.Scalar{Tag: o.tags[i], Value: m.Of(score)})
 	}
 	o.values = append(o.values, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},

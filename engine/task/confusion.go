@@ -1,0 +1,62 @@
+package task
+
+// Confusion counts the predictions of a classifier by class. All slices have one element for each class.
+type Confusion struct {
+	Hits      []int64 // number of targets of the class that are predicted as this class
+	Labels    []int64 // number of targets of the class
+	Predicted []int64 // number of targets that are predicted as this class
+}
+
+// NewConfusion returns a Confusion without targets.
+func NewConfusion(classes int) *Confusion {
+	all := make([]int64, 3*classes)
+	return &Confusion{Hits: all[:classes], Labels: all[classes : 2*classes], Predicted: all[2*classes:]}
+}
+
+// Count adds one target. predicted is -1 if the scores are not finite.
+func (c *Confusion) Count(label, predicted int) {
+	c.Labels[label]++
+	if predicted < 0 {
+		return
+	}
+	c.Predicted[predicted]++
+	if label == predicted {
+		c.Hits[label]++
+	}
+}
+
+// Reset removes all targets.
+func (c *Confusion) Reset() {
+	clear(c.Hits)
+	clear(c.Labels)
+	clear(c.Predicted)
+}
+
+// F1 returns the harmonic mean of precision and recall: of class 1 if there are two classes, otherwise the mean over
+// the classes that have a target or a prediction. A class without hits has the value 0.
+func (c *Confusion) F1() float64 {
+	if len(c.Hits) == 2 {
+		value, _ := c.of(1)
+		return value
+	}
+	sum, classes := 0.0, 0
+	for i := range c.Hits {
+		if value, known := c.of(i); known {
+			sum += value
+			classes++
+		}
+	}
+	if classes == 0 {
+		return 0
+	}
+	return sum / float64(classes)
+}
+
+// of returns the F1 of a class. known is false if the class has neither targets nor predictions.
+func (c *Confusion) of(class int) (value float64, known bool) {
+	all := c.Labels[class] + c.Predicted[class]
+	if all == 0 {
+		return 0, false
+	}
+	return 2 * float64(c.Hits[class]) / float64(all), true
+}

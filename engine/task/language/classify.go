@@ -1,0 +1,42 @@
+package language
+
+import (
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Classify is a [task.Task] in which a model classifies texts, or pairs of texts. The inputs of a sample are Tokens,
+// Segments, Lengths and [task.Labels] (), i32: the class.
+type Classify struct {
+	Model          models.SequenceClassifier
+	Classes        int
+	Length         int     // number of positions of a sample
+	LabelSmoothing float64 // in training
+}
+
+// Targets implements [task.Task]. A text has one label.
+func (Classify) Targets() int { return 1 }
+
+// Report implements [task.Task]. The unit of throughput is one position, also of padding.
+func (c Classify) Report() task.Report {
+	return task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length, RateKey: "tokens_per_sec", Classes: c.Classes}
+}
+
+// Graph implements [task.Task].
+func (c Classify) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {
+	g := net.Graph
+	in := inputs(g, n, c.Length, true)
+	labels := g.Input(task.Labels, tensor.I32, n)
+	scores := c.Model(net, in, c.Classes) // (N, classes)
+	smoothing := 0.0
+	if net.Training {
+		smoothing = c.LabelSmoothing
+	}
+	out.Loss, out.Position = g.SoftmaxCrossEntropy("loss", scores, labels, smoothing)
+	if logits {
+		out.Logits = scores
+	}
+	return out
+}
