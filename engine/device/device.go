@@ -24,7 +24,7 @@ type AbsentError string
 
 func (e AbsentError) Error() string { return string(e) }
 
-// Is reports an AbsentError as an ErrUnavailable.
+// Is reports that every AbsentError is an ErrUnavailable.
 func (AbsentError) Is(target error) bool { return target == ErrUnavailable }
 
 // Device computes. The package comment states the duties of callers.
@@ -224,7 +224,7 @@ type Slowable interface {
 }
 
 // Slowdown describes a slowed device. Factor is the present factor. Worked is the time of launches while the factor was
-// above 1, and Idle the time added to them.
+// above 1. Idle is the idle time that was added to these launches.
 type Slowdown struct {
 	Factor       float64
 	Worked, Idle time.Duration

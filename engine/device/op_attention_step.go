@@ -6,8 +6,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// AttentionStep is causal attention of the next position of each sample, whose earlier positions are cached. Sample n
-// has lengths[n] cached positions. Its query sees their keys and its own key:
+// AttentionStep computes causal attention for the next position of each sample. The keys and values of earlier
+// positions are cached: sample n has lengths[n] cached positions. The query of the next position sees their keys and
+// its own key:
 //
 //	s[j] = q·k[j] / sqrt(D)      p = softmax of s over j      dst = sum_j p[j]·v[j]
 //

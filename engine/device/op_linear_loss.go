@@ -23,13 +23,13 @@ type LinearCrossEntropy struct{ Counted }
 //	out  diff_src (R, C); diff_weight (V, C), f32; [diff_bias (V), f32]
 type LinearCrossEntropyDiff struct{ Counted }
 
-// Counted is the part of an op that estimates its arithmetic. It does not change the result.
+// Counted holds the fraction of rows that FLOPs counts. It does not change the result of the op.
 type Counted struct {
-	// Fraction is the expected fraction of the rows that count, for FLOPs. 0: all rows.
+	// Fraction is the expected fraction of the rows that have a label, 0…1; 0 means all rows.
 	Fraction float64
 }
 
-// of returns the part of a number of FLOPs that the rows that count need.
+// of returns the number of FLOPs for the counted rows, given the number for all rows.
 func (c Counted) of(flops int64) int64 {
 	if c.Fraction == 0 {
 		return flops

@@ -58,8 +58,8 @@ type BatchNorm struct {
 	ReLU                    bool
 	Residual                *Value // added before ReLU; may be nil
 	UseRunning              bool   // evaluation: normalise with the running statistics without updating them
-	// If Sync is set, the statistics cover the samples of all ranks, which exchange them in both passes; Group must be
-	// 0. If Sync is nil, the statistics cover only this rank's samples.
+	// If Sync is set, the statistics cover the samples of all ranks, and the ranks exchange them in both passes. Group
+	// must then be 0. If Sync is nil, the statistics cover only this rank's samples.
 	Sync *Ranks
 }
 
@@ -169,8 +169,8 @@ func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothin
 	return out[0], out[1]
 }
 
-// MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels. The weight of labels is lambda (N), and
-// the weight of second is 1-lambda.
+// MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels. A sample's label in labels has the
+// weight lambda (N), and its label in second has the weight 1-lambda.
 func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, position *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, lambda)
 	return out[0], out[1]

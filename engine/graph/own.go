@@ -6,8 +6,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// This package, the planner and the devices know the ops of package device. An op from outside the module implements
-// the interfaces below instead, and device.Computer if it has a kernel in Go.
+// This package, the planner and the devices know only the ops of package device. An op from outside the module
+// implements the interfaces below. It also implements device.Computer if it has a kernel in Go.
 
 // Differentiable is implemented by ops from outside package device that define their gradient.
 type Differentiable interface {
@@ -18,8 +18,8 @@ type Differentiable interface {
 	Gradient(g *Graph, n *Node, diff []*Value, need func(i int) bool) []*Value
 }
 
-// Decomposable is implemented by ops from outside package device that other ops can compute on devices without a
-// kernel.
+// Decomposable is implemented by an op from outside package device that has a decomposition: simpler ops compute it on
+// devices that have no kernel for it.
 type Decomposable interface {
 	device.Op
 	// Decompose appends the nodes that compute the op for the inputs in, and returns the op's outputs.

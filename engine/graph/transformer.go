@@ -20,7 +20,7 @@ type UnaryFunc = device.UnaryFunc
 type AttentionOp = device.Attention
 
 // Tables holds the tables of an embedding, with V token ids, P positions and S kinds of segments. Positions may be nil.
-// Segments and Kinds are either both set or both nil.
+// Segments and Kinds are both set or both nil.
 type Tables struct {
 	Weight    *Value // (V, C)
 	Positions *Value // (P, C)
@@ -74,8 +74,9 @@ func (g *Graph) Attention(name string, op AttentionOp, qkv []*Value, lengths, id
 	return g.one(name, op, in...)
 }
 
-// AttentionStep returns dst (N, 1, C) of one more position, qkv (N, 1, 3C), after lengths (N) i32 cached ones, past
-// (N, T, 3C). It has no gradient.
+// AttentionStep returns the attention (N, 1, C) of one more position of each sample. qkv (N, 1, 3C) holds the query,
+// key and value of this position. past (N, T, 3C) holds the earlier positions, of which lengths (N) i32 are valid.
+// AttentionStep has no gradient.
 func (g *Graph) AttentionStep(name string, heads int, qkv, past, lengths *Value) *Value {
 	return g.one(name, device.AttentionStep{Heads: heads}, qkv, past, lengths)
 }
@@ -87,8 +88,8 @@ func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss
 	return g.SparseLinearCrossEntropy(name, 0, x, w, labels, bias)
 }
 
-// SparseLinearCrossEntropy is LinearCrossEntropy where only a fraction of the rows has labels, which FLOPs counts. The
-// fraction is an expectation: it does not change the result.
+// SparseLinearCrossEntropy is LinearCrossEntropy for rows of which only a fraction has a label. FLOPs counts only this
+// fraction. The fraction is an expectation and does not change the result.
 func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss, rank *Value) {
 	in := []*Value{x, g.as(w, x.DType), labels}
 	if bias != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Objects of a foreign device: the device must refuse each.
+// Objects of another device. The device under test must refuse each of them.
 type (
 	foreignBuffer  struct{}
 	foreignKernel  struct{}
@@ -104,7 +104,7 @@ var badCompiles = []badCompile{
 
 var unitWindow = device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 
-// refused runs f and requires an error that contains the words.
+// refused runs f and requires an error that contains every word in says.
 func refused(t conformance.T, f func() error, says ...string) {
 	t.Helper()
 	defer func() {

@@ -19,8 +19,8 @@ func linearCases() []valueCase {
 		name := fmt.Sprintf(" n%d i%d o%d", n, i, o)
 		src, weight, bias := floats(symmetric, n, i), floats(symmetric, o, i), params(symmetric, o)
 		diff := floats(symmetric, n, o)
-		// The gradient of f32 logits, with values that 16 bits represent: a device may first round it to the type of
-		// the other factor.
+		// A device may round the gradient of f32 logits to the type of the other factor. Its values are therefore
+		// chosen so that 16 bits represent them.
 		wideDiff := params(eighths, n, o)
 		wide := func(r *Runner, in []Operand) []Operand { return r.Do(device.Linear{To: r.Param}, in...) }
 		diffWeights, withBias := device.LinearDiffWeights{}, device.LinearDiffWeights{Bias: true}

@@ -79,7 +79,7 @@ func updateCase(name string, op device.Op, inputs []input) valueCase {
 func averageCases() []valueCase {
 	var cases []valueCase
 	for _, n := range []int{1, 7, 16, 1037, 20000} {
-		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} { // both formulas, and both ends
+		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} { // weights for both formulas, including both ends of the range
 			for _, ok := range []float64{1, 0} {
 				cases = append(cases, updateCase(fmt.Sprintf("moving_average n%d weight %g ok %g", n, weight, ok), device.MovingAverage{},
 					[]input{fixedType(tensor.F32, listed(weight), 1), fixedType(tensor.F32, listed(1, 1, ok), 3), params(symmetric, n), params(symmetric, n)}))

@@ -17,7 +17,7 @@
 //   - Losses and statistics do not depend on the number of threads.
 //   - NaN reaches every dependent output.
 //   - Streams, events, copies, timing and memory accounting obey the contract.
-//   - A wrong argument never causes a crash, but an error that names the operand.
+//   - A wrong argument gives an error that names the operand; it never causes a crash.
 //
 // # Tolerance
 //

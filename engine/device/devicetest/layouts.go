@@ -55,7 +55,7 @@ func privateLayouts(t conformance.T, dev device.Device, caps Caps, dt tensor.DTy
 	return found
 }
 
-// filled returns a tensor of the spec's shape and type without zeros.
+// filled returns a tensor of the spec's shape and type. No element is zero.
 func filled(r *Runner, s device.TensorSpec) Operand {
 	return r.Upload(Random(s.DType, s.Shape, 3, Integers(1, 100)))
 }

@@ -108,7 +108,7 @@ func (a *arena) alloc(bytes uintptr) unsafe.Pointer {
 	return p
 }
 
-// text copies s, NUL-terminated.
+// text copies s to the arena, NUL-terminated.
 func (a *arena) text(s string) *C.char {
 	p := C.CString(s)
 	a.blocks = append(a.blocks, unsafe.Pointer(p))

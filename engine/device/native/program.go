@@ -64,7 +64,7 @@ func describe(s device.Step) device.StepInfo {
 // Describe implements device.DescribedProgram.
 func (p *program) Describe() []device.StepInfo { return p.steps }
 
-// bind checks a step and writes it for C. The program holds all objects of the step.
+// bind checks a step and converts it to its C struct. The program holds all objects of the step.
 func (p *program) bind(a *arena, c *C.ht_step, s device.Step) error {
 	set := 0
 	for _, there := range []bool{s.Launch != nil, s.Record != nil, s.Wait != nil} {

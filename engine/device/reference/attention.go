@@ -165,7 +165,7 @@ func attentionStep[T real](op device.AttentionStep, in, out []operand) {
 	scale := 1 / squareRoot(T(d))
 	dst := make([]T, n*c)
 	for s := range n {
-		rows := make([][]T, 0, t+1) // of the keys that the query sees
+		rows := make([][]T, 0, t+1) // rows of the keys that the query sees
 		for j := range min(max(int(lengths[s]), 0), t) {
 			rows = append(rows, past[(s*t+j)*row:][:row])
 		}

@@ -23,7 +23,7 @@ namespace hetero {
 namespace {
 
 constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less packing, fewer balance the load better
-constexpr int64_t kKeys = 256;    // keys of a backward block; a multiple of 64, in which the dropout mask is computed
+constexpr int64_t kKeys = 256;    // keys of a backward block: a multiple of 64, the unit of the dropout mask
 constexpr int64_t kRows = 16;     // queries of a backward block
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }

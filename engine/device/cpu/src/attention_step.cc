@@ -30,7 +30,7 @@ struct AttentionStep final : Kernel {
     size = dtype_size(in[0].dtype);
     row_bytes = 3 * c * size;
     scale = float(1 / std::sqrt(double(d)));
-    floats = t + 1 + d; // scores, then the sum of values
+    floats = t + 1 + d; // scratch of a part: t + 1 scores, then the weighted sum of values (d)
     workspace = parts * floats * int64_t(sizeof(float));
   }
 

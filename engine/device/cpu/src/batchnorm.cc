@@ -6,8 +6,8 @@
 //   diff_apply   diff_x                      one read of x and dz, one write
 //
 // Work is divided into items: a part of the rows (rows.h) of one or more units. The division depends on the shape
-// alone, so partial sums and their order do not depend on the number of threads. Both passes over a tensor have the
-// same division, so that the second pass finds the data of the first in a core's cache. The inner loops are in
+// alone, so partial sums and their order do not depend on the number of threads. All passes over a tensor use the same
+// division, so that a later pass finds the data of an earlier pass in a core's cache. The inner loops are in
 // batchnorm_simd.h.
 #include <cmath>
 #include <cstring>

@@ -47,9 +47,9 @@ struct NormLanes {
 enum ReluMask { kNoRelu, kRecomputed, kStored }; // source of z > 0 in the backward pass
 
 struct BatchNormTable {
-  // Computes the lanes of a unit. n is the number of elements per channel (backward).
+  // Computes the lanes of a unit. n is the number of elements per channel, and is used only in the backward pass.
   using Lanes = void (*)(const Rows &, int64_t unit, const NormVectors &, double eps, double n, NormLanes *);
-  // Adds rows to the moments of each unit.
+  // Adds the elements of some rows to the moments of each unit.
   using Stats = void (*)(const Rows &, const Piece &, const void *x, Moments *);
   // Computes y = z [+ residual] and applies ReLU. With a residual and ReLU, it also writes the mask words of z > 0.
   // lanes has one entry per unit.

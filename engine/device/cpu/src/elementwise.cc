@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kChunk = 16384; // elements per thread and chunk: a multiple of sixteen
 
-// Elements in memory, including padding.
+// Returns the number of elements in memory, including padding.
 int64_t memory_elements(const ht_spec &spec) { return spec.bytes / dtype_size(spec.dtype); }
 
 void *at(void *a, int64_t element, int64_t size) { return static_cast<char *>(a) + element * size; }

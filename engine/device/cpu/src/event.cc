@@ -1,4 +1,4 @@
-// event.cc: futex waits.
+// event.cc: implements Event with a futex.
 #include "event.h"
 
 #include <linux/futex.h>

@@ -78,7 +78,7 @@ std::string cpu_model() {
       return line.substr(line.find(": ") + 2);
   utsname u{};
   uname(&u);
-  return std::string(u.machine) + " CPU"; // on arm64 this file contains no model name
+  return std::string(u.machine) + " CPU"; // on arm64, /proc/cpuinfo has no model name
 }
 
 int usable_cores() {

@@ -55,7 +55,7 @@ Choice choose(const Builder &build, const Product &p) {
   auto add_given = [&](bool src, bool dst) { add(src ? desc_of(p.src) : any.src, dst ? desc_of(p.dst) : any.dst); };
   if (src_given || dst_given) add_given(src_given, dst_given);
   if (src_given && dst_given && p.pass != Pass::diff_weights)
-    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output through the workspace
+    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // a reorder in the workspace gives the output
   if (p.pass != Pass::forward) {
     Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));

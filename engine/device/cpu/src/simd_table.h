@@ -58,7 +58,8 @@ struct LossTable {
   void (*diff[2])(int64_t classes, const void *x, const Target &target, float lse, float scale, void *diff);
 };
 
-// A sample of dropout. The loops process n elements of it, at positions from, from + 1 …; from is a multiple of 64.
+// A sample to which dropout is applied. The loops process n of its elements, at positions from, from + 1 …; from is a
+// multiple of 64.
 struct DropoutSample {
   uint64_t id;
   uint32_t key[2], stream;

@@ -42,14 +42,15 @@ struct TransformerTable {
   void (*widen[2])(int64_t n, const void *src, float factor, float *dst);  // dst = src·factor
   void (*narrow[2])(int64_t n, const float *src, float factor, void *dst); // dst = src·factor
 
-  // One row of LayerNorm; residual and sum are null unless the op has them.
+  // Computes one row of LayerNorm. residual and sum are null unless the op has them.
   void (*normalize[2])(int64_t c, const void *src, const void *residual, const float *gamma, const float *beta,
                        float eps, void *dst, void *sum, float *mean, float *inverse);
-  // One row of LayerNormDiff; plus may be null. Adds to diff_gamma and diff_beta.
+  // Computes one row of LayerNormDiff, and adds to diff_gamma and diff_beta. plus may be null.
   void (*normalize_diff[2])(int64_t c, const void *diff, const void *x, float mean, float inverse, const float *gamma,
                             const void *plus, void *diff_x, float *diff_gamma, float *diff_beta);
 
-  // One row of BiasGELU and of its gradient, which adds to diff_bias. The second index is 1 for the tanh approximation.
+  // Compute one row of BiasGELU and of its gradient, which adds to diff_bias. The second index is 1 for the tanh
+  // approximation.
   void (*bias_gelu[2][2])(int64_t n, const void *src, const float *bias, void *dst);
   void (*bias_gelu_diff[2][2])(int64_t n, const void *diff, const void *src, const float *bias, void *diff_src,
                                float *diff_bias);
@@ -59,15 +60,16 @@ struct TransformerTable {
   void (*exponentials)(int64_t n, int64_t padded, float *scores, float *largest, float *sum);
   // Multiplies n probabilities by factor where keep is 1, and sets the others to 0.
   void (*drop)(int64_t n, const uint8_t *keep, float factor, float *p);
-  // Gradient of a row of scores: with p = exp(score - lse) and m the factor of dropout (1 if keep is null), scores
-  // becomes m·p, and diff becomes p·(m·diff - inner). Elements from n to padded become 0.
+  // Computes the gradient of a row of scores. With p = exp(score - lse) and m the dropout factor (1 if keep is null),
+  // scores becomes m·p, and diff becomes p·(m·diff - inner). Elements from n to padded become 0.
   void (*score_diff)(int64_t n, int64_t padded, float *scores, float *diff, float lse, float inner, const uint8_t *keep,
                      float factor);
 
-  // One query and n keys, whose rows are row_bytes apart: scores[j] = (q·row j)·scale. q has the rows' type.
+  // Computes the scores of one query and n keys: scores[j] = (q·row j)·scale. Rows are row_bytes apart. q has the type
+  // of the rows.
   void (*key_scores[2])(int64_t n, int64_t d, const void *q, const void *rows, int64_t row_bytes, float scale,
                         float *scores);
-  // sum (d) += the rows of n values, weighted by p.
+  // Adds to sum (d) the rows of n values, each multiplied by its element of p.
   void (*add_values[2])(int64_t n, int64_t d, const float *p, const void *rows, int64_t row_bytes, float *sum);
 
   // Adds n <= 32 logits to the statistics of a row. own is the label's logit, and label is its position among these

@@ -101,7 +101,7 @@ func (e *Event) settle(o outcome) {
 // Await blocks until the event is complete, and returns the time of completion on the device's clock.
 func (e *Event) Await() (at time.Duration, err error) { return e.await(nil) }
 
-// await returns os.ErrDeadlineExceeded when expired delivers a value.
+// await is like Await, but returns os.ErrDeadlineExceeded when expired delivers a value.
 func (e *Event) await(expired <-chan time.Time) (at time.Duration, err error) {
 	e.mu.Lock()
 	result := e.now

@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-// Time of the monotonic clock.
+// Returns the time of the monotonic clock in ns.
 inline int64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
