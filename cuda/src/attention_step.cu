@@ -1,8 +1,8 @@
 // attention_step.cu: attention of the next position of each sample, with cached keys and values.
 //
-// A block has one head of one sample. It goes through tiles of kKeys keys with an online softmax (attention.cu): each
-// thread computes the scores of some keys of the tile, then the sums of some channels over the tile's values. The own
-// key of the query is the last one.
+// A block has one head of one sample. It goes through tiles of kKeys keys with an online softmax (attention.cu). In
+// each tile, a thread first computes the scores of some keys. It then adds the weighted values of the tile to the sums
+// of some channels. The query's own key is the last key.
 #include <cmath>
 
 #include "gpu.h"
@@ -46,7 +46,7 @@ template <class T> __global__ void attend_next(Cache a, const T *qkv, const T *p
   }
   float largest = -INFINITY, total = 0;
   for (int64_t from = 0; from <= used; from += kKeys) {
-    __syncthreads(); // query is complete; the sums of the tile before have read weights
+    __syncthreads(); // query is complete, and no thread reads the weights of the previous tile any more
     const int64_t count = used + 1 - from < kKeys ? used + 1 - from : kKeys;
     float score = -INFINITY;
     if (self < count) {

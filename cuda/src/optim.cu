@@ -20,8 +20,8 @@ const ht_optim_params &params_of(const Request &request) {
   return *static_cast<const ht_optim_params *>(request.params);
 }
 
-// A block is a warp and processes V chunks with 32/V lanes each; a lane has V adjacent chains. Rows of a chunk are
-// prefetched, to keep memory busy with few threads.
+// A block is one warp. It processes V chunks with 32/V lanes each, and a lane sums V adjacent chains. It prefetches the
+// rows of a chunk, so that few threads keep the memory busy.
 template <int V>
 __global__ void sum_squares(int64_t n, int64_t chunk, int64_t chunks, const float *x, double *partial) {
   constexpr int lanes = 32 / V, rows = 16;

@@ -23,8 +23,8 @@ Program::~Program() {
   if (done_) cudaEventDestroy(done_);
 }
 
-// A waiter for an event of this run must not see the previous run's completion, and the previous run must not write the
-// event later.
+// A thread that waits for an event of this run must not see the previous run's completion. The previous run must not
+// write the event later.
 void Program::announce() {
   if (!records_) return;
   check(cudaEventSynchronize(done_), "the last run of a program");

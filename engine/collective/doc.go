@@ -23,13 +23,14 @@
 // # Same bits everywhere
 //
 // The order of a reduction depends only on where the ranks run, never on the order in which ranks arrive. Most
-// implementations reduce in the order of ranks: ((x0 + x1) + x2) + …. Package hosts first reduces within each host: (x0
-// + x1) + (x2 + x3). Sums of bf16 are accumulated in f32 and rounded once, to nearest even. Package hosts rounds bf16
-// sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16 at
-// every hop.
+// implementations reduce in the order of ranks: ((x0 + x1) + x2) + …. Package hosts first reduces within each host:
+// (x0 + x1) + (x2 + x3). Sums of bf16 are accumulated in f32 and rounded once, to nearest even. Package hosts rounds
+// bf16 sums once within a host and once between hosts. NCCL uses the order of its rings and trees, and may round bf16
+// at every hop.
+//
 // Every rank receives the same bits. Two runs whose ranks run on the same hosts and devices give the same bits. Sums of
-// integers wrap around. Of two equal values, Max and Min keep the value of the first rank in this order. For Max and
-// Min, a NaN wins over every number, so that a rank that has diverged is visible.
+// integers wrap around. Of two equal values, Max and Min keep the value that comes first in the order of reduction. For
+// Max and Min, a NaN wins over every number, so that a rank that has diverged is visible.
 //
 // # Failure
 //
@@ -47,8 +48,8 @@
 // After a failure only Err and Close may be used; the remaining ranks must create another communicator.
 //
 // # Duties of the caller
+//
 // At any time, at most one goroutine may call Enqueue, Sync or Close. Any goroutine may call Err and Abort. Buffers and
 // events must stay valid until their operations end: until Sync returns or the Done event is complete. Every
 // communicator must be closed.
-// be closed.
 package collective

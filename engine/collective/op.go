@@ -74,7 +74,7 @@ type Broadcast struct {
 // gaps. A rank must fill its own part before the operation; afterwards all parts are valid.
 type AllGather struct {
 	Name        string
-	Buffer      device.Region // sum of Counts elements
+	Buffer      device.Region // as many elements as the sum of Counts
 	DType       tensor.DType
 	Counts      []int64 // elements of each rank's part, the same list on all ranks; 0 is allowed
 	After, Done device.Event
@@ -84,7 +84,7 @@ type AllGather struct {
 // holds the reduction over all ranks; the contents of the other parts are undefined.
 type ReduceScatter struct {
 	Name        string
-	Buffer      device.Region // sum of Counts elements
+	Buffer      device.Region // as many elements as the sum of Counts
 	DType       tensor.DType
 	Reduce      Reduce
 	Counts      []int64 // elements of each rank's part, the same list on all ranks; 0 is allowed

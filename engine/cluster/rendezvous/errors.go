@@ -64,7 +64,7 @@ func (e *DisagreeError) Error() string {
 // DuplicateError reports two processes with the same rank.
 type DuplicateError struct {
 	Rank          int
-	First, Second string // host and process of each
+	First, Second string // host and process of each of the two
 }
 
 func (e *DuplicateError) Error() string {

@@ -275,7 +275,7 @@ func sockets(t *testing.T) string {
 	return string(text)
 }
 
-// leftovers returns files of this program where named shared memory and sockets would be.
+// leftovers returns this program's files in the folders of named shared memory and of sockets.
 func leftovers(t *testing.T) (names []string) {
 	t.Helper()
 	for _, dir := range []string{"/dev/shm", os.TempDir()} {

@@ -45,7 +45,7 @@ func group(t conformance.TB, size int, limit time.Duration, stream func(device.S
 	return g
 }
 
-// flawed is a device whose streams belong to another device.
+// flawed is a device whose streams are wrapped by stream, if stream is not nil.
 type flawed struct {
 	device.Device
 	stream func(device.Stream) device.Stream
