@@ -26,8 +26,8 @@
 // contribution from each node. Rules of fused ops accept two contributions; other rules get the sum of the
 // contributions. Only values that depend on a parameter get a gradient.
 //
-// Gradients of parameters are f32 (f64 in f64 graphs), whatever the type of the activations. A gradient has the layout
-// of its value ([Value.Follows]).
+// Gradients of parameters are f32 (f64 in f64 graphs), regardless of the type of the activations. A gradient has the
+// layout of its value ([Value.Follows]).
 //
 // # Several ranks
 //

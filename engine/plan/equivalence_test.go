@@ -137,8 +137,8 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The central property of this package: whatever layouts a device prefers, a plan computes the bits that the graph
-// defines, and live tensors do not share memory. The second run starts with a used arena, with changed running
+// The central property of this package: for all layouts that a device may prefer, a plan computes the bits that the
+// graph defines, and live tensors do not share memory. The second run starts with a used arena, with changed running
 // statistics, and with the copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

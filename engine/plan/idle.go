@@ -9,9 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// CompileIdle plans the pass of a rank with a share of 0 samples. The rank takes part in the exchanges of g, keeps the
-// statistics that they produce, and its gradients are zero. g is the graph for any number of samples. fixed is the
-// model's parameter layout. The plan has only those inputs of g that are equal on all ranks, and no outputs.
+// CompileIdle plans the pass of a rank with a share of 0 samples. The rank takes part in the exchanges of g and updates
+// its running statistics from their results. Its gradients are zero. g is the graph for any number of samples. fixed is
+// the model's parameter layout. The plan has no outputs, and only those inputs of g that are equal on all ranks.
 func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err error) {
 	if err := fixed.check(g); err != nil {
 		return nil, err

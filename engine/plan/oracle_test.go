@@ -9,7 +9,7 @@ import (
 )
 
 // oracle runs a graph without a plan: node after node on the reference device, with every tensor plain and in memory of
-// its own. A plan must compute the same results, whatever it shares, fuses, reorders or leaves out.
+// its own. A plan may share memory, fuse, reorder or leave out nodes, but must compute the same results.
 type oracle struct {
 	dev    *reference.Device
 	stream device.Stream

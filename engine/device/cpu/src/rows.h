@@ -17,7 +17,7 @@ struct Rows {
   int64_t units;
   int64_t unit_channels;   // 16, 8 or 1
   int64_t rows_per_sample; // rows of a unit in one sample; the last row may be short
-  int64_t images, rows; // number of images, and rows per image; an image is one sample, or all samples in layout nhwc
+  int64_t images, rows;    // images, and rows per image; an image is one sample, or all samples (nhwc, or one pixel)
   int64_t row_stride, image_stride, unit_stride; // strides in elements: from row to row, image to image, unit to unit
   int tail_lanes;                                // number of lanes of an image's last row; 16 if it is full
   int last_unit_lanes;                           // number of lanes of the last unit's rows; 16 if they are full

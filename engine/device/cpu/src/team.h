@@ -56,9 +56,7 @@ class Crew {
 public:
   explicit Crew(int size) : size_(size), active_(size) {}
   int active() const { return active_; }
-  bool contended() const {
-    return contended_;
-  } // other processes also use the CPUs, and spinning threads waste their time
+  bool contended() const { return contended_; } // other processes also use the CPUs, so long spinning wastes CPU time
   // Reports a window of regions that ended at time `now`, in seconds. The window lasted `window` seconds, in which all
   // threads together used `work` seconds of CPU time.
   void judge(double now, double window, double work);
