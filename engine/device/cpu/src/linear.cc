@@ -1,6 +1,8 @@
-// linear.cc: Linear and its gradients on oneDNN's inner products; plain kernels where oneDNN has none.
+// linear.cc: Linear and its gradients: in bf16 on own kernels (pair_linear.h), else on oneDNN's inner products; plain
+// kernels where oneDNN has none.
 #include "layout.h"
 #include "ops.h"
+#include "pair_linear.h"
 #include "plain.h"
 #include "product.h"
 
@@ -13,6 +15,18 @@ void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst)
       src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
     throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
                   " do not fit");
+}
+
+#if !HT_HAVE_ONEDNN
+enum class Pass { forward, diff_src, diff_weights };
+#endif
+
+std::unique_ptr<Kernel> make_pair(const Request &r, Pass pass) {
+  switch (pass) {
+  case Pass::forward: return make_pair_linear(r);
+  case Pass::diff_src: return make_pair_linear_diff_src(r);
+  default: return make_pair_linear_diff_weights(r);
+  }
 }
 
 #if HT_HAVE_ONEDNN
@@ -40,19 +54,18 @@ PrimitiveDesc build(const Product &p, const Formats &f) {
 std::unique_ptr<Kernel> make(Request r, Pass pass) {
   Product p = product_of(r, pass, 1);
   check_shapes(p.src, p.weight, p.dst);
+  if (auto k = make_pair(r, pass)) return k;
   if (pass == Pass::diff_weights) bind_weight_gradient(r, 1, build, kCanonicalRows);
   return make_product(r, product_of(r, pass, 1), build);
 }
 
 #else
 
-enum class Pass { forward, diff_src, diff_weights };
-
 std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
   if (pass == Pass::forward) check_shapes(r.in[0], r.in[1], r.out[0]);
   if (pass == Pass::diff_src) check_shapes(r.out[0], r.in[1], r.in[0]);
   if (pass == Pass::diff_weights) check_shapes(r.in[0], r.out[0], r.in[1]);
-  return nullptr;
+  return make_pair(r, pass);
 }
 
 #endif
