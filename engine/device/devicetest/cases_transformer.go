@@ -157,7 +157,7 @@ func linearLossCases() []valueCase {
 	for _, s := range []struct {
 		rows, c, classes int
 		ignored          bool // some rows have an ignored label
-	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false}, {130, 40, 130, true}, {600, 8, 2100, true}} {
+	}{{1, 1, 1, false}, {2, 3, 5, false}, {7, 16, 10, true}, {70, 24, 1003, true}, {5, 35, 3000, false}, {130, 40, 130, true}, {600, 8, 2100, true}, {130, 112, 1101, true}, {1301, 16, 43, false}} {
 		label := Integers(0, s.classes-1)
 		labels := fixedType(tensor.I32, func(seed, i uint64) float64 {
 			if s.ignored && i%5 < 2 {

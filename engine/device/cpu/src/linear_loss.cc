@@ -14,8 +14,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "images.h"
 #include "layout.h"
+#include "linear_loss.h"
 #include "ops.h"
 #include "transformer_table.h"
 
@@ -24,18 +24,6 @@ namespace {
 
 constexpr int64_t kClasses = 2048; // of a chunk: more need a larger block of logits, fewer repeat more passes over src
 constexpr int64_t kBlock = 256;    // rows: more need a larger block of logits and waste more of the last one
-
-int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// Regions of a workspace, each aligned to 64 bytes.
-struct Regions {
-  int64_t end = 0;
-  int64_t add(int64_t bytes) {
-    const int64_t at = end;
-    end += up(bytes, 64);
-    return at;
-  }
-};
 
 // A product with a weight in the layout that its kernel wants.
 struct Product {
@@ -72,62 +60,13 @@ struct Product {
   }
 };
 
-struct LinearLoss : Kernel {
-  bool bf16, biased;
-  int64_t rows, block, channels, classes, size;
-  size_t bias_at;
-  Regions regions;
-  int64_t used_at, x_at, logits_at;
-
-  LinearLoss(const Request &request, size_t inputs)
-      : bf16(is_bf16(request.in[0])), biased(request.in.size() > inputs), bias_at(inputs) {
-    take_plain(*this, request);
-    if (in[1].dtype != in[0].dtype) throw Invalid("weight: got " + describe(in[1]) + ", want src's type");
-    if (in[2].dtype != HT_I32) throw Invalid("labels: got " + describe(in[2]) + ", want i32");
-    if (biased) want_f32(in[bias_at]);
-    rows = in[0].dims[0];
-    block = std::min(kBlock, up(rows, 8));
-    channels = in[0].dims[1];
-    classes = in[1].dims[0];
-    size = dtype_size(in[0].dtype);
-    if (rows > INT32_MAX) throw Unsupported("more than 2^31 rows");
-    used_at = regions.add(rows * int64_t(sizeof(int32_t)));
-    x_at = regions.add(up(rows, block) * channels * size);
-    logits_at = regions.add(block * std::min(kClasses, classes) * int64_t(sizeof(float)));
-  }
-
-  ht_spec typed(std::initializer_list<int64_t> dims) const { return make_spec(in[0].dtype, dims); }
-
-  const float *bias(const Args &a, int64_t k) const {
-    return biased ? static_cast<const float *>(a.in[bias_at]) + k : nullptr;
-  }
-  char *weight(const Args &a, int64_t k) const { return static_cast<char *>(a.in[1]) + k * channels * size; }
-
-  // Lists the rows that are not ignored, copies them to x, and returns their number. The rest of the last block is zero.
-  int64_t gather(const Args &a, char *memory) const {
-    const auto *labels = static_cast<const int32_t *>(a.in[2]);
-    auto *used = reinterpret_cast<int32_t *>(memory + used_at);
-    int64_t count = 0;
-    for (int64_t r = 0; r < rows; r++) {
-      if (labels[r] >= classes)
-        throw std::runtime_error("label " + std::to_string(r) + ": got " + std::to_string(labels[r]) +
-                                 ", want below the " + std::to_string(classes) + " classes");
-      if (labels[r] >= 0) used[count++] = int32_t(r);
-    }
-    const int64_t row = channels * size;
-    for (int64_t i = 0; i < count; i++)
-      std::memcpy(memory + x_at + i * row, static_cast<const char *>(a.in[0]) + used[i] * row, size_t(row));
-    std::memset(memory + x_at + count * row, 0, size_t((up(count, block) - count) * row));
-    return count;
-  }
-};
-
 struct Forward final : LinearLoss {
   std::vector<Product> products; // of a full chunk, and of the last one
-  int64_t stats_at, own_at;
+  int64_t logits_at, stats_at, own_at;
 
-  explicit Forward(const Request &request) : LinearLoss(request, 3) {
+  explicit Forward(const Request &request) : LinearLoss(request, 3, kBlock) {
     want_operands(request, biased ? 4 : 3, 3);
+    logits_at = regions.add(block * std::min(kClasses, classes) * int64_t(sizeof(float)));
     stats_at = regions.add(rows * int64_t(sizeof(LogitStats)));
     own_at = regions.add(rows * int64_t(sizeof(float)));
     for (int64_t n : {std::min(kClasses, classes), classes % kClasses}) {
@@ -205,13 +144,14 @@ struct Backward final : LinearLoss {
     }
   };
   std::vector<Chunk> chunks; // a full one, and the last one
-  int64_t diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
+  int64_t logits_at, diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
 
-  explicit Backward(const Request &request) : LinearLoss(request, 5) {
+  explicit Backward(const Request &request) : LinearLoss(request, 5, kBlock) {
     want_operands(request, biased ? 6 : 5, biased ? 3 : 2);
     want_f32(in[3]);
     want_f32(in[4]);
     const int64_t most = std::min(kClasses, classes), word = sizeof(float);
+    logits_at = regions.add(block * most * word);
     diff_at = regions.add(up(rows, block) * channels * word);
     part_at = regions.add(block * channels * word);
     rounded_at = regions.add(block * most * size);
@@ -311,8 +251,13 @@ struct Backward final : LinearLoss {
 
 } // namespace
 
-std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &request) { return std::make_unique<Forward>(request); }
+std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &request) {
+  if (auto k = make_pair_linear_loss(request)) return k;
+  return std::make_unique<Forward>(request);
+}
+
 std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &request) {
+  if (auto k = make_pair_linear_loss_diff(request)) return k;
   return std::make_unique<Backward>(request);
 }
 

@@ -26,6 +26,22 @@ struct PairTile {
   bool add;        // to the present values of out
 };
 
+// Logits of up to kTileRows classes for the rows of a panel: logit (class c, row r) is sums[c*kPanel + r] + bias[c].
+struct LogitTile {
+  int64_t classes, rows; // valid ones
+  const float *sums;
+  const float *bias;     // of the first class, or nullptr
+  int32_t first;         // class
+  const int32_t *labels; // of the rows: kPanel
+};
+
+// Statistics of the logits of the rows of a panel, as LogitStats in transformer_table.h.
+struct LogitPanel {
+  double sum[kPanel];
+  float largest[kPanel];
+  int32_t higher[kPanel];
+};
+
 struct PairTable {
   void (*tile[kTileRows][3])(const PairTile &); // [rows - 1][vectors of columns - 1]
 
@@ -39,6 +55,13 @@ struct PairTable {
   void (*transpose)(const void *src, int64_t src_row, int64_t rows, int64_t columns, uint32_t *dst);
   // dst (rows, columns), bf16 or f32, = src (rows, kPanel) + bias (columns), which may be null.
   void (*finish[2])(int64_t rows, int64_t columns, const float *src, const float *bias, void *dst, int64_t dst_row);
+
+  // own has the logits of the rows' labels.
+  void (*logit_stats)(const LogitTile &, const float *own, LogitPanel *);
+  // The gradients (exp(logit - lse) - [class is the label])·scale, rounded to bf16, twice: class c is the row
+  // dst + c*dst_row; classes 2k and 2k+1 are the pairs pairs[k*kPanel …]. Missing classes and rows are zero.
+  void (*logit_diff)(const LogitTile &, const float *lse, float scale, uint16_t *dst, int64_t dst_row, uint32_t *pairs);
+  float (*sum)(int64_t n, const uint16_t *src); // of bf16 elements
 };
 
 // The loops for this CPU, nullptr if it lacks the instructions, or if it has matrix tiles (AMX), which oneDNN uses.

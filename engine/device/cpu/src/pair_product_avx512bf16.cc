@@ -1,7 +1,8 @@
 // pair_product_avx512bf16.cc: the loops of pair_product.h.
 #include "pair_product.h"
 
-#include "simd.h"
+#include "elementwise_simd.h"
+#include "vmath.h"
 
 namespace hetero {
 namespace {
@@ -120,6 +121,73 @@ void finish(int64_t rows, int64_t columns, const float *src, const float *bias, 
     }
 }
 
+// --- classifier ----------------------------------------------------------------------------------
+
+void logit_stats(const LogitTile &t, const float *own, LogitPanel *s) {
+  for (int64_t r = 0; r < t.rows; r += kLanes) {
+    const F32 mine = load(own + r), before = load(s->largest + r);
+    const __m512i label = _mm512_loadu_si512(t.labels + r);
+    __m512i higher = _mm512_loadu_si512(s->higher + r);
+    F32 x[kTileRows], most = before;
+    for (int64_t c = 0; c < t.classes; c++) {
+      x[c] = load(t.sums + c * kPanel + r);
+      if (t.bias) x[c] = x[c] + all(t.bias[c]);
+      most = max(x[c], most);
+      const __m512i id = _mm512_set1_epi32(t.first + (int32_t)c);
+      const __mmask16 equal = bits(x[c] >= mine) & _mm512_cmplt_epi32_mask(id, label);
+      const __mmask16 greater = bits(x[c] > mine) & _mm512_cmpgt_epi32_mask(id, label);
+      higher = _mm512_mask_add_epi32(higher, equal | greater, higher, _mm512_set1_epi32(1));
+    }
+    _mm512_storeu_si512(s->higher + r, higher);
+    store(s->largest + r, most);
+    F32 sum = zero();
+    for (int64_t c = 0; c < t.classes; c++) sum = sum + exp(x[c] - most);
+    const F32 shrink = exp(before - most);
+    for (int half = 0; half < 2; half++) {
+      double *to = s->sum + r + 8 * half;
+      const __m256 added =
+          half ? _mm512_extractf32x8_ps((__m512)sum.p[0], 1) : _mm512_castps512_ps256((__m512)sum.p[0]);
+      const __m256 factor =
+          half ? _mm512_extractf32x8_ps((__m512)shrink.p[0], 1) : _mm512_castps512_ps256((__m512)shrink.p[0]);
+      _mm512_storeu_pd(
+          to, _mm512_add_pd(_mm512_mul_pd(_mm512_loadu_pd(to), _mm512_cvtps_pd(factor)), _mm512_cvtps_pd(added)));
+    }
+  }
+}
+
+void logit_diff(const LogitTile &t, const float *lse, float scale, uint16_t *dst, int64_t dst_row, uint32_t *pairs) {
+  const F32 factor = all(scale), one = all(1.0f);
+  for (int64_t r = 0; r < t.rows; r += kLanes) {
+    const __mmask16 valid = lanes_of(t.rows - r);
+    const F32 l = load(lse + r);
+    const __m512i label = _mm512_loadu_si512(t.labels + r);
+    __m512i low = _mm512_setzero_si512();
+    for (int64_t c = 0; c < kTileRows; c++) {
+      __m512i wide = _mm512_setzero_si512();
+      if (c < t.classes) {
+        F32 x = load(t.sums + c * kPanel + r);
+        if (t.bias) x = x + all(t.bias[c]);
+        F32 g = exp(x - l);
+        const __mmask16 own = _mm512_cmpeq_epi32_mask(label, _mm512_set1_epi32(t.first + (int32_t)c));
+        g = select(mask_of(own), g - one, g) * factor;
+        const __m256i rounded = _mm256_maskz_mov_epi16(valid, bf16_of(g));
+        _mm256_storeu_si256((__m256i *)(dst + c * dst_row + r), rounded);
+        wide = _mm512_cvtepu16_epi32(rounded);
+      }
+      if (c % 2 == 0)
+        low = wide;
+      else
+        _mm512_storeu_si512(pairs + c / 2 * kPanel + r, _mm512_or_si512(low, _mm512_slli_epi32(wide, 16)));
+    }
+  }
+}
+
+float sum(int64_t n, const uint16_t *src) {
+  F32 s = zero();
+  each_vector(n, [&](int64_t i, auto full, int lanes) { s = s + load_row<full.value>((const Bf16 *)src + i, lanes); });
+  return sum_of(s);
+}
+
 #define ROW(r)                                                                                                         \
   { tile<r, 1>, tile<r, 2>, tile<r, 3> }
 
@@ -129,6 +197,9 @@ extern const PairTable pair_table_avx512bf16;
 const PairTable pair_table_avx512bf16 = {{ROW(1), ROW(2), ROW(3), ROW(4), ROW(5), ROW(6), ROW(7), ROW(8)},
                                          interleave,
                                          transpose,
-                                         {finish<float>, finish<Bf16>}};
+                                         {finish<float>, finish<Bf16>},
+                                         logit_stats,
+                                         logit_diff,
+                                         sum};
 
 } // namespace hetero
