@@ -97,8 +97,8 @@ Optimizer optimizer(const Request &request) {
   return {k, static_cast<int64_t>(pieces.size()), Table(pieces)};
 }
 
-// Calls body(number, i) for the elements from first on. If wide, the buffers are aligned to 16 bytes: elements between
-// multiples of 4 are processed 4 at a time, the others one by one. Otherwise all elements are processed one by one.
+// Calls body(number, i) for count elements from first on; number is 4 or 1. If wide, the buffers are aligned to 16
+// bytes: body then gets 4 elements at a time between multiples of 4. All other elements are passed one by one.
 template <class Body> __device__ void each_of(int64_t first, int64_t count, bool wide, Body body) {
   const int64_t end = first + count, own = threadIdx.x;
   const int64_t begin = wide && (first + 3) / 4 * 4 < end ? (first + 3) / 4 * 4 : end,

@@ -12,8 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hasher is a 64-bit hash of a stream of bytes. It serves to find replicas that differ; it is not cryptographic. Four
-// lanes take 8 bytes each in turn. Every step is a bijection of a lane, so a single difference always changes the hash.
+// hasher is a 64-bit hash of a stream of bytes. It finds replicas that differ; it is not cryptographic. The bytes go to
+// four lanes in turn, 8 bytes at a time. Every step is a bijection of a lane, so a single difference always changes the
+// hash.
 type hasher struct {
 	lanes [4]uint64
 	bytes uint64

@@ -94,7 +94,7 @@ func (r role) run() error {
 		return -1
 	}})
 	if err != nil {
-		group.Abort(err) // the other ranks wait for this one
+		group.Abort(err) // the other ranks wait for this rank
 		return err
 	}
 	memory, err := reference.New().Alloc(16 << 20)

@@ -109,7 +109,7 @@ func (r role) run() error {
 	defer group.Close()
 	comm, err := r.connect(ctx, group)
 	if err != nil {
-		group.Abort(err) // the other ranks wait for this one
+		group.Abort(err) // the other ranks wait for this rank
 		return err
 	}
 	defer comm.Close()
