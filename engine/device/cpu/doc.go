@@ -1,5 +1,6 @@
-// Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes convolutions and linear layers.
-// Vector kernels in src/ compute convolutions of small images and all other ops.
+// Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes most convolutions and linear
+// layers. Vector kernels in src/ compute all other ops, convolutions of small images, and bf16 linear layers on CPUs
+// with AVX-512 BF16 but without AMX.
 //
 // # The library
 //

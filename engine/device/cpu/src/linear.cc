@@ -1,5 +1,5 @@
-// linear.cc: Linear and its gradients: in bf16 on own kernels (pair_linear.h), else on oneDNN's inner products; plain
-// kernels where oneDNN has none.
+// linear.cc: Linear and its gradients. The kernels of pair_linear.h compute products in bf16 that they support, and
+// oneDNN's inner products compute the others. Plain kernels compute what oneDNN does not support.
 #include "layout.h"
 #include "ops.h"
 #include "pair_linear.h"
@@ -31,8 +31,8 @@ std::unique_ptr<Kernel> make_pair(const Request &r, Pass pass) {
 
 #if HT_HAVE_ONEDNN
 
-// Weight formats depend on the number of rows below about 128. Optimizer state uses the format of large batches, where
-// speed matters.
+// Below about 128 rows, the weight format that oneDNN chooses depends on the number of rows. Optimizer state uses the
+// format of large batches, where speed matters most.
 constexpr int64_t kCanonicalRows = 1024;
 
 PrimitiveDesc build(const Product &p, const Formats &f) {

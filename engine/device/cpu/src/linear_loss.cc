@@ -1,15 +1,16 @@
-// linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy, and its gradient, without all logits.
+// linear_loss.cc: a linear layer over a vocabulary with softmax cross-entropy, and its gradient, without storing all
+// logits.
 //
 // Legend: R rows with a label that is not ignored, B rows of a block, C channels, V classes, K classes of a chunk.
 //
-// Both passes go through chunks of classes, and for each chunk through blocks of rows. Products are those of Linear and
-// its gradients, made for one block and one chunk:
+// Both passes loop over chunks of classes, and for each chunk over blocks of rows. For each block and chunk, they run
+// the products of Linear and its gradients:
 //
 //   logits (B, K) = x (B, C) · weight (K, C)            forward: adds to the statistics of each row
 //   backward, with d (B, K) the gradient of logits, rounded to src's type:
 //   diff_weight (K, C) = d · x, added over the blocks   diff_src (B, C) = d · weight, added over the chunks in f32
 //
-// Ignored rows are left out before anything is computed. The last block has rows of zeros.
+// Ignored rows are removed before the first product. Rows of zeros fill the last block.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,13 +23,13 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 2048; // of a chunk: more need a larger block of logits, fewer repeat more passes over src
-constexpr int64_t kBlock = 256;    // rows: more need a larger block of logits and waste more of the last one
+constexpr int64_t kClasses = 2048; // classes of a chunk: more need a larger block of logits, fewer read src more often
+constexpr int64_t kBlock = 256; // rows of a block: more need a larger block of logits and waste more of the last block
 
-// A product with a weight in the layout that its kernel wants.
+// A product whose weight is reordered to the layout that the product's kernel needs.
 struct Product {
-  std::unique_ptr<Kernel> kernel, reorder; // no reorder: the weight is plain
-  int64_t packed = 0, scratch = 0;         // regions
+  std::unique_ptr<Kernel> kernel, reorder; // reorder is null if the kernel needs a plain weight
+  int64_t packed = 0, scratch = 0;         // offsets of the packed weight and of the scratch
 
   Product(const Request &request, const ht_spec &src, ht_spec weight, const ht_spec &dst) {
     const ht_linear_params none{};
@@ -46,7 +47,7 @@ struct Product {
     scratch = regions.add(std::max(kernel->workspace, reorder ? reorder->workspace : 0));
   }
 
-  // Returns the weight as run wants it.
+  // Returns the weight in the layout that run needs.
   void *pack(char *memory, void *weight) const {
     if (!reorder) return weight;
     void *in[] = {weight}, *out[] = {memory + packed};
@@ -61,7 +62,7 @@ struct Product {
 };
 
 struct Forward final : LinearLoss {
-  std::vector<Product> products; // of a full chunk, and of the last one
+  std::vector<Product> products; // products of a full chunk, and of the last chunk
   int64_t logits_at, stats_at, own_at;
 
   explicit Forward(const Request &request) : LinearLoss(request, 3, kBlock) {
@@ -143,7 +144,7 @@ struct Backward final : LinearLoss {
       scratch = regions.add(diff_weights->workspace);
     }
   };
-  std::vector<Chunk> chunks; // a full one, and the last one
+  std::vector<Chunk> chunks; // a full chunk, and the last chunk
   int64_t logits_at, diff_at, part_at, rounded_at, transposed_at, weights_at, biases_at;
 
   explicit Backward(const Request &request) : LinearLoss(request, 5, kBlock) {
@@ -205,7 +206,7 @@ struct Backward final : LinearLoss {
           for (int64_t j = k; j < std::min(n, k + 16); j++) to[i * n + j] = from[j * channels + i];
   }
 
-  // One block of rows, from row `first` on, and the n classes from `from` on.
+  // Processes one block of rows, from row `first` on, with the n classes from `from` on.
   void one(const Args &a, const Chunk &c, void *w, void *wt, int64_t from, int64_t n, int64_t first,
            int64_t count) const {
     const TransformerTable &f = transformer();

@@ -1,4 +1,4 @@
-// linear_loss.h: what the kernels of a linear layer with softmax cross-entropy have in common.
+// linear_loss.h: the common base of the kernels of a linear layer with softmax cross-entropy.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace hetero {
 
-// The kernels on the tiles of pair_product.h; nullptr if they do not support the request.
+// Return the kernels that use the tiles of pair_product.h, or nullptr if these kernels do not support the request.
 std::unique_ptr<Kernel> make_pair_linear_loss(const Request &request);
 std::unique_ptr<Kernel> make_pair_linear_loss_diff(const Request &request);
 
@@ -27,8 +27,8 @@ struct Regions {
 
 struct LinearLoss : Kernel {
   bool bf16, biased;
-  int64_t rows;  // R
-  int64_t block; // rows of a block
+  int64_t rows;  // number of rows, including ignored rows
+  int64_t block; // number of rows of a block
   int64_t channels, classes, size;
   size_t bias_at;
   Regions regions;
@@ -57,7 +57,7 @@ struct LinearLoss : Kernel {
   }
   char *weight(const Args &a, int64_t k) const { return static_cast<char *>(a.in[1]) + k * channels * size; }
 
-  // Lists the rows that are not ignored, copies them to x, and returns their number. The rest of the last block is zero.
+  // Lists the rows that are not ignored, copies them to x, and returns their number. Fills the last block with zeros.
   int64_t gather(const Args &a, char *memory) const {
     const auto *labels = static_cast<const int32_t *>(a.in[2]);
     auto *used = reinterpret_cast<int32_t *>(memory + used_at);

@@ -7,8 +7,8 @@
 //   diff_src       R x I                  diff_dst      weight, pairs of outputs
 //   diff_weights   O x I                  diff_dst      src, pairs of rows
 //
-// A panel is packed in its task: with hundreds of rows, packing takes one percent of the time of the products. All
-// operands stay plain, so the parameters' f32 values and their bf16 copies have one layout for all three products.
+// Each task packs its own panel: with hundreds of rows, packing takes one percent of the time of the products. All
+// operands stay plain, so the f32 values of parameters and their bf16 copies have one layout for all three products.
 #include "pair_linear.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int vectors(int64_t columns) { return int((std::min(columns, kPanel) + 15) / 16); }
 
-// Runs f(task, memory of the part) for all tasks; each part has consecutive tasks.
+// Runs f(task, memory) for all tasks. Each part has consecutive tasks and its own memory.
 template <class F> void each(int64_t parts, int64_t tasks, void *workspace, int64_t part_bytes, F f) {
 #pragma omp parallel for schedule(static)
   for (int64_t part = 0; part < parts; part++)
@@ -32,12 +32,12 @@ template <class F> void each(int64_t parts, int64_t tasks, void *workspace, int6
       f(i, static_cast<char *>(workspace) + part * part_bytes);
 }
 
-// dst (R, columns) = src (R, K) · panels. K is even.
+// Computes dst (R, columns) = src (R, K) · panels. K is even.
 struct RowsByPanels : Kernel {
   const PairTable &pairs = *pair_table();
   bool transposed; // the weight is (columns, K), else (K, columns)
   int64_t parts, rows, sum, columns, panels, splits, part_bytes;
-  bool bf16; // of dst
+  bool bf16; // type of dst: bf16, else f32
 
   RowsByPanels(const Request &r, bool forward) : transposed(forward), parts(r.threads) {
     take_plain(*this, r);
@@ -46,7 +46,8 @@ struct RowsByPanels : Kernel {
     columns = out[0].dims[1];
     bf16 = out[0].dtype == HT_BF16;
     panels = (columns + kPanel - 1) / kPanel;
-    // Rows are divided only if there are too few panels for the threads: each division packs the panels again.
+    // Rows are divided only if there are fewer panels than the threads need, because each division packs the panels
+    // again.
     splits = std::clamp<int64_t>((2 * parts + panels - 1) / panels, 1, std::max<int64_t>(1, rows / 128));
     part_bytes = up(sum * kPanel * 2 + kTileRows * kPanel * int64_t(sizeof(float)), 64);
     workspace = parts * part_bytes;
@@ -76,7 +77,7 @@ struct RowsByPanels : Kernel {
 };
 
 struct DiffWeights : Kernel {
-  static constexpr int64_t kSum = 2048; // rows of a block: a panel of them fills a fifth of a second-level cache
+  static constexpr int64_t kSum = 2048; // rows of a block: their panel fills a fifth of a second-level cache
   const PairTable &pairs = *pair_table();
   int64_t parts, rows, inputs, outputs, block, panels, groups, panel, group;
 
@@ -114,7 +115,7 @@ struct DiffWeights : Kernel {
           pairs.interleave(block_of, width, count, std::min(kPanel, width - at), kTileRows, group,
                            lines + at / kTileRows * group, bias ? bias + at : nullptr);
       });
-      // A task is a panel and a quarter of the outputs.
+      // A task multiplies one panel with a quarter of the outputs.
       constexpr int64_t splits = 4;
       const int64_t used = (outputs + kTileRows - 1) / kTileRows,
                     tile_bytes = kTileRows * kPanel * int64_t(sizeof(float));
@@ -127,7 +128,7 @@ struct DiffWeights : Kernel {
           float *to = weights + o * inputs + at;
           const bool whole = n % 16 == 0, add = from > 0;
           PairTile t{(count + 1) / 2, lines + g * group, 1, kTileRows, columns + p * panel, to, inputs, add};
-          if (!whole) { // the tile writes whole vectors
+          if (!whole) { // the tile writes whole vectors, so it writes to sums first
             t.out = sums, t.out_row = kPanel, t.add = false;
           }
           pairs.tile[height - 1][vectors(n) - 1](t);
@@ -140,7 +141,7 @@ struct DiffWeights : Kernel {
   }
 };
 
-// Whether the operands may be plain and have these types.
+// Returns whether the operands may be plain and have the types of these kernels.
 bool fits(const Request &r, int32_t out_type) {
   if (!pair_table()) return false;
   for (size_t i = 0; i < 2; i++)
@@ -150,7 +151,7 @@ bool fits(const Request &r, int32_t out_type) {
   return r.out[0].dtype == out_type || (r.op == HT_LINEAR && r.out[0].dtype == HT_F32);
 }
 
-// Whether products of rows by panels are possible and faster than oneDNN's: each panel must serve enough rows.
+// Returns whether products of rows by panels are possible and faster than oneDNN's, which needs enough rows per panel.
 bool pays(const Request &r) { return r.in[0].dims[1] % 2 == 0 && r.in[0].dims[0] >= 64; }
 
 } // namespace

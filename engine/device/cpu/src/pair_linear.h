@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-// Return the kernel of a request whose shapes have been checked, nullptr if these kernels do not support it.
+// Return the kernel for a request whose shapes have been checked, or nullptr if these kernels do not support it.
 std::unique_ptr<Kernel> make_pair_linear(const Request &r);
 std::unique_ptr<Kernel> make_pair_linear_diff_src(const Request &r);
 std::unique_ptr<Kernel> make_pair_linear_diff_weights(const Request &r);

@@ -8,9 +8,10 @@
 //   diff_weight                classes x C   d, transposed    src, pairs of rows
 //   diff_src                   R x C         d                weight, pairs of classes
 //
-// Logits exist in one tile at a time, whose statistics or gradients follow at once. The gradients of a chunk are stored
-// in the two forms that the products of the backward pass read. The panels of src serve all chunks. Each sum belongs to
-// one task, or is divided into parts whose number does not depend on threads.
+// Logits exist only in one tile at a time: the statistics or gradients of a tile are computed directly after its
+// logits. The gradients of a chunk are stored in the two forms that the products of the backward pass read. All chunks
+// use the same panels of src. One task computes a whole sum, or the sum is divided into a number of parts that does not
+// depend on threads.
 #include <cmath>
 
 #include "layout.h"
@@ -21,14 +22,14 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kClasses = 1024;     // of a chunk: its weights, gradients and panels fit a third-level cache
-constexpr int64_t kRows = 22 * kPanel; // of a block, for the same reason
-constexpr int64_t kSplits = 4;         // parts of the classes of a chunk
+constexpr int64_t kClasses = 1024; // classes of a chunk: its weights, gradients and panels fit into a third-level cache
+constexpr int64_t kRows = 22 * kPanel; // rows of a block, with the same limit
+constexpr int64_t kSplits = 4;         // number of parts into which the classes of a chunk are divided
 
 int vectors(int64_t columns) { return int((std::min(columns, kPanel) + 15) / 16); }
 int64_t panels(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
-// The split of n classes that begins at the returned class, a multiple of kTileRows.
+// Returns the first class of part i of n classes, a multiple of kTileRows; n for i = kSplits.
 int64_t split(int64_t n, int64_t i) { return std::min(n, up(n * i / kSplits, kTileRows)); }
 
 struct PairLoss : LinearLoss {
@@ -41,7 +42,7 @@ struct PairLoss : LinearLoss {
     labels_at = regions.add(padded * int64_t(sizeof(int32_t)));
   }
 
-  int64_t panel_bytes() const { return channels * kPanel * 2; } // of rows
+  int64_t panel_bytes() const { return channels * kPanel * 2; } // bytes of a panel of rows
 
   const uint16_t *row(const void *base, int64_t i) const { return static_cast<const uint16_t *>(base) + i * channels; }
   uint32_t *src_panel(char *memory, int64_t p) const {
@@ -128,7 +129,8 @@ struct PairForward final : PairLoss {
     return stats[row / kPanel * kSplits + part];
   }
 
-  // Computes the logit of each row's label with the instructions of the other logits, so equal scores are equal.
+  // Computes the logit of each row's label with the same instructions as the other logits, so that equal scores have
+  // equal bits.
   void own_logits(const Args &a, char *memory, int64_t p, int64_t count, float *own) const {
     const auto *labels = reinterpret_cast<int32_t *>(memory + labels_at) + p * kPanel;
     float sums[kPanel];
@@ -142,7 +144,7 @@ struct PairForward final : PairLoss {
 };
 
 struct PairBackward final : PairLoss {
-  int64_t block_panels, most; // panels of rows of a block, classes of a chunk rounded up
+  int64_t block_panels, most; // panels of rows of a block; classes of a chunk, rounded up
   int64_t lines_at, lse_at, transposed_at, gradients_at, weights_at, diff_at;
 
   explicit PairBackward(const Request &request) : PairLoss(request, 5) {
@@ -160,7 +162,7 @@ struct PairBackward final : PairLoss {
     workspace = regions.end;
   }
 
-  // Channels [c*kPanel …) of the rows from panel p on, as pairs of rows.
+  // Returns the channels [c*kPanel …) of the rows from panel p on, as pairs of rows.
   uint32_t *lines(char *memory, int64_t c, int64_t p) const {
     return reinterpret_cast<uint32_t *>(memory + lines_at) + (c * panels(rows) + p) * kPanel * (kPanel / 2);
   }
@@ -193,7 +195,7 @@ struct PairBackward final : PairLoss {
     for (int64_t i = 0; i < count; i++) narrow(channels, diff + i * channels, 1, diff_src + used[i] * channels * size);
   }
 
-  // The classes [from, from + n) and the rows of panels [first, last).
+  // Processes the classes [from, from + n) and the rows of panels [first, last).
   void block_of(const Args &a, char *memory, int64_t from, int64_t n, int64_t first, int64_t last,
                 int64_t count) const {
     const int64_t width = (last - first) * kPanel, padded = up(n, kTileRows), wide = panels(channels);
@@ -246,7 +248,7 @@ struct PairBackward final : PairLoss {
   }
 };
 
-// Whether these kernels compute the request. Tiles write whole vectors of channels.
+// Returns whether these kernels support the request. Tiles write whole vectors of channels.
 bool fits(const Request &request) {
   return pair_table() && request.in.size() >= 3 && request.in[0].dtype == HT_BF16 && request.in[1].dtype == HT_BF16 &&
          request.in[0].ndim == 2 && request.in[0].dims[1] % 16 == 0;

@@ -78,7 +78,7 @@ SIMD_INLINE void transpose_16x16(__m512i v[16]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 16; i += 4)
 #pragma GCC unroll 2
-    for (int j = 0; j < 2; j++) { // b[i + c]: lane c of rows i … i+3 in each quarter
+    for (int j = 0; j < 2; j++) { // b[i + c] holds lane c of rows i … i+3 in each quarter
       b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
       b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
     }
