@@ -9,11 +9,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// blockSteps is the number of consecutive steps that are drawn together. Neighbouring steps are correlated (a
-// rebalance, a throttled core), so drawing single steps would make intervals too narrow.
+// blockSteps is the number of consecutive steps that the bootstrap draws together. Neighbouring steps are correlated,
+// for example because of a rebalance or a throttled core. Drawing single steps would therefore make the intervals too
+// narrow.
 const blockSteps = 10
 
-// metric is an estimated quantity: sum of numerators / sum of denominators over a run's blocks.
+// metric is an estimated quantity: the sum of numerators divided by the sum of denominators over the blocks of a run.
 type metric int
 
 const (
@@ -25,7 +26,7 @@ const (
 	metrics
 )
 
-// block holds the sums over some consecutive steps, or over one decision.
+// block contains the sums over consecutive steps, or over one decision.
 type block [metrics]struct{ sum, count float64 }
 
 func (b *block) add(m metric, value, count float64) {
@@ -35,7 +36,7 @@ func (b *block) add(m metric, value, count float64) {
 	}
 }
 
-// blocksOf divides steps into blocks; the last may be shorter.
+// blocksOf divides steps into blocks. The last block may be shorter.
 func blocksOf(steps []Step) []block {
 	var blocks []block
 	for part := range slices.Chunk(steps, blockSteps) {
@@ -55,7 +56,7 @@ func blocksOf(steps []Step) []block {
 	return blocks
 }
 
-// blocksOfDecisions makes one block per decision, because decisions are a whole interval of steps apart.
+// blocksOfDecisions returns one block per decision, because many steps are between two decisions.
 func blocksOfDecisions(decisions []Decision) []block {
 	blocks := make([]block, len(decisions))
 	for i, d := range decisions {
@@ -64,10 +65,10 @@ func blocksOfDecisions(decisions []Decision) []block {
 	return blocks
 }
 
-// values holds one number per metric, NaN if unknown.
+// values contains one number per metric; NaN if unknown.
 type values [metrics]float64
 
-// mean returns the mean over runs of each run's ratio.
+// mean returns, for each metric, the mean of the ratios of all runs.
 func mean(runs [][]block) values {
 	picked := make([][]*block, len(runs))
 	for i, blocks := range runs {
@@ -101,8 +102,8 @@ func meanOf(runs [][]*block) values {
 	return total
 }
 
-// replicate returns n bootstrap replicates. Each draws as many runs as there are, and as many blocks of each run as it
-// has, both with replacement. The same seed and name give the same replicates, regardless of other computations.
+// replicate returns n bootstrap replicates. Each replicate draws runs, and blocks of each run, with replacement, in
+// their original numbers. Equal seeds and names give equal replicates, regardless of other computations.
 func replicate(runs [][]block, n int, seed uint64, name string) []values {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
@@ -122,15 +123,15 @@ func replicate(runs [][]block, n int, seed uint64, name string) []values {
 	return out
 }
 
-// Estimate is a value with its confidence interval; all NaN if unknown.
+// Estimate is a value with its confidence interval. All three numbers are NaN if the value is unknown.
 type Estimate struct{ Value, Low, High float64 }
 
-// Known reports whether there is a value.
+// Known reports whether the value is known.
 func (e Estimate) Known() bool { return !math.IsNaN(e.Value) }
 
 var noEstimate = Estimate{unknown, unknown, unknown}
 
-// percentile returns value with the percentile interval of its replicates; confidence is 0…1.
+// percentile returns value with the percentile interval of its replicates. confidence is between 0 and 1.
 func percentile(value float64, replicates []float64, confidence float64) Estimate {
 	known := slices.DeleteFunc(slices.Clone(replicates), math.IsNaN)
 	if math.IsNaN(value) || len(known) == 0 {
@@ -141,7 +142,7 @@ func percentile(value float64, replicates []float64, confidence float64) Estimat
 	return Estimate{value, stat.Quantile(tail, stat.LinInterp, known, nil), stat.Quantile(1-tail, stat.LinInterp, known, nil)}
 }
 
-// column returns one metric of all replicates.
+// column returns the values of one metric in all replicates.
 func column(replicates []values, m metric) []float64 {
 	out := make([]float64, len(replicates))
 	for i, r := range replicates {
@@ -150,7 +151,7 @@ func column(replicates []values, m metric) []float64 {
 	return out
 }
 
-// ratio divides each element of above by that of below.
+// ratio divides each element of above by the same element of below.
 func ratio(above, below []float64) []float64 {
 	out := make([]float64, len(above))
 	for i := range out {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// simulated returns runs whose blocks have a throughput around 100 samples/s, with a deviation per run (between) and
-// per block (within).
+// simulated returns runs whose blocks have a throughput around 100 samples/s. between is the standard deviation of
+// the runs, within that of the blocks of a run.
 func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	out := make([][]block, runs)
 	for r := range out {
@@ -22,14 +22,14 @@ func simulated(random *rand.Rand, runs int, between, within float64) [][]block {
 	return out
 }
 
-// The interval must contain the true value in the stated fraction of many simulated experiments.
+// In many simulated experiments, the interval must contain the true value as often as it states.
 func TestIntervalsHoldTheTruthAsOftenAsTheySay(t *testing.T) {
 	const experiments = 300
 	for _, c := range []struct {
 		name            string
 		runs            int
 		between, within float64
-		least, most     float64 // fraction of experiments; 95 % is the aim, but a bootstrap of few runs gives less
+		least, most     float64 // fraction of experiments; the target is 95 %, but a bootstrap of few runs gives less
 	}{
 		{"noise within one run", 1, 0, 10, 0.89, 0.98},
 		{"noise within five runs", 5, 0, 10, 0.88, 0.995},

@@ -9,17 +9,17 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// BottleneckSummary is the verdict on a whole run, without its warm-up.
+// BottleneckSummary describes what limits a run, without its warm-up.
 type BottleneckSummary struct {
-	Bound   string         `json:"bound"` // the cause with the largest loss, if that is a tenth of the time; else compute-bound
+	Bound   string         `json:"bound"` // cause with the largest loss, if at least a tenth of the time; else "compute-bound"
 	Verdict string         `json:"verdict"`
-	Rank    *int           `json:"rank"`                  // rank named by the verdict; null: no single rank
-	Windows map[string]int `json:"windows"`               // number of windows per verdict
+	Rank    *int           `json:"rank"`                  // rank that the verdict names; null if it names no single rank
+	Windows map[string]int `json:"windows"`               // number of windows for each verdict
 	Lost    LostTimes      `json:"lost_seconds_per_step"` // means over all steps
-	Step    Number         `json:"step_seconds"`          // the same mean, for the slowest rank
+	Step    Number         `json:"step_seconds"`          // mean step time of the slowest rank
 }
 
-// LostTimes are seconds.
+// LostTimes contains the lost time of a step by cause, s.
 type LostTimes struct {
 	Data          Number `json:"data"`
 	Communication Number `json:"communication"`
@@ -27,13 +27,13 @@ type LostTimes struct {
 	Memory        Number `json:"memory"`
 }
 
-// verdicts adds up windows.
+// verdicts adds up the results of windows.
 type verdicts struct {
 	total runtime.BottleneckTotal
 	count map[string]int
 }
 
-// summary returns nil without windows.
+// summary returns the summary, or nil if there are no windows.
 func (v *verdicts) summary() *BottleneckSummary {
 	if v.total.Steps() == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (v *verdicts) summary() *BottleneckSummary {
 	return out
 }
 
-// recordsOf returns the records of one rank, in order. It sets err after the last one.
+// recordsOf returns the records of one rank in order. After the last record it sets err.
 func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	return func(yield func(runtime.Record) bool) {
 		wanted := true
@@ -56,7 +56,7 @@ func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	}
 }
 
-// bottleneck judges the records of all ranks, step by step.
+// bottleneck evaluates the records of all ranks, step by step.
 func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 	find, out := runtime.NewBottlenecks(ranks), &verdicts{count: map[string]int{}}
 	next, failures := make([]func() (runtime.Record, bool), ranks), make([]error, ranks)
@@ -85,10 +85,10 @@ func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 			out.count[v.Bound.String()]++
 		}
 	}
-	if find.Steps() > 0 { // the steps after the last window count in the sums
+	if find.Steps() > 0 { // the sums include the steps after the last window
 		v := find.Verdict()
 		out.total.Add(v)
-		if len(out.count) == 0 { // the run is shorter than a window
+		if len(out.count) == 0 { // the run is shorter than one window
 			out.count[v.Bound.String()]++
 		}
 	}

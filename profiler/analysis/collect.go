@@ -9,43 +9,43 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// collector adds up the records of a run, one file at a time. Its memory grows by 32 bytes per step, and by 8 for each
-// of the first maxLatencies steps of a rank.
+// collector adds up the records of a run, one file at a time. It needs 32 bytes of memory per step, and 8 bytes for
+// each of the first maxLatencies steps of a rank.
 type collector struct {
-	steps []stepTotal // steps of rank 0, in order
-	loss  float64     // of the last one
+	steps []stepTotal // steps of rank 0 in order
+	loss  float64     // loss of the last step
 	ranks []*rankTotal
 
 	pauses int
 }
 
-// stepTotal holds one step of all ranks.
+// stepTotal contains the sums of one step over all ranks.
 type stepTotal struct {
 	iteration int64
 	seconds   float32
-	min, max  float32 // of own compute times of ranks with samples; max 0: none
+	min, max  float32 // smallest and largest own compute time of ranks with samples, s; max 0: no such rank
 	samples   int32
-	ranks     int32 // number of ranks with a record of the step
+	ranks     int32 // number of ranks with a record of this step
 }
 
-// maxLatencies is the number of times per rank that are kept for histograms. When it is reached, every second one is
-// dropped.
+// maxLatencies is the largest number of times per rank that are kept for histograms. When this number is reached,
+// every second time is dropped.
 const maxLatencies = 1 << 16
 
-// rankTotal holds one rank's sums.
+// rankTotal contains the sums of one rank.
 type rankTotal struct {
 	n, samples                                                       float64
-	data, forward, backward, communication, optimizer, hidden, own   float64 // s
-	exchanges                                                        float64 // s, part of forward and backward
+	data, forward, backward, communication, optimizer, hidden, own   float64 // seconds
+	exchanges                                                        float64 // seconds; part of forward and backward
 	bytes, utilization, utilizations, memory, power, powers, hottest float64
 	stepTimes, allReduces                                            thinned
 	shares                                                           map[int64]*shareTotal
-	warmUp                                                           []runtime.Record // the first steps, which the sums leave out
+	warmUp                                                           []runtime.Record // first steps, not in the sums
 }
 
 type shareTotal struct{ steps, own float64 }
 
-// thinned keeps each k-th of the values that are added.
+// thinned keeps every k-th value that is added.
 type thinned struct {
 	values []float32
 	every  int
@@ -72,11 +72,11 @@ func (t *thinned) add(v float64) {
 	t.values = append(t.values, float32(v))
 }
 
-// read adds the file of a rank. The file of rank 0 must come first.
+// read adds the file of a rank. The caller must read the file of rank 0 first.
 func (c *collector) read(rank int, path string) (damaged int, err error) {
 	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
 	var previous runtime.Record
-	next := 0 // index in steps
+	next := 0 // index of the next step in steps
 	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
 		t.add(m)
 		own := ownSeconds(m)
@@ -99,7 +99,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 			next++
 		}
 	})
-	if t.n == 0 { // a run of the warm-up alone
+	if t.n == 0 { // the run consists only of warm-up steps
 		for i := range t.warmUp {
 			t.sumUp(&t.warmUp[i])
 		}
@@ -110,7 +110,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 	return damaged, err
 }
 
-// ownSeconds returns a rank's compute time without waiting for others.
+// ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(m *runtime.Record) float64 {
 	return (m.DataLoading + m.Forward + m.Backward - m.Exchanges).Seconds()
 }
@@ -127,7 +127,7 @@ func (s *stepTotal) add(samples int64, own float32) {
 	s.max = max(s.max, own)
 }
 
-// add adds a record to the distributions and, after the warm-up, to the sums.
+// add adds a record to the distributions. After the warm-up, it also adds the record to the sums.
 func (t *rankTotal) add(m *runtime.Record) {
 	t.memory, t.hottest = knownMax(t.memory, m.Telemetry[telemetry.Memory]), knownMax(t.hottest, m.Telemetry[telemetry.Temperature])
 	t.stepTimes.add(m.IterationTime().Seconds())
@@ -169,7 +169,7 @@ func (t *rankTotal) sumUp(m *runtime.Record) {
 	}
 }
 
-// knownMax returns the maximum, ignoring NaN.
+// knownMax returns the maximum of a and b and ignores NaN.
 func knownMax(a, b float64) float64 {
 	if math.IsNaN(a) || b > a {
 		return b
@@ -177,8 +177,8 @@ func knownMax(a, b float64) float64 {
 	return a
 }
 
-// whole omits the last steps of a killed run that lack records of some ranks, because their samples do not sum to the
-// batch.
+// whole removes the last steps of a killed run if records of some ranks are missing. The samples of such a step do
+// not sum to the batch size.
 func (c *collector) whole(batch int64) []stepTotal {
 	n := len(c.steps)
 	for n > 0 && batch > 0 && int64(c.steps[n-1].samples) != batch {
@@ -190,7 +190,7 @@ func (c *collector) whole(batch int64) []stepTotal {
 	return c.steps[:n]
 }
 
-// fill writes the sums to s.
+// fill writes the results to s.
 func (c *collector) fill(s *Summary, batch int64) {
 	steps := c.whole(batch)
 	last := steps[len(steps)-1]
@@ -225,12 +225,12 @@ func (c *collector) fill(s *Summary, batch int64) {
 		s.Overlap = Number(unknown)
 		return
 	}
-	// Bytes per link for a ring all-reduce, the "bus bandwidth" of NCCL's tests.
+	// Bytes per link in a ring all-reduce, which NCCL's tests call "bus bandwidth".
 	n := float64(s.Ranks)
 	s.BusBandwidth = Number(2 * (n - 1) / n * all.bytes / (all.hidden + all.communication))
 }
 
-// sum adds the totals of another rank.
+// sum adds the sums of another rank.
 func (t *rankTotal) sum(o *rankTotal) {
 	t.n += o.n
 	t.data += o.data

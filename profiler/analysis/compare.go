@@ -10,21 +10,21 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
-// baseline is the policy with which the others are compared.
+// baseline is the policy to which the other policies are compared.
 const baseline = "none"
 
-// soloPrefix is the prefix of scenarios in which one rank runs alone.
+// soloPrefix is the prefix of scenarios in which a single rank runs alone.
 const soloPrefix = "solo-"
 
-// minSteadySteps is the minimum number of steps after the warm-up: two blocks.
+// minSteadySteps is the smallest number of steps after the warm-up, which is two blocks.
 const minSteadySteps = 2 * blockSteps
 
-// Options configure a comparison of runs.
+// Options configures a comparison of runs.
 type Options struct {
-	WarmUpSteps int64   // steps omitted at the start of each run; negative: see WarmUp
-	Replicates  int     // of the bootstrap, at least 100
-	Confidence  float64 // of intervals, above 0 and below 1
-	Seed        uint64  // of the bootstrap
+	WarmUpSteps int64   // number of steps to leave out at the start of each run; negative: see WarmUp
+	Replicates  int     // number of bootstrap replicates, at least 100
+	Confidence  float64 // confidence level of intervals, above 0 and below 1
+	Seed        uint64  // seed of the bootstrap
 }
 
 // Check returns an error for invalid options.
@@ -38,56 +38,56 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Study is the result of comparing the runs below a folder.
+// Study is the result of comparing the runs in a folder.
 type Study struct {
 	Options
 	Root        string
 	Comparisons []*Comparison
 	Skipped     []Skipped // folders without a finished run, and runs that are too short
-	Damaged     []string  // unreadable parts of the compared runs, one sentence each
+	Damaged     []string  // descriptions of unreadable parts of the compared runs, one sentence each
 }
 
-// Comparison holds runs with equal settings except for the policy and the seed.
+// Comparison contains runs whose settings are equal except for the policy and the seed.
 type Comparison struct {
-	ID                       string // a name for files, unique in the study
+	ID                       string // unique name in the study, for files
 	Model, Dataset, Scenario string
 	Machine                  string
 	Ranks                    int
 	BatchSize                int64
 	Devices                  []string
-	Solo                     []Solo          // one per rank; empty if unknown
-	Policies                 []*PolicyResult // the baseline first
-	TargetLoss               float64         // the lowest loss that every run reached, NaN if losses are unknown
-	// LossSpread is the largest difference of loss curves between policies on the same seed, as a fraction of the
-	// first loss; NaN for one policy.
+	Solo                     []Solo          // one entry per rank; empty if unknown
+	Policies                 []*PolicyResult // the baseline comes first
+	TargetLoss               float64         // lowest loss that every run reached; NaN if losses are unknown
+	// LossSpread is the largest difference between the loss curves of two policies with the same seed, as a fraction
+	// of the first loss. It is NaN if there is only one policy.
 	LossSpread float64
-	Notes      []string // facts that a reader of the figures must know
+	Notes      []string // remarks that are needed to interpret the results
 }
 
-// Solo is the performance of a rank that runs alone.
+// Solo is the throughput of a rank that runs alone.
 type Solo struct {
 	Scenario   string
 	Throughput Estimate // samples/s
 }
 
-// PolicyResult holds the results of one policy's runs.
+// PolicyResult contains the results of the runs of one policy.
 type PolicyResult struct {
 	Policy string
 	Runs   []*Run
 	Seeds  []string
 
-	Throughput  Estimate // samples/s of all ranks
+	Throughput  Estimate // samples/s over all ranks
 	Utilization Estimate // percent
-	Efficiency  Estimate // throughput / sum of the ranks' solo throughputs
+	Efficiency  Estimate // throughput divided by the sum of the ranks' solo throughputs
 	Imbalance   Estimate // 0…1
-	Waiting     Estimate // 0…1, fraction of the ranks' compute time
+	Waiting     Estimate // fraction of the ranks' compute time, 0…1
 	Oracle      Estimate // 0…1
-	Speedup     Estimate // over the baseline
+	Speedup     Estimate // relative to the baseline
 	Ratios      map[string]Estimate
 
-	Lost         map[string]float64 // mean seconds of a step by cause, empty if unknown
+	Lost         map[string]float64 // mean lost time of a step by cause, s; empty if unknown
 	Curve        []CurvePoint       // loss, mean over runs
-	SecondsTo    []float64          // time to TargetLoss, one per run
+	SecondsTo    []float64          // time to TargetLoss in s, one per run
 	StepsTo      []int64
 	replicates   []values
 	efficiencies []float64
@@ -122,7 +122,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 	return study, nil
 }
 
-// faults lists the faults of a run that is used nevertheless.
+// faults returns the faults of a run that is used in spite of them.
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
@@ -134,7 +134,8 @@ func (r *Run) faults() []string {
 	return out
 }
 
-// nameComparisons gives each comparison a unique name, and states the difference between two with the same description.
+// nameComparisons gives each comparison a unique name. If two comparisons have the same description, it states how
+// they differ.
 func (s *Study) nameComparisons() {
 	slices.SortStableFunc(s.Comparisons, func(a, b *Comparison) int { return cmp.Compare(a.description(), b.description()) })
 	alike := map[string][]*Comparison{}
@@ -185,8 +186,8 @@ func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	return c
 }
 
-// OrderPolicies sorts names in the order of the balancer's list, the baseline first; unknown names follow
-// alphabetically.
+// OrderPolicies sorts names of policies: the baseline first, then in the order of balancer.Policies, then unknown
+// names alphabetically.
 func OrderPolicies(names []string) []string {
 	known := balancer.Policies()
 	rank := func(name string) int {
@@ -199,7 +200,8 @@ func OrderPolicies(names []string) []string {
 	return names
 }
 
-// solo sets c.Solo and returns the replicates of the sum of all ranks' solo throughputs, nil if one is missing.
+// solo sets c.Solo. It returns the replicates of the sum of all ranks' solo throughputs, or nil if a rank's
+// throughput is missing.
 func (o Options) solo(c *Comparison, run *Run, solos map[string][]*Run) []float64 {
 	if len(run.Solo) == 0 {
 		return nil
@@ -235,7 +237,7 @@ func (o Options) blocks(runs []*Run) [][]block {
 	return blocks
 }
 
-// policy estimates all values that need no other policy; alone is the result of solo.
+// policy estimates the values of a policy that do not depend on other policies. alone is the result of solo.
 func (o Options) policy(like *Run, policy string, runs []*Run, c *Comparison, alone []float64) *PolicyResult {
 	slices.SortFunc(runs, func(a, b *Run) int { return cmp.Compare(a.Dir, b.Dir) })
 	p := &PolicyResult{Policy: policy, Runs: runs, Efficiency: noEstimate, Lost: map[string]float64{}}
@@ -269,7 +271,7 @@ func (r *Run) steadyDecisions(set int64) []Decision {
 	return slices.DeleteFunc(slices.Clone(r.Decisions), func(d Decision) bool { return d.Step < steps[0].Iteration })
 }
 
-// lose sets the mean of the lost times in the balancer's decisions.
+// lose sets the mean of the lost times in the decisions of the balancer.
 func (p *PolicyResult) lose(o Options) {
 	n := 0.0
 	for _, run := range p.Runs {
@@ -305,14 +307,14 @@ func (c *Comparison) speedups(o Options) {
 		p.Ratios["throughput"] = p.Speedup
 		p.Ratios["utilization"] = over(utilization, p.Utilization, base.Utilization)
 		p.Ratios["imbalance"] = over(imbalance, p.Imbalance, base.Imbalance)
-		p.Ratios["efficiency"] = p.Speedup // the sum of solo throughputs is the same
+		p.Ratios["efficiency"] = p.Speedup // the sum of solo throughputs is the same for all policies
 	}
 	if base.Policy != baseline {
 		c.Notes = append(c.Notes, fmt.Sprintf("no run of policy %q: there are no speed-ups", baseline))
 	}
 }
 
-// note collects the facts about the runs that a reader must know.
+// note adds the remarks that are needed to interpret the results.
 func (c *Comparison) note(runs []*Run) {
 	add := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
@@ -341,7 +343,7 @@ func (c *Comparison) note(runs []*Run) {
 	}
 }
 
-// values lists the values of a key in the runs of a policy.
+// values returns the different values of a setting in the runs of a policy.
 func (p *PolicyResult) values(key string) []string {
 	var all []string
 	for _, run := range p.Runs {

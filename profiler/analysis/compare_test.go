@@ -29,7 +29,7 @@ func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
 		p := c.Policies[i]
 		got := []float64{p.Throughput.Value, p.Efficiency.Value, p.Speedup.Value, p.Imbalance.Value, p.Waiting.Value}
 		for j, v := range []float64{want.throughput, want.efficiency, want.speedup, want.imbalance, want.waiting} {
-			if math.Abs(got[j]-v) > 1e-4*math.Max(v, 1) { // timestamps have microseconds
+			if math.Abs(got[j]-v) > 1e-4*math.Max(v, 1) { // timestamps have a resolution of one microsecond
 				t.Errorf("%s: value %d: got %g, want %g", want.policy, j, got[j], v)
 			}
 		}
@@ -41,7 +41,7 @@ func TestKnownSpeedsGiveKnownFigures(t *testing.T) {
 	if !same(hybrid.Oracle.Value, 0.99) || !same(hybrid.Lost["noise"], 0.002) || c.Policies[0].Oracle.Known() {
 		t.Errorf("oracle: got %+v and %+v, lost %v", hybrid.Oracle, c.Policies[0].Oracle, hybrid.Lost)
 	}
-	// All runs have the same losses at the same steps, so at twice the speed a loss is reached in half the time.
+	// All runs have equal losses at equal steps. A run of twice the speed therefore reaches a loss in half the time.
 	if got := average(hybrid.SecondsTo) / average(c.Policies[0].SecondsTo); math.Abs(got-0.5) > 1e-3 || c.LossSpread != 0 || hybrid.StepsTo[0] != 100 {
 		t.Errorf("time to loss: got %g of the baseline's, spread %g, step %d", got, c.LossSpread, hybrid.StepsTo[0])
 	}
@@ -97,7 +97,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	run := twoRanks
 	run.policy, run.solo = "hybrid", []string{"solo-1", "solo-1"}
 	run.write(t, root)
-	solo := fakeRun{policy: "none", scenario: "solo-1", seed: 1, shares: []int64{32}, speed: []float64{100}, steps: 60} // another batch
+	solo := fakeRun{policy: "none", scenario: "solo-1", seed: 1, shares: []int64{32}, speed: []float64{100}, steps: 60} // other batch
 	solo.write(t, root)
 	short := twoRanks
 	short.seed, short.steps = 7, 40
@@ -151,7 +151,7 @@ func TestReportTablesAndFilesAreAsTheyWere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // so the report contains no temporary folder
+	t.Chdir(t.TempDir()) // relative paths, so that the report does not contain the name of a temporary folder
 	golden := func(name, got string) {
 		t.Helper()
 		checkGolden(t, filepath.Join(testdata, name), got)

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// CurvePoint is the mean loss of some consecutive steps, at their end.
+// CurvePoint is the mean loss of a block of steps, at the end of the block.
 type CurvePoint struct {
 	Step    int64
-	Seconds float64 // since the start of training
-	Loss    float64 // mean
+	Seconds float64 // time since the start of training
+	Loss    float64 // mean loss of the block
 }
 
-// curve returns the losses of a run from its first step on, one point per block of steps.
+// curve returns the loss curve of a run from its first step on, with one point per block of steps.
 func (r *Run) curve() []CurvePoint {
 	var points []CurvePoint
 	for part := range slices.Chunk(r.Steps, blockSteps) {
@@ -29,7 +29,7 @@ func (r *Run) curve() []CurvePoint {
 	return points
 }
 
-// converge sets all values about losses.
+// converge sets the results that depend on losses.
 func (c *Comparison) converge() {
 	c.TargetLoss, c.LossSpread = math.Inf(-1), unknown
 	for _, p := range c.Policies {
@@ -59,7 +59,7 @@ func (c *Comparison) converge() {
 	c.LossSpread = c.lossSpread()
 }
 
-// meanCurve returns the mean of curves, up to the end of the shortest.
+// meanCurve returns the mean of several curves, up to the end of the shortest one.
 func meanCurve(curves [][]CurvePoint) []CurvePoint {
 	length := len(curves[0])
 	for _, points := range curves {
@@ -76,8 +76,8 @@ func meanCurve(curves [][]CurvePoint) []CurvePoint {
 	return out
 }
 
-// lossSpread returns the largest difference between the loss curves of two policies on the same seed, as a fraction of
-// the first loss.
+// lossSpread returns the largest difference between the loss curves of two policies with the same seed, as a fraction
+// of the first loss.
 func (c *Comparison) lossSpread() float64 {
 	spread := unknown
 	for _, p := range c.Policies[1:] {
@@ -102,7 +102,7 @@ func curveDistance(base, other []CurvePoint) float64 {
 	return distance
 }
 
-// larger returns the maximum, ignoring NaN.
+// larger returns the maximum of a and b and ignores NaN.
 func larger(a, b float64) float64 {
 	if math.IsNaN(a) || b > a {
 		return b

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SummaryCSV returns one row per policy of each comparison. Unknown values are empty.
+// SummaryCSV returns one row for each policy of each comparison. Unknown values are empty.
 func (s *Study) SummaryCSV() (string, error) {
 	header := []string{"comparison", "model", "dataset", "scenario", "machine", "ranks", "batch_size", "policy", "runs", "seeds"}
 	for _, name := range []string{"throughput_samples_per_second", "speedup", "utilization_percent", "scaling_efficiency", "load_imbalance", "waiting", "share_of_oracle"} {
@@ -47,7 +47,7 @@ func (r *Run) StepsCSV() (string, error) {
 	return csvText(rows)
 }
 
-// number formats 6 digits, more than the precision of any of these values.
+// number formats v with 6 digits, which exceeds the precision of all values.
 func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
@@ -58,6 +58,6 @@ func number(v float64) string {
 func csvText(rows [][]string) (string, error) {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	err := w.WriteAll(rows) // flushes
+	err := w.WriteAll(rows) // also flushes
 	return b.String(), err
 }

@@ -1,5 +1,4 @@
-// Package analysis reads finished training runs, compares the balancing policies of these runs, and reports the results
-// as text.
+// Package analysis reads finished training runs, compares their balancing policies, and reports the results as text.
 //
 //	runs, err := analysis.Read("experiments/benchmarks")   // runs.Skipped lists unusable folders with reasons
 //	study, err := analysis.Compare(runs, analysis.Options{WarmUpSteps: -1, Replicates: 2000, Confidence: 0.95, Seed: 1})
@@ -9,21 +8,21 @@
 //
 // # Input
 //
-// Files of each run:
+// These files of each run are read:
 //
 //	results/result.json            how the run ended
 //	configs/resolved.toml          the settings of the run
 //	logs/rank_<r>_metrics.json     each step of each rank
 //	logs/balance.jsonl             decisions of the balancer; optional
-//	benchmark.json                 written by scripts/run_benchmark.sh: scenario, machine, solo scenario of each rank; optional
+//	benchmark.json                 scenario, machine, solo scenario of each rank, from scripts/run_benchmark.sh; optional
 //
-// Runs that did not succeed, and runs that are too short, are skipped with a reason. Damaged lines are skipped and
-// counted.
+// Unsuccessful runs and runs that are too short are skipped, and the reason is reported. Damaged lines are skipped
+// and counted.
 //
 // # Comparisons
 //
-// Runs of one [Comparison] have the same scenario, machine and settings, except for the policy and the seed. In a
-// scenario whose name begins with "solo-", one rank runs alone. Scaling efficiency is relative to these runs.
+// The runs of a [Comparison] have the same scenario, machine and settings, except for the policy and the seed. In a
+// scenario whose name starts with "solo-", a single rank runs alone. Scaling efficiency is relative to these runs.
 //
 // # A single run
 //
@@ -31,9 +30,9 @@
 //
 // # Parts
 //
-// run.go and settings.go read runs. summary.go and collect.go handle a single run. steps.go, bootstrap.go, compare.go,
-// converge.go and expected.go compute numbers only. text.go, report.go and csv.go write text. The same runs and options
-// give exactly the same text. The section "Method" of [Study.Report] defines all values and intervals.
+// run.go and settings.go read runs. summary.go and collect.go summarise a single run. steps.go, bootstrap.go,
+// compare.go, converge.go and expected.go compute numbers. text.go, report.go and csv.go write text. Equal runs and
+// options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals.
 //
 // # Errors
 //

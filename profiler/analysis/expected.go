@@ -5,17 +5,18 @@ import (
 	"math"
 )
 
-// expectation is the ratio to the baseline that a policy should reach on four unequal workers.
+// expectation is the ratio to the baseline that a policy should reach with four unequal workers.
 type expectation struct {
 	policy, what string
-	key          string // in PolicyResult.Ratios
+	key          string // key of PolicyResult.Ratios
 	ratio        float64
-	below        bool // lower is better
+	below        bool // a lower ratio is better
 }
 
-// expectations are ratios of these values for the baseline, proportional and dynamic: throughput 450, 600 and 650
-// samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85; load imbalance 35, 18 and 12 %.
-// Absolute values depend on the machine, ratios do not. hybrid has the expectations of dynamic.
+// expectations are ratios to the baseline. They come from these values for the baseline, proportional and dynamic:
+// throughput 450, 600 and 650 samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85; load
+// imbalance 35, 18 and 12 %. Only ratios are used, because absolute values depend on the machine. The policy hybrid
+// has the expectations of dynamic.
 var expectations = []expectation{
 	{"proportional", "throughput", "throughput", 600. / 450, false},
 	{"dynamic", "throughput", "throughput", 650. / 450, false},
@@ -31,11 +32,11 @@ var expectations = []expectation{
 	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
 }
 
-// expectedRanges are the values that a policy should reach on four unequal workers, as text.
+// expectedRanges contains the values that a policy should reach with four unequal workers, as text.
 type expectedRanges struct{ throughput, utilization, efficiency, imbalance, straggler string }
 
-// rangesOf maps policies to expected ranges. hybrid has those of dynamic. Absolute throughput depends on the machine,
-// so only its ratio to the baseline counts.
+// rangesOf contains the expected ranges of each policy. The policy hybrid has the ranges of dynamic. Absolute
+// throughput depends on the machine, so only its ratio to the baseline is relevant.
 var rangesOf = map[string]expectedRanges{
 	"none":         {"1.00x (450)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
 	"proportional": {"1.33x (600)", "75–85 %", "0.75–0.85", "15–20 %", "medium"},
@@ -43,8 +44,8 @@ var rangesOf = map[string]expectedRanges{
 	"hybrid":       {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
 }
 
-// fiveFigures returns the table of the five figures: a row per figure and policy, with the expected range next to the
-// measured value.
+// fiveFigures returns the table of the five main metrics. It has one row for each metric and policy, with the
+// measured value and the expected range.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
@@ -78,7 +79,7 @@ func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// expects reports whether the expectations apply: four ranks that are not equal.
+// expects reports whether the expectations apply, which requires four unequal ranks.
 func (c *Comparison) expects() bool {
 	if c.Ranks != 4 || len(c.Policies) == 0 || c.Policies[0].Policy != baseline {
 		return false
@@ -91,8 +92,8 @@ func (c *Comparison) expects() bool {
 	return false
 }
 
-// possible returns the largest speed-up over equal shares that the ranks' speeds allow: their total throughput, divided
-// by their throughput at the pace of the slowest.
+// possible returns the largest possible speed-up over equal shares. It is the total throughput of the ranks divided
+// by their throughput if all ranks were as slow as the slowest one.
 func (c *Comparison) possible() float64 {
 	sum, least := 0.0, math.Inf(1)
 	for _, solo := range c.Solo {
@@ -101,7 +102,7 @@ func (c *Comparison) possible() float64 {
 	return sum / (float64(len(c.Solo)) * least)
 }
 
-// verdict reports whether a ratio reaches the expectation, within its interval.
+// verdict reports whether a ratio reaches the expectation, taking its interval into account.
 func (e expectation) verdict(got Estimate) string {
 	low, high, want := got.Low, got.High, e.ratio
 	if e.below {
@@ -118,7 +119,7 @@ func (e expectation) verdict(got Estimate) string {
 	return "open: the interval holds the expected ratio"
 }
 
-// stragglerImpact rates the fraction of the ranks' compute time that is spent waiting for the slowest.
+// stragglerImpact rates the fraction of the ranks' compute time that is spent waiting for the slowest rank.
 func stragglerImpact(waiting Estimate) string {
 	switch {
 	case !waiting.Known():
@@ -131,7 +132,7 @@ func stragglerImpact(waiting Estimate) string {
 	return "low"
 }
 
-// expectedRows returns the table of the report.
+// expectedRows returns the table of expectations in the report.
 func (c *Comparison) expectedRows() [][]string {
 	var rows [][]string
 	for _, e := range expectations {

@@ -19,16 +19,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// fakeRun is a run of ranks with known speeds. The program's own writers write its folder.
+// fakeRun is a run of ranks with known speeds. The program's own code writes the files of the run.
 type fakeRun struct {
 	policy, scenario string
 	seed             int64
-	shares           []int64   // samples of each rank
+	shares           []int64   // number of samples of each rank
 	speed            []float64 // samples/s of each rank alone; the time per sample is constant
 	steps            int64
-	noise            float64 // standard deviation of a rank's time, relative
+	noise            float64 // relative standard deviation of a rank's time
 	solo             []string
-	settings         string // TOML after [data]
+	settings         string // TOML text after [data]
 	unfinished       bool
 	exit             int
 	decisions        string
@@ -46,7 +46,7 @@ func (f fakeRun) batch() (sum int64) {
 	return sum
 }
 
-// write writes the run's folder below root.
+// write writes the folder of the run below root.
 func (f fakeRun) write(t *testing.T, root string) string {
 	t.Helper()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: f.name(), Resume: experiment.ResumeNone, Steps: f.steps})
@@ -98,7 +98,7 @@ func (f fakeRun) write(t *testing.T, root string) string {
 	return run.Dir
 }
 
-// records returns the measurements of each rank; the ranks wait for the slowest.
+// records returns the records of each rank. The ranks wait for the slowest rank.
 func (f fakeRun) records() [][]runtime.Record {
 	random := rand.New(rand.NewPCG(uint64(f.seed), uint64(len(f.policy))))
 	records := make([][]runtime.Record, len(f.shares))
@@ -107,7 +107,7 @@ func (f fakeRun) records() [][]runtime.Record {
 		own, slowest := make([]time.Duration, len(f.shares)), time.Duration(0)
 		for rank, share := range f.shares {
 			seconds := float64(share) / f.speed[rank] * (1 + f.noise*random.NormFloat64())
-			own[rank] = time.Duration(seconds*1e6).Round(1) * time.Microsecond // timestamps have microseconds
+			own[rank] = time.Duration(seconds*1e6).Round(1) * time.Microsecond // resolution of timestamps
 			slowest = max(slowest, own[rank])
 		}
 		end = end.Add(slowest)
@@ -120,7 +120,7 @@ func (f fakeRun) records() [][]runtime.Record {
 	return records
 }
 
-// fourUnequal is a benchmark of four ranks with 1 : 0.5 : 0.25 : 0.25 of 400 samples/s, and of each rank alone.
+// fourUnequal writes a benchmark of four ranks with 400, 200, 100 and 100 samples/s, and runs of each rank alone.
 func fourUnequal(t *testing.T, root string, noise float64, seeds ...int64) {
 	t.Helper()
 	speed := []float64{400, 200, 100, 100}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Figure is a drawing of a report.
+// Figure describes a drawing in a report.
 type Figure struct {
 	Title   string // one line
-	Caption string // contents, and how to read them
-	Path    string // of the PNG, relative to the report; the SVG in the same folder has the same name
+	Caption string // contents of the figure and how to read it
+	Path    string // path of the PNG relative to the report; the SVG in the same folder has the same name
 }
 
-// Report returns the study as Markdown. figures maps a comparison's ID to its figures; overview are those of the whole
-// study.
+// Report returns the study as Markdown. figures contains the figures of each comparison, by its ID. overview contains
+// the figures of the whole study.
 func (s *Study) Report(figures map[string][]Figure, overview []Figure) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; [Method](#method) explains them.\n\n", s.Root, 100*s.Confidence)
@@ -104,10 +104,10 @@ func (c *Comparison) setup(s *Study) [][]string {
 	return rows
 }
 
-// explain returns the facts that the table cannot show.
+// explain returns remarks that are not in the table.
 func (c *Comparison) explain() string {
 	var b strings.Builder
-	if c.TargetLoss == c.TargetLoss { // known
+	if c.TargetLoss == c.TargetLoss { // false for NaN, which means unknown
 		fmt.Fprintf(&b, "*Time to loss* is the mean time from the start of training to a loss of %.4f (mean of %d steps), the lowest that all runs reached.", c.TargetLoss, blockSteps)
 		if base := c.Policies[0]; base.Policy == baseline {
 			for _, p := range c.Policies[1:] {
@@ -122,7 +122,7 @@ func (c *Comparison) explain() string {
 	return b.String()
 }
 
-// lostTable returns the balancer's lost times, if known.
+// lostTable returns the table of the balancer's lost times, or "" if they are unknown.
 func (c *Comparison) lostTable() string {
 	var causes []string
 	for _, p := range c.Policies {
@@ -194,7 +194,7 @@ func (s *Study) leftOut() string {
 	return b.String()
 }
 
-// Causes returns the reasons for skipped folders with their numbers, for a short message.
+// Causes returns the reasons for skipped folders, with the number of folders for each reason, for a short message.
 func Causes(skipped []Skipped) []string {
 	count := map[string]int{}
 	for _, s := range skipped {

@@ -15,40 +15,40 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Run is a finished training run, read from its folder.
+// Run is a finished training run that was read from its folder.
 type Run struct {
-	Name, Dir string // Name is the folder's name
+	Name, Dir string // Name is the name of the folder
 
 	Policy, Model, Dataset, Scenario string
 	Seed                             string
 	Ranks                            int
-	BatchSize                        int64    // global
-	Solo                             []string // for each rank the scenario that measures it alone; nil if unknown
-	Devices                          []string // for each rank the device that it represents; nil if unknown
-	Machine                          string   // machine of the run; "" if unknown
+	BatchSize                        int64    // global batch size
+	Solo                             []string // scenario in which each rank runs alone; nil if unknown
+	Devices                          []string // device that each rank represents; nil if unknown
+	Machine                          string   // name of the machine; "" if unknown
 	Settings                         map[string]string
 	Result                           experiment.Result
 
 	Steps     []Step
-	Decisions []Decision // of the balancer; none without logs/balance.jsonl
+	Decisions []Decision // decisions of the balancer; empty without logs/balance.jsonl
 
-	Damaged []string // unreadable parts of its files, one sentence each
-	Pauses  int      // steps after a pause: see Step.Seconds
-	Partial int      // steps without a record of some rank, which are omitted
+	Damaged []string // descriptions of unreadable parts of the files, one sentence each
+	Pauses  int      // number of steps after a pause: see Step.Seconds
+	Partial int      // number of steps left out because some rank has no record of them
 }
 
-// Skipped is a folder that is not used, with the reason.
+// Skipped is a folder that is not used, and the reason.
 type Skipped struct{ Dir, Reason string }
 
-// Collection holds the runs below a folder.
+// Collection contains the runs below a folder.
 type Collection struct {
 	Root    string
-	Runs    []*Run // by name of the folder
+	Runs    []*Run // sorted by name of the folder
 	Skipped []Skipped
 }
 
-// Read reads all runs below root. It skips unusable runs with a reason. It returns an error only if root cannot be
-// listed.
+// Read reads all runs below root. It skips runs that cannot be used, and stores the reasons. It returns an error only
+// if root cannot be listed.
 func Read(root string) (Collection, error) {
 	all := Collection{Root: root}
 	info, err := os.Stat(root)
@@ -81,7 +81,7 @@ func Read(root string) (Collection, error) {
 			return fs.SkipDir
 		}
 		if within, err := filepath.Rel(root, path); err == nil && within != "." {
-			run.Name = strings.ReplaceAll(within, string(filepath.Separator), "__") // unique
+			run.Name = strings.ReplaceAll(within, string(filepath.Separator), "__") // makes the name unique
 		}
 		all.Runs = append(all.Runs, run)
 		return fs.SkipDir
@@ -96,7 +96,7 @@ func looksLikeRun(dir string) bool {
 	})
 }
 
-// Load reads one run. It returns an error for a run that did not end well.
+// Load reads one run. It returns an error for a run that did not end successfully.
 func Load(dir string) (*Run, error) {
 	run := &Run{Name: filepath.Base(dir), Dir: dir}
 	var err error
@@ -126,7 +126,7 @@ func Load(dir string) (*Run, error) {
 	return run, run.readDecisions(filepath.Join(logs, balanceFile))
 }
 
-// identify reads the run's identity from its settings and from benchmark.json, which must agree.
+// identify reads the properties of the run from its settings and from benchmark.json. Both must agree.
 func (r *Run) identify() error {
 	r.Policy, r.Seed, r.Ranks = r.Settings["balance.policy"], r.Settings["experiment.seed"], max(r.Result.Ranks, 1)
 	r.Model, r.Dataset, r.BatchSize = r.Result.Model, r.Result.Dataset, r.Result.BatchSize
@@ -148,7 +148,7 @@ func (r *Run) identify() error {
 		{"policy", b.Policy, r.Settings["balance.policy"]}, {"model", b.Model, r.Model}, {"batch_size", b.BatchSize, r.BatchSize},
 		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
 	} {
-		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0: as many as the machine has devices
+		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0 means one rank per device of the machine
 			return fmt.Errorf("%s does not belong to this run: %s got %v, want %v", benchmarkFile, pair.what, pair.got, pair.want)
 		}
 	}
@@ -161,7 +161,7 @@ func (r *Run) identify() error {
 	return nil
 }
 
-// readSteps reads the metrics of all ranks.
+// readSteps reads the records of all ranks.
 func (r *Run) readSteps(logs string) error {
 	records := make([][]runtime.Record, r.Ranks)
 	for rank := range records {
@@ -201,16 +201,16 @@ func possible(records []runtime.Record, batch int64) error {
 
 const balanceFile = "balance.jsonl"
 
-// Decision is one decision of the balancer: a line of logs/balance.jsonl. Unknown values are NaN.
+// Decision is one decision of the balancer, a line of logs/balance.jsonl. Unknown values are NaN.
 type Decision struct {
 	Step          int64
-	ShareOfOracle float64            // 0…1
-	Lost          map[string]float64 // seconds of a step by cause
+	ShareOfOracle float64            // throughput as a fraction of that with the best shares, 0…1
+	Lost          map[string]float64 // lost time of a step by cause, s
 
-	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval; NaN in records without one
+	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval of ShareOfOracle; NaN in records that contain none
 }
 
-// readDecisions reads logs/balance.jsonl, which is optional.
+// readDecisions reads logs/balance.jsonl. The file is optional.
 func (r *Run) readDecisions(path string) error {
 	damaged := 0
 	err := regular.EachLine(path, func(text []byte) error {

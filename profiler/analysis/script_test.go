@@ -15,8 +15,8 @@ import (
 // bench runs scripts/run_benchmark.sh with a fake program and a fake testbed.
 type bench struct{ output, program, lab, calls, fails string }
 
-// newBench makes the fake program. It records its arguments and writes a result like the real one. For a run whose name
-// is in the file fails, it exits with the code there.
+// newBench creates the fake program, which records its arguments and writes a result like the real program. If the
+// file fails contains the name of a run and a code, the program exits with this code.
 func newBench(t *testing.T) bench {
 	t.Helper()
 	for _, tool := range []string{"bash", "awk", "sed", "diff"} {
@@ -63,7 +63,7 @@ func executable(t *testing.T, path, text string) {
 	}
 }
 
-// run runs the script; it returns its exit code and its output.
+// run runs the script and returns its exit code and its output.
 func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	args = append([]string{"../../scripts/run_benchmark.sh", "--output-dir", b.output, "--binary", b.program, "--lab", b.lab}, args...)
@@ -78,7 +78,7 @@ func (b bench) run(t *testing.T, args ...string) (code int, said string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// called returns the number of starts of the program so far.
+// called returns how often the program has been started so far.
 func (b bench) called(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(b.calls)
@@ -141,7 +141,7 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	}
 }
 
-// commandOf returns the command line in a run's benchmark.json.
+// commandOf returns the command line in the benchmark.json of a run.
 func commandOf(t *testing.T, dir string) string {
 	t.Helper()
 	var raw struct {

@@ -19,7 +19,8 @@ const (
 	mostTextBytes = 1 << 20
 )
 
-// benchmark is the content of benchmark.json from scripts/run_benchmark.sh: facts that are not in the settings.
+// benchmark is the contents of benchmark.json, written by scripts/run_benchmark.sh: properties that are not in the
+// settings.
 type benchmark struct {
 	Schema    int      `json:"schema"`
 	Policy    string   `json:"policy"`
@@ -27,7 +28,7 @@ type benchmark struct {
 	Dataset   string   `json:"dataset"`
 	Scenario  string   `json:"scenario"`
 	Seed      int64    `json:"seed"`
-	Ranks     int      `json:"ranks"` // 0: as many as the machine has devices
+	Ranks     int      `json:"ranks"` // 0 means one rank per device of the machine
 	BatchSize int64    `json:"batch_size"`
 	Solo      []string `json:"solo"`
 	Devices   []string `json:"devices"`
@@ -50,7 +51,7 @@ func readBenchmark(dir string) (benchmark, error) {
 	return b, nil
 }
 
-// readSettings reads configs/resolved.toml as a map of dotted keys to values.
+// readSettings reads configs/resolved.toml. It returns a map from keys with dots to values.
 func readSettings(dir string) (map[string]string, error) {
 	path := filepath.Join(dir, resolvedFile)
 	text, err := regular.Read(path, mostTextBytes)
@@ -76,17 +77,17 @@ func flatten(flat map[string]string, prefix string, tree map[string]any) {
 	}
 }
 
-// Keys in which runs of one comparison may differ: identities, and the compared keys. A name that ends in "." is a
-// whole table.
+// Keys that may differ between runs of one comparison: keys that identify a run, and keys that are compared. A name
+// that ends in "." stands for a whole table.
 var (
 	ownKeys = []string{"experiment.", "balance.policy", "balance.fixed_shares", "profile.gpu_profiles", "train.resume",
 		"parallel.master_addr", "parallel.master_port", "parallel.token_file"}
-	// A run of one rank alone has other ranks and another number of steps, and is not balanced.
+	// A run of a single rank has other ranks and another number of steps, and does not balance.
 	soloKeys = append([]string{"balance.", "parallel.", "train.steps", "train.epochs", "device.threads"}, ownKeys...)
 )
 
-// comparable returns the settings of a run without the named ones, plus other facts that must be equal to compare
-// times.
+// comparable returns the settings of a run without the given keys. It adds other properties that must be equal if
+// times are to be compared.
 func (r *Run) comparable(without []string) map[string]string {
 	kept := maps.Clone(r.Settings)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
@@ -99,7 +100,7 @@ func (r *Run) comparable(without []string) map[string]string {
 	return kept
 }
 
-// fingerprint returns equal texts for equal settings.
+// fingerprint returns a text that is equal for equal settings.
 func fingerprint(settings map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -108,7 +109,7 @@ func fingerprint(settings map[string]string) string {
 	return b.String()
 }
 
-// differences lists the keys whose values differ between several settings.
+// differences returns the keys whose values differ between the given settings.
 func differences(all []map[string]string) []string {
 	var keys []string
 	for _, settings := range all {

@@ -13,31 +13,32 @@ var unknown = math.NaN()
 
 // Step is one optimizer step of all ranks.
 type Step struct {
-	Iteration int64 // from 1
-	// Seconds is the time from the end of the previous step to the end of this one, including work between steps. After
-	// a pause (an evaluation, a checkpoint, a resumed run) it is the longest iteration_time of the ranks.
+	Iteration int64 // number of the step, from 1
+	// Seconds is the time from the end of the previous step to the end of this step, including work between steps.
+	// After a pause (an evaluation, a checkpoint, a resume), it is the largest iteration_time of the ranks.
 	Seconds float64
-	Elapsed float64 // s, sum of Seconds up to here
-	Samples int64   // of all ranks
+	Elapsed float64 // sum of Seconds up to and including this step
+	Samples int64   // number of samples of all ranks
 	Loss    float64
 	Ranks   []RankStep
 }
 
-// RankStep is a rank's part of a step.
+// RankStep is the part of one rank in a step.
 type RankStep struct {
 	Samples     int64
-	Compute     float64 // s, data + forward + backward without exchanges, so without waiting for others
-	Utilization float64 // percent, NaN if unknown
+	Compute     float64 // data + forward + backward without exchanges, s; includes no wait for other ranks
+	Utilization float64 // percent; NaN if unknown
 }
 
-// A step follows a pause if it took more than pauseTimes the ranks' measured time, plus pauseSeconds.
+// A step counts as following a pause if it took longer than pauseTimes times the time that the ranks measured, plus
+// pauseSeconds.
 const (
 	pauseTimes   = 3
 	pauseSeconds = 1
 )
 
-// align combines the records of all ranks to steps. It returns the number of steps after a pause, and the number of
-// steps that are omitted because a rank has no record of them.
+// align combines the records of all ranks to steps. pauses is the number of steps after a pause. partial is the
+// number of steps that are left out because a rank has no record of them.
 func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	byIteration := map[int64][]runtime.Record{}
 	for rank, list := range records {
@@ -80,8 +81,8 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	return steps, pauses, partial
 }
 
-// sincePrevious returns the time of one step from the ends of two recorded steps, which may be several steps apart.
-// measured is the ranks' measurement of the step.
+// sincePrevious returns the time of one step, computed from the ends of two recorded steps. Several steps may be
+// between these two. measured is the time of the step as the ranks measured it.
 func sincePrevious(previous, current runtime.Record, measured float64) (seconds float64, paused bool) {
 	if previous.Timestamp.IsZero() || current.Timestamp.IsZero() {
 		return measured, false
@@ -94,8 +95,8 @@ func sincePrevious(previous, current runtime.Record, measured float64) (seconds 
 	return took / apart, false
 }
 
-// imbalance returns (max-min)/max of the compute time of the ranks with samples. waiting is the fraction of the ranks'
-// total time spent waiting for the slowest rank. Both are 0…1, and NaN for fewer than two ranks.
+// imbalance returns (max-min)/max of the compute times of the ranks with samples. waiting is the fraction of the
+// total time of these ranks that they wait for the slowest rank. Both are 0…1, and NaN for fewer than two ranks.
 func (s *Step) imbalance() (imbalance, waiting float64) {
 	least, most, sum, n := math.Inf(1), 0.0, 0.0, 0.0
 	for _, rank := range s.Ranks {
@@ -109,8 +110,8 @@ func (s *Step) imbalance() (imbalance, waiting float64) {
 	return (most - least) / most, 1 - sum/(n*most)
 }
 
-// WarmUp returns the number of steps before a run's steady state: set, or if set is negative a fifth of total, at least
-// 30.
+// WarmUp returns the number of warm-up steps of a run, before its steady state. If set is not negative, it returns
+// set. Otherwise it returns a fifth of total, but at least 30.
 func WarmUp(total int64, set int64) int64 {
 	if set >= 0 {
 		return set
@@ -118,7 +119,7 @@ func WarmUp(total int64, set int64) int64 {
 	return max((total+4)/5, 30)
 }
 
-// steady returns the steps of the steady state.
+// steady returns the steps after the warm-up.
 func (r *Run) steady(set int64) []Step {
 	first := WarmUp(r.Steps[len(r.Steps)-1].Iteration, set)
 	i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Iteration > first })

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// at returns a record of a step that ends at second end, with the given own time in seconds.
+// at returns a record of a step that ends at time end. Both end and the rank's own time are in seconds.
 func at(iteration int64, end, seconds float64) runtime.Record {
 	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)), Telemetry: telemetry.Sample{telemetry.Utilization: math.NaN()}}
 	if end > 0 {
@@ -21,7 +21,7 @@ func at(iteration int64, end, seconds float64) runtime.Record {
 func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		records [][]runtime.Record
-		want    []float64 // s
+		want    []float64 // seconds
 		pauses  int
 		partial int
 	}{

@@ -14,18 +14,19 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// SummaryVersion changes when a key of the summary is removed or changes its meaning.
+// SummaryVersion increases when a key of the summary is removed or changes its meaning.
 const SummaryVersion = 1
 
-// Number is a value whose unknown state is null in JSON.
+// Number is a float64 that is null in JSON if it is unknown.
 type Number = experiment.Number
 
-// Summary describes one run in numbers: the content of logs/summary.json. Times are in seconds unless their name states
+// Summary describes one run in numbers. logs/summary.json contains it. Times are in seconds, unless the name contains
 // another unit. Ratios are fractions 0…1. Unknown values are null.
 type Summary struct {
 	SchemaVersion int    `json:"schema_version"`
-	Run           string `json:"run"` // its folder's name
-	// Status is finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running (no result written).
+	Run           string `json:"run"` // name of the run's folder
+	// Status is finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running (if there is no
+	// result).
 	Status    string `json:"status"`
 	Program   string `json:"program,omitempty"`
 	Model     string `json:"model,omitempty"`
@@ -33,7 +34,7 @@ type Summary struct {
 	Device    string `json:"device,omitempty"`
 	Precision string `json:"precision,omitempty"`
 	Ranks     int    `json:"ranks"`
-	BatchSize int64  `json:"batch_size"` // global, of the last step
+	BatchSize int64  `json:"batch_size"` // global batch size of the last step
 
 	Steps          int64  `json:"steps"` // number of the last recorded step
 	RecordedSteps  int64  `json:"recorded_steps"`
@@ -41,33 +42,34 @@ type Summary struct {
 	BestEval       Number `json:"best_eval"`
 	BestEvalStep   int64  `json:"best_eval_step"`
 
-	// Throughput is that of all ranks, without evaluations, checkpoints and other pauses.
+	// Throughput is the throughput of all ranks, without evaluations, checkpoints and other pauses.
 	Throughput          Number `json:"throughput_images_per_sec"`
-	CommunicationTime   Number `json:"communication_time_per_step"`   // exposed, after the backward pass; mean over ranks
-	CommunicationHidden Number `json:"communication_hidden_per_step"` // during the backward pass
-	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // contributed by each rank, in the type on the wire
+	CommunicationTime   Number `json:"communication_time_per_step"`   // time after the backward pass; mean over ranks
+	CommunicationHidden Number `json:"communication_hidden_per_step"` // time during the backward pass
+	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // contributed by each rank, in the type of the transfer
 	Overlap             Number `json:"communication_overlap"`         // hidden / (hidden + exposed)
 	CommunicationRatio  Number `json:"communication_compute_ratio"`   // exposed / (forward + backward)
 	BusBandwidth        Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
-	// MemoryUtilization is the peak used / total of the fullest rank; CPU rank: of the memory that it may use.
+	// MemoryUtilization is the largest peak used / total of all ranks. On a CPU rank, total is the memory that the
+	// rank may use.
 	MemoryUtilization Number `json:"gpu_memory_utilization"`
-	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: of its CPU quota
-	Imbalance         Number `json:"load_imbalance"`      // (max-min)/max of the ranks' own compute time, mean over steps
-	ShareOfOracle     Number `json:"share_of_oracle"`     // the balancer's last estimate,
-	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // and its 90 % interval
+	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: relative to its CPU quota
+	Imbalance         Number `json:"load_imbalance"`      // (max-min)/max of the ranks' own compute times, mean over steps
+	ShareOfOracle     Number `json:"share_of_oracle"`     // last estimate of the balancer
+	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // ends of its 90 % interval
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
-	// ShareOfOracleMean is the mean of the estimates, weighted by the number of steps of each.
+	// ShareOfOracleMean is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	TrainingTime      Number `json:"training_time"` // sum of all steps
-	Pauses            int    `json:"pauses"`        // steps after a pause
+	TrainingTime      Number `json:"training_time"` // sum of the times of all steps
+	Pauses            int    `json:"pauses"`        // number of steps after a pause
 
-	Bottleneck *BottleneckSummary `json:"bottleneck"` // null: no step could be judged
+	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
-	StepTime  Distribution  `json:"step_time"`       // from the end of one step to the end of the next
+	StepTime  Distribution  `json:"step_time"`       // from the end of one step to the end of the next step
 	StepParts StepParts     `json:"step_time_parts"` // means over ranks
-	AllReduce Distribution  `json:"all_reduce_time"` // of a step's gradients, hidden or not, over all ranks
+	AllReduce Distribution  `json:"all_reduce_time"` // to sum the gradients of a step, hidden or exposed, over all ranks
 	PerRank   []RankSummary `json:"per_rank"`
-	Damaged   []string      `json:"damaged,omitempty"` // unreadable parts of the records
+	Damaged   []string      `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 }
 
 // Distribution describes the distribution of a time over steps.
@@ -80,35 +82,35 @@ type Distribution struct {
 	Max  Number `json:"max"`
 }
 
-// StepParts are means over steps without the warm-up.
+// StepParts contains means over the steps after the warm-up.
 type StepParts struct {
 	Data          Number `json:"data"`
 	Forward       Number `json:"forward"`
 	Backward      Number `json:"backward"`
 	Communication Number `json:"communication"`
 	Optimizer     Number `json:"optimizer"`
-	Exchanges     Number `json:"exchanges"` // of batch normalisation, part of forward and backward
+	Exchanges     Number `json:"exchanges"` // exchanges of batch normalisation, part of Forward and Backward
 }
 
 // RankSummary describes one rank.
 type RankSummary struct {
 	Rank              int            `json:"rank"`
-	Samples           Number         `json:"batch_size"`      // mean
-	Compute           Number         `json:"compute_time"`    // without waiting for others
-	SamplesPerSecond  Number         `json:"samples_per_sec"` // while it computes
-	StepTime          Distribution   `json:"step_time"`       // measured by the rank
+	Samples           Number         `json:"batch_size"`      // mean number of samples per step
+	Compute           Number         `json:"compute_time"`    // compute time without waits for other ranks
+	SamplesPerSecond  Number         `json:"samples_per_sec"` // throughput during Compute
+	StepTime          Distribution   `json:"step_time"`       // as measured by the rank
 	StepParts         StepParts      `json:"step_time_parts"`
 	AllReduce         Distribution   `json:"all_reduce_time"`
 	Utilization       Number         `json:"gpu_utilization"`
 	MemoryUtilization Number         `json:"gpu_memory_utilization"`
-	PowerWatts        Number         `json:"power_watts"`         // mean
-	Temperature       Number         `json:"temperature_celsius"` // highest
-	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // its most frequent shares, by size
+	PowerWatts        Number         `json:"power_watts"`         // mean power
+	Temperature       Number         `json:"temperature_celsius"` // highest temperature
+	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // most frequent shares of the rank, sorted by size
 
-	stepTimes, allReduces []float32 // s, for the histogram
+	stepTimes, allReduces []float32 // in s, for the histogram
 }
 
-// ShareSummary describes a rank with one share of the batch.
+// ShareSummary describes the steps of a rank with one particular share.
 type ShareSummary struct {
 	Samples          int64  `json:"batch_size"`
 	Steps            int64  `json:"steps"`
@@ -116,15 +118,15 @@ type ShareSummary struct {
 	SamplesPerSecond Number `json:"samples_per_sec"`
 }
 
-// Latencies returns a rank's times in s, for drawing: of steps, and of the all-reduces of their gradients, if any. For
-// long runs it returns every k-th step.
+// Latencies returns the step times and all-reduce times of a rank in s, for histograms. For long runs it returns
+// every k-th step.
 func (r *RankSummary) Latencies() (steps, allReduces []float32) { return r.stepTimes, r.allReduces }
 
-// ErrNoRecords reports that a folder contains no records to sum up.
+// ErrNoRecords reports that a folder contains no records to summarise.
 var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json); was the run made with profile.enabled = false, or are its logs elsewhere (--log-dir)?")
 
-// Summarize reads the records of the run in dir, which may be finished, running or killed. logs is the folder of the
-// records; "" means the folder in the run's settings, or dir/logs.
+// Summarize reads the records of the run in dir. The run may be finished, running or killed. logs is the folder of
+// the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.
 func Summarize(dir, logs string) (*Summary, error) {
 	if logs == "" {
 		logs = LogDir(dir)
@@ -153,7 +155,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if err := everyRank(dir, logs, found); err != nil {
 		return nil, err
 	}
-	settings, _ := readSettings(dir) // settings are optional: the records alone suffice
+	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
 	var err error
@@ -171,7 +173,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	return s, nil
 }
 
-// addDecisions adds the balancer's estimates. Each describes the steps since the decision before it.
+// addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision.
 func (s *Summary) addDecisions(decisions []Decision) {
 	previous, steps, sum := int64(0), 0.0, 0.0
 	for _, d := range decisions {
@@ -190,8 +192,8 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 }
 
-// everyRank returns an error if a rank lacks records that others have, because a summary without it would be wrong.
-// found is the number of ranks with records, starting at rank 0.
+// everyRank returns an error if records of a rank are missing, because a summary without them would be wrong. found
+// is the number of ranks with records, from rank 0 on.
 func everyRank(dir, logs string, found int) error {
 	files, err := fs.Glob(os.DirFS(logs), "rank_*_metrics.json")
 	if err != nil {
@@ -207,7 +209,7 @@ func everyRank(dir, logs string, found int) error {
 	return nil
 }
 
-// LogDir returns the folder of the logs of the run in dir, from its settings.
+// LogDir returns the folder of the logs of the run in dir, according to its settings.
 func LogDir(dir string) string {
 	if settings, err := readSettings(dir); err == nil && settings["experiment.log_dir"] != "" {
 		return settings["experiment.log_dir"]
@@ -215,7 +217,8 @@ func LogDir(dir string) string {
 	return filepath.Join(dir, "logs")
 }
 
-// addResult sets the status of the run. A result is that of an earlier process if records exist after it.
+// addResult sets the status of the run. If there are records after the result was written, the result belongs to an
+// earlier process.
 func (s *Summary) addResult(dir string) error {
 	s.Status = "killed_or_running"
 	r, err := experiment.ReadResult(dir)
@@ -246,7 +249,7 @@ func (s *Summary) addResult(dir string) error {
 	return nil
 }
 
-// distribution summarises times; it sorts the values in place.
+// distribution summarises times. It sorts values in place.
 func distribution(values []float32) Distribution {
 	n := Number(unknown)
 	d := Distribution{n, n, n, n, n, n}

@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// writeRecords writes the metrics of ranks to dir/logs.
+// writeRecords writes the records of ranks to dir/logs.
 func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
@@ -37,7 +37,7 @@ func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 	}
 }
 
-// steadyRecords has a step every 100 ms, of which 30 ms are the forward pass, multiplied by a factor.
+// steadyRecords returns one step every 100 ms. The forward pass takes 30 ms times factor.
 func steadyRecords(steps int64, samples int64, factor float64) (records []runtime.Record) {
 	for i := int64(1); i <= steps; i++ {
 		own := time.Duration(factor * 30 * float64(time.Millisecond))
@@ -57,7 +57,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = 0.003 + 0.090 // there is no step before it, so its measured parts count
+	const first = 0.003 + 0.090 // no step precedes the first one, so its measured parts count
 	for _, c := range []struct {
 		name string
 		got  Number
@@ -74,7 +74,7 @@ func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
 		{"bus bandwidth", s.BusBandwidth, (1 << 20) / 0.028},
 		{"memory", s.MemoryUtilization, 0.28},
 		{"utilization", s.Utilization, 0.5},
-		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges do not count as computation
+		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges do not count as compute time
 		{"loss", s.FinalTrainLoss, 0.02},
 		{"compute of rank 1", s.PerRank[1].Compute, 0.043},
 		{"all-reduce of rank 1", s.PerRank[1].AllReduce.P99, 0.016},
@@ -96,7 +96,7 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	dir := t.TempDir()
 	records := steadyRecords(40, 10, 1)
 	for i := 20; i < 40; i++ {
-		records[i].Timestamp = records[i].Timestamp.Add(time.Minute) // an evaluation
+		records[i].Timestamp = records[i].Timestamp.Add(time.Minute) // simulates an evaluation
 	}
 	writeRecords(t, dir, records)
 	s, err := Summarize(dir, "")
@@ -111,7 +111,8 @@ func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
 	}
 }
 
-// A killed run: the last records of rank 1 are missing, and a line is torn. The result is that of the previous process.
+// In a killed run, the last records of rank 1 are missing, and one line is incomplete. The result belongs to the
+// previous process.
 func TestAKilledRunIsSummedUp(t *testing.T) {
 	root := t.TempDir()
 	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "killed", Resume: experiment.ResumeNone})
@@ -166,7 +167,7 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	// The number of ranks in the files.
+	// The error must contain the number of ranks in the files.
 	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") {
 		t.Errorf("without the second of three: got %v", err)
 	}
@@ -219,8 +220,8 @@ func BenchmarkSummarize(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/record")
 }
 
-// The verdict of the summary combines all windows. Here rank 1 needs more time for its samples than with a share in
-// proportion to its speed.
+// The verdict of the summary combines all windows. In this run, the share of rank 1 is larger than its speed
+// justifies.
 func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
 		for i := int64(1); i <= 152; i++ { // two warm-up steps, then three windows
@@ -236,9 +237,9 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.Bottleneck
-	// Speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms: shares in proportion take 32 ms for 32
-	// samples. The slowest rank takes 80 ms.
-	const lost = 0.080 - 0.032 // s
+	// The speeds are 16 samples in 20 ms and in 80 ms, together 1 sample/ms. With shares in proportion to the speeds,
+	// 32 samples would take 32 ms. The slowest rank takes 80 ms.
+	const lost = 0.080 - 0.032 // seconds
 	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Lost.Straggler, lost) || !near(b.Lost.Communication, 0.010) {
 		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)
 	}
@@ -254,11 +255,11 @@ func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
 	}
 }
 
-// The verdict covers all steps: a straggler in the first of two windows costs half of its loss, and the steps after the
-// last window count too. The warm-up counts nowhere.
+// The verdict covers all steps after the warm-up. A straggler in only one of two windows counts half. The steps after
+// the last window also count.
 func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	records := func(own func(step int64) time.Duration) (records []runtime.Record) {
-		for i := int64(1); i <= 122; i++ { // two warm-up steps, two windows and 20 more steps
+		for i := int64(1); i <= 122; i++ { // two warm-up steps, two windows, and 20 more steps
 			compute, wait := own(i), 100*time.Millisecond-own(i)
 			if i <= runtime.WarmUpSteps {
 				wait = time.Second
@@ -283,8 +284,9 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first window: a step of 110 ms has 20 ms for gradients and 10 ms of exchanges on the slowest rank, which
-	// takes 80 ms; shares in proportion take 53.3 ms. The other 70 steps: 60 ms for gradients and 10 ms of exchanges.
+	// In the first window, a step takes 110 ms. Of these, the slowest rank computes for 80 ms, sums gradients for 20
+	// ms and exchanges statistics for 10 ms. With shares in proportion to the speeds, it would compute for 53.3 ms.
+	// In the other 70 steps, 60 ms are for gradients and 10 ms for exchanges.
 	const communication, straggler = (50*0.030 + 70*0.070) / 120, 50 * (0.080 - 0.16/3) / 120
 	b := s.Bottleneck
 	if b == nil || b.Bound != "communication-bound" || !near(b.Lost.Communication, communication) || !near(b.Lost.Straggler, straggler) || !near(b.Step, 0.110) {
@@ -293,7 +295,7 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if want := "communication-bound: 53.3 of 110.0 ms a step (48 %) are lost waiting for gradients, 4.0 ms more are hidden; also lost: stragglers 11.1 ms"; b.Verdict != want {
 		t.Errorf("got verdict %q, want %q", b.Verdict, want)
 	}
-	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps: a mean of 20 ms over the ranks.
+	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps, which is a mean of 20 ms over the ranks.
 	if waits := s.StepParts.Communication + s.StepParts.Exchanges; !near(waits-b.Lost.Communication, 50*0.020/120) || !near(s.StepParts.Exchanges, 0.010) {
 		t.Errorf("ranks wait %v s, of it %v s in exchanges; want %g s more than the lost communication", waits, s.StepParts.Exchanges, 50*0.020/120)
 	}

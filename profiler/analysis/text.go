@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// noValue is printed for unknown values.
+// noValue replaces an unknown value in tables.
 const noValue = "-"
 
 // value formats v times scale.
@@ -48,7 +48,7 @@ func (c *Comparison) resultRows() [][]string {
 	return rows
 }
 
-// average returns NaN for no numbers.
+// average returns the mean of numbers, or NaN if there are none.
 func average(numbers []float64) float64 {
 	sum := 0.0
 	for _, n := range numbers {

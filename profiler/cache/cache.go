@@ -1,11 +1,13 @@
-// Package cache stores figures that a later run need not measure again: one JSON file per key, written atomically.
+// Package cache stores measured values, so that later runs need not repeat the measurements. Each key has one JSON
+// file, which is written atomically.
 //
 //	folder := cache.Folder{Dir: dir, MaxBytes: 1 << 20}
 //	path, found, err := folder.Load(cache.Name(key), &figures)
 //	err = folder.Store(cache.Name(key), figures)
 //
-// A cache can be deleted safely. The stored value should contain its key, because a file name is only a hash, and the
-// version of its format. An error of Load names the file; the caller measures again and stores.
+// A cache can be deleted at any time. The stored value should contain its key, because the file name is only a hash,
+// and the version of its format. If Load fails, the error contains the path of the file; the caller should then
+// measure and store the value again.
 package cache
 
 import (
@@ -20,16 +22,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Folder is a cache. The first Store creates the folder.
+// Folder is the folder of a cache. The first Store creates it.
 type Folder struct {
 	Dir      string
-	MaxBytes int64 // of a file that Load accepts
+	MaxBytes int64 // largest size of a file that Load accepts, in bytes
 }
 
-// Name returns the file name for a key.
+// Name returns the file name of a key.
 func Name(key string) string { return fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))) }
 
-// Load reads a file into v. It returns the file's path, and false if there is no such file.
+// Load reads a value into v. It returns the path of the file, and found is false if the file does not exist.
 func (f Folder) Load(name string, v any) (path string, found bool, err error) {
 	path = filepath.Join(f.Dir, name)
 	text, err := regular.Read(path, f.MaxBytes)
@@ -45,7 +47,7 @@ func (f Folder) Load(name string, v any) (path string, found bool, err error) {
 	return path, true, nil
 }
 
-// Store replaces a file by v. It does not sync the folder: a lost file is measured again.
+// Store replaces the value in a file by v. It does not sync the folder, because a lost value can be measured again.
 func (f Folder) Store(name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -57,8 +59,8 @@ func (f Folder) Store(name string, v any) error {
 	return Replace(filepath.Join(f.Dir, name), append(text, '\n'), 0o600)
 }
 
-// Replace writes a file with the given permissions so that a reader finds either its old or its new content, also
-// after a crash. It does not sync the folder.
+// Replace writes a file with the given permissions. A reader finds either the complete old or the complete new
+// contents, even after a crash. Replace does not sync the folder.
 func Replace(path string, content []byte, mode fs.FileMode) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".*.tmp")
 	if err != nil {

@@ -15,20 +15,20 @@ const (
 	mostPoints = 4096
 )
 
-// Cache is a folder of curves.
+// Cache is a folder of step-time curves.
 type Cache struct{ folder cache.Folder }
 
 // Open returns the cache in dir. The first Store creates the folder.
 func Open(dir string) *Cache { return &Cache{cache.Folder{Dir: dir, MaxBytes: mostBytes}} }
 
-// file is the stored form. It contains the key, because the file name is only a hash.
+// file is the stored form of a curve. It contains the key, because the file name is only a hash.
 type file struct {
 	Version int          `json:"version"`
 	Key     string       `json:"key"`
 	Points  [][2]float64 `json:"points"` // samples, seconds
 }
 
-// Load returns the curve of a key, nil if there is none.
+// Load returns the curve of a key, or nil if the cache contains none.
 func (c *Cache) Load(key string) (balancer.Curve, error) {
 	var f file
 	path, found, err := c.folder.Load(cache.Name(key), &f)

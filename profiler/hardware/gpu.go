@@ -5,7 +5,7 @@ import "fmt"
 // Vendor is the manufacturer of a device.
 type Vendor string
 
-// Vendors.
+// The vendors that this package supports.
 const (
 	Nvidia Vendor = "Nvidia"
 	CPU    Vendor = "CPU"
@@ -13,18 +13,18 @@ const (
 
 // GPU describes one GPU. Values that the driver does not report are 0 or "".
 type GPU struct {
-	Index             int     `json:"index"` // NVML's number, by position on the bus
+	Index             int     `json:"index"` // index in NVML, in the order of bus addresses
 	UUID              string  `json:"uuid"`
 	Name              string  `json:"name"`
 	Vendor            Vendor  `json:"vendor"`
-	Architecture      string  `json:"architecture"`       // "Turing"
-	ComputeCapability string  `json:"compute_capability"` // "7.5"
-	SMs               int     `json:"sms"`                // streaming multiprocessors
+	Architecture      string  `json:"architecture"`       // for example "Turing"
+	ComputeCapability string  `json:"compute_capability"` // for example "7.5"
+	SMs               int     `json:"sms"`                // number of streaming multiprocessors
 	CUDACores         int     `json:"cuda_cores"`
 	MemoryBytes       int64   `json:"memory_bytes"`
 	BusID             string  `json:"bus_id"`
 	PCIe              Link    `json:"pcie"`
-	NVLinks           int     `json:"nvlinks"` // active links
+	NVLinks           int     `json:"nvlinks"` // number of active links
 	SMClockMHz        int     `json:"sm_clock_mhz"`
 	SMClockMaxMHz     int     `json:"sm_clock_max_mhz"`
 	MemoryClockMHz    int     `json:"memory_clock_mhz"`
@@ -32,21 +32,22 @@ type GPU struct {
 	PowerLimitWatts   float64 `json:"power_limit_watts"`
 	TemperatureC      int     `json:"temperature_celsius"`
 	Driver            string  `json:"driver"`
-	CUDA              string  `json:"cuda"` // newest version that the driver supports, "13.0"
-	MIG               bool    `json:"mig"`  // divided into instances: the figures above are those of the whole card
+	CUDA              string  `json:"cuda"` // newest CUDA version that the driver supports, such as "13.0"
+	MIG               bool    `json:"mig"`  // the GPU is divided into instances; the other fields describe the whole GPU
 
 }
 
-// Link is a PCIe connection, its present state and its maximum. An idle GPU lowers the generation, not the width.
+// Link is the current and the maximum state of a PCIe connection. An idle GPU lowers the generation, but not the
+// width.
 type Link struct {
 	Generation    int `json:"generation"`
-	Width         int `json:"width"` // lanes
+	Width         int `json:"width"` // number of lanes
 	GenerationMax int `json:"generation_max"`
 	WidthMax      int `json:"width_max"`
 }
 
-// Percent returns generation times width, in percent of their maxima; 0 if unknown. Each generation doubles the
-// bandwidth, but the generation counts linearly, so that an idle link does not look broken.
+// Percent returns generation times width, in percent of the product of their maxima; 0 if unknown. Each generation
+// doubles the bandwidth, but Percent counts generations linearly. An idle link therefore does not look broken.
 func (l Link) Percent() float64 {
 	if l.GenerationMax < 1 || l.WidthMax < 1 {
 		return 0
@@ -58,8 +59,9 @@ func (g GPU) String() string {
 	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture, g.ComputeCapability, g.MemoryBytes>>20)
 }
 
-// architecture returns the family of a compute capability and its CUDA cores per SM (CUDA C++ Programming Guide,
-// "Arithmetic Instructions": f32 results per clock and SM). For a capability newer than this table it returns "" and 0.
+// architecture returns the name of a compute capability's architecture, and its number of CUDA cores per SM (CUDA C++
+// Programming Guide, "Arithmetic Instructions": f32 results per clock and SM). For a capability that is newer than
+// this table, it returns "" and 0.
 func architecture(major, minor int) (name string, coresPerSM int) {
 	switch major {
 	case 3:

@@ -26,7 +26,7 @@ func TestCoresByArchitecture(t *testing.T) {
 	}
 }
 
-// fakeProcess has figures that a test sets.
+// fakeProcess returns values that a test sets.
 type fakeProcess struct {
 	wait  system.Wait
 	sense system.Sensors

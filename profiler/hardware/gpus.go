@@ -8,34 +8,34 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// GPUs holds the GPUs of this machine.
+// GPUs contains the GPUs of this machine.
 type GPUs struct {
 	list     []GPU
 	reason   string
 	warnings []string
-	driver   driver // nil without one
+	driver   driver // nil if there is no driver
 }
 
-// driver is the interface to a vendor's library.
+// driver is the interface to the library of a vendor.
 type driver interface {
-	// sample sets the known figures of a GPU. processes requests a new count of its processes.
+	// sample sets the values of a GPU that are known. processes requests a new count of the GPU's processes.
 	sample(g *GPU, processes bool, s *telemetry.Sample) error
 	close()
 }
 
-// None returns a machine without GPUs, with the reason.
+// None returns a GPUs without GPUs, with the reason.
 func None(reason string) *GPUs { return &GPUs{reason: reason} }
 
-// All returns the GPUs, by index. The caller owns the slice.
+// All returns the GPUs, sorted by index. The caller owns the slice.
 func (g *GPUs) All() []GPU { return slices.Clone(g.list) }
 
-// Reason returns why there is no GPU; "" if there are some.
+// Reason returns the reason why there is no GPU, or "" if there are GPUs.
 func (g *GPUs) Reason() string { return g.reason }
 
-// Warnings returns the errors of single GPUs during the search.
+// Warnings returns errors about single GPUs.
 func (g *GPUs) Warnings() []string { return slices.Clone(g.warnings) }
 
-// Close unloads the driver's library. Close all probes first.
+// Close unloads the library of the driver. The caller must close all probes first.
 func (g *GPUs) Close() {
 	if g.driver != nil {
 		g.driver.close()
@@ -43,9 +43,9 @@ func (g *GPUs) Close() {
 	}
 }
 
-// At returns the GPU at a bus address, as CUDA or NVML writes it: "0000:65:00.0", "00000000:65:00.0". CUDA's numbers
-// are not usable here: by default CUDA sorts by speed, and CUDA_VISIBLE_DEVICES hides GPUs. All slices of a GPU have
-// its address.
+// At returns the GPU at a bus address. It accepts the formats of CUDA and NVML, such as "0000:65:00.0" and
+// "00000000:65:00.0". Indices of CUDA cannot be used, because CUDA sorts by speed by default, and
+// CUDA_VISIBLE_DEVICES hides GPUs. All instances (MIG) of a GPU have its address.
 func (g *GPUs) At(busID string) (GPU, error) {
 	place := func(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
 	i := slices.IndexFunc(g.list, func(gpu GPU) bool { return busID != "" && place(gpu.BusID) == place(busID) })

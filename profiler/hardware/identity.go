@@ -14,19 +14,20 @@ import (
 
 // Identity describes the hardware of one rank.
 type Identity struct {
-	// Fingerprint is a hash of the facts on which a profile depends: the device and its model, the CPU and the part
-	// that the rank may use, its memory, and the card's UUID. It contains no measured values.
+	// Fingerprint is a hash of the properties on which a profile depends: the device and its model, the CPU and the
+	// fraction of it that the rank may use, the memory, and the UUID of the GPU. It contains no measured values.
 	Fingerprint string
-	// Type is a short key of the type of device and of the part that the rank may use, equal for all equal devices:
-	// "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread", "cuda NVIDIA H100 80GB HBM3". Except for spaces it contains no
-	// character that is special in a file name.
+	// Type is a short key of the type of device and of the resources that the rank may use. It is equal for all equal
+	// devices. Examples are "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread" and "cuda NVIDIA H100 80GB HBM3". Except for
+	// spaces, it contains no character with a special meaning in file names.
 	Type string
 }
 
-// memoryUnit is the granularity of memory sizes: different kernel versions reserve some MB.
+// memoryUnit is the unit to which memory sizes are rounded, because kernel versions reserve slightly different
+// amounts.
 const memoryUnit = 256 << 20
 
-// Identify returns the identity of a rank's device. gpu is its card, nil for a rank that computes on the CPU.
+// Identify returns the identity of a rank's device. gpu is nil if the rank computes on the CPU.
 func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	cpu := host.CPU
 	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable), cpus(cpu.Quota),
@@ -45,21 +46,21 @@ func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	return Identity{Fingerprint: Fingerprint(facts...), Type: squeeze(kind.String())}
 }
 
-// Fingerprint hashes facts in their order.
+// Fingerprint returns a hash of facts. Their order matters.
 func Fingerprint(facts ...string) string {
 	h := sha256.New()
 	for _, f := range facts {
-		fmt.Fprintf(h, "%d:%s", len(f), f) // different lists give different bytes
+		fmt.Fprintf(h, "%d:%s", len(f), f) // the lengths ensure that different lists give different bytes
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// cpus formats a quota with two digits: 0.8, 16.
+// cpus formats a quota with two decimals: 0.8, 16.
 func cpus(quota float64) string {
 	return strconv.FormatFloat(math.Round(100*quota)/100, 'f', -1, 64)
 }
 
-// squeeze keeps letters, digits and a few signs of a name, with single spaces between.
+// squeeze keeps letters, digits and a few signs of a name. All other characters become single spaces.
 func squeeze(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_+@", r) {

@@ -17,8 +17,8 @@ func TestFingerprintsChangeWithTheHardwareAlone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(d *device.Info, h *system.Host, g *GPU)
-		cpu    bool // the CPU rank's fingerprint changes
-		gpu    bool // the GPU rank's
+		cpu    bool // the fingerprint of the CPU rank changes
+		gpu    bool // the fingerprint of the GPU rank changes
 	}{
 		{"nothing", func(*device.Info, *system.Host, *GPU) {}, false, false},
 		{"what is measured", func(_ *device.Info, h *system.Host, g *GPU) {

@@ -2,10 +2,10 @@ package hardware
 
 import "fmt"
 
-// LostError reports that a GPU no longer responds: it has fallen off the bus or needs a reset.
+// LostError reports that a GPU no longer responds. It has fallen off the bus or needs a reset.
 type LostError struct {
 	GPU    GPU
-	Reason string // the driver's text
+	Reason string // error text of the driver
 }
 
 func (e *LostError) Error() string {

@@ -12,26 +12,26 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// nvmlDriver is NVIDIA's library.
+// nvmlDriver is the driver interface to NVML.
 type nvmlDriver struct {
 	lib     nvml.Interface
-	devices map[int]nvml.Device // by index
-	seen    map[int]float64     // other processes on each at the last count
+	devices map[int]nvml.Device // device handles by index
+	seen    map[int]float64     // number of other processes on each GPU at the last count
 	lost    map[int]*LostError
-	hidden  bool // this process has another PID in NVML
+	hidden  bool // this process has a different PID in NVML
 }
 
-// Open searches for GPUs.
+// Open finds the GPUs of this machine. If there are none, the result contains the reason.
 func Open() *GPUs { return OpenNVML(nvml.New()) }
 
-// OpenNVML is Open with the caller's library, such as a fake machine of a test.
+// OpenNVML is the same as Open, but uses the given library, for example a fake machine.
 func OpenNVML(lib nvml.Interface) *GPUs {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return None(reasonOf(ret))
 	}
 	count, ret := lib.DeviceGetCount()
 	if ret != nvml.SUCCESS || count == 0 {
-		_ = lib.Shutdown() // nothing was opened
+		_ = lib.Shutdown() // there is nothing to close
 		if ret != nvml.SUCCESS {
 			return None(fmt.Sprintf("NVML cannot count the GPUs: %s", ret.Error()))
 		}
@@ -41,7 +41,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 	g := &GPUs{driver: d}
 	for i := range count {
 		dev, ret := lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS { // a card that fell off the bus, or that this user may not use; others may work
+		if ret != nvml.SUCCESS { // the GPU fell off the bus, or this user has no access; other GPUs may work
 			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d cannot be used: %s", i, ret.Error()))
 			continue
 		}
@@ -59,7 +59,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 	return g
 }
 
-// reasonOf returns why NVML does not start.
+// reasonOf returns the reason why NVML cannot be initialised.
 func reasonOf(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
@@ -76,7 +76,7 @@ func reasonOf(ret nvml.Return) string {
 
 func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // ends only this process's use of the driver
 
-// describe queries a GPU's properties. Only its identity is required.
+// describe queries the properties of a GPU. It fails only if the identity is unknown.
 func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 	g := GPU{Index: index, Vendor: Nvidia}
 	var ret nvml.Return
@@ -119,7 +119,7 @@ func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 	return g, nvml.SUCCESS
 }
 
-// cores returns the number of CUDA cores, 0 for drivers before 470, which do not report it.
+// cores returns the number of CUDA cores, or 0 if the driver does not report it (before version 470).
 func (d *nvmlDriver) cores(dev nvml.Device) int {
 	if !d.offers("nvmlDeviceGetNumGpuCores") {
 		return 0
@@ -127,12 +127,13 @@ func (d *nvmlDriver) cores(dev nvml.Device) int {
 	return known(dev.GetNumGpuCores())
 }
 
-// offers reports whether the driver's library has a function. Calling a missing function would end the process.
+// offers reports whether the library contains a function. A call of a missing function would end the process.
 func (d *nvmlDriver) offers(symbol string) bool {
 	return d.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
-// activeLinks counts NVLink connections; GPUs without NVLink return an error at the first query.
+// activeLinks returns the number of active NVLink connections. GPUs without NVLink return an error for the first
+// query.
 func activeLinks(dev nvml.Device) (n int) {
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, ret := dev.GetNvLinkState(link)
@@ -168,7 +169,7 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
 		s[telemetry.Clock] = 100 * float64(clock) / float64(g.SMClockMaxMHz)
 	}
-	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name that all drivers support
+	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name in all driver versions
 		throttling(reasons, s)
 	}
 	link := g.PCIe
@@ -196,8 +197,8 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, s *telemetry.Sample) error {
 	return lost
 }
 
-// answers records, among many results, the one that reports a lost GPU. Other errors, such as "not supported", leave a
-// figure unknown.
+// answers stores the error of a lost GPU, if one of many queries returned it. Other errors, such as "not supported",
+// only mean that a value is unknown.
 type answers struct{ lost nvml.Return }
 
 func (a *answers) ok(ret nvml.Return) bool {
@@ -207,8 +208,8 @@ func (a *answers) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// throttling sets the sensors of throttling from NVML's reasons. It ignores reasons that are no fault (idle, clocks set
-// by the user, synchronised boards).
+// throttling sets the throttling sensors from NVML's reasons. It ignores reasons that are no fault: idle, clocks set
+// by the user, synchronised boards.
 func throttling(reasons uint64, s *telemetry.Sample) {
 	const (
 		thermal = nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown
@@ -221,8 +222,9 @@ func throttling(reasons uint64, s *telemetry.Sample) {
 	s[telemetry.HardwareSlowdown] = telemetry.Bit(reasons&slowed != 0)
 }
 
-// others counts the processes on a GPU except this one. In a container this process cannot know its PID on the host.
-// Then one process is assumed to be this one, because a process that samples a GPU works on it.
+// others returns the number of processes on a GPU except this one. In a container, this process cannot know its PID
+// on the host. In that case, one of the processes is assumed to be this process, because a process that samples a GPU
+// also uses it.
 func others(list []nvml.ProcessInfo, own int, hidden bool) (n int) {
 	for _, p := range list {
 		if int(p.Pid) != own {
@@ -235,8 +237,8 @@ func others(list []nvml.ProcessInfo, own int, hidden bool) (n int) {
 	return n
 }
 
-// inOwnPIDNamespace reports whether PIDs here differ from those on the host. The number of the first namespace is fixed
-// in Linux (PROC_PID_INIT_INO).
+// inOwnPIDNamespace reports whether PIDs in this process differ from those on the host. The number of the initial
+// namespace is a constant of Linux (PROC_PID_INIT_INO).
 func inOwnPIDNamespace() bool {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && name != "pid:[4026531836]"
@@ -252,7 +254,7 @@ func known[T int | uint32](v T, ret nvml.Return) int {
 
 func firstOf(now, _ int, ret nvml.Return) int { return known(now, ret) }
 
-// text converts a C string.
+// text converts a C string to a Go string.
 func text(chars []int8) string {
 	var b []byte
 	for _, c := range chars {

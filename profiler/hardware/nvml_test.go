@@ -156,7 +156,7 @@ func TestTelemetryOfACardThatWorks(t *testing.T) {
 	}
 }
 
-// throttled returns the three sensors of throttling: thermal, power, hardware.
+// throttled returns the values of the three throttling sensors: thermal, power, hardware.
 func throttled(s *telemetry.Sample) [3]float64 {
 	return [3]float64{s[telemetry.ThermalThrottling], s[telemetry.PowerLimit], s[telemetry.HardwareSlowdown]}
 }
@@ -204,7 +204,7 @@ func TestACardThatFallsOffTheBusIsLostForEver(t *testing.T) {
 			if !math.IsNaN(h[telemetry.Utilization]) || !math.IsNaN(h[telemetry.ECCErrors]) {
 				t.Errorf("got %+v, want nothing known", h)
 			}
-			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // a later answer is that of a card that was reset
+			card.Set(func(c *hardwaretest.Card) { c.Lost = false }) // a GPU that responds again was reset
 			time.Sleep(time.Second)
 		}
 	})
@@ -226,7 +226,7 @@ func TestSamplingACardIsBounded(t *testing.T) {
 		if h, _ := p.Sample(); h[telemetry.Utilization] != 20 {
 			t.Errorf("0.5 s later: got %v percent, want the new figure", h[telemetry.Utilization])
 		}
-		for range 95 { // until 10 s
+		for range 95 { // the clock reaches 10 s
 			time.Sleep(100 * time.Millisecond)
 			p.Sample()
 		}
@@ -240,7 +240,7 @@ func TestGPUsAreFoundByTheirPlaceOnTheBus(t *testing.T) {
 	gpus := hardware.OpenNVML(hardwaretest.Machine(hardwaretest.GTX1650(), hardwaretest.RTX3060(), hardwaretest.H100()))
 	defer gpus.Close()
 	for _, g := range gpus.All() {
-		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} { // NVML's, CUDA's
+		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} { // NVML, CUDA
 			if got, err := gpus.At(id); err != nil || got.Index != g.Index {
 				t.Errorf("%q: got GPU %d, %v, want %d", id, got.Index, err, g.Index)
 			}

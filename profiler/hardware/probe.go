@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// sampleEvery limits the cost of a Probe that is sampled at every step.
+	// sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every
+	// step.
 	sampleEvery = 500 * time.Millisecond
-	// processesEvery is the interval of counting the processes on a GPU, the only query of the driver that allocates
-	// memory.
+	// processesEvery is the interval between counts of the processes on a GPU. This is the only query of the driver
+	// that allocates memory.
 	processesEvery = 5 * time.Second
 )
 
-// Probe measures the telemetry of one device. Several goroutines may use it.
+// Probe measures the telemetry of one device. It is safe for concurrent use.
 type Probe struct {
 	mu      sync.Mutex
-	gpu     *GPU // nil: the CPU
+	gpu     *GPU // nil for a CPU
 	driver  driver
 	host    process
 	sampled time.Time
-	counted time.Time // last count of processes on the GPU
+	counted time.Time // time of the last count of the processes on the GPU
 	last    telemetry.Sample
 	err     error
 }
 
-// process is the source of figures about this process and its machine.
+// process provides values about this process and this machine.
 type process interface {
 	load() system.Load
 	waits() system.Wait
@@ -39,10 +40,10 @@ type process interface {
 	close() error
 }
 
-// ProbeCPU measures this process on the CPU.
+// ProbeCPU returns a Probe of this process on the CPU.
 func ProbeCPU() *Probe { return newProbe(nil, nil, openProcess()) }
 
-// Probe measures a GPU of the list, and the CPU time of this process, which feeds it. Close it before the GPUs.
+// Probe returns a Probe of a GPU. It also measures the CPU time of this process. Close the Probe before the GPUs.
 func (g *GPUs) Probe(index int) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {
@@ -63,8 +64,8 @@ func newProbe(gpu *GPU, d driver, host process) *Probe {
 	return &Probe{gpu: gpu, driver: d, host: host, last: telemetry.Unknown()}
 }
 
-// Sample returns the telemetry. It measures at most twice a second and otherwise returns the last measurement. The error
-// is a *LostError; all values are then unknown.
+// Sample returns the telemetry. It measures at most twice a second and otherwise returns the last measurement. The
+// error is a *LostError; in that case, all values are unknown.
 func (p *Probe) Sample() (telemetry.Sample, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +96,7 @@ func (p *Probe) Sample() (telemetry.Sample, error) {
 // Close releases the files of the probe.
 func (p *Probe) Close() error { return p.host.close() }
 
-// self is this process.
+// self measures this process.
 type self struct {
 	sampler *system.Sampler
 	waiting *system.WaitSampler

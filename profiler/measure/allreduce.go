@@ -12,26 +12,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// AllReduced is the timing of an all-reduce of an f32 buffer over all ranks.
+// AllReduced is the measured time of an all-reduce of an f32 buffer over all ranks.
 type AllReduced struct {
 	Bytes     int64   `json:"bytes"`
-	Seconds   float64 `json:"seconds"` // median over the rounds, for the slowest rank
+	Seconds   float64 `json:"seconds"` // time of the slowest rank, median over the rounds, s
 	BusGBytes float64 `json:"bus_gbytes_per_second"`
 }
 
-// Sizes of the buffers; each is 8 times the previous one.
+// Sizes of the buffers in bytes. Each size is 8 times the previous one.
 const (
 	smallestSum = 4 << 10
 	largestSum  = 128 << 20
 	mostRounds  = 50
 )
 
-// AllReduce times all-reduces of growing buffers, while the next is expected to fit into the budget. All ranks call it
-// and get the same list. alloc allocates memory like that of gradients.
+// AllReduce measures all-reduces of increasing size while the next size is expected to fit into the budget. All ranks
+// must call it, and all ranks get the same list. alloc allocates the same kind of memory as for gradients.
 func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error), budget time.Duration, progress func(bytes int64)) ([]AllReduced, error) {
 	var list []AllReduced
 	left, last := budget, time.Duration(0)
-	// Four rounds for warm-up and estimation, plus measured ones, of 8 times the size.
+	// Expect ten times the time of a round: four rounds for warm-up and estimation, plus the measured rounds.
 	for bytes := int64(smallestSum); bytes <= largestSum && (last == 0 || 8*last*10 < left); bytes *= 8 {
 		began := time.Now()
 		took, err := sum(ctx, g, comm, alloc, bytes, left/3)
@@ -60,7 +60,7 @@ func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(
 	defer func() {
 		if err != nil { // an operation may still use the buffer
 			comm.Abort(err)
-			_ = comm.Sync(context.Background()) // the error is known
+			_ = comm.Sync(context.Background()) // its error is already known
 		}
 		err = errors.Join(err, buffer.Free())
 	}()
@@ -82,7 +82,7 @@ func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(
 	return slowest(ctx, g, times[len(times)/2])
 }
 
-// slowest returns the longest of all ranks' times, at least 1 ns.
+// slowest returns the longest time of all ranks, at least 1 ns.
 func slowest(ctx context.Context, g Group, own time.Duration) (time.Duration, error) {
 	words, err := g.Gather(ctx, "all-reduce: times", binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {

@@ -4,5 +4,5 @@ package measure
 
 import "time"
 
-// processTime is unknown on this system: callers use wall time.
+// processTime is not available on this system; callers use wall time.
 func processTime() (time.Duration, bool) { return 0, false }

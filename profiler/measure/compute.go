@@ -12,21 +12,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Compute is the speed of matrix products.
+// Compute is the measured speed of matrix products.
 type Compute struct {
 	DType  string `json:"dtype"`
-	TFLOPS Figure `json:"tflops"` // a multiply-add counts 2
-	Size   int    `json:"size"`   // of the fastest square matrices
+	TFLOPS Figure `json:"tflops"` // a multiply-add counts as 2 operations
+	Size   int    `json:"size"`   // rows and columns of the fastest square matrices
 }
 
-// Sizes of the square matrices: the first takes milliseconds on the slowest device, the last keeps the fastest busy.
+// Sizes of the square matrices. The smallest product takes milliseconds on the slowest device. The largest one is
+// enough work for the fastest device.
 const (
 	smallestProduct = 64
 	largestProduct  = 8192
 )
 
-// Products measures matrix products (device.Linear) of square matrices whose size doubles. It returns
-// device.ErrUnsupported if the device has no product of this type.
+// Products measures products of square matrices (device.Linear) of increasing size. Each size is twice the previous
+// one. It returns device.ErrUnsupported if the device does not support this element type.
 func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget time.Duration) (Compute, error) {
 	best := Compute{DType: dt.String()}
 	if dev.Info().Modelled {
@@ -34,7 +35,7 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 	}
 	began := time.Now()
 	for size := smallestProduct; size <= largestProduct; size *= 2 {
-		// Half of the remaining budget: small products only determine the size of larger ones.
+		// Use only half of the remaining budget, because small products only serve to choose the size.
 		once, err := product(ctx, dev, dt, size, (budget-time.Since(began))/2)
 		if errors.Is(err, device.ErrOutOfMemory) && best.Size > 0 {
 			break
@@ -45,7 +46,7 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 		if tflops := Figure(2 * math.Pow(float64(size), 3) / once.Seconds() / 1e12); tflops > best.TFLOPS {
 			best.TFLOPS, best.Size = tflops, size
 		}
-		// Compiling, filling and the first pass take about as long as two more passes.
+		// Compiling, filling and the first pass take about as long as two further passes.
 		if next := 8 * once; time.Since(began)+4*next > budget {
 			break
 		}
@@ -53,12 +54,12 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 	return best, nil
 }
 
-// product returns the time of a pass.
+// product returns the time of one product.
 func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration, error) {
 	return kernel(ctx, dev, device.Linear{}, budget, device.Spec(dt, size, size), device.Spec(dt, size, size))
 }
 
-// kernel returns the time of a pass of an op with operands in the device's preferred layouts.
+// kernel returns the time of one pass of an op. The operands have the preferred layouts of the device.
 func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -95,7 +96,7 @@ func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Du
 	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Run(program) })
 }
 
-// memory owns the allocations of one measurement, and keeps the first error.
+// memory owns the allocations of one measurement and stores the first error.
 type memory struct {
 	dev     device.Device
 	stream  device.Stream
@@ -116,7 +117,7 @@ func (m *memory) alloc(allocate func(int64) (device.Buffer, error), bytes int64)
 	return b
 }
 
-// region allocates device memory; none for 0 bytes.
+// region allocates device memory. For 0 bytes it returns an empty region.
 func (m *memory) region(bytes int64) device.Region {
 	b := m.alloc(m.dev.Alloc, max(bytes, 1))
 	if m.err != nil || bytes == 0 {
@@ -125,8 +126,8 @@ func (m *memory) region(bytes int64) device.Region {
 	return device.Whole(b)
 }
 
-// filled allocates device memory full of small numbers: undefined bytes may be NaN or denormal numbers, which are
-// slower.
+// filled allocates device memory and fills it with numbers from [-1, 1). Uninitialised bytes may be NaN or denormal
+// numbers, with which computing is slower.
 func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	r := m.region(bytes)
 	host := m.alloc(m.dev.AllocHost, max(bytes, 1))
@@ -140,13 +141,14 @@ func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	return r
 }
 
-// fill writes pseudo-random numbers of [-1, 1), like real data: power draw, and so the clock, depends on the values.
+// fill writes pseudo-random numbers from [-1, 1). They resemble real data, because power draw and therefore the clock
+// depend on the values.
 func fill(b []byte, dt tensor.DType) {
 	state := uint32(1)
 	for i := 0; i+4 <= len(b); i += 4 {
 		state = state*1664525 + 1013904223 // Numerical Recipes, ranqd1
 		x := math.Float32bits(float32(int32(state)) / (1 << 31))
-		if dt.Size() == 2 { // two values
+		if dt.Size() == 2 { // two values per 4 bytes
 			x = x&0xffff0000 | x>>16
 		}
 		binary.NativeEndian.PutUint32(b[i:], x)
@@ -160,12 +162,12 @@ func (m *memory) open() device.Stream {
 	return m.stream
 }
 
-// sustainedFor is how long work is repeated if the budget allows it. It covers many periods of a CPU quota (10 to 100
-// ms): at the start of each period a rank is as fast as without a quota.
+// sustainedFor is the time for which an operation is repeated, if the budget permits it. It covers many periods of a
+// CPU quota (10 to 100 ms), because a rank starts each period at full speed.
 const sustainedFor = 300 * time.Millisecond
 
-// sustained returns the mean time of a pass. After one warm-up pass it runs at least one, until sustainedFor or the
-// budget has passed.
+// sustained returns the mean time of a pass. After one warm-up pass, it runs at least one pass. It stops after
+// sustainedFor or at the end of the budget.
 func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(device.Stream) error) (time.Duration, error) {
 	s := m.open()
 	if m.err != nil {

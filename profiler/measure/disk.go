@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// DiskSpeed is the speed of the disk that holds a folder, in decimal MB/s.
+// DiskSpeed is the speed of the disk that contains a folder, in decimal MB/s.
 type DiskSpeed struct {
-	WriteMBytes Figure `json:"write_mbytes_per_second"` // until the data is on the disk
+	WriteMBytes Figure `json:"write_mbytes_per_second"` // includes the time until the data is on the disk
 	ReadMBytes  Figure `json:"read_mbytes_per_second"`
-	ReadCached  bool   `json:"read_cached"` // the page cache could not be dropped: ReadMBytes is the memory's speed
-	Bytes       int64  `json:"bytes"`       // of the file
+	ReadCached  bool   `json:"read_cached"` // the page cache could not be dropped, so ReadMBytes is the speed of memory
+	Bytes       int64  `json:"bytes"`       // size of the file in bytes
 }
 
-// A block is written at once; after a flush's worth of blocks the disk is synced.
+// Each write has diskBlock bytes. After every diskFlush bytes, the file is synced.
 const (
 	diskBlock = 4 << 20
 	diskFlush = 16 << 20
 )
 
-// Disk writes a file of at most `most` bytes, and at most a quarter of the free space, into dir. It waits until the
-// disk has it, reads it back and removes it.
+// Disk measures the disk that contains dir. It writes a file of at most `most` bytes and at most a quarter of the
+// free space, syncs it, reads it back and removes it.
 func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d DiskSpeed, err error) {
 	if free, known := freeBytes(dir); known {
 		most = min(most, free/4)
@@ -38,7 +38,7 @@ func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d 
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	block := make([]byte, diskBlock)
-	for i := range block { // some disks and file systems compress
+	for i := range block { // random data, because some disks and file systems compress
 		block[i] = byte(i*i>>7 ^ i*2654435761>>13)
 	}
 	began := time.Now()

@@ -1,17 +1,18 @@
 // Package measure contains micro-benchmarks of the hardware: matrix products, memory, copies, disks, the links between
 // ranks, and all-reduces.
 //
-// [Speed] measures the values from which a compute score is computed. It works in short slices, so that ranks of one
+// [Speed] measures the values that determine a compute score. It works in short slices, so that the ranks of one
 // machine can take turns. Values that were not measured are null in JSON.
 //
-// Every function takes a context and a budget, which is the time that the function may use. The function starts with a
-// small amount of work, and increases the amount while the next step is expected to fit into the budget. It therefore
-// ends close to its budget on any hardware. For arithmetic and memory, the result is the best of several passes,
-// because other work may have interfered. For all-reduces, the result is the median, because interference is part of
-// the result.
+// Every function takes a context and a budget, which is the time that it may use. It starts with a small amount of
+// work. It increases the amount while the next step is expected to fit into the budget, so it ends close to its
+// budget on any hardware.
+//
+// For arithmetic and memory, the result is the best of several passes, because other work may have interfered. For
+// all-reduces, the result is the median, because interference is part of the result.
 //
 // All ranks must call Links and AllReduce at the same time. They agree on the next measurement through a [Group].
 //
-// The names of fields contain the units. GB and TFLOP are decimal. The functions return the errors of the device, the
+// Names of fields contain units. GB and TFLOP are decimal. The functions return the errors of the device, the
 // communicator, the network, the file or the context.
 package measure

@@ -2,7 +2,7 @@ package measure
 
 import "strconv"
 
-// Figure is a measured number above 0; 0 means not measured. Its JSON is then null; older files have 0.
+// Figure is a measured number above 0. It is 0 if it was not measured, and then null in JSON. Older files contain 0.
 type Figure float64
 
 // Known reports whether the figure was measured.

@@ -12,39 +12,39 @@ import (
 	"time"
 )
 
-// Group exchanges values between ranks during measurements; *rendezvous.Group is one.
+// Group exchanges values between ranks during measurements. *rendezvous.Group implements it.
 type Group interface {
 	Rank() int
 	Size() int
-	// Gather exchanges one value of each rank and returns all values, by rank.
+	// Gather exchanges one value per rank and returns the values of all ranks, by rank.
 	Gather(ctx context.Context, name string, value []byte) ([][]byte, error)
 }
 
-// Link is a TCP connection between two ranks, A < B. If Error gives a reason why it was not measured, the figures are
-// 0.
+// Link is the measurement of a TCP connection between the ranks A and B, with A < B. If the link was not measured,
+// Error contains the reason, and all values are 0.
 type Link struct {
 	A              int     `json:"a"`
 	B              int     `json:"b"`
-	LatencySeconds float64 `json:"latency_seconds"` // one way: half of the median round trip of 8 bytes
+	LatencySeconds float64 `json:"latency_seconds"` // one-way latency: half of the median round-trip time of 8 bytes
 	AToB           float64 `json:"a_to_b_mbytes_per_second"`
 	BToA           float64 `json:"b_to_a_mbytes_per_second"`
 	Together       bool    `json:"together"` // other pairs were measured at the same time
 	Error          string  `json:"error,omitempty"`
 }
 
-// LinkOptions configure Links.
+// LinkOptions configures Links.
 type LinkOptions struct {
-	Host     string // address of this rank's machine for the other ranks
+	Host     string // address of this rank's machine, as other ranks can reach it
 	Budget   time.Duration
-	Progress func(done, total int) // may be nil
+	Progress func(done, total int) // called with the number of rounds; may be nil
 }
 
-// Links measures the network between ranks over plain TCP connections: all pairs up to 16 ranks, a ring and random
-// pairs beyond. All ranks call it and get the same list. A pair that cannot connect is an entry with an Error. The
-// error of Links is that of the group.
+// Links measures the network between ranks over plain TCP connections. Up to 16 ranks, it measures all pairs; above
+// 16, a ring and random pairs. All ranks must call it, and all ranks get the same list. If two ranks cannot connect,
+// their entry has an Error. The error of Links itself is that of the group.
 //
-// During the measurement each rank listens on a port, and serves only connections that send the random key from the
-// group.
+// During the measurement, each rank listens on a port. It serves only connections that send the random key which the
+// ranks exchanged through the group.
 func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	rounds, slot := schedule(g.Size(), o.Budget)
 	door, err := openDoor(o.Host)
@@ -108,11 +108,11 @@ func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	return all, nil
 }
 
-// doorSign is a rank's listening address and key.
+// doorSign contains the listening address of a rank and its key.
 type doorSign struct {
 	Address string
 	Key     []byte
-	Reason  string // why it does not listen
+	Reason  string // reason why the rank does not listen
 }
 
 // entrance is the listener of a rank.
@@ -125,10 +125,10 @@ type entrance struct {
 	once     sync.Once
 }
 
-// arrival is a connection that has sent the key.
+// arrival is an accepted connection that has sent the key.
 type arrival struct {
 	conn  net.Conn
-	round byte // low bits
+	round byte // low bits of the round
 }
 
 func openDoor(host string) (*entrance, error) {
@@ -161,7 +161,7 @@ func (d *entrance) accept() {
 	}
 }
 
-// admit checks the key of a connection.
+// admit checks the key that a connection sends.
 func (d *entrance) admit(conn net.Conn) {
 	var hello [17]byte
 	err := conn.SetDeadline(time.Now().Add(2 * time.Second))
@@ -191,7 +191,8 @@ func (d *entrance) close() {
 	}
 }
 
-// serve serves the partner of a round until it is done or the slot is over. The partner sees all errors, too.
+// serve serves the partner of a round until it is done or the slot has ended. It ignores errors, because the partner
+// sees them, too.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 	if d.listener == nil {
 		return
@@ -207,7 +208,7 @@ func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 				a.conn.Close()
 				return
 			}
-			a.conn.Close() // it came too late for its round
+			a.conn.Close() // the connection came too late for its round
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -216,7 +217,7 @@ func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 	}
 }
 
-// measure sets the figures of a link.
+// measure measures a link and sets its values.
 func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Duration) {
 	if to.Address == "" {
 		l.Error = "rank " + fmt.Sprint(l.B) + " cannot listen: " + to.Reason
@@ -231,7 +232,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 		return
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // also if the caller cancels
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // ends reads and writes
 	defer stop()
 	if _, err = conn.Write(append(bytes.Clone(to.Key), byte(round))); err == nil {
 		err = l.talk(conn, slot)
@@ -241,7 +242,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 	}
 }
 
-// talk runs the three measurements, each in a quarter of the slot.
+// talk runs the three measurements. Each may take a quarter of the slot.
 func (l *Link) talk(conn net.Conn, slot time.Duration) error {
 	latency, err := roundTrip(conn, slot/4)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
-// meeting lets goroutines exchange values as ranks do.
+// meeting is a Group for goroutines that act as ranks.
 type meeting struct {
 	mu     sync.Mutex
 	size   int
 	values map[string][][]byte
 	ready  map[string]chan struct{}
-	turn   []map[string]int // by rank: how often it used a name
+	turn   []map[string]int // for each rank: how often it has used a name
 }
 
 func newMeeting(size int) *meeting {
@@ -61,7 +61,7 @@ func (m member) Gather(ctx context.Context, name string, value []byte) ([][]byte
 	}
 }
 
-// together runs all ranks.
+// together runs do for all ranks at the same time.
 func together(size int, do func(rank int, g Group)) {
 	m := newMeeting(size)
 	var wait sync.WaitGroup
@@ -99,7 +99,7 @@ func TestARankThatCannotBeReachedIsAnEntry(t *testing.T) {
 	together(size, func(rank int, g Group) {
 		o := LinkOptions{Host: "127.0.0.1", Budget: 30 * time.Second}
 		if rank == 2 {
-			o.Host = "192.0.2.1" // no machine has it (RFC 5737)
+			o.Host = "192.0.2.1" // an address that no machine has (RFC 5737)
 		}
 		links, err := Links(t.Context(), g, o)
 		if err != nil {
@@ -125,7 +125,7 @@ func TestAStrangerIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.Write(make([]byte, 17)); err != nil { // the key is random
+	if _, err := conn.Write(make([]byte, 17)); err != nil { // a wrong key, because the real key is random
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -248,7 +248,7 @@ func TestAllReduceBySize(t *testing.T) {
 	}
 }
 
-// stuck is a communicator with a rank that never arrives.
+// stuck is a communicator in which one rank never arrives.
 type stuck struct {
 	collective.Communicator
 	aborted error

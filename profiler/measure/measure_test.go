@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counted is a device that records compiled ops, and may lack memory or a type.
+// counted is a device that records the compiled ops. It may have too little memory, or lack a type.
 type counted struct {
 	device.Device
 	sizes []int
@@ -68,7 +68,7 @@ func TestAModelOfADeviceIsNotMeasured(t *testing.T) {
 }
 
 func TestTooLittleMemoryEndsTheGrowth(t *testing.T) {
-	// 3 matrices of 64 x 64 with copies fit, matrices of 128 x 128 do not.
+	// Three matrices of 64 x 64 and their copies fit, matrices of 128 x 128 do not.
 	small, err := reference.Driver{MemoryBytes: 150 << 10}.Open(0, device.Options{})
 	if err != nil {
 		t.Fatal(err)

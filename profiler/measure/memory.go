@@ -11,26 +11,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Bandwidth is that of a device's memory, with data much larger than its caches, in GB/s.
+// Bandwidth is the bandwidth of a device's memory in GB/s, for data much larger than the caches.
 type Bandwidth struct {
 	Read  Figure `json:"read_gbytes_per_second"`
 	Write Figure `json:"write_gbytes_per_second"`
-	Copy  Figure `json:"copy_gbytes_per_second"` // bytes read and written
+	Copy  Figure `json:"copy_gbytes_per_second"` // counts the bytes read and written
 }
 
-// leastPeak is the smallest budget for the device's own measurement, which first prepares hundreds of MB.
+// leastPeak is the smallest budget for a measurement by the device itself, because the device first prepares hundreds
+// of MB.
 const leastPeak = 2 * time.Second
 
-// Memory measures the bandwidth of the device's memory. It uses the device's own measurement (device.PeakMeasurer) if
-// there is one and the budget is at least 2 s; it omits reading and writing if preparation has used the time. Otherwise
-// Copy is the rate of adding two tensors of 32 MiB, less on a slow device other than a CPU. That is less accurate, and
-// too high if a cache holds the tensors.
+// Memory measures the bandwidth of the device's memory. If the device can measure it (device.PeakMeasurer) and the
+// budget is at least 2 s, the device does so. If the preparation uses up the time, Read and Write are not measured.
+//
+// Otherwise, Copy is computed from the time to add two tensors of 32 MiB. On a slow device other than a CPU, the
+// tensors are smaller. This method is less accurate, and its result is too high if a cache can hold the tensors.
 func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandwidth, error) {
 	var b Bandwidth
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok || budget < leastPeak {
 		least := int64(leastMoved)
-		if dev.Info().Threads > 0 { // ranks with a small quota must not stay within their caches
+		if dev.Info().Threads > 0 { // large enough to exceed the caches, also for a rank with a small quota
 			least = mostAdded
 		}
 		bytes, took, err := grow(least, mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
@@ -69,15 +71,15 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 }
 
 const (
-	// In bytes: leastMoved is the first size on a slow device, mostAdded the largest tensor of an addition, mostCopied
-	// the largest copy. An H100 copies mostCopied in about a millisecond over PCIe.
+	// Sizes in bytes. leastMoved is the first size on a slow device. mostAdded is the largest tensor of an addition.
+	// mostCopied is the largest copy, which takes an H100 about a millisecond over PCIe.
 	leastMoved = 1 << 20
 	mostAdded  = 32 << 20
 	mostCopied = 64 << 20
 )
 
-// grow repeats work with four times the memory while that is expected to fit into half of the budget, and spends the
-// rest on the last size.
+// grow repeats work with four times the size while the next size is expected to fit into half of the budget. It uses
+// the remaining budget for the last size.
 func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
 	began := time.Now()
 	for bytes = least; ; bytes *= 4 {
@@ -93,11 +95,11 @@ func grow(least, most int64, budget time.Duration, work func(bytes int64, budget
 	return bytes, again, err
 }
 
-// Copies is the speed of copies between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
+// Copies is the speed of copies between host and device: over PCIe for a GPU, within memory for a CPU.
 type Copies struct {
 	ToDevice       Figure `json:"host_to_device_gbytes_per_second"`
 	ToHost         Figure `json:"device_to_host_gbytes_per_second"`
-	LatencySeconds Figure `json:"latency_seconds"` // of a copy of 4 KiB to the device
+	LatencySeconds Figure `json:"latency_seconds"` // time of a copy of 4 KiB to the device
 }
 
 // HostDevice measures copies between page-locked host memory and the device.
@@ -122,7 +124,7 @@ func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c
 	return c, nil
 }
 
-// copied returns the time of a copy from host to device (there) or back.
+// copied returns the time of a copy from the host to the device, or back if there is false.
 func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -138,12 +140,12 @@ func copied(ctx context.Context, dev device.Device, bytes int64, there bool, bud
 	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
 }
 
-// triadElements is the length of each of the three arrays, together 192 MiB.
+// triadElements is the length of each of the three arrays, which together have 192 MiB.
 const triadElements = 8 << 20
 
-// Triad measures the host's memory in GB/s: a[i] = b[i] + s*c[i] over f64 in plain Go with the given number of
-// goroutines (McCalpin, STREAM). It counts 24 bytes per element, without the read of a that the hardware does before
-// the write.
+// Triad measures the bandwidth of the host's memory in GB/s with a[i] = b[i] + s*c[i] (McCalpin, STREAM). It uses
+// f64, plain Go, and the given number of goroutines. It counts 24 bytes per element. It does not count the read of a
+// by which the hardware prepares each write.
 func Triad(ctx context.Context, threads int, budget time.Duration) (float64, error) {
 	a, b, c := make([]float64, triadElements), make([]float64, triadElements), make([]float64, triadElements)
 	run := func(each func(lo, hi int)) {
@@ -153,7 +155,7 @@ func Triad(ctx context.Context, threads int, budget time.Duration) (float64, err
 		}
 		wait.Wait()
 	}
-	run(func(lo, hi int) { // places the pages near the goroutine's CPU
+	run(func(lo, hi int) { // allocates the pages near the CPU of the goroutine
 		for i := lo; i < hi; i++ {
 			a[i], b[i], c[i] = 0, 1, 2
 		}

@@ -6,18 +6,19 @@ import (
 )
 
 const (
-	// allPairs is the largest number of ranks for which every pair is measured.
+	// allPairs is the largest number of ranks for which all pairs are measured.
 	allPairs = 16
-	// leastSlot is the shortest time to measure a pair: some tens of round trips, and transfers of megabytes in a fast
-	// network.
+	// leastSlot is the shortest time in which a pair can be measured: some tens of round trips, and transfers of
+	// megabytes on a fast network.
 	leastSlot = 20 * time.Millisecond
-	// randomRounds is the number of random partners of each rank in a large group, in addition to its two neighbours.
+	// randomRounds is the number of random partners of each rank in a large group, in addition to its neighbours in
+	// the ring.
 	randomRounds = 4
 )
 
-// schedule returns the pairs (a < b) of each round, and the time of a round. Up to 16 ranks every pair has its own
-// round, so that pairs do not disturb each other. If the budget is too short for that, and for more than 16 ranks, each
-// rank has one partner in a round. All ranks compute the same schedule.
+// schedule returns the pairs (a < b) of each round, and the duration of a round. Up to 16 ranks, each pair has its
+// own round, so that pairs do not disturb each other. If the budget is too short for this, or if there are more than
+// 16 ranks, all ranks are measured at the same time, with one partner per round. All ranks compute the same schedule.
 func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Duration) {
 	switch {
 	case size < 2:
@@ -36,10 +37,10 @@ func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Dura
 	return rounds, max(budget/time.Duration(len(rounds)), leastSlot)
 }
 
-// tournament returns every pair, in rounds in which each rank occurs at most once: one rank stays, the others rotate
-// (the circle method).
+// tournament returns all pairs in rounds. In a round, each rank occurs at most once. One rank stays in place and the
+// others rotate (circle method).
 func tournament(size int) (rounds [][][2]int) {
-	seats := size + size%2 // with an odd number one rank pauses
+	seats := size + size%2 // with an odd number of ranks, one rank pauses in each round
 	for round := range seats - 1 {
 		var pairs [][2]int
 		at := func(seat int) int {
@@ -58,7 +59,7 @@ func tournament(size int) (rounds [][][2]int) {
 	return rounds
 }
 
-// ring returns each rank with the next one, in two rounds, or three for an odd number.
+// ring returns the pairs of neighbouring ranks, in two rounds, or in three rounds for an odd number of ranks.
 func ring(size int) [][][2]int {
 	rounds := make([][][2]int, 2)
 	for a := 0; a+1 < size; a++ {

@@ -12,48 +12,49 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
-// Speed measures the two figures of a compute score, matrix products and memory bandwidth, in short slices. Ranks of
-// one machine alternate their slices, so that ranks do not disturb each other, and outside interference affects all of
-// them.
+// Speed measures the two values of a compute score, matrix products and memory bandwidth, in short slices. The ranks
+// of one machine take turns with their slices. They therefore do not disturb each other, and other work on the
+// machine affects all of them equally.
 type Speed struct {
 	clock            clock
 	dtype            tensor.DType
-	size             int // of the square matrices
+	size             int // rows and columns of the square matrices
 	moved            int64
 	products, memory work
 }
 
-// SpeedOptions configure the measurement of a rank.
+// SpeedOptions configures the measurement of a rank.
 type SpeedOptions struct {
-	DType tensor.DType // of the products: the type of the training
+	DType tensor.DType // element type of the products, which is that of the training
 
-	// CPUs is the CPU time that the rank may use per second, for a device that computes on the host's CPUs; 0 for other
-	// devices. Time is then CPU time / CPUs, which does not depend on the periods of a quota or on other work on the
-	// machine.
+	// CPUs is the CPU time per second that the rank may use, for a device that computes on the CPUs of the host.
+	// Times are then CPU time / CPUs. They do not depend on the periods of a quota or on other work on the machine.
+	// For other devices, CPUs is 0.
 	CPUs float64
 
-	// TensorBytes is the size of each of the three tensors of an addition; 0: 32 MiB.
+	// TensorBytes is the size of each of the three tensors of an addition. 0 means 32 MiB.
 	TensorBytes int64
 }
 
 const (
-	// enoughWork is the CPU or GPU time of a pass at which matrices stop growing, so that a pass fits into a slice of
-	// 100 ms even with a tenth of a CPU. Larger: better figures of fast devices, longer slices of slow ones.
+	// enoughWork is the CPU or GPU time of a pass at which matrices are large enough. A pass then fits into a slice
+	// of 100 ms even with a tenth of a CPU. A larger value gives more accurate results on fast devices, but longer
+	// slices on slow ones.
 	enoughWork = 4 * time.Millisecond
-	// leastTensor is the smallest tensor of an addition; it exceeds most caches.
+	// leastTensor is the size of the smallest tensor of an addition in bytes. It is larger than most caches.
 	leastTensor = 4 << 20
 )
 
-// work is a timed operation.
+// work is an operation that is measured.
 type work struct {
 	memory
 	program device.Program
 	kernel  device.Kernel
-	slices  []float64 // seconds of a pass, one per slice
+	slices  []float64 // time of a pass in s, one value per slice
 }
 
-// OpenSpeed prepares both operations and runs each once. Preparation may be slow under a quota. Ranks call it before
-// they take turns, so that it disturbs no measurement.
+// OpenSpeed prepares both operations and runs each of them once. Under a quota, the preparation may be slow. Ranks
+// therefore call OpenSpeed before they take turns, so that it does not disturb a measurement.
 func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
 	if dev.Info().Modelled {
 		return nil, fmt.Errorf("compute score: device %s does not compute, so it cannot be measured", dev.Info().Name)
@@ -94,7 +95,7 @@ func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed
 	return s, s.memory.pass(ctx)
 }
 
-// Slice runs each operation for about half of length, at least once, and records its speed.
+// Slice runs each of the two operations for about half of length, at least once, and records their speed.
 func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 	for _, w := range []*work{&s.products, &s.memory} {
 		if err := w.slice(ctx, s.clock, length/2); err != nil {
@@ -104,7 +105,7 @@ func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// Result returns the median of the slices.
+// Result returns the medians over the slices.
 func (s *Speed) Result() (Compute, Bandwidth) {
 	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / stats.Median(s.products.slices) / 1e12)}
 	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / stats.Median(s.memory.slices) / 1e9)}
@@ -149,7 +150,7 @@ func (w *work) pass(ctx context.Context) error {
 	return errors.Join(w.stream.Run(w.program), w.stream.Sync())
 }
 
-// slice repeats the work for length, at least once.
+// slice repeats the operation for length, at least once.
 func (w *work) slice(ctx context.Context, c clock, length time.Duration) error {
 	began, took := time.Now(), c.elapsed()
 	for pass := 1; ; pass++ {
@@ -176,9 +177,9 @@ func (w *work) close() error {
 	return errors.Join(errs...)
 }
 
-// clock times a rank's work: by CPU time if the device computes on CPUs, else by wall time.
+// clock measures the time of a rank's work. If the device computes on CPUs, it uses CPU time, otherwise wall time.
 type clock struct {
-	cpus float64 // CPU seconds per second; 0: wall time
+	cpus float64 // CPU seconds per second that the rank may use; 0: use wall time
 }
 
 func newClock(cpus float64) clock {
@@ -188,7 +189,7 @@ func newClock(cpus float64) clock {
 	return clock{cpus}
 }
 
-// elapsed starts timing. The returned function returns the time of the work so far, as if its CPUs had no other work.
+// elapsed starts a measurement. The returned function returns the time since then as if the CPUs did no other work.
 func (c clock) elapsed() func() time.Duration {
 	if c.cpus == 0 {
 		begin := time.Now()
@@ -198,7 +199,7 @@ func (c clock) elapsed() func() time.Duration {
 	return func() time.Duration { return time.Duration(float64(busy()) / c.cpus) }
 }
 
-// busy is elapsed without the quota: CPU time, or wall time.
+// busy is the same as elapsed, but ignores the quota: it returns CPU time, or wall time.
 func (c clock) busy() func() time.Duration {
 	if c.cpus == 0 {
 		return c.elapsed()

@@ -29,7 +29,7 @@ func TestSpeedIsTheMedianOfItsSlices(t *testing.T) {
 	if len(s.products.slices) != 3 || len(s.memory.slices) != 3 {
 		t.Errorf("got %d and %d slices, want 3", len(s.products.slices), len(s.memory.slices))
 	}
-	// A disturbance of one slice must not change the result.
+	// A disturbance in a single slice must not change the result.
 	s.products.slices, s.memory.slices = []float64{2, 1000, 1}, []float64{3, 3, 0.001}
 	c, b := s.Result()
 	if want := 2 * float64(s.size) * float64(s.size) * float64(s.size) / 2 / 1e12; float64(c.TFLOPS) != want || c.Size != s.size || c.DType != "f32" {
@@ -67,13 +67,13 @@ func TestSpeedThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	}
 }
 
-// With a quota of a fifth of a CPU, a second of CPU time is five seconds of the rank's time; waits do not count.
+// With a quota of a fifth of a CPU, one second of CPU time is five seconds of the rank's time. Waits do not count.
 func TestAClockOfCPUTimeKnowsTheQuota(t *testing.T) {
 	if _, known := processTime(); !known {
 		t.Skip("this system does not tell a process's CPU time")
 	}
 	whole, fifth := newClock(1).elapsed(), newClock(0.2).elapsed()
-	for busy := newClock(1).busy(); busy() < 20*time.Millisecond; { // work
+	for busy := newClock(1).busy(); busy() < 20*time.Millisecond; { // uses CPU time
 	}
 	a, b := whole(), fifth()
 	if a < 20*time.Millisecond || b < 4*a { // five times, except for the time between the calls

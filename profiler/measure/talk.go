@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Requests of the measuring rank: a byte and a number of bytes. Both sides know the reply.
+// Requests of the measuring rank. A request is one byte and a number of bytes. Both sides know the reply.
 const (
-	ping    = 'p' // the number is returned
-	send    = 's' // that many bytes follow; the request is returned when all have arrived
-	receive = 'r' // that many bytes are returned
+	ping    = 'p' // the partner returns the number
+	send    = 's' // this number of bytes follows; the partner returns the request after the last byte
+	receive = 'r' // the partner returns this number of bytes
 	bye     = 'b'
 )
 
 const (
 	requestBytes = 9
-	pieceBytes   = 256 << 10 // of a transfer, written at once
-	firstBytes   = 64 << 10  // of the first transfer
-	mostBytes    = 256 << 20 // of the last
+	pieceBytes   = 256 << 10 // bytes of a transfer that are written at once
+	firstBytes   = 64 << 10  // size of the first transfer in bytes
+	mostBytes    = 256 << 20 // size of the largest transfer in bytes
 	mostPings    = 200
 )
 
@@ -50,7 +50,8 @@ func roundTrip(conn net.Conn, budget time.Duration) (time.Duration, error) {
 	return max(times[len(times)/2], 1), nil
 }
 
-// throughput returns the rate of the largest transfer in MB/s. Transfers grow until one takes a quarter of the budget.
+// throughput returns the rate of the largest transfer in MB/s. It increases the size until a transfer takes a quarter
+// of the budget.
 func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error) {
 	piece, echo := make([]byte, pieceBytes), make([]byte, requestBytes)
 	began := time.Now()
@@ -74,7 +75,7 @@ func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error)
 		if n >= mostBytes || took >= budget/4 || time.Since(began)+2*took > budget {
 			return float64(n) / took.Seconds() / 1e6, nil
 		}
-		// Sizes grow fast on a fast link, and no transfer is expected to take more than half of the budget.
+		// Sizes grow fast on a fast link. No transfer is expected to take more than half of the budget.
 		n = min(n*int(max(min(budget/(2*took), 16), 2)), mostBytes)
 	}
 }
@@ -84,7 +85,7 @@ func leave(conn net.Conn) error {
 	return err
 }
 
-// answer serves a measuring rank until it says bye, or until an error or the deadline.
+// answer serves a measuring rank until it sends bye. It also returns after an error and at the deadline.
 func answer(conn net.Conn, deadline time.Time) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err

@@ -12,26 +12,26 @@ const version = 1
 
 const mostBytes = 1 << 16
 
-// Choice is the fastest format.
+// Choice is the chosen number format with the times of all formats.
 type Choice struct {
 	Type    string             `json:"type"`
-	Seconds map[string]float64 `json:"seconds"` // of a step, by format
+	Seconds map[string]float64 `json:"seconds"` // time of a step by format, s
 }
 
-// Cache is a folder of choices. It can be deleted safely: the formats are timed again.
+// Cache is a folder of choices. It can be deleted at any time; the formats are then timed again.
 type Cache struct{ folder cache.Folder }
 
 // Open returns the cache in dir. The first Store creates the folder.
 func Open(dir string) *Cache { return &Cache{cache.Folder{Dir: dir, MaxBytes: mostBytes}} }
 
-// file is the stored form. It contains the key, because the file name is only a hash.
+// file is the stored form of a choice. It contains the key, because the file name is only a hash.
 type file struct {
 	Version int    `json:"version"`
 	Key     string `json:"key"`
 	Choice
 }
 
-// Load returns the choice of a key; its Type is "" if there is none.
+// Load returns the choice of a key. If the cache contains none, its Type is "".
 func (c *Cache) Load(key string) (Choice, error) {
 	var f file
 	path, found, err := c.folder.Load(cache.Name(key), &f)

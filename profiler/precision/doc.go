@@ -1,14 +1,14 @@
-// Package precision determines the number format in which a device trains fastest. It trains for a short time in each
-// format and caches the result.
+// Package precision determines the number format in which a device trains fastest. It trains a small network in each
+// format for a short time, and caches the result.
 //
 //	seconds, err := precision.Time(ctx, dev, []tensor.DType{tensor.BF16, tensor.F32}) // on each rank
 //	best := precision.Fastest([][]float64{seconds, …})                             // seconds of all ranks with equal devices; best is the same on all of them
 //	err = cache.Store(key, precision.Choice{Type: "bf16", …})
 //
-// [Time] takes a few hundred milliseconds and is noisy on a busy machine. Two rules keep runs reproducible. The first
-// format wins unless another format is faster by [Margin]. A [Cache] keeps the choice, so later runs on the same device
-// do not repeat the measurement.
+// [Time] takes a few hundred milliseconds, and its result is noisy on a busy machine. Two rules keep runs
+// reproducible. The first format is chosen unless another format is faster by [Margin]. A [Cache] stores the choice,
+// so later runs on the same device do not repeat the measurement.
 //
 // Time returns the errors of the device and of the context. The device must compute values; a device that only models
-// time is not enough. Load returns an error for a damaged file.
+// time is refused. Load returns an error for a damaged file.
 package precision

@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	// Margin is the fraction by which a format must be faster than the first one to be chosen. Larger: the first format
-	// is kept although another one is faster. Smaller: noise decides between equally fast formats.
+	// Margin is the fraction by which a format must be faster than the first one to be chosen. With a larger value,
+	// the first format is kept even if another one is clearly faster. With a smaller value, noise decides between
+	// equally fast formats.
 	Margin = 0.1
 
-	samples = 8  // of a step: enough for the kernels of large batches, few enough for some milliseconds
-	size    = 32 // of an image, pixels
+	samples = 8  // samples of a step: enough for the kernels of large batches, few enough for a step of some milliseconds
+	size    = 32 // height and width of an image in pixels
 	classes = 10
 
-	rounds = 8                      // steps in each format; the fastest counts
-	limit  = 300 * time.Millisecond // of all rounds; slow devices run fewer rounds, but at least four
+	rounds = 8                      // number of steps in each format; the fastest one counts
+	limit  = 300 * time.Millisecond // time limit of all rounds; slow devices run fewer rounds, but at least four
 )
 
-// Time trains a small network on synthetic images in each format and returns the seconds of the fastest step of each.
-// Steps of the formats alternate, so that another program on the machine slows down all of them. The device must
-// compute values.
+// Time trains a small network on synthetic images. It returns the time of the fastest step in each format, in
+// seconds. The formats take turns step by step, so that another program on the machine slows down all of them. The
+// device must compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
 		return nil, fmt.Errorf("time number formats: device %s does not compute", dev.Info().Name)
@@ -58,7 +59,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	began := time.Now()
 	for round := 0; round <= rounds && (round <= 4 || time.Since(began) < limit); round++ {
 		if round == 1 {
-			began = time.Now() // the first round also pays for page faults
+			began = time.Now() // the first round includes page faults
 		}
 		for i := range trials {
 			took, err := trials[i].step(ctx)
@@ -73,7 +74,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	return seconds, nil
 }
 
-// Fastest returns the position of the chosen format. times holds the seconds of each format, for each of several ranks
+// Fastest returns the index of the chosen format. times contains the seconds of each format, for one or more ranks
 // with equal devices.
 func Fastest(times [][]float64) int {
 	best, least := 0, 0.0
@@ -110,7 +111,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 	return err
 }
 
-// step returns the seconds of a step without the wait for data.
+// step trains one step and returns its time in seconds, without the wait for data.
 func (t *trial) step(ctx context.Context) (float64, error) {
 	r, err := t.replica.Step(ctx, t.loader, 0.01)
 	return (r.Times.Total() - r.Times.Data).Seconds(), err
@@ -127,8 +128,8 @@ func (t *trial) close() error {
 	return errors.Join(errs...)
 }
 
-// network has the layers that dominate a ResNet's step: convolutions of 3x3 and 1x1 with few and with many channels,
-// and normalisation.
+// network has the layers that dominate the step time of a ResNet: 3x3 and 1x1 convolutions with few and with many
+// channels, and normalisation.
 //
 // Legend: N samples.
 func network(net *nn.Net, x *graph.Value, classes int) *graph.Value {

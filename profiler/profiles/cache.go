@@ -8,22 +8,22 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// Cache is a folder of figures from the starts of trainings, one file per device, so that the next training need not
-// measure. It can be deleted safely.
+// Cache is a folder of values that were measured at the start of a training, with one file per device. The next
+// training need not repeat the measurement. The folder can be deleted at any time.
 type Cache struct{ folder cache.Folder }
 
 // OpenCache returns the cache in dir. The first Store creates the folder.
 func OpenCache(dir string) *Cache { return &Cache{cache.Folder{Dir: dir, MaxBytes: maxFile}} }
 
-// CacheKey contains everything on which the figures depend.
+// CacheKey contains all properties on which the values depend.
 type CacheKey struct {
-	Fingerprint string `json:"fingerprint"` // hardware.Identity: device, CPU quota, memory
+	Fingerprint string `json:"fingerprint"` // fingerprint of hardware.Identity: device, CPU quota, memory
 	DeviceType  string `json:"device_type"`
 	DType       string `json:"dtype"`
-	Program     string `json:"program"` // version of the program, whose kernels may change
+	Program     string `json:"program"` // version of the program, because kernels may change
 }
 
-// cached is a file of the cache.
+// cached is the stored form of the values.
 type cached struct {
 	SchemaVersion int       `json:"schema_version"`
 	Key           CacheKey  `json:"key"`
@@ -35,15 +35,15 @@ func (k CacheKey) file() string {
 	return hardware.Fingerprint(k.Fingerprint, k.DeviceType, k.DType, k.Program)[:24] + ".json"
 }
 
-// Kept are cached figures.
+// Kept contains values from the cache.
 type Kept struct {
 	Measured Measured
 	Created  time.Time
 	File     string
 }
 
-// Load returns the figures of a key, nil if there are none. It returns an error for an unusable file, which the next
-// Store replaces.
+// Load returns the values of a key, or nil if the cache contains none. If the file cannot be used, Load returns an
+// error, and the next Store replaces the file.
 func (c *Cache) Load(k CacheKey) (*Kept, error) {
 	var f cached
 	path, found, err := c.folder.Load(k.file(), &f)
@@ -51,7 +51,7 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 		return nil, fmt.Errorf("profile cache %w", err)
 	}
 	if !found || f.SchemaVersion != SchemaVersion {
-		return nil, nil // a file of another program version is measured again
+		return nil, nil // a file of another program version; the values are measured again
 	}
 	if f.Key != k || !f.Measured.TFLOPS.Known() || !f.Measured.Memory.Copy.Known() {
 		return nil, fmt.Errorf("profile cache %s: got the figures of %+v, want those of %+v, above 0", path, f.Key, k)
@@ -59,7 +59,7 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 	return &Kept{Measured: f.Measured, Created: f.Created, File: path}, nil
 }
 
-// Store saves figures.
+// Store saves the values of a key.
 func (c *Cache) Store(k CacheKey, m *Measured) error {
 	f := cached{SchemaVersion: SchemaVersion, Key: k, Created: time.Now().UTC().Truncate(time.Second), Measured: *m}
 	if err := c.folder.Store(k.file(), f); err != nil {

@@ -1,19 +1,19 @@
-// Package profiles defines the two files that "hetero-train profile" writes. gpu_profiles.json has one entry per rank.
-// system_profile.json has one entry per machine, and the links between ranks.
+// Package profiles defines the two files that "hetero-train profile" writes. gpu_profiles.json contains one entry per
+// rank. system_profile.json contains one entry per machine, and the links between ranks.
 //
 // # The compute score
 //
-// Rank r's score is
+// The compute score of a rank is
 //
 //	(TFLOP/s of the training's element type)^a * (memory bandwidth / 10 GB/s)^b,  a + b = 1
 //
-// where b is the fraction of a training step that is bound by memory bandwidth (see [Score]). The size of the memory is
-// not part of the score: it limits a share, but does not make a rank faster. The file contains absolute scores, so that
-// files of different days can be compared. It also contains scores relative to the slowest rank, whose relative score
-// is 1.0.
+// b is the fraction of a training step that is bound by memory bandwidth (see [Score]). The size of the memory is not
+// part of the score, because it limits a share, but does not make a rank faster. The file contains absolute scores,
+// so that files of different days can be compared. It also contains relative scores; that of the slowest rank is 1.0.
 //
-// Ranks with the same device type and element type get the same score, computed from the medians of their measurements,
-// because differences between such ranks are noise. [Predict] measures how well scores predict step times.
+// All ranks with the same device type and element type get the same score, because differences between such ranks are
+// noise. The score is computed from the medians of their measurements. [Predict] measures how well scores predict
+// step times.
 //
 // # Reading
 //
@@ -21,5 +21,5 @@
 //	ranks, mismatch := p.Match(fingerprints)         // entries for the ranks of this run
 //	if mismatch != "" { log.Warn(...) }              // the profile was measured on other hardware, so ranks is nil
 //
-// fingerprints holds one fingerprint per rank, from hardware.Identify.
+// fingerprints contains one fingerprint per rank, from hardware.Identify.
 package profiles

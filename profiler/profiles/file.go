@@ -12,10 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/cache"
 )
 
-// maxFile is the largest readable profile in bytes: a thousand ranks take about 2 MB.
+// maxFile is the largest size of a profile that can be read, in bytes. The profile of a thousand ranks has about 2
+// MB.
 const maxFile = 64 << 20
 
-// FormatError describes why this program cannot read a file as a profile.
+// FormatError reports why a file cannot be read as a profile.
 type FormatError struct {
 	Path   string
 	Reason string
@@ -25,7 +26,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("hardware profile %s: %s", e.Path, e.Reason)
 }
 
-// Load reads gpu_profiles.json. It returns a *FormatError for invalid content, including an unknown schema version.
+// Load reads gpu_profiles.json. It returns a *FormatError for invalid contents, including an unknown schema version.
 func Load(path string) (*Ranks, error) {
 	text, err := regular.Read(path, maxFile)
 	if err != nil {
@@ -41,7 +42,7 @@ func Load(path string) (*Ranks, error) {
 	return p, nil
 }
 
-// decode checks the version first, because a newer file may have other types.
+// decode checks the version before it decodes the rest, because a newer file may contain other types.
 func decode(text []byte, into any, origin *Origin) error {
 	var version struct {
 		SchemaVersion *int `json:"schema_version"`
@@ -86,7 +87,8 @@ func (p *Ranks) check() error {
 	return nil
 }
 
-// Save writes both files into dir, which it creates. Each is written atomically: to a temporary name, then renamed.
+// Save creates dir and writes both files into it. Each file is written to a temporary name and then renamed, so it is
+// always complete.
 func Save(dir string, ranks *Ranks, system *System) error {
 	if err := SaveRanks(dir, ranks); err != nil {
 		return err
@@ -94,7 +96,7 @@ func Save(dir string, ranks *Ranks, system *System) error {
 	return write(filepath.Join(dir, SystemFile), system)
 }
 
-// SaveRanks writes only gpu_profiles.json.
+// SaveRanks writes only gpu_profiles.json; see Save.
 func SaveRanks(dir string, ranks *Ranks) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("hardware profile: %w", err)

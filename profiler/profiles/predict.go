@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// Prediction describes how well compute scores predict the ranks' time per sample of a model.
+// Prediction describes how well compute scores predict the time per sample of each rank for a model.
 type Prediction struct {
 	Model string          `json:"model"`
 	Ranks []PredictedRank `json:"ranks"`
-	Error float64         `json:"error"` // mean over the ranks, as a fraction: 0.05 = 5 %
+	Error float64         `json:"error"` // mean error over the ranks as a fraction: 0.05 means 5 %
 	Worst int             `json:"worst_rank"`
 }
 
-// PredictedRank is one rank's predicted and measured time per sample. Relative times have the geometric mean 1 over the
-// ranks.
+// PredictedRank contains the predicted and the measured time per sample of a rank. Relative times are divided by
+// their geometric mean over the ranks.
 type PredictedRank struct {
 	Rank             int     `json:"rank"`
 	SecondsPerSample float64 `json:"seconds_per_sample"`
@@ -22,8 +22,8 @@ type PredictedRank struct {
 	Predicted        float64 `json:"predicted_relative_time"`
 }
 
-// Predict compares scores with measured seconds per sample, both > 0. It returns nil if a rank lacks a value, or for a
-// single rank, because scores only compare ranks.
+// Predict compares scores with measured seconds per sample. All values must be above 0. It returns nil if a rank
+// lacks a value. It also returns nil for a single rank, because scores only compare ranks.
 func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	n := len(scores)
 	if n < 2 || len(secondsPerSample) != n {
@@ -52,7 +52,7 @@ func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	return p
 }
 
-// String returns a readable line.
+// String returns a line for people to read.
 func (p *Prediction) String() string {
 	w := p.Ranks[p.Worst]
 	return fmt.Sprintf("compute scores predict the time per sample of %s within %.0f %% on average (worst: rank %d, predicted %.2f, measured %.2f of the mean)",

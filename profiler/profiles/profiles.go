@@ -11,11 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// SchemaVersion is the version of both files. It changes when a reader of the previous version would misread the new
-// one.
+// SchemaVersion is the version of both files. It increases when a program for the previous version would misread a
+// new file.
 //
-//	1  a figure that was not measured is 0
-//	2  a figure that was not measured is null; ranks of the same device type have one score
+//	1  a value that was not measured is 0
+//	2  a value that was not measured is null; ranks with the same device type have the same score
 const SchemaVersion = 2
 
 // Names of the files.
@@ -24,21 +24,21 @@ const (
 	SystemFile = "system_profile.json"
 )
 
-// Origin is the head of both files.
+// Origin contains the first fields of both files.
 type Origin struct {
 	SchemaVersion int       `json:"schema_version"`
-	Fingerprint   string    `json:"fingerprint"` // over all ranks
+	Fingerprint   string    `json:"fingerprint"` // hash of the fingerprints of all ranks
 	Created       time.Time `json:"created"`
 	Program       string    `json:"program"`
-	Quick         bool      `json:"quick"` // measured with shorter budgets
+	Quick         bool      `json:"quick"` // the measurements had shorter budgets
 }
 
-// Ranks is the content of gpu_profiles.json.
+// Ranks is the contents of gpu_profiles.json.
 type Ranks struct {
 	Origin
 	Score      Rule        `json:"score"`
-	Ranks      []Rank      `json:"ranks"`                // by rank
-	Prediction *Prediction `json:"prediction,omitempty"` // how well the scores predict step times; nil: no step was timed
+	Ranks      []Rank      `json:"ranks"`                // in the order of ranks
+	Prediction *Prediction `json:"prediction,omitempty"` // how well the scores predict step times; nil if no step was timed
 }
 
 // Rule describes how the scores were computed.
@@ -46,10 +46,10 @@ type Rule struct {
 	Formula         string  `json:"formula"`
 	ComputeFraction float64 `json:"compute_share"`
 	MemoryFraction  float64 `json:"memory_share"`
-	Model           string  `json:"model,omitempty"` // model for MemoryFraction; "": the default
+	Model           string  `json:"model,omitempty"` // model for which MemoryFraction was computed; "" for the default
 }
 
-// Rank describes one rank's device and its measurements.
+// Rank describes the device of one rank and its measurements.
 type Rank struct {
 	Rank          int           `json:"rank"`
 	LocalRank     int           `json:"local_rank"`
@@ -57,35 +57,35 @@ type Rank struct {
 	Fingerprint   string        `json:"fingerprint"`
 	DeviceType    string        `json:"device_type"` // hardware.Identity.Type
 	Device        Device        `json:"device"`
-	GPU           *hardware.GPU `json:"gpu,omitempty"` // the rank's card; nil for a CPU rank
-	MemoryBytes   int64         `json:"memory_bytes"`  // available to the rank: limits its share
+	GPU           *hardware.GPU `json:"gpu,omitempty"` // nil for a CPU rank
+	MemoryBytes   int64         `json:"memory_bytes"`  // memory that the rank may use, which limits its share
 	Measured      Measured      `json:"measured"`
 	ComputeScore  float64       `json:"compute_score"`
-	RelativeScore float64       `json:"relative_score"` // slowest rank = 1.0
+	RelativeScore float64       `json:"relative_score"` // score relative to the slowest rank, which has 1.0
 	Skipped       []string      `json:"skipped,omitempty"`
 }
 
-// Device is the rank's device as the engine describes it.
+// Device describes a device in the terms of the engine.
 type Device struct {
-	Name    string          `json:"name"` // "cpu:0"
+	Name    string          `json:"name"` // for example "cpu:0"
 	Kind    string          `json:"kind"`
 	Vendor  hardware.Vendor `json:"vendor"`
 	Model   string          `json:"model"`
 	ISA     string          `json:"isa"`
 	Threads int             `json:"threads,omitempty"`
-	CPUs    float64         `json:"cpus,omitempty"` // available to the rank, for a CPU device
+	CPUs    float64         `json:"cpus,omitempty"` // CPUs that the rank may use, for a CPU device
 }
 
-// Measured holds a rank's own figures.
+// Measured contains the values measured on one rank.
 type Measured struct {
-	DType  string            `json:"dtype"` // of training: the type of the score
+	DType  string            `json:"dtype"` // element type of the training, which determines the score
 	TFLOPS measure.Figure    `json:"tflops"`
-	All    []measure.Compute `json:"products"` // of every type that the device supports
+	All    []measure.Compute `json:"products"` // one entry per element type that the device supports
 	Memory measure.Bandwidth `json:"memory"`
 	Copies measure.Copies    `json:"copies"`
 }
 
-// String returns the rank's log line.
+// String returns the log line of the rank.
 func (r Rank) String() string {
 	digits := fmt.Sprintf("%.1f", r.ComputeScore)
 	if r.ComputeScore < 1 {
@@ -94,9 +94,9 @@ func (r Rank) String() string {
 	return fmt.Sprintf("Node %d: Compute score %s, Memory %dMB", r.Rank, digits, r.MemoryBytes>>20)
 }
 
-// Rate computes the scores of all ranks. shares are the ranks' memory-bound fractions of a step, nil for the default.
-// Their mean applies to all ranks, so that scores can be compared. Ranks of the same device type and element type get
-// the same score, because differences between them are noise.
+// Rate computes the scores of all ranks. fractions contains the memory-bound fraction of a step for each rank; nil
+// means the default. The mean of the fractions applies to all ranks, so that scores can be compared. Ranks with the
+// same device type and element type get the same score, because differences between them are noise.
 func (p *Ranks) Rate(model string, fractions []float64) error {
 	memory := DefaultMemoryFraction
 	if len(fractions) > 0 {
@@ -119,8 +119,8 @@ func (p *Ranks) Rate(model string, fractions []float64) error {
 	return nil
 }
 
-// typical returns the median of a figure over all ranks with the same device type and element type. A rank with an
-// unknown device type keeps its own figure.
+// typical returns the median of a value over all ranks with the same device type and element type. A rank with an
+// unknown device type keeps its own value.
 func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
 	own := &p.Ranks[rank]
 	if own.DeviceType == "" {
@@ -137,7 +137,7 @@ func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
 	return (figures[(n-1)/2] + figures[n/2]) / 2
 }
 
-// Scores returns the ranks' compute scores.
+// Scores returns the compute scores in the order of ranks.
 func (p *Ranks) Scores() []float64 {
 	var scores []float64
 	for _, r := range p.Ranks {
@@ -146,7 +146,7 @@ func (p *Ranks) Scores() []float64 {
 	return scores
 }
 
-// Seal sets the fingerprint of the profile from those of the ranks.
+// Seal computes the fingerprint of the profile from those of the ranks.
 func (p *Ranks) Seal() {
 	prints := make([]string, len(p.Ranks))
 	for i, r := range p.Ranks {
@@ -155,9 +155,9 @@ func (p *Ranks) Seal() {
 	p.Fingerprint = hardware.Fingerprint(prints...)
 }
 
-// Match assigns an entry to each rank of a run, by the fingerprints of the ranks' hardware. A rank gets the entry of
-// the same number, or that of another rank with the same fingerprint. If a rank has none, the profile does not apply:
-// Match returns nil and the reason, for a warning.
+// Match assigns an entry of the profile to each rank of a run, by the fingerprints of the hardware. A rank gets the
+// entry of the same number if the fingerprints are equal. Otherwise it gets the entry of another rank with the same
+// fingerprint. If there is none, the profile does not apply: Match returns nil and the reason, for a warning.
 func (p *Ranks) Match(fingerprints []string) (ranks []Rank, mismatch string) {
 	var strangers []string
 	for rank, print := range fingerprints {

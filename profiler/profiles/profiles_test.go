@@ -67,7 +67,7 @@ func TestTheSlowestIsOne(t *testing.T) {
 	}
 }
 
-// example is a profile of two unequal ranks.
+// example returns a profile of two unequal ranks.
 func example(t *testing.T) *Ranks {
 	t.Helper()
 	p := &Ranks{Origin: Origin{SchemaVersion: SchemaVersion, Program: "test"}}
@@ -103,7 +103,7 @@ func TestSavedProfilesAreLoaded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "configs")
 	want := example(t)
 	host := Describe(system.Host{Name: "node7", CPU: system.CPU{Model: "EPYC", Quota: 0.8}, Disks: []system.Disk{{Name: "sda", Bytes: 5}}}, nil, "no driver")
-	for range 2 { // the second replaces the first
+	for range 2 { // the second Save replaces the files of the first one
 		if err := Save(dir, want, &System{Origin: want.Origin, Hosts: []Host{host}}); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestRanksOfOneTypeHaveOneScore(t *testing.T) {
 		t.Fatal(err)
 	}
 	scores := p.Scores()
-	want, err := Score(1.1, 20, DefaultMemoryFraction) // the medians of three ranks
+	want, err := Score(1.1, 20, DefaultMemoryFraction) // the medians over three ranks
 	if err != nil || scores[0] != want || scores[2] != want || scores[3] != want {
 		t.Errorf("ranks of one type: got scores %v, want %v for each, %v", scores, want, err)
 	}
@@ -256,7 +256,7 @@ func TestMatchKnowsHardwareByItsFingerprint(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		prints []string
-		want   []float64 // scores; nil: a mismatch
+		want   []float64 // expected scores; nil for a mismatch
 		says   string
 	}{
 		{"the same ranks", []string{gtx, rtx}, []float64{p.Ranks[0].ComputeScore, p.Ranks[1].ComputeScore}, ""},

@@ -5,27 +5,30 @@ import (
 	"math"
 )
 
-// DefaultMemoryFraction is the default fraction of a step that is bound by memory. It is that of ResNet-50 at 224 pixels
-// in bf16 on an H100. Its arithmetic alone would allow 40,700 images/s, its memory traffic, layer by layer, 10,800: 1 -
-// 10.8/40.7 = 0.73. Most models have normalisations, activations and optimizers between products, and are nearer to
-// this value than to pure arithmetic.
+// DefaultMemoryFraction is the default fraction of a step that is bound by memory. It comes from ResNet-50 at 224
+// pixels in bf16 on an H100. The arithmetic of this model would permit 40,700 images/s, and its memory traffic, layer
+// by layer, 10,800: 1 - 10.8/40.7 = 0.73. Most models have normalisations, activations and optimizers between matrix
+// products. They are closer to this value than to pure arithmetic.
 const DefaultMemoryFraction = 0.7
 
-// bandwidthUnit makes scores readable: 1 TFLOP/s and 10 GB/s give 1.0. A common factor changes no share.
+// bandwidthUnit scales scores such that 1 TFLOP/s and 10 GB/s give 1.0. A common factor of all scores changes no
+// share.
 const bandwidthUnit = 10 // GB/s
 
-// Formula is the score as text, for files and output.
+// Formula is the formula of the score as text, for files and output.
 const Formula = "tflops(dtype)^compute_share * (copy GB/s / 10)^memory_share"
 
-// Score returns a rank's compute score: the weighted geometric mean of its arithmetic and its memory bandwidth.
+// Score returns the compute score of a rank: the weighted geometric mean of its arithmetic speed and its memory
+// bandwidth.
 //
-//	tflops       of matrix products in the training's element type, TFLOP/s, > 0
-//	gbytes       memory bandwidth (read and written), GB/s, > 0
+//	tflops          speed of matrix products in the element type of the training, TFLOP/s, > 0
+//	gbytes          memory bandwidth (read and written), GB/s, > 0
 //	memoryFraction  fraction of a step's time that is bound by memory, 0 to 1
 //
-// The mean is geometric, because a step's time is a sum of parts that shrink with one or the other: d(log time) is the
-// mean of the two d(log)s, weighted by the parts. It is exact for small differences between ranks; the balancer
-// corrects the rest.
+// The mean is geometric because the time of a step is a sum of two parts. One part shrinks with the arithmetic speed,
+// the other with the bandwidth. The relative change of the time is therefore the mean of the relative changes of both
+// speeds, weighted by the parts. This is exact for small differences between ranks. The balancer corrects larger
+// differences.
 func Score(tflops, gbytes, memoryFraction float64) (float64, error) {
 	for _, v := range []struct {
 		name  string
@@ -44,8 +47,9 @@ func Score(tflops, gbytes, memoryFraction float64) (float64, error) {
 // Work is the minimum arithmetic and memory traffic of one operation of a step.
 type Work struct{ FLOPs, Bytes int64 }
 
-// MemoryFraction returns the fraction of a step's least time in operations whose memory traffic takes longer than their
-// arithmetic, on a device with these speeds (a roofline). Without work it returns DefaultMemoryFraction.
+// MemoryFraction returns the memory-bound fraction of a step on a device with the given speeds (a roofline model). It
+// is the fraction of the minimum step time in operations whose memory traffic takes longer than their arithmetic.
+// Without work it returns DefaultMemoryFraction.
 func MemoryFraction(step []Work, tflops, gbytes float64) float64 {
 	var bound, total float64
 	for _, w := range step {
@@ -61,7 +65,7 @@ func MemoryFraction(step []Work, tflops, gbytes float64) float64 {
 	return bound / total
 }
 
-// Relative divides scores by the smallest one, so the slowest rank has 1.0.
+// Relative divides scores by the smallest score. The slowest rank therefore has 1.0.
 func Relative(scores []float64) []float64 {
 	slowest := math.Inf(1)
 	for _, s := range scores {

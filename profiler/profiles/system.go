@@ -6,16 +6,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// System is the content of system_profile.json.
+// System is the contents of system_profile.json.
 type System struct {
 	Origin
 	Hosts     []Host               `json:"hosts"`
-	Links     []measure.Link       `json:"links,omitempty"`      // between ranks
-	AllReduce []measure.AllReduced `json:"all_reduce,omitempty"` // over all ranks
+	Links     []measure.Link       `json:"links,omitempty"`      // links between ranks
+	AllReduce []measure.AllReduced `json:"all_reduce,omitempty"` // all-reduces over all ranks
 	Skipped   []string             `json:"skipped,omitempty"`
 }
 
-// Host describes one machine, as seen by its first rank.
+// Host describes one machine, as measured by its first rank.
 type Host struct {
 	Name        string         `json:"name"`
 	Ranks       []int          `json:"ranks"`
@@ -26,7 +26,7 @@ type Host struct {
 	CPU         CPU            `json:"cpu"`
 	Memory      Memory         `json:"memory"`
 	GPUs        []hardware.GPU `json:"gpus"`
-	NoGPU       string         `json:"no_gpu,omitempty"` // reason for no GPU
+	NoGPU       string         `json:"no_gpu,omitempty"` // reason why there is no GPU
 	Disks       []Disk         `json:"disks"`
 	Networks    []Network      `json:"networks"`
 	TriadGBytes measure.Figure `json:"memory_triad_gbytes_per_second"`
@@ -41,15 +41,15 @@ type CPU struct {
 	Cores    int      `json:"cores"`
 	Threads  int      `json:"threads"`
 	Features []string `json:"features"`
-	Usable   int      `json:"usable"` // by affinity
-	Quota    float64  `json:"quota"`  // CPUs' worth of time
+	Usable   int      `json:"usable"` // number of logical CPUs, restricted by affinity
+	Quota    float64  `json:"quota"`  // CPU time per second that the process may use
 }
 
-// Memory is that of a host, in bytes.
+// Memory describes the memory of a host, in bytes.
 type Memory struct {
 	Total     int64 `json:"total_bytes"`
 	Available int64 `json:"available_bytes"`
-	Limit     int64 `json:"limit_bytes"` // of the process
+	Limit     int64 `json:"limit_bytes"` // limit of the process
 }
 
 // Disk describes a disk of a host.
@@ -65,17 +65,17 @@ type Network struct {
 	Name       string `json:"name"`
 	Kind       string `json:"kind"`
 	Up         bool   `json:"up"`
-	SpeedMbits int    `json:"speed_mbits_per_second,omitempty"` // absent: unknown
+	SpeedMbits int    `json:"speed_mbits_per_second,omitempty"` // absent if unknown
 	MTU        int    `json:"mtu"`
 }
 
-// Output is the disk of the results folder.
+// Output describes the disk that contains the results folder.
 type Output struct {
 	Folder string `json:"folder"`
 	measure.DiskSpeed
 }
 
-// Describe converts the host description of package system.
+// Describe converts a host description of package system.
 func Describe(h system.Host, gpus []hardware.GPU, noGPU string) Host {
 	out := Host{Name: h.Name, Kernel: h.Kernel, WSL2: h.WSL2, Container: h.Container, Cgroups: h.Cgroups, CPU: CPU(h.CPU), Memory: Memory(h.Memory),
 		GPUs: append([]hardware.GPU{}, gpus...), NoGPU: noGPU, Disks: []Disk{}, Networks: []Network{}}

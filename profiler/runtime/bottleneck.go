@@ -2,38 +2,39 @@ package runtime
 
 import "math"
 
-// BottleneckWindow is the number of steps after which a verdict is given.
+// BottleneckWindow is the number of steps of a window. Each window gets one verdict.
 const BottleneckWindow = 50
 
-// A cause of lost time can become the verdict if it costs at least LostFraction of a step's time. If no cause does, the
-// run is compute-bound.
+// LostFraction is the smallest fraction of a step's time that a cause must cost to become the verdict. If no cause
+// does, the run is compute-bound.
 const LostFraction = 0.10
 
-// WarmUpSteps are the first steps of a run. Page faults slow these steps down, so verdicts and mean times leave them
-// out.
+// WarmUpSteps is the number of first steps that verdicts and mean times leave out, because page faults slow them
+// down.
 const WarmUpSteps = 2
 
-// Limits of the verdict. Fractions are fractions of the step's time, unless the comment names another base.
+// Limits of the verdict. Fractions are relative to the time of a step, unless the comment names another quantity.
 const (
-	// The previous verdict stays while its loss is at least keptFraction, and no other loss exceeds it by more than
-	// changeFraction.
+	// The previous verdict stays as long as its loss is at least keptFraction and no other loss exceeds this loss by
+	// more than changeFraction.
 	keptFraction   = 0.07
 	changeFraction = 0.03
-	// A rank whose memory use is at least fullPercent, in percent, can take no more samples.
+	// A rank that uses at least fullPercent of its memory, in percent, cannot take more samples.
 	fullPercent = 90.0
-	// A rank with full memory is treated as slowed down if its time per sample has grown by at least slowedFraction of
-	// its usual time per sample.
+	// A rank with full memory counts as slowed down if its time per sample is longer than usual by at least
+	// slowedFraction of the usual time.
 	slowedFraction = 0.10
-	// A rank's usual time per sample is compared only while its share is within shareTolerance of its usual share.
+	// The usual time per sample of a rank is compared only while its share differs from its usual share by at most
+	// this fraction.
 	shareTolerance = 0.10
-	// A rank is named as the straggler only if its mean time, rather than jitter, causes at least steadyFraction of the
-	// straggler loss.
+	// A rank is named as the straggler only if its mean time causes at least steadyFraction of the straggler loss.
+	// The rest of the loss is due to jitter.
 	steadyFraction = 0.5
-	// The advice mentions the optimizer if it takes more than optimizerBig of the step.
+	// The advice mentions the optimizer if it takes more than this fraction of the step.
 	optimizerBig = 0.15
 )
 
-// Bound is the cause that limits a run's speed.
+// Bound is the cause that limits the speed of a run.
 type Bound int
 
 const (
@@ -51,44 +52,44 @@ func (b Bound) String() string {
 	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound"}[b]
 }
 
-// RankTimes are one rank's measurements in one step, in seconds, as in its Record.
+// RankTimes contains the measurements of one rank in one step, in seconds, as in its Record.
 type RankTimes struct {
-	Samples       int // 0: the rank is ignored
+	Samples       int // number of samples; a rank with 0 is ignored
 	Data          float64
 	Forward       float64
 	Backward      float64
-	Exchanges     float64 // wait for exchanges of batch normalisation; part of Forward and Backward
-	Communication float64 // the rank's wait for gradients
-	Hidden        float64 // communication that overlaps computing
+	Exchanges     float64 // waits for exchanges of batch normalisation; part of Forward and Backward
+	Communication float64 // wait for gradients
+	Hidden        float64 // communication during computing
 	Optimizer     float64
-	MemoryPercent float64 // memory in use; NaN: unknown
+	MemoryPercent float64 // memory use in percent; NaN if unknown
 }
 
-// own returns the rank's compute time: the passes without their waits for other ranks. It excludes the wait for data.
+// own returns the compute time of the rank: the passes without waits for other ranks and for data.
 func (r *RankTimes) own() float64 { return max(0, r.Forward+r.Backward-r.Exchanges) }
 
 func (r *RankTimes) total() float64 {
 	return r.Data + r.Forward + r.Backward + r.Communication + r.Optimizer
 }
 
-// Bottleneck is the verdict on a window. Times are seconds per step, means over the window.
+// Bottleneck is the verdict on a window. Times are means over the window, in seconds per step.
 type Bottleneck struct {
 	Bound    Bound
 	Lost     [bounds]float64 // time lost to each cause; 0 for compute
-	Rank     int             // by Bound: rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single rank
-	Slowest  float64         // if Rank is a straggler: fraction of steps in which Rank was the slowest
-	Ratio    float64         // if Rank is a straggler: Rank's compute time divided by the compute time with balanced shares
+	Rank     int             // rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single rank
+	Slowest  float64         // for a straggler: fraction of the steps in which Rank was the slowest
+	Ratio    float64         // for a straggler: compute time of Rank divided by the compute time with balanced shares
 	Step     float64         // time of the whole step
-	Compute  float64         // time of forward and backward pass without losses
+	Compute  float64         // time of the forward and backward passes without losses
 	Update   float64         // time of the optimizer
-	Hidden   float64         // communication during the backward pass
-	Exchange float64         // exchanges of batch normalisation, part of the lost communication
-	Memory   float64         // memory use in percent of the rank with the fullest memory; NaN: unknown
-	Ranks    int             // ranks with samples
+	Hidden   float64         // communication time during the backward pass
+	Exchange float64         // time of the exchanges of batch normalisation, part of the loss to communication
+	Memory   float64         // largest memory use of all ranks, in percent; NaN if unknown
+	Ranks    int             // number of ranks with samples
 	Steps    int
 }
 
-// Bottlenecks finds what limits a run's speed. It gives one verdict per window of steps.
+// Bottlenecks determines the cause that limits the speed of a run. It gives one verdict per window of steps.
 //
 //	b := runtime.NewBottlenecks(ranks)
 //	b.Add(times)         // once per step: no allocation
@@ -100,48 +101,51 @@ type Bottleneck struct {
 //
 // Every step is divided into parts that sum to it:
 //
-//	data           the longest time of any rank with its wait for data, minus the longest time of any rank without this
-//	               wait. A rank that would wait for other ranks anyway loses nothing by waiting for data. With balanced
-//	               shares, a step without the wait for data could save more; the loss is then that saving
+//	data           the longest time of any rank including its wait for data, minus the longest time of any rank without
+//	               this wait. If a rank would have to wait for other ranks anyway, its wait for data costs nothing. With
+//	               balanced shares, a step without waits for data might save more; the loss is then this saving
 //	communication  the minimum over ranks of exposed communication, plus the minimum over ranks of exchange time. This is
-//	               the wait of the slowest rank, for which all others wait
-//	straggler      the slowest rank's compute time, minus the compute time with samples in proportion to the ranks'
-//	               speeds. The proportion gives a rank with full memory at most its present samples
-//	memory         the cost of the samples that ranks with full memory cannot take, plus the slowdown of these ranks since
-//	               their memory became full
-//	the rest       the time of the optimizer and of computing, which is not lost
+//	               the wait of the slowest rank, for which all other ranks wait
+//	straggler      the compute time of the slowest rank, minus the compute time with samples in proportion to the speeds
+//	               of the ranks. A rank with full memory gets at most its current samples
+//	memory         the cost of the samples that ranks with full memory cannot take, plus the slowdown of these ranks
+//	               since their memory became full
+//	rest           the time of the optimizer and of computing, which is not lost
 //
-// The proportion assumes that a rank's time per sample does not depend on its share. The loss to a straggler is
-// therefore slightly too high for small shares. The verdict is the cause with the largest loss, if this loss is at
-// least a tenth of the step. Otherwise the run is compute-bound. To suppress noise, the previous verdict stays while
-// its loss is at least 7 % of the step and no other loss exceeds it by more than 3 % of the step.
+// The proportion assumes that the time per sample of a rank does not depend on its share. The loss to a straggler is
+// therefore slightly too high for small shares.
+//
+// The verdict is the cause with the largest loss if this loss is at least a tenth of the step. Otherwise the run is
+// compute-bound. To suppress noise, the previous verdict stays as long as its loss is at least 7 % of the step and no
+// other loss exceeds it by more than 3 % of the step.
 type Bottlenecks struct {
 	warm, steps int
 	ranks       []rankWindow
-	lost        [bounds]float64 // sums over the window; only the losses to data (at the present shares) and to communication
-	slowest     float64         // sum of the slowest ranks' times with their waits for data
-	step        float64         // step, update, exchange and hidden: sums of the times of Bottleneck's fields
+	lost        [bounds]float64 // sums over the window; only losses to communication, and to data with the current shares
+	slowest     float64         // sum of the slowest ranks' times, including waits for data
+	step        float64         // sums over the window of the fields with these names in Bottleneck
 	update      float64
 	exchange    float64
 	hidden      float64
 	last        Bound
-	speed       []float64 // samples per second of each rank; scratch of Verdict
+	speed       []float64 // speed of each rank in samples/s; scratch memory of Verdict
 }
 
-// rankWindow holds one rank's sums over the window, and its usual speed while its memory was not full.
+// rankWindow contains the sums of one rank over the window, and its usual speed before its memory was full.
 type rankWindow struct {
 	samples, own, data, memory float64
 	slowest, steps             int
 
-	usualShare, usualTime float64 // samples per step, seconds per sample; 0: unknown
+	usualShare, usualTime float64 // samples per step, and seconds per sample; 0 if unknown
 }
 
-// NewBottlenecks returns Bottlenecks for the given number of ranks.
+// NewBottlenecks returns a Bottlenecks for the given number of ranks.
 func NewBottlenecks(ranks int) *Bottlenecks {
 	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks)}
 }
 
-// Add adds a step, with one entry per rank. It ignores the first steps of a run, and ranks whose times are not finite.
+// Add adds a step with one entry per rank. It ignores the first steps of a run, and ranks with times that are not
+// finite.
 func (b *Bottlenecks) Add(step []RankTimes) {
 	if b.warm < WarmUpSteps {
 		b.warm++
@@ -191,7 +195,7 @@ func (b *Bottlenecks) Steps() int { return b.steps }
 // Full reports whether a window is complete.
 func (b *Bottlenecks) Full() bool { return b.steps >= BottleneckWindow }
 
-// Reset discards the window, for example when a run returns to an earlier step.
+// Reset discards the steps of the window, for example when a run rolls back to an earlier step.
 func (b *Bottlenecks) Reset() {
 	for i := range b.ranks {
 		w := &b.ranks[i]
@@ -202,7 +206,7 @@ func (b *Bottlenecks) Reset() {
 }
 
 // Verdict returns the verdict on the steps since the last verdict, and starts the next window. There must be at least
-// one such step.
+// one step.
 func (b *Bottlenecks) Verdict() Bottleneck {
 	n := float64(b.steps)
 	v := Bottleneck{Rank: -1, Steps: b.steps, Step: b.step / n, Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, Memory: math.NaN()}
@@ -215,7 +219,7 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	usual, free, bounded, withData := b.balanced()
 	v.Compute = usual
 	all := max(0, b.slowest/n-usual) // all losses except communication
-	shares := b.slowest/n - withData // time that balanced shares would save at the present speeds
+	shares := b.slowest/n - withData // time that balanced shares would save at the current speeds
 	v.Lost[DataBound] = min(all, max(v.Lost[DataBound], withData-free-shares))
 	v.Lost[MemoryBound] = min(all-v.Lost[DataBound], max(0, bounded-usual))
 	v.Lost[StragglerBound] = all - v.Lost[DataBound] - v.Lost[MemoryBound]
@@ -227,7 +231,8 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	return v
 }
 
-// choose returns the cause with the largest loss, or the previous cause if that loses nearly as much.
+// choose returns the cause with the largest loss. If the previous cause costs nearly as much, it returns the previous
+// cause.
 func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	most := ComputeBound
 	for cause := range bounds {
@@ -244,12 +249,12 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	return most
 }
 
-// balanced returns the compute times of a step with samples in proportion to the ranks' speeds:
+// balanced returns the compute time of a step with samples in proportion to the speeds of the ranks:
 //
 //	usual     with the speeds that the ranks had before their memory was full
-//	free      with the present speeds
-//	bounded   with the present speeds, and without additional samples on ranks with full memory
-//	withData  with the present speeds, including the wait for data
+//	free      with the current speeds
+//	bounded   with the current speeds, and no additional samples for ranks with full memory
+//	withData  with the current speeds, including the wait for data
 func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	batch, speeds, usualSpeeds, speedsWithData := 0.0, 0.0, 0.0, 0.0
 	for i := range b.ranks {
@@ -270,9 +275,9 @@ func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds), batch / speedsWithData
 }
 
-// bounded returns the compute time of a step in which ranks with full memory keep their present samples and the other
-// ranks take the rest. Each round fixes the ranks that would get too many samples. This makes the step longer, so the
-// next round may find further such ranks.
+// bounded returns the compute time of a step in which ranks with full memory keep their current samples, and the
+// other ranks take the rest. Each round fixes the samples of the ranks that would get too many. The step then becomes
+// longer, so the next round may find further ranks.
 func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 	const rounding = 1 + 1e-9
 	least, again := 0.0, true
@@ -302,8 +307,8 @@ func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 
 func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 
-// usualSpeed returns the speed that a rank had before its memory was full. It returns 0 if the speed or the memory is
-// as before, or if the share has changed.
+// usualSpeed returns the speed that a rank had before its memory was full. It returns 0 if the memory is not full, if
+// the speed is still as usual, or if the share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
 	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > shareTolerance*w.usualShare || time < (1+slowedFraction)*w.usualTime {
@@ -312,7 +317,7 @@ func (w *rankWindow) usualSpeed() float64 {
 	return 1 / w.usualTime
 }
 
-// rememberUsual stores the share and the best time per sample of each rank whose memory is not full.
+// rememberUsual stores the share and the shortest time per sample of each rank whose memory is not full.
 func (b *Bottlenecks) rememberUsual() {
 	for i := range b.ranks {
 		w := &b.ranks[i]
@@ -326,7 +331,7 @@ func (b *Bottlenecks) rememberUsual() {
 	}
 }
 
-// point sets the rank that the verdict names, if a single rank is the cause.
+// point sets the rank that the verdict names, if a single rank causes the loss.
 func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
 	data, slowest, fullest := 0, 0, 0
 	for i := range b.ranks {

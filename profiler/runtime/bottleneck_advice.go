@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-// BottleneckSettings are the settings on which advice depends. Advice names no key that already has the advised value.
+// BottleneckSettings contains the settings that influence the advice. Advice names no setting that already has the
+// recommended value.
 type BottleneckSettings struct {
-	DataWorkers  int    // goroutines of a rank that load data
-	CPUs         int    // CPUs of a rank for them
-	Policy       string // balance.policy, or "fixed" for balance.fixed_shares
-	WireDType    string // f32 or bf16
+	DataWorkers  int    // number of goroutines per rank that load data
+	CPUs         int    // number of CPUs per rank for these goroutines
+	Policy       string // value of balance.policy, or "fixed" for balance.fixed_shares
+	WireDType    string // element type of transferred gradients: f32 or bf16
 	Overlap      bool
-	AutoBuckets  bool // parallel.bucket_cap_mb = 0
-	SyncNorm     bool // batch normalisation over all ranks
+	AutoBuckets  bool // parallel.bucket_cap_mb is 0
+	SyncNorm     bool // batch normalisation uses the samples of all ranks
 	Precision    string
 	Accumulation int
 }
 
-// String returns the verdict with the lost times as a log line.
+// String returns the verdict and the lost times as a log line, such as
 //
 //	communication-bound: 120.0 of 400.0 ms a step (30 %) are lost waiting for gradients, 40.0 ms more are hidden
 func (v Bottleneck) String() string {
@@ -54,7 +55,7 @@ func (v Bottleneck) String() string {
 	return text + v.others()
 }
 
-// others names other losses of at least a hundredth of the step.
+// others returns further losses of at least one hundredth of the step.
 func (v Bottleneck) others() string {
 	const worthNaming = 0.01
 	names := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "stragglers", MemoryBound: "memory"}
@@ -72,7 +73,7 @@ func (v Bottleneck) others() string {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f", 1000*seconds) }
 
-// Advice returns the changes to make, the most promising first.
+// Advice returns the recommended changes as text, the most promising one first.
 func (v Bottleneck) Advice(s BottleneckSettings) string {
 	switch v.Bound {
 	case DataBound:

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// times returns a rank's step in milliseconds; forward and backward are one value.
+// times returns the times of a rank in a step. The arguments are in milliseconds; compute is the sum of forward and
+// backward.
 func times(samples int, data, compute, exchanges, communication, optimizer float64) RankTimes {
 	return RankTimes{Samples: samples, Data: data / 1e3, Forward: compute / 3e3, Backward: compute * 2 / 3e3, Exchanges: exchanges / 1e3,
 		Communication: communication / 1e3, Optimizer: optimizer / 1e3, Hidden: 0.04, MemoryPercent: 50}
@@ -33,7 +34,7 @@ func TestBottlenecks(t *testing.T) {
 		step  []RankTimes
 		bound Bound
 		rank  int
-		lost  [bounds]float64 // ms
+		lost  [bounds]float64 // milliseconds
 		says  string
 	}{
 		{"one rank computes", []RankTimes{times(8, 1, 300, 0, 0, 10)}, ComputeBound, -1, [bounds]float64{DataBound: 1},
@@ -43,7 +44,7 @@ func TestBottlenecks(t *testing.T) {
 		{"the slow disk is on one rank", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 100, 300, 0, 0, 0)}, DataBound, 1, [bounds]float64{DataBound: 100},
 			"data-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for data, most on rank 1"},
 		{"waiting for data that costs nothing", []RankTimes{times(8, 100, 100, 0, 100, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 120, DataBound: 30},
-			// Shares alone reduce 300 to 240 ms, data then to 150.
+			// Better shares alone reduce 300 ms to 240 ms. A step without waits for data would then take 150 ms.
 			"straggler: 120.0 of 300.0 ms a step (40 %) are lost waiting for rank 1"},
 		{"shares that follow a slow disk", []RankTimes{times(6, 200, 100, 0, 100, 0), times(18, 0, 300, 0, 100, 0)}, DataBound, 0, [bounds]float64{DataBound: 100, CommunicationBound: 100},
 			"data-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for data, most on rank 0; also lost: communication 100.0 ms"},
@@ -58,7 +59,8 @@ func TestBottlenecks(t *testing.T) {
 			"memory-bound: 150.0 of 300.0 ms a step (50 %) are lost because memory is full (97 % on rank 0)"},
 		{"the slow rank's memory is full", []RankTimes{times(8, 0, 100, 0, 200, 0), fill(times(8, 0, 300, 0, 0, 0), 97)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
 		{"one of two fast ranks is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 2,
-			// Speeds are 80, 80 and 26.7 samples/s: 128.6 ms for 24 samples, 150 ms for 16 without rank 0.
+			// The speeds are 80, 80 and 26.7 samples/s. Balanced shares take 128.6 ms for 24 samples. Without
+			// additional samples for rank 0, the others take 150 ms for 16 samples.
 			[bounds]float64{StragglerBound: 150, MemoryBound: 150 - 900.0/7}, "also lost: memory 21.4 ms"},
 		{"full everywhere, with equal shares", []RankTimes{fill(times(8, 0, 300, 0, 30, 0), 97), fill(times(8, 0, 300, 0, 30, 0), 97)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 30}, "compute-bound"},
 		{"full everywhere, with unequal speeds", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), fill(times(8, 0, 300, 0, 0, 0), 97)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150}, "97 %"},
@@ -84,7 +86,7 @@ func TestBottlenecks(t *testing.T) {
 	}
 }
 
-// Without jitter, and with ranks that wait for each other, the parts sum to the whole.
+// Without jitter, and if ranks wait for each other, the parts sum to the whole step.
 func TestPartsAddUpToTheStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -128,7 +130,7 @@ func TestJitterIsNobodysFault(t *testing.T) {
 	}
 }
 
-// Of two equal ranks, one is always the slowest in at least half of the steps. It is not a straggler.
+// Of two equal ranks, one is the slowest in at least half of the steps. This rank is no straggler.
 func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
@@ -143,19 +145,19 @@ func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
 	}
 }
 
-// A rank whose memory has become full and that has been slower since is not compute-bound.
+// If the memory of a rank became full and the rank has been slower since then, it is memory-bound.
 func TestMemoryThatSlowsDown(t *testing.T) {
 	b := NewBottlenecks(1)
 	for _, c := range []struct {
 		step RankTimes
 		want Bound
-		lost float64 // ms
+		lost float64 // milliseconds
 	}{
 		{times(8, 0, 300, 0, 0, 0), ComputeBound, 0},
 		{fill(times(8, 0, 300, 0, 0, 0), 98), ComputeBound, 0},
 		{fill(times(8, 0, 450, 0, 0, 0), 98), MemoryBound, 150},
 		{times(8, 0, 450, 0, 0, 0), ComputeBound, 0},
-		{fill(times(16, 0, 900, 0, 0, 0), 98), ComputeBound, 0}, // another share: no comparable earlier state
+		{fill(times(16, 0, 900, 0, 0, 0), 98), ComputeBound, 0}, // the share has changed, so times cannot be compared
 		{fill(times(8, 0, 310, 0, 0, 0), 98), ComputeBound, 0},
 	} {
 		v := verdictOn(b, []RankTimes{c.step})
@@ -168,7 +170,7 @@ func TestMemoryThatSlowsDown(t *testing.T) {
 func TestVerdictStaysUntilAnotherIsClear(t *testing.T) {
 	b := NewBottlenecks(1)
 	for i, c := range []struct {
-		data float64 // ms of about 1000
+		data float64 // milliseconds of a step of about 1000 ms
 		want Bound
 	}{{95, ComputeBound}, {105, DataBound}, {95, DataBound}, {80, DataBound}, {60, ComputeBound}, {95, ComputeBound}} {
 		if v := verdictOn(b, []RankTimes{times(8, c.data, 1000-c.data, 0, 0, 0)}); v.Bound != c.want {
@@ -196,7 +198,7 @@ func TestWindowsLeaveOutWhatIsNoMeasurement(t *testing.T) {
 	b.Add([]RankTimes{bad})
 	b.Add([]RankTimes{times(0, 0, 300, 0, 0, 0)})
 	b.Add([]RankTimes{times(8, 900, 300, 0, 0, 0)})
-	b.Reset() // the run returned to a checkpoint
+	b.Reset() // the run rolled back to a checkpoint
 	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Bound != ComputeBound || v.Steps != BottleneckWindow || v.Lost[DataBound] != 0 {
 		t.Errorf("got %+v", v)
 	}
@@ -244,7 +246,7 @@ func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
 	}
 }
 
-// fakeSteps are of ranks with noise.
+// fakeSteps returns steps of ranks with noise.
 func fakeSteps(ranks int) [][]RankTimes {
 	r := rand.New(rand.NewPCG(1, 2))
 	steps := make([][]RankTimes, 64)

@@ -2,20 +2,21 @@ package runtime
 
 import "math"
 
-// BottleneckTotal combines the verdicts on the windows of a run to one verdict on all their steps.
+// BottleneckTotal combines the verdicts on the windows of a run to one verdict on all steps.
 //
 //	total := runtime.BottleneckTotal{}
 //	total.Add(v)         // once per window
 //	v := total.Verdict() // after at least one window
 //
-// Times are means over the steps of all windows. The rank is the one that the verdicts with the total's cause name with
-// the largest loss. A straggler is named only if its windows hold half of the time lost to stragglers.
+// Times are means over the steps of all windows. Of the ranks that the verdicts with the final cause name, the total
+// names the rank with the largest loss. It names a straggler only if the windows of this rank contain half of the
+// time lost to stragglers.
 type BottleneckTotal struct {
 	sum    Bottleneck // times and losses are sums over steps
 	blamed [bounds]map[int]*blame
 }
 
-// blame holds the sums of the windows whose verdict names a rank.
+// blame contains the sums over the windows whose verdict names one rank.
 type blame struct{ lost, steps, slowest, ratio float64 }
 
 // Steps returns the number of steps in all windows.
@@ -57,7 +58,8 @@ func (t *BottleneckTotal) Add(v Bottleneck) {
 	b.ratio += n * v.Ratio
 }
 
-// Verdict returns the verdict on all windows: the cause with the largest loss, if that is a tenth of the time.
+// Verdict returns the verdict on all windows. It is the cause with the largest loss if this loss is at least a tenth
+// of the time.
 func (t *BottleneckTotal) Verdict() Bottleneck {
 	v, n := t.sum, float64(t.sum.Steps)
 	for cause := range bounds {

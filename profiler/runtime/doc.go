@@ -53,11 +53,12 @@
 //
 // # Guarantees for readers
 //
-// The file is a valid array at any time. Each append is one write that starts at the closing bracket and contains whole
-// records and the next closing bracket. A write is at most a page of memory long, unless one record is longer. Writes
-// occur more than once a second, so kill -9 loses less than the last second. Open repairs the file after a crash. Call
-// Sync with each checkpoint: it flushes records to the disk. If the disk is full, the array stays valid. Up to 8 MiB of
-// records then wait in memory until the disk has space; later records are dropped and counted.
+// The file is a valid array at any time. Each append is a single write that starts at the closing bracket and
+// contains complete records and the next closing bracket. A write has at most the size of a memory page, unless a
+// single record is longer. Writes occur more than once a second, so kill -9 loses less than the last second.
+//
+// Open repairs the file after a crash. Call Sync with each checkpoint to flush records to disk. If the disk is full,
+// the array remains valid, and up to 8 MiB of records wait in memory. Later records are dropped and counted.
 //
 // A [Tail] reads the file while the run appends to it.
 //
@@ -68,12 +69,13 @@
 //
 // # Bottlenecks
 //
-// During the run, [Bottlenecks] analyses the times above, from all ranks. Every 50 steps it reports what limits the
-// run's speed and how much time that costs. The limit is waiting for data, computing, communication, a straggler, or
+// During the run, [Bottlenecks] analyses these times of all ranks. Every 50 steps it reports what limits the speed of
+// the run, and how much time this costs. The limit is waiting for data, computing, communication, a straggler, or
 // full memory.
 //
 // # Partial writes
 //
-// Some file systems (ext4) show readers half of a write. For about a microsecond per second a reader can then see the
-// file without the end of its last line. ReadMetrics returns all complete records and reports one damaged line.
+// On some file systems (ext4), readers can see half of a write. For about a microsecond per second, a reader may
+// therefore see a file without the end of its last line. ReadMetrics returns all complete records and reports one
+// damaged line.
 package runtime

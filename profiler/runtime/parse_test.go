@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// The test compares the quick parser with encoding/json, on records as written and on damaged ones.
+// The test compares parse with encoding/json, on valid and on damaged records.
 func TestParsingEqualsJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	float := func() float64 {
@@ -49,7 +49,7 @@ func TestParsingEqualsJSON(t *testing.T) {
 			t.Fatalf("%s:\ngot  %+v\nwant %+v", line, got, slow)
 		}
 		line[random.IntN(len(line))] = byte(random.IntN(256))
-		if got = (Record{}); got.parse(line) { // one digit has changed to another
+		if got = (Record{}); got.parse(line) { // one digit was replaced by another
 			if err := json.Unmarshal(line, &slow); err != nil || !same(got, slow) {
 				t.Fatalf("took %s as %+v, want %+v, %v", line, got, slow, err)
 			}
@@ -60,9 +60,9 @@ func TestParsingEqualsJSON(t *testing.T) {
 	}
 }
 
-// TestNumbersThatJSONLacksAreRefused: strconv accepts these forms, encoding/json does not.
+// strconv accepts these forms, but encoding/json does not.
 func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
-	record := sample(7) // loss 2.25
+	record := sample(7) // its loss is 2.25
 	line := string(record.appendJSON(nil))
 	for _, number := range []string{"1_0", "1.", "01", ".5", "+1", "Inf", "0x1p3", "1e", "-", "1e+", ""} {
 		damaged := []byte(strings.Replace(line, `"loss":2.25`, `"loss":`+number, 1))
@@ -82,7 +82,7 @@ func TestNumbersThatJSONLacksAreRefused(t *testing.T) {
 	}
 }
 
-// same compares bit by bit; NaN equals NaN.
+// same compares records bit by bit. NaN equals NaN.
 func same(a, b Record) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range va.NumField() {

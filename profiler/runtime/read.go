@@ -12,12 +12,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxLineBytes is much more than a record needs.
+// maxLineBytes is much larger than any record.
 const maxLineBytes = 1 << 20
 
-// ReadMetrics reads a file of metric records, of a run that is finished, running or killed. It skips and counts lines
-// that are not records: 0 in a valid file, 1 after a partial write. A file in another layout is read up to the first
-// fault of its JSON array of records.
+// ReadMetrics reads the metric records of a run that is finished, running or killed. It skips lines that are not
+// records and returns their number: 0 in a valid file, 1 after a partial write. If a file has another layout, it is
+// read up to the first fault in its JSON array.
 func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 		records = append(records, record)
 	})
 	if errors.Is(err, errLayout) || err == nil && damaged > 0 {
-		// Another tool may have reformatted the array.
+		// Another program may have reformatted the array.
 		all, sound, arrayErr := readArray(file)
 		if sound || errors.Is(err, errLayout) {
 			records, damaged, closed, err = all, 0, sound, arrayErr
@@ -48,8 +48,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	return records, damaged, nil
 }
 
-// EachMetric calls each with every record of a file, as ReadMetrics returns them. It holds at most one record in
-// memory.
+// EachMetric calls each with every record that ReadMetrics would return. It keeps at most one record in memory.
 func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -66,7 +65,7 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 		found = true
 		each(&record)
 	})
-	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // perhaps in another layout
+	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // the file may have another layout
 		records, damaged, err := ReadMetrics(path)
 		for i := range records {
 			each(&records[i])
@@ -82,23 +81,23 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 	return damaged, nil
 }
 
-// errLayout reports that a file does not have one record per line.
+// errLayout reports that a file does not contain one record per line.
 var errLayout = errors.New("not an array with one record per line")
 
-// eachLine calls record with the text of every line that should be a record, without the comma after it. The text is
-// valid only during the call. closed reports whether the array is closed properly: the closing bracket is the last
-// line, all lines except the last record end with a comma, and no line is too long.
+// eachLine calls record with the text of every line that should be a record, without the comma at its end. The text
+// is valid only during the call. closed reports whether the array is complete: the closing bracket is the last line,
+// all lines except the last record end with a comma, and no line is too long.
 func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error) {
 	in := bufio.NewReaderSize(file, maxLineBytes)
 	sound := true
-	bracket, comma := false, true // comma: the next record may begin
+	bracket, comma := false, true // comma: the next record may start
 	for first := true; ; first = false {
 		line, readErr := in.ReadSlice('\n')
 		if readErr != nil && readErr != io.EOF && readErr != bufio.ErrBufferFull {
 			return false, readErr
 		}
 		if readErr == bufio.ErrBufferFull {
-			sound = false // record will refuse the pieces of the line
+			sound = false // record will refuse the parts of this line
 		}
 		if readErr == io.EOF && len(line) == 0 {
 			return sound && bracket, nil
@@ -125,7 +124,7 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 	}
 }
 
-// readArray reads any JSON array of records, up to its first fault; sound reports that there was none.
+// readArray reads a JSON array of records in any layout, up to its first fault. sound means that there was no fault.
 func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, false, err
@@ -133,7 +132,7 @@ func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	in := json.NewDecoder(file)
 	token, err := in.Token()
 	if err == io.EOF {
-		return nil, true, nil // an empty file has no records
+		return nil, true, nil // an empty file contains no records
 	}
 	if token != json.Delim('[') {
 		return nil, false, fmt.Errorf("not a JSON array")
@@ -149,7 +148,7 @@ func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	return records, err == nil && token == json.Delim(']'), nil
 }
 
-// lineIteration returns the iteration in the text of a record; ok is false for other texts.
+// lineIteration returns the iteration in the text of a record. ok is false if the text is not a record.
 func lineIteration(line []byte) (iteration int64, ok bool) {
 	if !json.Valid(line) || len(line) == 0 || line[0] != '{' {
 		return 0, false

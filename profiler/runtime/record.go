@@ -14,14 +14,14 @@ import (
 // FileName returns the name of a rank's file in the folder of logs.
 func FileName(rank int) string { return fmt.Sprintf("rank_%d_metrics.json", rank) }
 
-// Record is one rank's measurement of one optimizer step. Set unknown floats to math.NaN(). The package documentation
-// lists units.
+// Record contains the measurements of one rank in one optimizer step. Unknown floats must be math.NaN(). The package
+// documentation lists the units.
 type Record struct {
 	Epoch     int64
-	Iteration int64 // optimizer steps done, including this one
+	Iteration int64 // number of optimizer steps done, including this step
 	Rank      int
 	Timestamp time.Time
-	BatchSize int64 // samples of this rank
+	BatchSize int64 // number of samples of this rank
 
 	Loss         float64
 	Accuracy     float64 // fraction 0…1
@@ -33,23 +33,23 @@ type Record struct {
 	DataLoading         time.Duration
 	Forward             time.Duration
 	Backward            time.Duration
-	Communication       time.Duration // exposed
+	Communication       time.Duration // time after the backward pass
 	Optimizer           time.Duration
 	CommunicationHidden time.Duration
-	Exchanges           time.Duration // of batch normalisation
-	Bytes               int64         // of gradients that were summed over ranks
+	Exchanges           time.Duration // time of batch-normalisation exchanges
+	Bytes               int64         // bytes of gradients that were summed over ranks
 	Buckets             int64         // number of all-reduces
 
 	Telemetry telemetry.Sample // sensors without a column are not stored
 }
 
-// midColumns and lastColumns are the sensors that records contain. Files keep the order of their keys, so two columns have their place
-// among the other keys and all others are last.
+// midColumns and lastColumns are the sensors that records contain. Existing files have two sensor columns between the
+// other keys. All further sensors come last.
 var midColumns, lastColumns = columns()
 
 type column struct {
 	sensor telemetry.Sensor
-	key    string // as in a record: ,"power":
+	key    string // key in a record, such as ,"power":
 }
 
 func columns() (mid, last []column) {
@@ -65,12 +65,12 @@ func columns() (mid, last []column) {
 	return mid, last
 }
 
-// IterationTime returns the sum of the step's parts.
+// IterationTime returns the sum of the parts of the step.
 func (r *Record) IterationTime() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward + r.Communication + r.Optimizer
 }
 
-// Throughput returns the rank's samples per second, NaN if no time was measured.
+// Throughput returns the samples per second of the rank, or NaN if no time was measured.
 func (r *Record) Throughput() float64 {
 	if r.IterationTime() <= 0 {
 		return math.NaN()
@@ -114,7 +114,7 @@ func (r *Record) appendColumns(b []byte, columns []column) []byte {
 	return b
 }
 
-// appendTimestamp writes null for the zero time, which a Duration since 1970 cannot represent.
+// appendTimestamp writes null for the zero time, because a Duration since 1970 cannot represent it.
 func (r *Record) appendTimestamp(b []byte) []byte {
 	const key = `,"timestamp":`
 	if r.Timestamp.IsZero() {
@@ -149,7 +149,7 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	if nanoseconds == 0 {
 		return b
 	}
-	// The leading 1 keeps the zeros after the point; then the point replaces it.
+	// The leading 1 keeps the zeros after the decimal point. The point then replaces it.
 	at := len(b)
 	b = strconv.AppendInt(b, int64(time.Second)+nanoseconds, 10)
 	b[at] = '.'
@@ -162,7 +162,8 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 // MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// wireRecord is the JSON form of a Record; iteration_time and throughput follow from the rest.
+// wireRecord is the JSON form of a Record. It lacks iteration_time and throughput, which are computed from other
+// keys.
 type wireRecord struct {
 	Epoch               int64    `json:"epoch"`
 	Iteration           *int64   `json:"iteration"`
@@ -186,7 +187,7 @@ type wireRecord struct {
 	Buckets             int64    `json:"communication_buckets"`
 }
 
-// UnmarshalJSON reads a record. null and missing floats become NaN; a missing iteration is an error.
+// UnmarshalJSON reads a record. Floats that are null or missing become NaN. A missing iteration is an error.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var w wireRecord
 	if err := json.Unmarshal(text, &w); err != nil {
@@ -213,7 +214,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// readColumns sets the telemetry.
+// readColumns sets the values of the sensors.
 func (r *Record) readColumns(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {

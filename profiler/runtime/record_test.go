@@ -51,7 +51,7 @@ func TestRecordsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sensor, d := range telemetry.Declared {
-		v := math.NaN() // what is not stored, or not a number
+		v := math.NaN() // a sensor without a column, or an unknown value
 		if d.Column != "" && !math.IsInf(want.Telemetry[sensor], 0) {
 			v = want.Telemetry[sensor]
 		}
@@ -72,7 +72,7 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// The test reads the text as any other program would, with float64.
+// The test reads the text as other programs do, with float64.
 func TestPartsSumToTheTotal(t *testing.T) {
 	record := sample(1)
 	for i := range 1000 {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// openFile opens the Writer's file, after a repair if necessary, or creates a new one.
+// openFile opens the file of the Writer, or creates it. If necessary, it first repairs the file.
 func (w *Writer) openFile(fresh bool) (Repair, error) {
 	name := filepath.Base(w.path)
 	repair, size, err := w.inspect(name)
@@ -24,7 +24,7 @@ func (w *Writer) openFile(fresh bool) (Repair, error) {
 			return repair, err
 		}
 	}
-	if aside := repair.SetAside + repair.Earlier; aside != "" { // at most one of them is set
+	if aside := repair.SetAside + repair.Earlier; aside != "" { // at most one of them is not empty
 		if err := w.dir.Rename(name, aside); err != nil {
 			return repair, err
 		}
@@ -41,7 +41,7 @@ func (w *Writer) openFile(fresh bool) (Repair, error) {
 	return repair, w.attach(name, size, repair.Records == 0)
 }
 
-// inspect reads the file without changes. size is 0 if there is no file of this format.
+// inspect reads the file without changing it. size is 0 if there is no file in this format.
 func (w *Writer) inspect(name string) (repair Repair, size int64, err error) {
 	file, err := w.dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func (w *Writer) create(name string) (size int64, err error) {
 	return w.replace(name, func(io.Writer) error { return nil })
 }
 
-// attach opens the valid file of the given size for appending.
+// attach opens a valid file of the given size for appending.
 func (w *Writer) attach(name string, size int64, empty bool) error {
 	file, err := w.dir.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -103,8 +103,8 @@ func (w *Writer) attach(name string, size int64, empty bool) error {
 	return nil
 }
 
-// Truncate drops the records whose iteration is above the given one. A run that resumes from a checkpoint calls it with
-// the checkpoint's step. The file is replaced atomically, so readers see all or none of the change.
+// Truncate removes all records with a larger iteration. A run that resumes from a checkpoint calls it with the step
+// of the checkpoint. The file is replaced atomically, so readers see either the old or the new file.
 func (w *Writer) Truncate(iteration int64) error {
 	return w.spool.Hold(func(flush func() error) error {
 		if err := flush(); err != nil {
@@ -117,7 +117,7 @@ func (w *Writer) Truncate(iteration int64) error {
 func (w *Writer) truncate(iteration int64) error {
 	name := filepath.Base(w.path)
 	size, records, err := w.rewrite(name, iteration)
-	if size > 0 { // also if the folder could not be synced: the open file no longer has this name
+	if size > 0 { // also if the folder could not be synced, because the open file no longer has this name
 		err = errors.Join(err, w.attach(name, size, records == 0))
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (w *Writer) truncate(iteration int64) error {
 	return nil
 }
 
-// rewrite replaces the file by one with the records up to iteration last.
+// rewrite replaces the file by one that contains only the records up to iteration last.
 func (w *Writer) rewrite(name string, last int64) (size, records int64, err error) {
 	old, err := w.dir.Open(name)
 	if err != nil {
@@ -148,8 +148,8 @@ func (w *Writer) rewrite(name string, last int64) (size, records int64, err erro
 	return size, records, err
 }
 
-// replace makes name an array of the records that content writes, atomically and durably. A size other than 0, even
-// with an error, means that the file was replaced.
+// replace replaces the file name by an array of the records that content writes, atomically and durably. If size is
+// not 0, the file was replaced, even if there is an error.
 func (w *Writer) replace(name string, content func(io.Writer) error) (size int64, err error) {
 	temporary := "." + name + ".tmp"
 	file, err := w.dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -163,7 +163,7 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 		}
 	}()
 	out := bufio.NewWriterSize(file, 1<<16)
-	out.WriteString(opening) // Flush reports an error
+	out.WriteString(opening) // Flush reports the error
 	if err := content(out); err != nil {
 		return 0, err
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// flushEvery is half a second, so that a kill loses less than a second even if the flush is late.
+	// flushEvery is half a second, so that a kill loses less than a second of records even if a flush is late.
 	flushEvery = 500 * time.Millisecond
 
-	// pageBytes limits a write, unless one record is longer. The kernel completes a write within a page even if the
-	// process is killed, so that the array is closed at any time.
+	// pageBytes is the largest size of a write, unless a single record is longer. The kernel completes a write within
+	// a page even if the process is killed. The array therefore always has its closing bracket.
 	pageBytes = 4096
 
 	// maxPendingBytes is the size of each of the two buffers for records that a full disk does not accept.
@@ -26,27 +26,28 @@ const (
 	closing = "\n]\n"
 )
 
-// Options configure a Writer.
+// Options configures a Writer.
 type Options struct {
-	// Fresh renames an existing file with contents, which are another run's records, to path.1, path.2, … and starts a
-	// new one.
+	// Fresh means that an existing file belongs to another run. Open then renames it to path.1, path.2, … and creates
+	// a new file.
 	Fresh bool
 
-	// OnFault is called when writing starts to fail, and with nil when it works again: once each, regardless of the
-	// number of tries. A goroutine of the Writer, Flush or Sync calls it. May be nil.
+	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
+	// change, regardless of the number of tries. A goroutine of the Writer, Flush or Sync calls it. It may be nil.
 	OnFault func(error)
 }
 
-// Writer appends records to a rank's file. One goroutine may call Append; any goroutine may call the other methods.
+// Writer appends records to the file of a rank. Only one goroutine may call Append. All other methods are safe for
+// concurrent use.
 type Writer struct {
 	path string
 
-	spool *spool.Spool // of records, each preceded by a comma and a line break; its Hold guards the fields below
+	spool *spool.Spool // records, each after a comma and a line break; its Hold guards the fields below
 	dir   *os.Root
 	file  metricFile
 	end   int64  // offset of the line break before the closing bracket
-	empty bool   // no record in the file: the next one has no comma
-	page  []byte // one write
+	empty bool   // the file contains no record, so the next one needs no comma
+	page  []byte // buffer of one write
 }
 
 // metricFile is an *os.File except in tests.
@@ -57,16 +58,16 @@ type metricFile interface {
 	Close() error
 }
 
-// Repair describes the state that Open found, and its repairs.
+// Repair describes the faults that Open found and repaired.
 type Repair struct {
-	Records  int64  // now in the file
-	Damaged  int    // lines that were not records and were removed
-	Repaired bool   // the array was not closed, or had damaged lines
-	SetAside string // new name of a file in another layout
-	Earlier  string // new name of another run's file, because of Options.Fresh; no fault, so String ignores it
+	Records  int64  // number of records in the file after Open
+	Damaged  int    // number of removed lines that were not records
+	Repaired bool   // the array was not closed, or contained damaged lines
+	SetAside string // new name of a file in another layout; "" if there was none
+	Earlier  string // new name of another run's file (Options.Fresh); this is no fault, so String ignores it
 }
 
-// String returns the fault of the file, "" if there was none.
+// String returns a description of the faults, or "" if there were none.
 func (r Repair) String() string {
 	switch {
 	case r.SetAside != "":
@@ -77,8 +78,8 @@ func (r Repair) String() string {
 	return ""
 }
 
-// Open opens or creates the file at path, in an existing folder, and repairs it if necessary. Only one Writer may have
-// a file open: the caller holds the run's lock.
+// Open opens or creates the file at path, and repairs it if necessary. The folder must exist. Only one Writer may
+// have a file open, so the caller must hold the lock of the run.
 func Open(path string, options Options) (*Writer, Repair, error) {
 	w := &Writer{path: path}
 	dir, err := os.OpenRoot(filepath.Dir(path))
@@ -95,7 +96,7 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 	return w, repair, nil
 }
 
-// Append adds a record. It only copies the record to memory; a background goroutine writes it.
+// Append adds a record. It only copies the record to memory. A background goroutine writes it to the file.
 func (w *Writer) Append(record *Record) {
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
@@ -103,10 +104,10 @@ func (w *Writer) Append(record *Record) {
 // Dropped returns the number of records lost because the disk accepted none for too long.
 func (w *Writer) Dropped() int64 { return w.spool.Dropped() }
 
-// Flush writes all records to the file. After an error they are kept, and the next Flush tries again.
+// Flush writes all records to the file. If it fails, the records are kept, and the next Flush writes them.
 func (w *Writer) Flush() error { return w.spool.Flush() }
 
-// Sync flushes, then waits until the disk has the records.
+// Sync calls Flush and then waits until the records are on disk.
 func (w *Writer) Sync() error { return w.spool.Sync() }
 
 // Close writes all records and closes the file. A second Close does nothing.
@@ -121,14 +122,15 @@ func (w *Writer) sync() error {
 
 func (w *Writer) closeFiles() error { return errors.Join(w.file.Close(), w.dir.Close()) }
 
-// write writes records, page by page. After an error the array is closed after the written ones; left are the others.
+// write writes records page by page. If it fails, the array ends after the written records, and left contains the
+// others.
 func (w *Writer) write(rest []byte) (left []byte, err error) {
 	for len(rest) > 0 {
 		records := wholeRecords(rest, pageBytes-len(closing))
 		w.page = append(append(w.page[:0], records...), closing...)
 		text := w.page
 		if w.empty {
-			text = text[1:] // the comma before the first record
+			text = text[1:] // no comma before the first record
 		}
 		if _, err := w.file.WriteAt(text, w.end); err != nil {
 			_, closeErr := w.file.WriteAt([]byte(closing), w.end)
@@ -142,8 +144,8 @@ func (w *Writer) write(rest []byte) (left []byte, err error) {
 	return nil, nil
 }
 
-// wholeRecords returns the longest prefix of b that ends with a record and has at most limit bytes, but at least one
-// record.
+// wholeRecords returns the longest prefix of b that ends with a record and has at most limit bytes. It contains at
+// least one record.
 func wholeRecords(b []byte, limit int) []byte {
 	if len(b) <= limit {
 		return b

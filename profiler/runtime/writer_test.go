@@ -34,7 +34,7 @@ func appendAll(w *Writer, iterations ...int64) {
 	}
 }
 
-// iterations reads a file strictly, like a program without knowledge of this layout.
+// iterations reads a file with encoding/json, like a program that does not know this layout.
 func iterations(t *testing.T, path string) []int64 {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -102,11 +102,11 @@ func TestFileIsAnArrayFromTheBeginning(t *testing.T) {
 	}
 }
 
-// faultyFile checks the array after every write and can run out of space.
+// faultyFile checks the array after every write. It can simulate a full disk.
 type faultyFile struct {
 	*os.File
 	t      *testing.T
-	budget int // maximum size of the file, in bytes; 0: no limit
+	budget int // largest size of the file in bytes; 0 means no limit
 	writes int
 }
 
@@ -128,7 +128,7 @@ func (f *faultyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// held runs a function while nothing is written.
+// held calls do while no records are written.
 func held(w *Writer, do func()) {
 	_ = w.spool.Hold(func(func() error) error { do(); return nil })
 }
@@ -254,7 +254,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 		}
 	}
 	step()
-	step() // both buffers have their size now
+	step() // both buffers have their final size now
 	if got := testing.AllocsPerRun(50, step); got != 0 {
 		t.Errorf("got %v allocations for 100 records, want 0", got)
 	}
@@ -295,7 +295,7 @@ func TestOpenRepairsTruncations(t *testing.T) {
 	}
 	for size := range len(whole) {
 		if atBoundary := bytes.ContainsAny(whole[max(0, size-3):size+1], "[{}]"); !atBoundary && size%61 != 0 {
-			continue // within a record all cuts are alike
+			continue // all cuts within a record are alike
 		}
 		cut := filepath.Join(t.TempDir(), FileName(0))
 		if err := os.WriteFile(cut, whole[:size], 0o644); err != nil {
@@ -358,7 +358,7 @@ func TestAFreshFileKeepsEarlierOnes(t *testing.T) {
 	torn := `[` + "\n" + `{"epoch":0,"iteration":1},` + "\n" + `{"epoch":0,"itera`
 	for _, c := range []struct {
 		name, before string
-		taken        bool // path.1 exists
+		taken        bool // path.1 already exists
 		want         Repair
 	}{
 		{"nothing there", "", false, Repair{}},
@@ -446,7 +446,7 @@ func TestRepairSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// The test kills a process that records one step per millisecond.
+// The test kills a process that adds one record per millisecond.
 func TestKillLosesLessThanASecond(t *testing.T) {
 	const variable = "HETERO_TEST_METRICS"
 	if path := os.Getenv(variable); path != "" {
@@ -486,7 +486,7 @@ func TestKillLosesLessThanASecond(t *testing.T) {
 	}
 }
 
-// The test reads while records are being written and truncated.
+// The test reads while another goroutine writes and truncates the file.
 func TestReadersOfARunningExperimentGetWholeRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName(0))
 	w, _ := mustOpen(t, path)

@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// Options configure a Spool. One goroutine at a time calls Write, Sync and Close.
+// Options configures a Spool. The functions Write, Sync and Close are called by one goroutine at a time.
 type Options struct {
-	Every     time.Duration // between two flushes
-	MostBytes int           // size of each of two buffers
+	Every     time.Duration // time between two flushes
+	MostBytes int           // size of each of the two buffers in bytes
 
-	// Write writes all waiting records, possibly none. It returns the unwritten records in left; the next call gets
-	// them first.
+	// Write writes all waiting records. There may be none. It returns the records that it did not write in left; the
+	// next call gets them first.
 	Write       func(records []byte) (left []byte, err error)
 	Sync, Close func() error
 
-	// OnFault is called when writing starts to fail, and with nil when it works again: once each, regardless of the
-	// number of tries. A goroutine of the Spool, Flush or Sync calls it. May be nil.
+	// OnFault is called when writing starts to fail, and with nil when it works again. It is called once for each
+	// change, regardless of the number of tries. A goroutine of the Spool, Flush or Sync calls it. It may be nil.
 	OnFault func(error)
 }
 
-// Spool buffers records.
+// Spool buffers records in memory and writes them in the background.
 type Spool struct {
 	o Options
 
 	mu      sync.Mutex // guards the fields below; never held during a system call
-	pending []byte     // since the last flush
+	pending []byte     // records since the last flush
 	dropped int64
 
-	disk    sync.Mutex // guards the fields below and the state of Write; taken before mu
-	waiting []byte     // being written
+	disk    sync.Mutex // guards the fields below and the state of Write; lock it before mu
+	waiting []byte     // records that are being written
 	failing bool
 	closed  bool
 
 	stop, stopped chan struct{}
 }
 
-// Start returns a Spool, which the caller closes.
+// Start returns a running Spool. The caller must close it.
 func Start(o Options) *Spool {
 	s := &Spool{o: o, stop: make(chan struct{}), stopped: make(chan struct{})}
 	go s.flushRegularly()
@@ -76,10 +76,10 @@ func (s *Spool) flushRegularly() {
 	}
 }
 
-// Flush writes all records. After an error they are kept, and the next Flush tries again.
+// Flush writes all records. If it fails, the records are kept, and the next Flush writes them.
 func (s *Spool) Flush() error { return s.tell(s.flush) }
 
-// Sync flushes, then waits until the disk has the records.
+// Sync calls Flush and then waits until the records are on disk.
 func (s *Spool) Sync() error {
 	return s.tell(func() error {
 		if err := s.flush(); err != nil {
@@ -89,7 +89,7 @@ func (s *Spool) Sync() error {
 	})
 }
 
-// tell runs do and calls OnFault if the disk starts to fail or works again.
+// tell calls do. It calls OnFault if writing starts to fail or works again.
 func (s *Spool) tell(do func() error) error {
 	s.disk.Lock()
 	err := do()
@@ -102,7 +102,7 @@ func (s *Spool) tell(do func() error) error {
 	return err
 }
 
-// flush writes the records left by earlier calls, then newer ones. The two buffers swap.
+// flush writes the records left by earlier calls, then the newer ones. The two buffers are swapped.
 func (s *Spool) flush() error {
 	err := s.write()
 	if err == nil {
@@ -120,21 +120,22 @@ func (s *Spool) write() error {
 	return err
 }
 
-// Hold runs do while no records are written. Only do may call flush, which is Flush without OnFault.
+// Hold calls do while no records are written. do may call flush, which is Flush without OnFault; no other code may
+// call it.
 func (s *Spool) Hold(do func(flush func() error) error) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	return do(s.flush)
 }
 
-// Change passes all unwritten records to change, the oldest first. Only functions passed to Hold may call it.
+// Change calls change with all unwritten records, the oldest first. Only a function passed to Hold may call Change.
 func (s *Spool) Change(change func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting, s.pending = change(s.waiting), change(s.pending)
 }
 
-// Close writes all records and closes the file. A second Close does nothing.
+// Close writes all records and calls Options.Close. A second Close does nothing.
 func (s *Spool) Close() error {
 	s.disk.Lock()
 	if s.closed {

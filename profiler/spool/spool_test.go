@@ -42,7 +42,7 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		}
 	}
 	full = false
-	for range 2 { // the second call has no effect
+	for range 2 { // the second Close has no effect
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

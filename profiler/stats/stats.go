@@ -1,4 +1,4 @@
-// Package stats contains the statistics that several packages of measurements use.
+// Package stats contains statistical functions for measurements.
 package stats
 
 import (
@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Median returns the median of values, the mean of the two middle values if their number is even, and NaN for none. It
-// does not change values.
+// Median returns the median of values: the middle value, or the mean of the two middle values. For no values it
+// returns NaN. It does not change values.
 func Median[F float32 | float64](values []F) F {
 	n := len(values)
 	if n == 0 {

@@ -11,25 +11,25 @@ import (
 
 // cgroups describes the control groups of this process.
 type cgroups struct {
-	groups        map[string]string // path by controller; "" is the path of version 2
+	groups        map[string]string // path of the group by controller; "" is the key of version 2
 	mounts        []cgroupMount
 	rootIsOverlay bool // the root file system is an overlay, as in containers
 }
 
 type cgroupMount struct {
-	point       string   // below the root, without a leading slash
-	root        string   // the group that is visible at point
-	controllers []string // version 1; nil for version 2
+	point       string   // path below the root, without a leading slash
+	root        string   // group that is visible at point
+	controllers []string // controllers of version 1; nil for version 2
 	v2          bool
 }
 
-// readCgroups reads proc/self/cgroup and proc/self/mountinfo. A kernel without control groups has neither group nor
-// mount.
+// readCgroups reads proc/self/cgroup and proc/self/mountinfo. On a kernel without control groups, the result contains
+// no groups and no mounts.
 func readCgroups(root fs.FS) cgroups {
 	c := cgroups{groups: map[string]string{}}
 	list, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for _, line := range strings.Split(string(list), "\n") {
-		field := strings.SplitN(line, ":", 3) // "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
+		field := strings.SplitN(line, ":", 3) // version 1: "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
 		if len(field) != 3 {
 			continue
 		}
@@ -85,7 +85,7 @@ func (c cgroups) version() string {
 	return "none"
 }
 
-// mentions reports whether a group's path, as seen by the process or by the mounts, contains word.
+// mentions reports whether the path of a group contains word. It checks the paths in cgroup and in mountinfo.
 func (c cgroups) mentions(word string) bool {
 	for _, group := range c.groups {
 		if strings.Contains(group, word) {
@@ -100,8 +100,8 @@ func (c cgroups) mentions(word string) bool {
 	return false
 }
 
-// folders lists the folders of a controller's limits: the process's own group first, then its parents. If the group is
-// outside the mount (cgroup namespaces), the folder is the mount itself.
+// folders returns the folders that contain the limits of a controller: first that of the process's own group, then
+// those of its parents. If the group is outside the mount (cgroup namespaces), the only folder is the mount itself.
 func (c cgroups) folders(controller string) (list []string, v2 bool) {
 	group, isV1 := c.groups[controller]
 	if !isV1 {
@@ -135,10 +135,10 @@ func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	for _, folder := range folders {
 		var quota, period string
 		if v2 {
-			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000" or "max 100000"; no file at the top
+			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000", "max 100000"; missing at the top
 			quota, period, _ = strings.Cut(line, " ")
 		} else {
-			quota, _ = readLine(root, path.Join(folder, "cpu.cfs_quota_us")) // -1: none
+			quota, _ = readLine(root, path.Join(folder, "cpu.cfs_quota_us")) // -1 means no quota
 			period, _ = readLine(root, path.Join(folder, "cpu.cfs_period_us"))
 		}
 		q, err1 := strconv.ParseFloat(quota, 64)
@@ -154,9 +154,9 @@ func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 func (c cgroups) memoryLimit(root fs.FS) (bytes int64, limited bool) {
 	bytes = math.MaxInt64
 	folders, v2 := c.folders("memory")
-	file := "memory.limit_in_bytes" // without a limit a number near 2^63
+	file := "memory.limit_in_bytes" // without a limit, it contains a number near 2^63
 	if v2 {
-		file = "memory.max" // "max" without a limit
+		file = "memory.max" // without a limit, it contains "max"
 	}
 	for _, folder := range folders {
 		line, _ := readLine(root, path.Join(folder, file))

@@ -14,22 +14,22 @@ type CPU struct {
 	Model    string
 	Vendor   string
 	Sockets  int
-	Cores    int      // physical, of the whole machine
-	Threads  int      // logical CPUs of the whole machine
-	Features []string // those of Features() that the CPU has, in Linux's names
+	Cores    int      // number of physical cores of the whole machine
+	Threads  int      // number of logical CPUs of the whole machine
+	Features []string // features in the list below that the CPU has, in Linux's names
 
-	Usable int     // logical CPUs that this process may run on (affinity, cpuset)
-	Quota  float64 // CPU time per second that this process may use: Usable, or less under a CPU quota
+	Usable int     // number of logical CPUs on which this process may run (affinity, cpuset)
+	Quota  float64 // CPU time per second that this process may use: Usable, or less with a CPU quota
 }
 
-// features are the instruction sets among which kernels choose, in Linux's names.
+// features lists the instruction sets that influence the choice of kernels, in Linux's names.
 var features = []string{
 	"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",
 	"avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
 
-// Has reports whether the CPU, and the kernel, offer an instruction set.
+// Has reports whether the CPU and the operating system support an instruction set.
 func (c CPU) Has(feature string) bool { return slices.Contains(c.Features, feature) }
 
 func readCPU(root fs.FS) (CPU, error) {
@@ -44,7 +44,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	if c.Cores == 0 {
 		c.Sockets, c.Cores = readTopology(root)
 	}
-	if c.Cores == 0 { // neither file contains it: a virtual machine without topology
+	if c.Cores == 0 { // neither file contains the number, as on a virtual machine without topology
 		c.Sockets, c.Cores = 1, c.Threads
 	}
 	status, err := fs.ReadFile(root, "proc/self/status")
@@ -62,7 +62,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	return c, err
 }
 
-// parseCPUInfo parses proc/cpuinfo of x86 and of ARM, which has neither model nor topology.
+// parseCPUInfo parses proc/cpuinfo of x86 and of ARM. On ARM, it contains neither model nor topology.
 func parseCPUInfo(text []byte) CPU {
 	var c CPU
 	var socket, implementer, part string
@@ -110,7 +110,7 @@ func knownFeatures(has []string) []string {
 	return known
 }
 
-// armVendor returns the vendor of server and laptop CPUs (Arm Architecture Reference Manual, MIDR_EL1).
+// armVendor returns the vendor of an ARM CPU (Arm Architecture Reference Manual, MIDR_EL1).
 func armVendor(implementer string) string {
 	switch implementer {
 	case "0x41":
@@ -132,7 +132,7 @@ func armVendor(implementer string) string {
 // readTopology counts packages and cores in sys.
 func readTopology(root fs.FS) (sockets, cores int) {
 	packages, ids := map[string]bool{}, map[string]bool{}
-	folders, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology") // a bad pattern is the only error
+	folders, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology") // only an invalid pattern is an error
 	for _, folder := range folders {
 		socket, err1 := readLine(root, path.Join(folder, "physical_package_id"))
 		core, err2 := readLine(root, path.Join(folder, "core_id"))
@@ -144,7 +144,7 @@ func readTopology(root fs.FS) (sockets, cores int) {
 	return len(packages), len(ids)
 }
 
-// countList counts the numbers in a list like "0-3,8,10-11".
+// countList returns how many numbers a list like "0-3,8,10-11" contains.
 func countList(list string) (int, error) {
 	total := 0
 	for _, part := range strings.Split(list, ",") {

@@ -12,7 +12,7 @@ import (
 
 // Disk is a block device of the machine.
 type Disk struct {
-	Name  string // "nvme0n1"
+	Name  string // for example "nvme0n1"
 	Model string // "" if unknown, as in most virtual machines
 	Kind  string // "nvme", "ssd" or "hdd", according to the kernel
 	Bytes int64
@@ -21,13 +21,13 @@ type Disk struct {
 // Network is a network interface.
 type Network struct {
 	Name       string
-	Kind       string // "ethernet", "wireless", "infiniband"; "virtual" without hardware
+	Kind       string // "ethernet", "wireless", "infiniband", or "virtual" for an interface without hardware
 	Up         bool
-	SpeedMbits int // of the link; 0: unknown
+	SpeedMbits int // speed of the link; 0 if unknown
 	MTU        int
 }
 
-// readDisks lists the block devices, except files, memory and parts of other devices.
+// readDisks lists the block devices, except loop devices, memory, and devices that are parts of others.
 func readDisks(root fs.FS) ([]Disk, error) {
 	folders, err := fs.Glob(root, "sys/block/*")
 	if err != nil {
@@ -47,7 +47,7 @@ func readDisks(root fs.FS) ([]Disk, error) {
 		if err != nil {
 			return disks, fmt.Errorf("%s/size: got %q, want a number of sectors", folder, sectors)
 		}
-		if n == 0 { // an empty drive
+		if n == 0 { // a drive without a medium
 			continue
 		}
 		d := Disk{Name: name, Bytes: n * 512, Kind: "ssd"}
@@ -64,13 +64,14 @@ func readDisks(root fs.FS) ([]Disk, error) {
 	return disks, nil
 }
 
-// Types of interfaces (Linux, if_arp.h).
+// Types of network interfaces (Linux, if_arp.h).
 const (
 	arpInfiniband = "32"
 	arpLoopback   = "772"
 )
 
-// readNetworks lists the interfaces except the loopback; interfaces that are up and fast come first.
+// readNetworks lists the network interfaces except the loopback. Interfaces that are up come first, then the faster
+// ones.
 func readNetworks(root fs.FS) ([]Network, error) {
 	folders, err := fs.Glob(root, "sys/class/net/*")
 	if err != nil {
@@ -79,7 +80,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 	networks := []Network{}
 	for _, folder := range folders {
 		kind, err := readLine(root, path.Join(folder, "type"))
-		if err != nil || kind == arpLoopback { // without a type it is no interface (bonding_masters)
+		if err != nil || kind == arpLoopback { // files without a type are not interfaces (bonding_masters)
 			continue
 		}
 		exists := func(name string) bool {
@@ -97,7 +98,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 		}
 		state, _ := readLine(root, path.Join(folder, "operstate"))
 		n.Up = state == "up"
-		n.SpeedMbits = positive(root, path.Join(folder, "speed")) // -1 or an error: unknown
+		n.SpeedMbits = positive(root, path.Join(folder, "speed")) // -1 or an error means unknown
 		n.MTU = positive(root, path.Join(folder, "mtu"))
 		networks = append(networks, n)
 	}
@@ -113,7 +114,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 	return networks, nil
 }
 
-// positive returns the number in a file, 0 if there is none.
+// positive returns the number in a file, or 0 if there is no positive number.
 func positive(root fs.FS, file string) int {
 	line, err := readLine(root, file)
 	n, err2 := strconv.Atoi(line)

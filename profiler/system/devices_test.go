@@ -59,7 +59,7 @@ func TestSensorsOfFakeMachines(t *testing.T) {
 	s := newSensorSampler(files, func() time.Time { return now })
 	now = now.Add(2 * time.Second)
 	files[rapl+"0/energy_uj"].Data = []byte("7000000\n") // 6 J
-	files[rapl+"1/energy_uj"].Data = []byte("3000000\n") // 4 J, across the wrap-around of the counter
+	files[rapl+"1/energy_uj"].Data = []byte("3000000\n") // 4 J; the counter has wrapped around
 	got := s.Sample()
 	if got.TemperatureCelsius != 71.5 || math.Abs(got.PowerWatts-5) > 1e-9 || got.ClockPercent != 50 || got.Throttled != 0 {
 		t.Errorf("got %+v, want 71.5 degrees, 5 W, half the clock", got)

@@ -11,31 +11,30 @@ import (
 	"strings"
 )
 
-// Host describes the machine and the part that this process may use.
+// Host describes the machine and the resources that this process may use.
 type Host struct {
-	Name      string // of the host
-	Kernel    string // release
-	WSL2      bool   // Linux inside Windows
-	Container string // "docker", "podman", "kubernetes", "lxc", "containerd", another name, "" (none detected)
-	Cgroups   string // "v1", "v2", "v1+v2" or "none"
+	Name      string // host name
+	Kernel    string // kernel release
+	WSL2      bool   // Linux in Windows
+	Container string // "docker", "podman", "kubernetes", "lxc", "containerd", another name, or "" if none was detected
+	Cgroups   string // versions of control groups: "v1", "v2", "v1+v2" or "none"
 	CPU       CPU
 	Memory    Memory
 	Disks     []Disk
 	Networks  []Network
 }
 
-// Memory of the host, in bytes.
+// Memory describes the memory of the host, in bytes.
 type Memory struct {
 	Total     int64
-	Available int64 // without swapping, at present, on the whole machine
-	Limit     int64 // what this process may use: Total or less
+	Available int64 // memory of the whole machine that is currently available without swapping
+	Limit     int64 // memory that this process may use: Total or less
 }
 
-// Detect describes the machine of the process. If a part cannot be read, it returns the other parts together with an
-// error.
+// Detect describes this machine. If a part cannot be read, it returns the other parts together with an error.
 func Detect() (Host, error) { return Read(os.DirFS("/")) }
 
-// Read describes the machine whose proc and sys folders are in root.
+// Read describes the machine whose proc and sys folders are in root; see Detect.
 func Read(root fs.FS) (Host, error) {
 	var h Host
 	var faults []error
@@ -73,15 +72,15 @@ func Read(root fs.FS) (Host, error) {
 	return h, errors.Join(faults...)
 }
 
-// isWSL2 recognises Microsoft's kernel for WSL 2 ("5.15.167.4-microsoft-standard-WSL2"); user-built kernels keep the
-// suffix.
+// isWSL2 recognises Microsoft's kernel for WSL 2 ("5.15.167.4-microsoft-standard-WSL2"). Kernels built by users keep
+// this suffix.
 func isWSL2(release string) bool {
 	release = strings.ToLower(release)
 	return strings.Contains(release, "wsl2") || strings.Contains(release, "microsoft-standard")
 }
 
-// container returns the kind of container of the process. A process cannot know for sure: it checks the traces that
-// container engines leave, the most reliable first.
+// container returns the kind of container in which the process runs, or "". It checks for traces of container
+// engines, the most reliable ones first.
 func container(root fs.FS, groups cgroups) string {
 	exists := func(name string) bool {
 		_, err := fs.Stat(root, name)

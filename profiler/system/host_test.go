@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// machine is a fake host: file name to content.
+// machine is a fake host. It maps file names to contents.
 type machine map[string]string
 
 func (m machine) with(more machine) machine {
@@ -32,7 +32,7 @@ func (m machine) fs() fstest.MapFS {
 	return files
 }
 
-// xeon is a server with two sockets of two cores of two threads, without any limit.
+// xeon returns a server with two sockets, two cores per socket, two threads per core, and no limits.
 func xeon() machine {
 	var cpuinfo strings.Builder
 	for thread := range 8 {
@@ -165,7 +165,7 @@ func TestFactsOfFakeMachines(t *testing.T) {
 		files    machine
 		model    string
 		vendor   string
-		counts   [3]int // sockets, cores, threads
+		counts   [3]int // numbers of sockets, cores and threads
 		features []string
 	}{
 		{"x86 server", xeon(), "Intel(R) Xeon(R) Platinum 8480+", "GenuineIntel", [3]int{2, 4, 8}, []string{"avx", "avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16"}},

@@ -12,42 +12,42 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// sampleEvery limits the cost of a Sampler that is sampled at every step.
+// sampleEvery is the shortest interval between measurements. It limits the cost if Sample is called in every step.
 const sampleEvery = 500 * time.Millisecond
 
-// Load is the use of the process's resources. Unreadable values are NaN.
+// Load describes how much of its resources the process uses. A value that cannot be read is NaN.
 type Load struct {
 	CPUPercent    float64 // CPU time since the previous sample, relative to the process's CPU quota
 	MemoryPercent float64 // resident memory, relative to the process's memory limit
-	ResidentBytes int64   // 0 if it cannot be read
+	ResidentBytes int64   // resident memory; 0 if it cannot be read
 }
 
-// Put sets the figures that a Load contains.
+// Put copies the values to the sensors of a telemetry sample.
 func (l *Load) Put(s *telemetry.Sample) {
 	s[telemetry.Utilization], s[telemetry.Memory] = l.CPUPercent, l.MemoryPercent
 }
 
-// Sampler measures this process's Load. Several goroutines may use it.
+// Sampler measures the Load of this process. It is safe for concurrent use.
 type Sampler struct {
 	mu      sync.Mutex
 	source  source
-	quota   float64 // CPUs
-	limit   float64 // bytes
+	quota   float64 // in CPUs
+	limit   float64 // in bytes
 	sampled time.Time
-	cpuTime time.Duration // at sampled
+	cpuTime time.Duration // CPU time of the process at the time sampled
 	load    Load
-	first   bool // no Load was measured yet
+	first   bool // no Load has been measured yet
 	err     error
 }
 
-// source provides the figures of a Sampler.
+// source provides the values that a Sampler measures.
 type source interface {
-	cpuTime() (time.Duration, error) // of all threads, since the process started
-	resident() (int64, error)        // bytes
+	cpuTime() (time.Duration, error) // of all threads, since the start of the process
+	resident() (int64, error)        // resident memory in bytes
 	io.Closer
 }
 
-// NewSampler starts measuring this process. The limits that Detect returns are 100 percent.
+// NewSampler starts to measure this process. Percentages are relative to the limits that Detect returns.
 func NewSampler() *Sampler {
 	host, err := Detect()
 	self, openErr := openSelf()
@@ -67,7 +67,7 @@ func newSampler(from source, host Host, err error) *Sampler {
 	return s
 }
 
-// Err returns why the Load is NaN, if it is.
+// Err returns the reason why the Load is NaN, or nil.
 func (s *Sampler) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,13 +77,13 @@ func (s *Sampler) Err() error {
 // Close releases the files of the sampler.
 func (s *Sampler) Close() error { return s.source.Close() }
 
-// Sample returns the Load. It measures at most twice a second and otherwise returns the last measurement. It allocates
-// nothing.
+// Sample returns the Load. It measures at most twice a second and otherwise returns the last measurement. It does not
+// allocate.
 func (s *Sampler) Sample() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	elapsed := time.Since(s.sampled)
-	// The first interval may be short, so that the first step has figures, but long enough to limit noise.
+	// The first interval may be shorter, so that the first step has values, but not so short that noise dominates.
 	if s.err != nil || elapsed < time.Millisecond || elapsed < sampleEvery && !s.first {
 		return s.load
 	}
@@ -104,14 +104,14 @@ func (s *Sampler) Sample() Load {
 	return s.load
 }
 
-// fail ends the measurement and makes the figures NaN, because old figures would look measured.
+// fail ends the measurements and sets the values to NaN, because old values would look like new ones.
 func (s *Sampler) fail(err error) Load {
 	s.err = err
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
 	return s.load
 }
 
-// self is this process. Its buffers are reused, so that sampling allocates nothing.
+// self is the source for this process. It reuses its buffers, so that sampling does not allocate.
 type self struct {
 	statm    *os.File
 	usage    syscall.Rusage
@@ -142,7 +142,8 @@ func (p *self) resident() (int64, error) {
 
 func (p *self) Close() error { return p.statm.Close() }
 
-// secondField reads the second number of a line like proc/self/statm: total and resident pages.
+// secondField returns the second number of a line like proc/self/statm, which contains the total and the resident
+// pages.
 func secondField(line []byte) (int64, error) {
 	value, field, digits := int64(0), 0, 0
 	for _, c := range line {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fakeProcess is a source with figures that a test sets.
+// fakeProcess is a source with values that a test sets.
 type fakeProcess struct {
 	cpu   time.Duration
 	bytes int64
@@ -28,7 +28,7 @@ func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
 	cases := []struct {
 		name    string
 		quota   float64
-		used    time.Duration // CPU time in one second
+		used    time.Duration // CPU time used in one second
 		percent float64
 	}{
 		{"idle", 2, 0, 0},
@@ -58,7 +58,7 @@ func TestSamplingIsBoundedToTwiceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		process := &fakeProcess{}
 		s := newSampler(process, Host{CPU: CPU{Quota: 1}, Memory: Memory{Limit: gib}}, nil)
-		for range 10_000 { // 10 s of steps of a millisecond
+		for range 10_000 { // 10 s of steps of one millisecond
 			time.Sleep(time.Millisecond)
 			s.Sample()
 		}

@@ -13,50 +13,50 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// Sensors are the CPU's sensor values, which all programs on the machine affect. Unavailable values are NaN; most
-// virtual machines have none.
+// Sensors contains values of the CPU's sensors. All programs on the machine influence them. A value that is not
+// available is NaN, as in most virtual machines.
 type Sensors struct {
 	TemperatureCelsius float64
-	PowerWatts         float64 // of all sockets, since the previous sample; only root may read it
-	ClockPercent       float64 // of the first CPU's maximum
-	Throttled          float64 // 1: too hot since the previous sample, else 0
+	PowerWatts         float64 // mean power of all sockets since the previous sample; readable only by root
+	ClockPercent       float64 // clock of the first CPU in percent of its maximum
+	Throttled          float64 // 1 if the CPU was too hot since the previous sample, otherwise 0
 }
 
-// Put sets the figures that the CPU's sensors measure.
+// Put copies the values to the sensors of a telemetry sample.
 func (v *Sensors) Put(s *telemetry.Sample) {
 	s[telemetry.Temperature], s[telemetry.Power], s[telemetry.Clock] = v.TemperatureCelsius, v.PowerWatts, v.ClockPercent
 	s[telemetry.ThermalThrottling] = v.Throttled
 }
 
-// SensorSampler reads Sensors. One goroutine uses it at a time.
+// SensorSampler reads Sensors. Only one goroutine at a time may use it.
 type SensorSampler struct {
 	root        fs.FS
 	now         func() time.Time
-	temperature string // file, "" if there is none
+	temperature string // path of the file; "" if there is none
 	energy      []energyCounter
 	clock       string
-	clockMax    float64 // kHz
-	throttles   string  // file
+	clockMax    float64 // in kHz
+	throttles   string  // path of the file
 
 	sampled  time.Time
 	throttle float64
 }
 
-// energyCounter counts a socket's energy in uJ.
+// energyCounter is the energy counter of a socket, in uJ.
 type energyCounter struct {
 	file   string
 	before float64
-	wraps  float64 // largest value
+	wraps  float64 // largest value of the counter
 }
 
-// NewSensorSampler searches for the machine's sensors.
+// NewSensorSampler finds the sensors of this machine.
 func NewSensorSampler() *SensorSampler { return newSensorSampler(os.DirFS("/"), time.Now) }
 
 const firstCPU = "sys/devices/system/cpu/cpu0/"
 
 func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	s := &SensorSampler{root: root, now: now, temperature: temperatureFile(root)}
-	zones, _ := fs.Glob(root, "sys/class/powercap/*rapl:[0-9]*/energy_uj") // sockets; their parts have another ":"
+	zones, _ := fs.Glob(root, "sys/class/powercap/*rapl:[0-9]*/energy_uj") // names of parts of a socket contain another ":"
 	for _, zone := range zones {
 		if name := path.Base(path.Dir(zone)); strings.Count(name, ":") != 1 {
 			continue
@@ -74,7 +74,7 @@ func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	return s
 }
 
-// temperatureFile returns the sensor of a CPU package, by drivers' names for it.
+// temperatureFile returns the file of the temperature sensor of a CPU package. It knows the names that drivers use.
 func temperatureFile(root fs.FS) string {
 	for _, place := range []struct {
 		pattern, value string

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// ThreadLimit is a limit on threads. Linux counts threads as processes.
+// ThreadLimit is a limit on the number of threads. Linux counts threads as processes.
 type ThreadLimit struct {
-	Name  string // "RLIMIT_NPROC of user 1000", "pids.max of the control group /job"
-	Cure  string // how to raise it: "ulimit -u"
+	Name  string // for example "RLIMIT_NPROC of user 1000" or "pids.max of the control group /job"
+	Cure  string // how to raise the limit, for example "ulimit -u"
 	Limit int64
-	Used  int64 // threads that count towards it at present, including those of this process
+	Used  int64 // current number of threads that count towards the limit, including those of this process
 }
 
 // String returns a text such as "RLIMIT_NPROC of user 1000 allows 64 threads, of which 40 exist".
@@ -23,9 +23,9 @@ func (l ThreadLimit) String() string {
 	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
 }
 
-// ThreadsRefused returns the limit that prevents this process from starting more additional threads; of several limits
-// the lowest. refused is false if the threads fit, and also if the system does not show this: threads of other
-// containers count towards a user's limit, but are invisible.
+// ThreadsRefused returns the limit that prevents this process from starting more further threads. If there are
+// several such limits, it returns the lowest one. refused is false if the threads can start. It may also be false if
+// the limit counts threads of other containers, because they are invisible here.
 func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
 	return threadsRefused(os.DirFS("/"), more)
 }
@@ -39,27 +39,27 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 	groups := readCgroups(root)
 	folders, _ := groups.folders("pids")
 	for _, folder := range folders {
-		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max" without a limit; none at the top
+		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max": no limit; missing at the top
 		used, counted := wholeNumber(root, path.Join(folder, "pids.current"))
 		if limited && counted {
 			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit, Used: used})
 		}
 	}
-	// Cheap test first: counting a user's threads takes a while.
+	// Check this cheap condition first, because counting the threads of a user is slow.
 	if limit, user, limited := userLimit(root); limited && existingThreads(root)+int64(more) > limit {
 		consider(ThreadLimit{Name: "RLIMIT_NPROC of user " + user, Cure: "ulimit -u", Limit: limit, Used: threadsOf(root, user)})
 	}
 	return tightest, refused
 }
 
-// userLimit returns RLIMIT_NPROC if it applies to this process. root and processes with CAP_SYS_RESOURCE or
-// CAP_SYS_ADMIN are exempt, unless they have these only in a user namespace.
+// userLimit returns RLIMIT_NPROC if it applies to this process. Root and processes with CAP_SYS_RESOURCE or
+// CAP_SYS_ADMIN are exempt, unless they have these capabilities only in a user namespace.
 func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	limits, _ := fs.ReadFile(root, "proc/self/limits")
 	for line := range strings.Lines(string(limits)) {
 		if text, found := strings.CutPrefix(line, "Max processes"); found {
 			if field := strings.Fields(text); len(field) > 0 {
-				n, err := strconv.ParseInt(field[0], 10, 64) // "unlimited" is no number
+				n, err := strconv.ParseInt(field[0], 10, 64) // "unlimited" is not a number
 				limit, limited = n, err == nil
 			}
 		}
@@ -74,7 +74,7 @@ func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 			capabilities, _ = strconv.ParseUint(field[0], 16, 64)
 		}
 	}
-	const exempting = 1<<24 | 1<<21 // CAP_SYS_RESOURCE, CAP_SYS_ADMIN
+	const exempting = 1<<24 | 1<<21 // CAP_SYS_RESOURCE and CAP_SYS_ADMIN
 	namespace, _ := readLine(root, "proc/self/uid_map")
 	first := strings.Join(strings.Fields(namespace), " ") == "0 0 4294967295"
 	if first && (user == "0" || capabilities&exempting != 0) {
@@ -83,10 +83,10 @@ func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	return limit, user, limited && user != ""
 }
 
-// existingThreads returns the number of visible threads on the machine. If it is unknown, the result is so large that
-// every limit is checked.
+// existingThreads returns the number of visible threads on the machine. If the number is unknown, the result is so
+// large that every limit is checked.
 func existingThreads(root fs.FS) int64 {
-	line, _ := readLine(root, "proc/loadavg") // "0.20 0.18 0.12 1/523 4711": 523 threads
+	line, _ := readLine(root, "proc/loadavg") // "0.20 0.18 0.12 1/523 4711" means 523 threads
 	if field := strings.Fields(line); len(field) == 5 {
 		if _, all, ok := strings.Cut(field[3], "/"); ok {
 			if n, err := strconv.ParseInt(all, 10, 64); err == nil {
@@ -97,7 +97,7 @@ func existingThreads(root fs.FS) int64 {
 	return math.MaxInt32
 }
 
-// threadsOf counts the threads of a user's processes.
+// threadsOf returns the number of threads of a user's processes.
 func threadsOf(root fs.FS, user string) (threads int64) {
 	entries, _ := fs.ReadDir(root, "proc")
 	for _, entry := range entries {
@@ -121,7 +121,7 @@ func threadsOf(root fs.FS, user string) (threads int64) {
 	return threads
 }
 
-// OwnThreads returns the number of threads of this process, 0 if unknown.
+// OwnThreads returns the number of threads of this process, or 0 if it is unknown.
 func OwnThreads() int { return ownThreads(os.DirFS("/")) }
 
 func ownThreads(root fs.FS) int {

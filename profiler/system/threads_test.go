@@ -17,7 +17,7 @@ func TestThreadsRefused(t *testing.T) {
 		name  string
 		files machine
 		more  int
-		want  string // "": enough threads are allowed
+		want  string // "" if the threads are allowed
 	}{
 		{"room of the user", base, 26, ""},
 		{"one too many", base, 27, "RLIMIT_NPROC of user 1000 allows 64 threads, of which 38 exist"},

@@ -14,27 +14,29 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// Wait describes how this process's threads wait for CPUs.
+// Wait describes how long the threads of this process wait for CPUs.
 type Wait struct {
-	// StolenPercent is the time that threads waited for CPUs used by others, in percent of the time in which they ran
-	// or wanted to run. Waiting because of an exhausted CPU quota is excluded. Waiting for the process's own threads is
-	// excluded by an upper bound: the CPU time that the quota allows and the process did not get. NaN if it cannot be
-	// read.
+	// StolenPercent is the time that threads waited for CPUs that other processes used. It is in percent of the time
+	// in which the threads ran or were ready to run. It is NaN if it cannot be read.
+	//
+	// Two kinds of waits are excluded: waits because of an exhausted CPU quota, and waits for threads of the same
+	// process. For the latter there is only an upper limit of StolenPercent: the CPU time that the quota permits, but
+	// that the process did not get.
 	StolenPercent float64
 	Throttled     bool // a CPU quota was exhausted since the previous sample
 }
 
-// Put sets the figures that a Wait contains.
+// Put copies the values to the sensors of a telemetry sample.
 func (w *Wait) Put(s *telemetry.Sample) {
 	if !math.IsNaN(w.StolenPercent) {
 		s[telemetry.StolenCPU], s[telemetry.CPUQuota] = w.StolenPercent, telemetry.Bit(w.Throttled)
 	}
 }
 
-// WaitSampler measures this process's Wait between calls of Sample. One goroutine uses it at a time.
+// WaitSampler measures the Wait of this process between calls of Sample. Only one goroutine at a time may use it.
 type WaitSampler struct {
 	source  waitSource
-	quota   float64 // CPUs
+	quota   float64 // in CPUs
 	now     func() time.Time
 	sampled time.Time
 	threads map[int]*threadTime
@@ -43,27 +45,27 @@ type WaitSampler struct {
 	err     error
 }
 
-// waitSource provides the figures of a WaitSampler.
+// waitSource provides the values that a WaitSampler measures.
 type waitSource interface {
-	// threads calls each with every thread's run time and its wait for CPUs since it started.
+	// threads calls each for every thread, with its run time and its wait time for CPUs since its start.
 	threads(each func(id int, ran, waited time.Duration)) error
-	// throttling returns zero without a quota.
+	// throttling returns the zero value if there is no quota.
 	throttling() (throttling, error)
 	io.Closer
 }
 
-// throttling is the time that a control group has lost to its CPU quota since its creation.
+// throttling is the time that a control group has lost to its CPU quota since it was created.
 type throttling struct {
 	periods int64
-	time    time.Duration // of all its CPUs together
+	time    time.Duration // sum over all CPUs
 }
 
 type threadTime struct {
 	ran, waited time.Duration
-	round       int // last round that saw the thread
+	round       int // last round in which the thread existed
 }
 
-// NewWaitSampler starts measuring this process.
+// NewWaitSampler starts to measure this process.
 func NewWaitSampler() *WaitSampler {
 	host, err := Detect()
 	source := openWaits("/")
@@ -78,14 +80,14 @@ func newWaitSampler(source waitSource, quota float64, now func() time.Time, err 
 	return w
 }
 
-// Err returns why StolenPercent is permanently NaN, if it is.
+// Err returns the reason why StolenPercent is always NaN, or nil.
 func (w *WaitSampler) Err() error { return w.err }
 
 // Close releases the files of the sampler.
 func (w *WaitSampler) Close() error { return w.source.Close() }
 
-// Sample measures since the previous call. The first call, and one without elapsed time or CPU use, returns unknown
-// values.
+// Sample returns the Wait since the previous call. The first call returns unknown values. So does a call without
+// elapsed time or CPU use since the previous one.
 func (w *WaitSampler) Sample() Wait {
 	none := Wait{StolenPercent: math.NaN()}
 	if w.err != nil {
@@ -102,7 +104,7 @@ func (w *WaitSampler) Sample() Wait {
 			t = new(threadTime)
 			w.threads[id] = t
 		}
-		ran += max(r-t.ran, 0) // another thread may have got the id
+		ran += max(r-t.ran, 0) // a new thread may have got the same id
 		waited += max(d-t.waited, 0)
 		t.ran, t.waited, t.round = r, d, w.round
 	})
@@ -130,8 +132,8 @@ func (w *WaitSampler) Sample() Wait {
 
 // procWaits reads proc and the control groups below root.
 type procWaits struct {
-	tasks string     // folder
-	stats []*os.File // cpu.stat of the process's group and its parents
+	tasks string     // path of the folder of threads
+	stats []*os.File // cpu.stat of the process's group and of its parents
 	v2    bool
 	text  [1024]byte
 }
@@ -141,7 +143,7 @@ func openWaits(root string) *procWaits {
 	folders, v2 := readCgroups(os.DirFS(root)).folders("cpu")
 	p.v2 = v2
 	for _, folder := range folders {
-		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // the top level has none
+		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // the top level has no such file
 			p.stats = append(p.stats, f)
 		}
 	}
@@ -156,7 +158,7 @@ func (p *procWaits) Close() error {
 	return errors.Join(errs...)
 }
 
-// threads reads the two times, in ns, at the start of proc/self/task/ID/schedstat.
+// threads reads the first two numbers of proc/self/task/ID/schedstat, which are times in ns.
 func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error {
 	folder, err := os.Open(p.tasks)
 	if err != nil {
@@ -187,7 +189,7 @@ func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error 
 	return nil
 }
 
-// read is os.ReadFile for short files, without allocation.
+// read is the same as os.ReadFile, but only for short files and without allocation.
 func (p *procWaits) read(path string) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -201,7 +203,8 @@ func (p *procWaits) read(path string) ([]byte, error) {
 	return p.text[:n], nil
 }
 
-// throttling returns that of the level with the largest loss, because a group waits while any parent is out of quota.
+// throttling returns the value of the level with the largest loss, because a group waits while any of its parents has
+// exhausted its quota.
 func (p *procWaits) throttling() (most throttling, err error) {
 	key, unit := []byte("throttled_time "), time.Nanosecond // version 1
 	if p.v2 {
@@ -218,14 +221,14 @@ func (p *procWaits) throttling() (most throttling, err error) {
 	return most, nil
 }
 
-// after returns the number that follows key in text, 0 without it.
+// after returns the number that follows key in text, or 0 if text does not contain key.
 func after(text, key []byte) int64 {
 	_, rest, _ := bytes.Cut(text, key)
 	n, _ := number(rest)
 	return n
 }
 
-// number parses digits, and returns the text after them and a space.
+// number parses digits. It also returns the text after the digits and one space.
 func number(text []byte) (n int64, rest []byte) {
 	for i, c := range text {
 		if c < '0' || c > '9' {

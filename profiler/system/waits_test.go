@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// fakeThreads is a source with figures that a test sets.
+// fakeThreads is a source with values that a test sets.
 type fakeThreads struct {
-	times  map[int][2]time.Duration // ran, waited
+	times  map[int][2]time.Duration // run time and wait time
 	limits throttling
 	err    error
 }
@@ -32,7 +32,7 @@ func TestStolenTimeIsWhatOthersTook(t *testing.T) {
 	cases := []struct {
 		name    string
 		quota   float64
-		after   map[int][2]time.Duration // one second after all threads of before stood at 10 s, 1 s
+		after   map[int][2]time.Duration // times one second later; in before, all threads have 10 s and 1 s
 		lost    throttling
 		percent float64
 		hit     bool

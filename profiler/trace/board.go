@@ -25,28 +25,29 @@ const (
 	eventFileMark   = "events.out.tfevents."
 )
 
-// BoardOptions configure how the files of a run start.
+// BoardOptions determines how a Board treats existing files.
 type BoardOptions struct {
-	Fresh bool  // moves another run's files aside: the folder becomes <dir>.1, <dir>.2, …
-	Keep  int64 // the step from which the run continues: events of later steps are removed
+	Fresh bool  // the files belong to another run; rename their folder to <dir>.1, <dir>.2, …
+	Keep  int64 // step from which the run continues; remove events of later steps
 
-	// OnFault is called by a goroutine of the Board when writing starts to fail, and with nil when it works again. May
-	// be nil.
+	// OnFault is called by a goroutine of the Board when writing starts to fail, and with nil when it works again. It
+	// may be nil.
 	OnFault func(error)
 }
 
-// Board writes TensorBoard's event files of one run. One goroutine may call Scalars, Text and Settings; any goroutine
-// may call the other methods. Only one Board may have a folder open: the caller holds the run's lock.
+// Board writes the TensorBoard event files of one run. Only one goroutine may call Scalars, Text and Settings. All
+// other methods are safe for concurrent use. Only one Board may have a folder open, so the caller must hold the lock
+// of the run.
 type Board struct {
 	dir   string
-	event []byte // an event, before it becomes a record
+	event []byte // buffer of an event before it becomes a record
 
 	spool   *spool.Spool // its Hold guards the fields below
 	file    boardFile
 	name    string
-	end     int64 // of the file
-	cutting bool  // a cut is pending: cut the files and start the next one before the next write
-	keep    int64 // the last step that the cut keeps
+	end     int64 // size of the file in bytes
+	cutting bool  // before the next write, the files must be cut and the next file must be started
+	keep    int64 // last step that the cut keeps
 	serial  int
 }
 
@@ -57,7 +58,7 @@ type boardFile interface {
 	Close() error
 }
 
-// OpenBoard starts a file in dir, which it creates if necessary, after those of earlier processes of the run.
+// OpenBoard creates dir if necessary, and starts a new file that follows those of earlier processes of the run.
 func OpenBoard(dir string, o BoardOptions) (*Board, error) {
 	b := &Board{dir: dir}
 	if err := b.open(o); err != nil {
@@ -85,9 +86,10 @@ func (b *Board) open(o BoardOptions) error {
 	return b.begin(names, o.Keep)
 }
 
-// eventFiles returns the names of the event files in a folder, oldest first; none without a folder.
+// eventFiles returns the names of the event files in a folder, oldest first. It returns none if the folder does not
+// exist.
 func eventFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir) // sorted by name, which begins with the time
+	entries, err := os.ReadDir(dir) // sorted by name, which starts with the time
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -114,7 +116,8 @@ func moveAside(dir string) error {
 	}
 }
 
-// begin cuts the files of a run after a step and starts the next file. After an error the Board keeps its present file.
+// begin cuts the files of a run after the step keep and starts the next file. If it fails, the Board keeps its
+// current file.
 func (b *Board) begin(names []string, keep int64) error {
 	newest := int64(0)
 	for _, name := range names {
@@ -131,7 +134,7 @@ func (b *Board) begin(names []string, keep int64) error {
 	if err != nil || strings.ContainsAny(host, `/\`) {
 		host = "localhost"
 	}
-	// Readers sort files by name, so names increase even if the clock goes back.
+	// Readers sort files by name. Names must therefore increase even if the clock is set back.
 	next := fmt.Sprintf("%s%010d.%s.%d.%d", eventFileMark, max(now.Unix(), newest+1), host, os.Getpid(), b.serial)
 	b.serial++
 	file, err := os.OpenFile(filepath.Join(b.dir, next), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -149,8 +152,8 @@ func (b *Board) begin(names []string, keep int64) error {
 	return nil
 }
 
-// cutFile cuts an event file before its first event of a step above keep, or its first damage. A file with damage at
-// its start is none of ours, and stays unchanged.
+// cutFile cuts an event file before its first event of a step above keep, or before its first damaged record. If the
+// start of the file is damaged, the file does not belong to this program and remains unchanged.
 func cutFile(path string, keep int64) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -168,7 +171,7 @@ func cutFile(path string, keep int64) error {
 	return errors.Join(file.Truncate(sound), file.Sync())
 }
 
-// soundUpTo returns the number of bytes of whole records before the first of a step above keep.
+// soundUpTo returns the total size of the complete records before the first one of a step above keep.
 func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	var head [12]byte
 	var data []byte
@@ -194,7 +197,7 @@ func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	}
 }
 
-// atEnd returns nil for the end of a file, also inside a record.
+// atEnd returns nil if err reports the end of a file, even within a record.
 func atEnd(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
@@ -207,14 +210,15 @@ func (b *Board) Scalars(step int64, at time.Time, values []Scalar) {
 	b.add(func(event []byte) []byte { return appendScalars(event, step, at, values) })
 }
 
-// Text adds a text in Markdown.
+// Text adds a Markdown text.
 func (b *Board) Text(step int64, at time.Time, tag, markdown string) {
 	b.add(func(event []byte) []byte {
 		return appendTensor(event, step, at, tag, "text", nil, textTensor(markdown))
 	})
 }
 
-// Settings passes the run's settings to TensorBoard's HPARAMS tab. Runs of one group differ only in their seeds.
+// Settings adds the settings of the run for TensorBoard's HPARAMS tab. Runs of the same group differ only in their
+// seeds.
 func (b *Board) Settings(step int64, at time.Time, group string, settings []Setting) {
 	b.add(func(event []byte) []byte { return appendSettings(event, step, at, group, settings) })
 }
@@ -229,16 +233,16 @@ func (b *Board) add(event func([]byte) []byte) {
 // Dropped returns the number of events lost because the disk accepted none for too long.
 func (b *Board) Dropped() int64 { return b.spool.Dropped() }
 
-// Flush writes all events. After an error they are kept, and the next Flush tries again.
+// Flush writes all events. If it fails, the events are kept, and the next Flush writes them.
 func (b *Board) Flush() error { return b.spool.Flush() }
 
-// Sync flushes, then waits until the disk has the events.
+// Sync calls Flush and then waits until the events are on disk.
 func (b *Board) Sync() error { return b.spool.Sync() }
 
 // Close writes all events and closes the file. A second Close does nothing.
 func (b *Board) Close() error { return b.spool.Close() }
 
-// write writes records. After an error the next call writes all of them again, at the same offset.
+// write writes records. If it fails, the next call writes all of them again at the same offset.
 func (b *Board) write(records []byte) (left []byte, err error) {
 	if b.cutting {
 		if err := b.cut(); err != nil {
@@ -252,8 +256,8 @@ func (b *Board) write(records []byte) (left []byte, err error) {
 	return nil, nil
 }
 
-// Restart drops events of steps above keep, because these steps will run again. After an error the files are unchanged,
-// or cut. Events are kept, none is written after a cut, and the next Flush tries again.
+// Restart removes events of steps above keep, because these steps will run again. If it fails, the files are
+// unchanged or cut. Events then wait in memory, and nothing is written until a later Flush has completed the cut.
 func (b *Board) Restart(keep int64) error {
 	return b.spool.Hold(func(flush func() error) error {
 		b.spool.Change(func(records []byte) []byte { return upToStep(records, keep) })
@@ -265,20 +269,20 @@ func (b *Board) Restart(keep int64) error {
 	})
 }
 
-// upToStep returns the records before the first of a step above keep.
+// upToStep returns the records before the first one of a step above keep.
 func upToStep(records []byte, keep int64) []byte {
-	n, _ := soundUpTo(bytes.NewReader(records), keep) // memory is always readable
+	n, _ := soundUpTo(bytes.NewReader(records), keep) // reading from memory cannot fail
 	return records[:n]
 }
 
-// cut does the pending cut of Restart.
+// cut executes the pending cut of Restart.
 func (b *Board) cut() error {
 	names, err := eventFiles(b.dir)
 	if err != nil {
 		return err
 	}
 	current := filepath.Join(b.dir, b.name)
-	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // partially written records on a full disk
+	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // partial records on a full disk
 		if err := os.Truncate(current, b.end); err != nil {
 			return err
 		}

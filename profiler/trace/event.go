@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Field numbers and types of TensorFlow's Event and its nested messages (event.proto, summary.proto, tensor.proto,
-// plugin_data.proto of TensorBoard's plugins). A key of the wire format is number<<3 | type.
+// Field numbers and types of TensorFlow's Event and its nested messages. They are defined in event.proto,
+// summary.proto, tensor.proto, and in plugin_data.proto of TensorBoard's plugins. A key in the wire format is
+// number<<3 | type.
 const (
 	varint = 0
 	fixed8 = 1
@@ -41,19 +42,20 @@ const (
 	dtypeFloat   = 1
 	dtypeString  = 7
 
-	sessionStart = 1 // SessionLog.status
+	sessionStart = 1 // value of SessionLog.status
 )
 
-// castagnoli is the polynomial of CRC-32C.
+// castagnoli is the table of the polynomial of CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the checksum of records. CRCs of data that contains CRCs are weak, so the CRC is rotated and offset.
+// masked returns the checksum that records contain. A CRC of data that contains CRCs is weak, so the CRC is rotated
+// and offset.
 func masked(data []byte) uint32 {
 	crc := crc32.Checksum(data, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
-// appendRecord appends data as one record.
+// appendRecord appends data as a record.
 func appendRecord(b, data []byte) []byte {
 	at := len(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(data)))
@@ -76,7 +78,7 @@ func appendInt(b []byte, key byte, v int64) []byte {
 	return binary.AppendUvarint(append(b, key), uint64(v))
 }
 
-// appendEvent starts an Event.
+// appendEvent appends the first fields of an Event.
 func appendEvent(b []byte, step int64, at time.Time) []byte {
 	b = binary.LittleEndian.AppendUint64(append(b, eventWallTime), math.Float64bits(float64(at.UnixMicro())/1e6))
 	return appendInt(b, eventStep, step)
@@ -84,11 +86,11 @@ func appendEvent(b []byte, step int64, at time.Time) []byte {
 
 // Scalar is one value of a step.
 type Scalar struct {
-	Tag   string // "train/loss": the part before the slash groups charts
+	Tag   string // for example "train/loss"; the part before the slash groups charts
 	Value float64
 }
 
-// scalarBytes returns the size of a scalar's Value message.
+// scalarBytes returns the size of the Value message of a scalar.
 func scalarBytes(s *Scalar) int { return 1 + uvarintBytes(len(s.Tag)) + len(s.Tag) + 1 + 4 }
 
 func uvarintBytes(n int) int {
@@ -99,7 +101,7 @@ func uvarintBytes(n int) int {
 	return size
 }
 
-// appendScalars appends an Event with values.
+// appendScalars appends an Event that contains values.
 func appendScalars(b []byte, step int64, at time.Time, values []Scalar) []byte {
 	b = appendEvent(b, step, at)
 	size := 0
@@ -117,7 +119,7 @@ func appendScalars(b []byte, step int64, at time.Time, values []Scalar) []byte {
 	return b
 }
 
-// appendTensor appends an Event with one value of a plugin.
+// appendTensor appends an Event that contains one tensor for a plugin.
 func appendTensor(b []byte, step int64, at time.Time, tag, plugin string, content, tensor []byte) []byte {
 	data := appendString(nil, pluginName, plugin)
 	if content != nil {
@@ -129,14 +131,14 @@ func appendTensor(b []byte, step int64, at time.Time, tag, plugin string, conten
 	return appendBytes(appendEvent(b, step, at), eventSummary, appendBytes(nil, summaryValue, value))
 }
 
-// textTensor returns a tensor (1) of a string.
+// textTensor returns a tensor (1) that contains a string.
 func textTensor(text string) []byte {
 	shape := appendBytes(nil, shapeDim, appendInt(nil, dimSize, 1))
 	t := appendBytes(appendInt(nil, tensorDType, dtypeString), tensorShape, shape)
 	return appendString(t, tensorString, text)
 }
 
-// Setting is a hyperparameter: a string, a float64 or a bool.
+// Setting is a hyperparameter. Its value is a string, a float64 or a bool.
 type Setting struct {
 	Name  string
 	Value any
@@ -147,17 +149,17 @@ const (
 	hparamsPlugin = "hparams"
 	hparamsTag    = "_hparams_/session_start_info"
 
-	hparamsSessionStart = 3<<3 | bytesN // of HParamsPluginData
-	sessionHparams      = 1<<3 | bytesN // of SessionStartInfo: a map
+	hparamsSessionStart = 3<<3 | bytesN // field of HParamsPluginData
+	sessionHparams      = 1<<3 | bytesN // field of SessionStartInfo, a map
 	sessionGroup        = 4<<3 | bytesN
 	sessionStartSeconds = 5<<3 | fixed8
 	mapKey, mapValue    = 1<<3 | bytesN, 2<<3 | bytesN
-	valueNumber         = 2<<3 | fixed8 // of google.protobuf.Value
+	valueNumber         = 2<<3 | fixed8 // field of google.protobuf.Value
 	valueText           = 3<<3 | bytesN
 	valueBool           = 4<<3 | varint
 )
 
-// appendSettings appends an Event with the run's settings for the hparams plugin.
+// appendSettings appends an Event that contains the settings of the run for the hparams plugin.
 func appendSettings(b []byte, step int64, at time.Time, group string, settings []Setting) []byte {
 	var start []byte
 	for _, s := range settings {
@@ -183,8 +185,8 @@ func appendSettings(b []byte, step int64, at time.Time, group string, settings [
 	return appendTensor(b, step, at, hparamsTag, hparamsPlugin, appendBytes(nil, hparamsSessionStart, start), none)
 }
 
-// stepOf returns the step of an Event; ok is false if it cannot be parsed. Fields may be in any order; unknown ones are
-// skipped.
+// stepOf returns the step of an Event. ok is false if the Event cannot be parsed. Fields may have any order; unknown
+// fields are skipped.
 func stepOf(event []byte) (step int64, ok bool) {
 	for len(event) > 0 {
 		key, n := binary.Uvarint(event)
@@ -224,13 +226,13 @@ func stepOf(event []byte) (step int64, ok bool) {
 	return step, true
 }
 
-// versionEvent returns the first event of every file.
+// versionEvent returns the Event at the start of every file.
 func versionEvent(at time.Time) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{eventWallTime}, math.Float64bits(float64(at.UnixMicro())/1e6))
 	return appendString(b, eventFileVersion, "brain.Event:2")
 }
 
-// startEvent returns an event that makes readers forget events of this step and later ones.
+// startEvent returns an Event that makes readers discard events of this step and of later steps.
 func startEvent(step int64, at time.Time) []byte {
 	return appendBytes(appendEvent(nil, step, at), eventSessionLog, []byte{1<<3 | varint, sessionStart})
 }

@@ -16,17 +16,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Rank holds the spans of one rank.
+// Rank contains the spans of one rank.
 type Rank struct {
 	Rank   int
-	Name   string // of its device
-	Host   string // ranks of one host have the same clock
-	Offset int64  // ns by which its clock is ahead of rank 0's
+	Name   string // name of the rank's device
+	Host   string // ranks with the same host have the same clock
+	Offset int64  // time by which the clock of this rank is ahead of rank 0's, ns
 	Spans  []timeline.Span
 }
 
-// Align sets the offsets of ranks on hosts other than the first rank's. An all-reduce ends at nearly the same time on
-// all ranks, so the offset is the median difference of those ends. Ranks without all-reduces keep their offsets.
+// Align sets the clock offsets of ranks on other hosts than the first rank. An all-reduce ends at nearly the same
+// time on all ranks, so the offset is the median difference of these ends. A rank without all-reduces keeps its
+// offset.
 func Align(ranks []Rank) {
 	if len(ranks) == 0 {
 		return
@@ -49,7 +50,7 @@ func Align(ranks []Rank) {
 	}
 }
 
-// sumsOf returns the all-reduces of gradients, which have the same order on all ranks.
+// sumsOf returns the all-reduces of gradients. They have the same order on all ranks.
 func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	for _, s := range spans {
 		if s.Track == timeline.Gradients {
@@ -59,7 +60,7 @@ func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	return sums
 }
 
-// Pack encodes a rank for sending in at most limit bytes. It omits spans from the end that do not fit.
+// Pack encodes a rank in at most limit bytes, for sending. If there are too many spans, it leaves out the last ones.
 func Pack(r Rank, limit int) ([]byte, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -82,7 +83,7 @@ func Pack(r Rank, limit int) ([]byte, error) {
 	}
 }
 
-// Unpack is the inverse of Pack.
+// Unpack decodes a rank that Pack encoded.
 func Unpack(packed []byte) (r Rank, err error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -102,7 +103,7 @@ func Unpack(packed []byte) (r Rank, err error) {
 // event is an entry of traceEvents. Times are in us.
 type event struct {
 	Name  string         `json:"name"`
-	Phase string         `json:"ph"` // X: complete, M: metadata
+	Phase string         `json:"ph"` // "X": complete, "M": metadata
 	Cat   string         `json:"cat,omitempty"`
 	Time  json.Number    `json:"ts,omitempty"`
 	Took  json.Number    `json:"dur,omitempty"`
@@ -111,8 +112,8 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// WriteTimeline writes the trace-event format of Perfetto and chrome://tracing: one process per rank, one thread per
-// track or lane. facts go into otherData.
+// WriteTimeline writes ranks in the trace-event format of Perfetto and chrome://tracing. Each rank is a process, and
+// each track or lane is a thread. facts are written to otherData.
 func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	start := int64(0)
 	for _, r := range ranks {
@@ -152,7 +153,7 @@ func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// thread is a row of the viewer.
+// thread is a row in the viewer.
 type thread struct {
 	id   int
 	name string
@@ -161,8 +162,8 @@ type thread struct {
 // firstLane is the number of the first thread of a track with lanes.
 const firstLane = 100
 
-// layThreads assigns a thread to each span: one per track, or per lane of a track with lanes. Overlapping spans of a
-// lane get further threads.
+// layThreads assigns a thread to each span. There is one thread per track, or per lane of a track with lanes. If
+// spans of a lane overlap, the lane gets further threads.
 func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 	ids = make([]int, len(spans))
 	order := make([]int, 0, len(spans))
@@ -185,7 +186,7 @@ func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 		x, y := &spans[a], &spans[b]
 		return cmp.Or(cmp.Compare(x.Track, y.Track), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Begin, y.Begin), cmp.Compare(y.Took, x.Took))
 	})
-	var ends []int64 // of the last spans of the threads of one lane
+	var ends []int64 // end of the last span in each thread of a lane
 	lane := firstLane
 	for k, i := range order {
 		s := &spans[i]
@@ -238,7 +239,7 @@ func complete(rank, thread int, s *timeline.Span, start int64) event {
 	return e
 }
 
-// microseconds formats whole nanoseconds, so that spans that touch in ns also touch in the file.
+// microseconds formats a time in ns exactly, so that adjacent spans are also adjacent in the file.
 func microseconds(ns int64) json.Number {
 	text := strconv.FormatInt(ns/1000, 10)
 	if rest := ns % 1000; rest != 0 {

@@ -12,7 +12,7 @@ import (
 
 const day = int64(1_800_000_000_000_000_000)
 
-// rankSpans returns a step of a rank whose clock is fast.
+// rankSpans returns the spans of one step of a rank whose clock is ahead.
 func rankSpans(ahead int64) []timeline.Span {
 	at := day + ahead
 	return []timeline.Span{
@@ -102,7 +102,7 @@ func TestPackedTimelinesFit(t *testing.T) {
 	}
 }
 
-// Overlapping spans of a lane must get separate threads, because viewers draw the spans of a thread as nested.
+// Overlapping spans of a lane must get different threads, because viewers draw spans of the same thread as nested.
 func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
 	on := func(track timeline.Track, lane int, begin, took int64) timeline.Span {
 		return timeline.Span{Track: track, Lane: lane, Begin: begin, Took: took}

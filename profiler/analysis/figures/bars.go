@@ -12,14 +12,14 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// bar is one value with its interval.
+// bar is a value with its interval.
 type bar struct {
 	label    string // text below the bar
 	policy   string
 	estimate analysis.Estimate
 }
 
-// addBars draws bars at 0, 1, 2, … with whiskers, and each value above its whisker in the given format.
+// addBars draws bars with whiskers at 0, 1, 2, …. It writes each value above its whisker in the given format.
 func addBars(p *plot.Plot, bars []bar, format string) error {
 	names, top := make([]string, len(bars)), 0.0
 	for i, b := range bars {
@@ -37,7 +37,7 @@ func addBars(p *plot.Plot, bars []bar, format string) error {
 	}
 	p.NominalX(names...)
 	p.X.Min, p.X.Max = -0.6, float64(len(bars))-0.4
-	p.Y.Min, p.Y.Max = 0, 1.14*top // room for the values
+	p.Y.Min, p.Y.Max = 0, 1.14*top // leaves space for the values
 	return nil
 }
 
@@ -51,7 +51,7 @@ func addBar(p *plot.Plot, b bar, x float64, width, textSize vg.Length, format st
 	p.Add(chart)
 	point := plotter.XYs{{X: x, Y: b.estimate.Value}}
 	if b.estimate.High > b.estimate.Low {
-		// An estimate may be outside its percentile interval; the whisker then has length 0 on that side.
+		// An estimate may be outside its percentile interval. The whisker then has length 0 on this side.
 		whisker, err := plotter.NewYErrorBars(struct {
 			plotter.XYs
 			plotter.YErrors
@@ -79,7 +79,7 @@ func addText(p *plot.Plot, x, y float64, words string, size vg.Length) error {
 	return nil
 }
 
-// addReference draws a labelled dashed line across all bars at y.
+// addReference draws a dashed line with a label across all bars at y.
 func addReference(p *plot.Plot, y float64, name string) error {
 	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}})
 	if err != nil {

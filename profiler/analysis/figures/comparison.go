@@ -11,13 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// barFigure is a figure with one value per policy.
+// barFigure is a figure with one bar per policy.
 type barFigure struct {
 	name, title, axis, caption string
 	value                      func(*analysis.PolicyResult) analysis.Estimate
-	scale                      float64 // of the axis: 100 for percent of a fraction
+	scale                      float64 // factor of the values on the axis; 100 shows a fraction as percent
 	format                     string
-	reference                  float64 // a horizontal line, 0: none
+	reference                  float64 // value of a horizontal line; 0: no line
 	referenceName              string
 }
 
@@ -36,8 +36,8 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Oracle }, 100, "%.1f %%", 100, "oracle"},
 }
 
-// Comparison draws the figures of a comparison into dir. Paths of the figures begin with the comparison's ID, which
-// must be the name of dir next to the report.
+// Comparison draws the figures of a comparison into dir. The returned paths start with the ID of the comparison,
+// which must be the name of dir. dir must be in the folder of the report.
 func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	var drawn []analysis.Figure
 	keep := func(name, title, caption string) {
@@ -89,7 +89,7 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	return drawn, nil
 }
 
-// draw returns nil if no value is known.
+// draw returns the figure, or nil if no value is known.
 func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	var bars []bar
 	for _, p := range c.Policies {
@@ -109,7 +109,7 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	return p, nil
 }
 
-// lossPlot returns nil if no losses are known.
+// lossPlot returns the plot of the losses, or nil if no losses are known.
 func lossPlot(c *analysis.Comparison, title, axis string, x func(analysis.CurvePoint) float64) (*plot.Plot, error) {
 	p := newPlot(title, axis, "training loss")
 	drawn := false
@@ -137,7 +137,7 @@ func lossPlot(c *analysis.Comparison, title, axis string, x func(analysis.CurveP
 	return p, nil
 }
 
-// sharePlots returns one plot per policy, all with the same axes.
+// sharePlots returns one plot of shares per policy. All plots have the same axes.
 func sharePlots(c *analysis.Comparison) ([]*plot.Plot, error) {
 	var plots []*plot.Plot
 	most, last := 0.0, 0.0
@@ -166,13 +166,13 @@ func sharePlots(c *analysis.Comparison) ([]*plot.Plot, error) {
 		plots = append(plots, p)
 	}
 	for _, p := range plots {
-		p.X.Min, p.X.Max = 0, math.Ceil(last*1.3) // room for the legend
+		p.X.Min, p.X.Max = 0, math.Ceil(last*1.3) // leaves space for the legend
 		p.Y.Min, p.Y.Max = 0, 1.08*most
 	}
 	return plots, nil
 }
 
-// maxLegend is the largest number of ranks in a legend; more would fill the figure.
+// maxLegend is the largest number of ranks in a legend. More ranks would fill the figure.
 const maxLegend = 8
 
 func rankName(c *analysis.Comparison, rank int) string {

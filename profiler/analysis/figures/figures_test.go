@@ -18,7 +18,8 @@ import (
 
 var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// comparison has two policies of two ranks, with all values known except the fraction of the oracle.
+// comparison returns a comparison of two policies with two ranks. All values are known except the fraction of the
+// oracle.
 func comparison(id string) *analysis.Comparison {
 	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32, Devices: []string{"RTX 3060", "GTX 1650"}}
 	for i, name := range []string{"none", "hybrid"} {
@@ -51,7 +52,7 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 			wanted = palette[:2]
 		}
 		counts := colors(t, filepath.Join(dir, name+".png"))
-		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // black: axes and text
+		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // black is the colour of axes and text
 			if counts[c] < 50 {
 				t.Errorf("%s: %d pixels of %v, want at least 50", name, counts[c], c)
 			}
@@ -65,14 +66,14 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 			t.Errorf("%s has no title or caption", name)
 		}
 	}
-	// The oracle is unknown.
+	// The fraction of the oracle is unknown, so it has no figure.
 	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step", "loss_by_time", "shares"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
 }
 
-// colors counts the pixels of each color.
+// colors returns the number of pixels of each colour.
 func colors(t *testing.T, path string) map[color.RGBA]int {
 	t.Helper()
 	file, err := os.Open(path)
@@ -97,7 +98,7 @@ func colors(t *testing.T, path string) map[color.RGBA]int {
 	return counts
 }
 
-// parsed returns the text of a well-formed SVG.
+// parsed returns the text of an SVG file, after checking that it is well-formed.
 func parsed(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -15,11 +15,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
-// latencyBins is the number of bins of a histogram.
+// latencyBins is the number of bins in a histogram.
 const latencyBins = 60
 
-// Latency draws the histogram of a run's step times as a PNG, one colour per rank. With several ranks a histogram of
-// the all-reduces follows below.
+// Latency draws the histogram of a run's step times as a PNG, with one colour per rank. If there are several ranks,
+// it draws a second histogram of the all-reduce times below.
 func Latency(w io.Writer, s *analysis.Summary) error {
 	steps := make([][]float32, len(s.PerRank))
 	sums := make([][]float32, len(s.PerRank))
@@ -44,8 +44,8 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 	return nil
 }
 
-// histogram counts the times of each rank in common bins. The last bin contains the slowest half percent, which would
-// otherwise compress the rest to a single bar.
+// histogram counts the times of each rank in common bins. The last bin contains the slowest half percent of all
+// times. Without this rule, a few slow steps would compress all others into a single bar.
 func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 	p := newPlot(title, axis, "steps")
 	var all []float32
@@ -84,11 +84,12 @@ func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 			p.Legend.Add(fmt.Sprintf("rank %d: median %.4g ms", rank, 1e3*float64(stats.Median(values))), area)
 		}
 	}
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low, high, 0, 1.25*most // room for the legend
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low, high, 0, 1.25*most // leaves space for the legend
 	return p, nil
 }
 
-// counts returns the number of values per bin. Values are in seconds, bins in milliseconds starting at low.
+// counts returns the number of values in each bin. values are in seconds. The bins have width bin and start at low,
+// in milliseconds.
 func counts(values []float32, low, bin float64) []float64 {
 	n := make([]float64, latencyBins)
 	for _, v := range values {

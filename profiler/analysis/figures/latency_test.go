@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// writeRun writes the records of a run in which rank r takes (r+1)·10 ms per step, with small variations.
+// writeRun writes records of a run. A step of rank r takes (r+1)·10 ms, with small variations.
 func writeRun(t testing.TB, dir string, ranks int, steps int64) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")

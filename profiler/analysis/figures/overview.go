@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// Overview draws the speed-ups of all comparisons that have any, one group of bars each, into dir/speedups. It draws
-// nothing for fewer than two comparisons, because the comparison's own figure shows the same.
+// Overview draws the known speed-ups of all comparisons into dir/speedups, with one group of bars per comparison. If
+// there are fewer than two comparisons, it draws nothing, because the figure of the comparison shows the same values.
 func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error) {
 	var groups []*analysis.Comparison
 	for _, c := range all {
@@ -22,7 +22,7 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 	if len(groups) < 2 {
 		return nil, nil
 	}
-	const barWidth = 0.2 // of the distance between groups; four policies leave a gap
+	const barWidth = 0.2 // width of a bar; the distance between groups is 1, so four policies leave a gap
 	p := newPlot("Speed-up over none", "", "speed-up (ratio)")
 	whole := max(width, vg.Length(len(groups))*4*vg.Centimeter)
 	names, top, policies := make([]string, len(groups)), 1.0, []string(nil)
@@ -54,7 +54,7 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 	return []analysis.Figure{{Title: "Speed-up over equal shares", Caption: "Each group is one comparison.", Path: "speedups.png"}}, nil
 }
 
-// swatch is a policy's colour in a legend.
+// swatch shows the colour of a policy in a legend.
 type swatch struct{ policy string }
 
 // Thumbnail implements plot.Thumbnailer.

@@ -22,7 +22,7 @@ const (
 	dotsPerInch   = 200
 )
 
-// palette holds the colours of Okabe and Ito, in an order in which neighbours differ most.
+// palette contains the colours of Okabe and Ito, ordered such that neighbours differ strongly.
 var palette = []color.RGBA{
 	{0xE6, 0x9F, 0x00, 0xFF}, // orange
 	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
@@ -34,7 +34,7 @@ var palette = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xFF}, // black
 }
 
-// policyStyle keeps a policy's style the same in all figures.
+// policyStyle contains the style of each policy, which is the same in all figures.
 var policyStyle = map[string]struct {
 	color  color.RGBA
 	dashes []vg.Length
@@ -56,13 +56,13 @@ func lineOf(policy string) draw.LineStyle {
 	return draw.LineStyle{Color: colorOf(policy), Width: vg.Points(1.6), Dashes: policyStyle[policy].dashes}
 }
 
-// rankLine returns the style of a rank's line.
+// rankLine returns the line style of a rank.
 func rankLine(rank int) draw.LineStyle {
 	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
 	return draw.LineStyle{Color: palette[rank%len(palette)], Width: vg.Points(1.6), Dashes: dashes[rank%len(dashes)]}
 }
 
-// newPlot returns a plot with the frame of all figures.
+// newPlot returns a plot with the common frame of all figures.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -92,7 +92,7 @@ func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
 	return write(filepath.Join(dir, name+".svg"), svg)
 }
 
-// pngOf draws plots for a PNG file.
+// pngOf draws a column of plots for a PNG file.
 func pngOf(w, h vg.Length, plots ...*plot.Plot) vgimg.PngCanvas {
 	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
 	drawColumn(png, plots)
@@ -110,7 +110,7 @@ func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {
 	}
 }
 
-// write replaces a file by a drawing.
+// write replaces the file at path by a drawing.
 func write(path string, canvas vg.CanvasWriterTo) error {
 	err := experiment.Replace(path, func(w io.Writer) error {
 		_, err := canvas.WriteTo(w)

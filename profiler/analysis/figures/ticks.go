@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// roundTicks labels four to eight round numbers: gonum's default labels about three.
+// roundTicks labels four to eight round numbers. The default of gonum labels only about three.
 type roundTicks struct{}
 
 // Ticks implements plot.Ticker.
@@ -26,7 +26,7 @@ func (roundTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	decimals := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
-	// Adding 0 converts -0, which would be printed, to 0.
+	// Adding 0 converts -0 to 0, because "-0" would be printed.
 	for i := math.Ceil(low/step-1e-9) + 0; i*step <= high+1e-9*span; i++ {
 		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'f', decimals, 64)})
 	}

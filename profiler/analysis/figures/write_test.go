@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// failing is a drawing that can be written only in part.
+// failing is a drawing whose write fails after a part of the data.
 type failing struct{ vg.CanvasWriterTo }
 
 func (failing) WriteTo(w io.Writer) (int64, error) {

@@ -15,61 +15,61 @@ import (
 // Card is a fake GPU.
 type Card struct {
 	Name         string
-	UUID         string // "": derived from its position in the machine
+	UUID         string // "": derived from the index in the machine
 	Major, Minor int    // compute capability
-	Cores        int    // CUDA cores
+	Cores        int    // number of CUDA cores
 	MemoryBytes  uint64
-	Generation   int // of PCIe, at best
-	Width        int // lanes, at best
+	Generation   int // largest PCIe generation
+	Width        int // largest number of PCIe lanes
 	NVLinks      int
-	ClockMHz     uint32 // of the SMs, at best
+	ClockMHz     uint32 // largest clock of the SMs
 	MemoryMHz    uint32
 	LimitWatts   uint32
-	NoECC        bool // the card does not count memory errors
-	OldDriver    bool // lacks the functions that drivers before 470 lack
+	NoECC        bool // the GPU does not count memory errors
+	OldDriver    bool // the driver lacks functions that were added in version 470
 
-	// State that changes; see Set.
+	// The following fields may change; see Set.
 	Lost         bool
 	Utilization  uint32 // percent
 	UsedBytes    uint64
 	Temperature  uint32
 	PowerWatts   uint32
 	NowMHz       uint32
-	NowWidth     int    // 0: Width
-	Reasons      uint64 // nvml.ClocksThrottleReason…
+	NowWidth     int    // current number of PCIe lanes; 0 means Width
+	Reasons      uint64 // bits of nvml.ClocksThrottleReason…
 	Uncorrected  uint64
 	Processes    []uint32 // PIDs
-	ProcessesAsk int      // number of queries
+	ProcessesAsk int      // number of queries of Processes
 
 	mu sync.Mutex
 }
 
-// GTX1650 returns a small card of 2019: Turing without NVLink, ECC or fast bf16.
+// GTX1650 returns a small GPU of 2019: Turing, without NVLink, ECC and fast bf16.
 func GTX1650() *Card {
 	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3, Width: 16,
 		ClockMHz: 2145, MemoryMHz: 4001, LimitWatts: 75, NowMHz: 300, Temperature: 41, PowerWatts: 9, NoECC: true}
 }
 
-// RTX3060 returns a desktop card of the Ampere family.
+// RTX3060 returns a desktop GPU of the Ampere architecture.
 func RTX3060() *Card {
 	return &Card{Name: "NVIDIA GeForce RTX 3060", Major: 8, Minor: 6, Cores: 3584, MemoryBytes: 12 << 30, Generation: 4, Width: 16,
 		ClockMHz: 2100, MemoryMHz: 7501, LimitWatts: 170, NowMHz: 210, Temperature: 38, PowerWatts: 14, NoECC: true}
 }
 
-// H100 returns a server card with NVLink.
+// H100 returns a server GPU with NVLink.
 func H100() *Card {
 	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5, Width: 16, NVLinks: 18,
 		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72}
 }
 
-// Set changes the card while it is sampled.
+// Set changes the state of the GPU. It may be called while the GPU is sampled.
 func (c *Card) Set(change func(*Card)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
 }
 
-// Machine returns a machine with these cards, in this order.
+// Machine returns a machine with these GPUs, in this order.
 func Machine(cards ...*Card) nvml.Interface {
 	devices := make([]nvml.Device, len(cards))
 	old := false
@@ -97,15 +97,16 @@ func Machine(cards ...*Card) nvml.Interface {
 	return m
 }
 
-// Laptop returns a machine without an NVIDIA GPU and driver.
+// Laptop returns a machine without an NVIDIA GPU and without a driver.
 func Laptop() nvml.Interface { return Broken(nvml.ERROR_LIBRARY_NOT_FOUND) }
 
-// Broken returns a machine whose NVML fails to start with ret.
+// Broken returns a machine on which the initialisation of NVML fails with ret.
 func Broken(ret nvml.Return) nvml.Interface {
 	return &mock.Interface{InitFunc: func() nvml.Return { return ret }}
 }
 
-// DGX returns go-nvml's fake DGX A100 of eight cards, with the missing functions added. The cards change its state.
+// DGX returns the fake DGX A100 of go-nvml, with the functions that it lacks. The returned cards change the state of
+// its eight GPUs.
 func DGX() (nvml.Interface, []*Card) {
 	server := dgxa100.New()
 	cards := make([]*Card, len(server.Devices))
@@ -117,7 +118,7 @@ func DGX() (nvml.Interface, []*Card) {
 	return server, cards
 }
 
-// driver returns a driver that starts.
+// driver returns a driver whose initialisation succeeds. If old is set, it lacks newer functions.
 func driver(old bool) *mock.Interface {
 	symbols := &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
 		if old {
@@ -140,7 +141,7 @@ func (c *Card) gone() bool {
 	return c.Lost
 }
 
-// ask returns a query of the card: the value of get, or an error if the card is lost.
+// ask returns a query function of the GPU. It returns the value of get, or an error if the GPU is lost.
 func ask[T any](c *Card, get func() T) func() (T, nvml.Return) {
 	return func() (value T, ret nvml.Return) {
 		c.mu.Lock()
@@ -152,7 +153,7 @@ func ask[T any](c *Card, get func() T) func() (T, nvml.Return) {
 	}
 }
 
-// identify sets the queries of a card's identity.
+// identify sets the query functions for the identity of a GPU.
 func (c *Card) identify(d *mock.Device, index int) {
 	d.GetNameFunc = ask(c, func() string { return c.Name })
 	d.GetUUIDFunc = ask(c, func() string { return c.UUID })
@@ -166,7 +167,7 @@ func (c *Card) identify(d *mock.Device, index int) {
 	})
 }
 
-// answer sets the queries of a card's state, and those that go-nvml's DGX lacks.
+// answer sets the query functions for the state of a GPU, and those that go-nvml's DGX lacks.
 func (c *Card) answer(d *mock.Device) {
 	d.GetMemoryInfoFunc = ask(c, func() nvml.Memory {
 		return nvml.Memory{Total: c.MemoryBytes, Used: c.UsedBytes, Free: c.MemoryBytes - c.UsedBytes}
