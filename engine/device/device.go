@@ -191,8 +191,8 @@ type ClockedEvent interface {
 // WaitingStream is a Stream that measures how long it was blocked.
 type WaitingStream interface {
 	Stream
-	// Waited returns how long programs were blocked at steps that wait for events, since the stream was created. known
-	// is false if the device cannot measure it.
+	// Waited returns the total time for which steps that wait for events have blocked programs on the stream. known is
+	// false if the device cannot measure it.
 	Waited() (waited time.Duration, known bool)
 }
 
@@ -275,7 +275,7 @@ type Layout uint32
 // Layouts of all devices.
 const (
 	Plain        Layout = 0 // row-major
-	Any          Layout = 1 // in requests only: the device chooses
+	Any          Layout = 1 // only in requests: the device chooses
 	FirstPrivate Layout = 16
 )
 

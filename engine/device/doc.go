@@ -1,5 +1,5 @@
-// Package device is the contract between the engine and computing devices: a CPU with oneDNN, a GPU, the plain-Go
-// reference, and the null device, which only models time.
+// Package device is the contract between the engine and computing devices. The devices are a CPU with oneDNN, a GPU,
+// the plain-Go reference, and the null device, which only models time.
 //
 // # Use
 //

@@ -37,8 +37,8 @@ type Concat struct{ Axis int }
 //	out  dst
 type Slice struct{ Axis, Start, Size int }
 
-// Pad is the gradient of Slice: it copies src to position Start of dimension Axis, whose extent becomes Size, and sets
-// the other elements to zero.
+// Pad is the gradient of Slice. It copies src to position Start of dimension Axis, whose extent becomes Size. The other
+// elements are zero.
 //
 //	in   src
 //	out  dst

@@ -14,7 +14,7 @@ import (
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
-// per-sample loss of SoftmaxCrossEntropy. scale (1) is read at each run: 1/global count, times the loss scale.
+// per-sample loss of SoftmaxCrossEntropy. Each run reads scale (1), which is 1/global count times the loss scale.
 func (g *Graph) Differentiate(loss, scale *Value) {
 	if loss.Node == nil {
 		fail(loss.Name, "differentiate: the loss is not computed")
@@ -170,8 +170,8 @@ func (g *Graph) dependOnParams() map[*Value]bool {
 }
 
 // sum returns the sum of the contributions ds to the gradient of value of, or nil if there are none. If the
-// contributions differ in type, the sum has the wider type. Example: the bf16 copy of a parameter gets an f32 gradient
-// from an op that uses the copy as a weight, and a bf16 gradient from an op that uses the copy as an ordinary operand.
+// contributions differ in type, the sum has the wider type. For example, an op that uses the bf16 copy of a parameter
+// as a weight contributes an f32 gradient. An op that uses the copy as an ordinary operand contributes a bf16 gradient.
 func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 	if len(ds) == 0 {
 		return nil

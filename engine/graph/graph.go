@@ -79,15 +79,15 @@ type Output struct {
 type Graph struct {
 	Nodes     []*Node
 	Inputs    []*Value
-	Params    []*Value // in the order in which the model declares them
+	Params    []*Value // parameters in the order of their declaration
 	States    []*Value // states that nodes update, then frozen states
 	Outputs   []Output
-	Gradients []Gradient // ordered as the backward pass completes them
+	Gradients []Gradient // gradients in the order in which the backward pass completes them
 
 	paramType tensor.DType
 	phase     Phase
 	cast      map[*Value]*Value // parameter -> its copy in the compute type
-	synced    map[*Value]*Ranks // from a mean over the samples of several ranks to these ranks
+	synced    map[*Value]*Ranks // ranks whose samples a mean covers, by mean
 	names     map[string]bool   // names of all parameters and states
 	frozen    func(name string, layer int) bool
 	layer     int
@@ -250,8 +250,8 @@ func (g *Graph) ParamCount() int64 {
 	return n
 }
 
-// FLOPs returns the nominal number of floating-point operations of one run: those of the forward pass, and those of the
-// backward pass if the graph has one.
+// FLOPs returns the nominal number of floating-point operations of one run. The number includes the backward pass if
+// the graph has one.
 func (g *Graph) FLOPs() int64 {
 	var total int64
 	for _, n := range g.Nodes {

@@ -137,9 +137,9 @@ func anyDevice(t *rapid.T, compute tensor.DType) device.Device {
 	return d
 }
 
-// The central property of this package: for all layouts that a device may prefer, a plan computes the bits that the
-// graph defines, and live tensors do not share memory. The second run starts with a used arena, with changed running
-// statistics, and with the copies of parameters from the first run.
+// The central property of this package holds for all layouts that a device may prefer: a plan computes the bits that
+// the graph defines, and live tensors do not share memory. The second run starts with a used arena, with changed
+// running statistics, and with the copies of parameters from the first run.
 func TestPlansEqualTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compute := rapid.SampledFrom([]tensor.DType{tensor.F32, tensor.F64, tensor.BF16}).Draw(t, "compute")
@@ -170,7 +170,7 @@ type tenancy struct {
 	from, until int
 }
 
-// apart requires that tensors of the arena that are needed at the same time do not overlap, judged by the reads and
+// apart requires that tensors of the arena do not overlap if they are needed at the same time, judged by the reads and
 // writes of the launches. A tensor may use the bytes of another tensor from the launch on that reads the other tensor
 // last, if both have the same storage.
 func (r *rig) apart() {

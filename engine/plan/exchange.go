@@ -231,9 +231,9 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 	return last
 }
 
-// GradientTimes returns, for each trained parameter, the time from the start of the backward pass until its gradient is
-// final. elapsed has the times of RunTimed. The returned times never decrease, because a bucket waits for all earlier
-// gradients.
+// GradientTimes returns for each trained parameter when its gradient is final, as the time since the start of the
+// backward pass. elapsed has the times of RunTimed. The returned times never decrease, because a bucket waits for all
+// earlier gradients.
 func (p *Plan) GradientTimes(elapsed []time.Duration) []time.Duration {
 	elapsed = elapsed[len(p.prepare)+len(p.forward):]
 	out := make([]time.Duration, p.params.Trained)

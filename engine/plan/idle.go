@@ -53,8 +53,8 @@ func (c *compiler) clearGradients() error {
 	return nil
 }
 
-// common returns the live nodes that a rank without samples runs: exchanges, and nodes that read only their results,
-// states and inputs that are equal on all ranks.
+// common returns the live nodes that a rank without samples runs. These are the exchanges, and the nodes that read only
+// results of exchanges, states, and inputs that are equal on all ranks.
 func (c *compiler) common() []*graph.Node {
 	var nodes []*graph.Node
 	shared := map[*graph.Value]bool{}

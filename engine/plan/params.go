@@ -25,7 +25,7 @@ type ParamInfo struct {
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes their gradients, then frozen parameters
+	Params []ParamInfo // parameters in the order of the flat buffer: as the backward pass completes their gradients, then frozen ones
 	// Trained is the number of parameters, at the start of Params, for which the backward pass computes gradients. The
 	// gradients of the remaining parameters stay zero.
 	Trained int

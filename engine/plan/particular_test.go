@@ -14,7 +14,7 @@ import (
 
 // particular is a device that prefers layouts of its own. Its kernels convert operands to plain layout, run the kernels
 // of the reference device, and convert the results back. The results equal those of the reference device bit for bit if
-// the planner passes every operand in the layout that its kernel requires, and if no launch overwrites a live operand.
+// two conditions hold: every operand has the layout that its kernel requires, and no launch overwrites a live operand.
 // A violation of the contract of package device is an error.
 type particular struct {
 	device.Device // device memory, host memory, events

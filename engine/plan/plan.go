@@ -27,7 +27,7 @@ type Plan struct {
 	bound                      bool
 	arena                      device.Region
 	programs                   [4]device.Program // program of each phase; nil if the phase has no steps
-	owners                     [3][]int          // for each step of a program, the index of its launch; nil if every step is a launch
+	owners                     [3][]int          // index of the launch of each step of a program; nil if every step is a launch
 }
 
 // The programs of a plan.

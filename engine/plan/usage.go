@@ -42,7 +42,7 @@ func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
 	if len(all) == 0 {
 		return
 	}
-	var change [numClasses][]int64 // for each class and launch, change of the bytes that are alive
+	var change [numClasses][]int64 // change of the live bytes at each launch, by class
 	for i := range change {
 		change[i] = make([]int64, len(all)+1)
 	}

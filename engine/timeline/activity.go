@@ -78,7 +78,7 @@ func window(spans []Span) (first, end int64) {
 type Use struct {
 	Steps  int
 	Begin  int64 // start of the first step
-	Window int64 // from Begin to the end of the last step
+	Window int64 // time from Begin to the end of the last step
 	Busy   int64 // time in Window during which a kernel, copy or fill ran
 	Copies int64 // time in Busy during which no kernel ran
 

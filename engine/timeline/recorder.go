@@ -48,9 +48,9 @@ func (k Kind) String() string { return [...]string{"launch", "copy", "wait", "ho
 type Span struct {
 	Track Track
 	Kind  Kind
-	Lane  int // on track Device: number of the stream; on track Calls: number of the thread; spans of one lane may overlap
+	Lane  int // number of the stream (track Device) or of the thread (track Calls); spans of one lane may overlap
 	Name  string
-	Code  string // on track Device: the kernel's name in the device's library
+	Code  string // name of the kernel in the device's library (track Device)
 	Part  string // name of the part of the step that the span belongs to
 	Op    string // kind of the kernel's op
 	Specs string // operands of a launch: inputs, "->", outputs
@@ -72,7 +72,7 @@ type Recorder struct {
 	begun time.Time // start of the current step; zero outside of a step
 	noted bool      // the device records its own activity
 
-	programs map[device.Program][]Span // for each program, one span per step, without times
+	programs map[device.Program][]Span // one span per step of each program, without times
 }
 
 // New creates a Recorder. first is the number of the first step.

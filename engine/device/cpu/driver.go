@@ -21,10 +21,10 @@ const (
 	libraryName = "libhetero_cpu.so"
 	isaLimit    = "HETERO_CPU_ISA" // environment variable that the library reads
 	threadLimit = "OMP_NUM_THREADS"
-	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps: about 0.1 ms at 25 ns per
-	// turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this default
-	// and one thread per core, data loading that takes a core for a moment would make the other threads spin for
-	// milliseconds.
+	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps. It is about 0.1 ms at 25 ns
+	// per turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this
+	// default and one thread per core, data loading that takes a core for a moment would make the other threads spin
+	// for milliseconds.
 	spinCount = "4000"
 )
 

@@ -97,8 +97,8 @@ func mergeCases() []valueCase {
 
 var merged = tolerance{exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
-// running is exact for the same reason: if the statistics cover the samples of all ranks, every rank updates its own
-// copy of the running statistics.
+// running is exact for the same reason: every rank updates its own copy of the running statistics, and all copies must
+// have the same bits.
 var running = merged
 
 // mergeRows generates means by the generator mean, and variances in [0, 1). Rows of ranks without samples hold NaN,

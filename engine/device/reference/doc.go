@@ -10,9 +10,14 @@
 //
 // # Strictness
 //
-// All layouts are Plain. The device also refuses four mistakes that other devices may accept: operands that overlap
-// without permission, kernels bound to host memory, labels above the last class, and closing a device while memory is
-// allocated. Fresh memory is filled with NaN patterns, so that reads of unwritten memory become visible.
+// All layouts are Plain. The device also refuses four mistakes that other devices may accept:
+//
+//   - operands that overlap without permission
+//   - kernels bound to host memory
+//   - labels above the last class
+//   - closing a device while memory is allocated
+//
+// Fresh memory is filled with NaN patterns, so that reads of unwritten memory become visible.
 //
 // A call of a stream returns only when the work is complete. Wait blocks the caller until the event has been recorded.
 // An event is not complete before its first recording, and Run resets every event that the program will record. The

@@ -282,10 +282,10 @@ bool fits(const Request &r, const Operands &o) {
   return r.op != HT_CONV2D_DIFF_WEIGHTS || (r.out.size() == 1 && o.weight.layout == kOutputsLast);
 }
 
-// Returns whether these kernels are faster than oneDNN 3.2, as measured on Zen 5: for batches of 8 on the images of
-// ResNet-50 at 224 pixels, and for batches of 128 at 32 pixels. For equal times the answer is yes: the threads of
-// oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier can block for a
-// scheduler tick.
+// Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times the answer is yes: the
+// threads of oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier can
+// block for a scheduler tick.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;

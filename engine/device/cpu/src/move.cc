@@ -1,5 +1,5 @@
-// move.cc: transpose, reshape, concat, slice, pad and broadcast, which all copy between two strided views of the same
-// extents; and reduce, which computes a sum, mean or maximum over some dimensions. All operands are plain (row-major).
+// move.cc: transpose, reshape, concat, slice, pad, broadcast and reduce. All but reduce copy between two strided views
+// of the same extents. reduce computes a sum, mean or maximum over some dimensions. All operands are plain (row-major).
 #include <algorithm>
 #include <cmath>
 #include <cstring>

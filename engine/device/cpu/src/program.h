@@ -1,6 +1,6 @@
 // program.h: lists of launches, and their execution.
 //
-// A stream of this device has no thread of its own: run() executes on the calling OS thread and its team, and returns
+// A stream of this device has no thread of its own. run() executes on the calling OS thread and its team, and returns
 // when the work is done. Events are still useful for other OS threads, which wait for a step during the run.
 #pragma once
 

@@ -23,8 +23,8 @@ struct SmallProduct {
   bool add;
 };
 
-// Statistics of the logits of one row over some classes: the largest, the sum of exp(logit - largest), and the number
-// of classes before the label in the order of scores.
+// Statistics of one row's logits over some classes: the largest logit, the sum of exp(logit - largest), and the number
+// of classes that score above the label.
 struct LogitStats {
   double sum;
   float largest;
