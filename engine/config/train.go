@@ -6,6 +6,7 @@ type Train struct {
 	Steps             int // exact number of optimizer steps; 0: no limit by steps
 	MaxSeconds        float64
 	Precision         string // "auto", "f32", "bf16" or "fp16"
+	Recompute         string // auto, off or all: activation recomputation
 	GradAccumulation  int    // micro-batches per optimizer step
 	EvalInterval      int    // epochs; 0: evaluation at the end only
 	LogInterval       int    // steps
@@ -33,6 +34,8 @@ func (t *Train) Keys() []Key {
 			Doc("Number format of activations and of the working copies of the weights. Master weights, weight gradients and sums are always f32. `auto`: each rank uses the fastest suitable format of its device, so the formats of ranks can differ. GPUs: bf16 from sm_80 on, else fp16 with loss scaling. CPUs: f32. On a CPU with AVX512_BF16 or AMX, the program measures bf16 and f32 at its first start and uses the faster one (docs/training.md). Other values apply to all ranks. `fp16` needs a GPU."),
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).Learnt().
 			Doc("Number of micro-batches per global batch; their gradients are summed. More micro-batches need less memory. The gradient equals the gradient of the whole batch, except for BatchNorm: BatchNorm computes its statistics over a micro-batch, and updates its running statistics once per micro-batch. Must divide `data.batch_size`."),
+		Choice(&t.Recompute, "recompute", "auto", "auto", "off", "all").Operational().
+			Doc("Activation recomputation (activation checkpointing): the backward pass computes activations again instead of keeping them in memory. `auto`: only if the memory of the device is too small, and for as few layers as possible. `off`: never. `all`: for all layers but the last. The result is the same in every bit; each step takes up to a third longer."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").Operational().
 			Doc("Epochs between two evaluations. The last step is always evaluated, unless `max_seconds` ends the run. 0: only the last step."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).Operational().

@@ -27,9 +27,10 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 	active, first := g.dependOnParams(), g.firstReaders()
 	contributions := map[*Value][]*Value{loss: {scale}}
 	nodes := g.Nodes // rules append to g.Nodes; only the forward nodes are visited
+	var again replay
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := nodes[i]
-		g.contribute(n, contributions, active)
+		g.contribute(n, g.replayed(n, nodes, &again), contributions, active)
 		for _, in := range n.In {
 			if at, ok := first[in]; ok && at == i { // no earlier node can contribute to this gradient
 				g.finish(in, contributions[in])
@@ -71,8 +72,9 @@ func isCopyOfParam(n *Node) bool {
 }
 
 // contribute appends the nodes that compute the gradients of n's inputs, and records these gradients as contributions.
-// It appends nothing if the loss does not depend on n.
-func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
+// These nodes read the values of again: n itself, or the node that recomputes n. contribute appends nothing if the loss
+// does not depend on n.
+func (g *Graph) contribute(n, again *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
 	d, reached := make([][]*Value, len(n.Out)), false
 	for j, out := range n.Out {
 		d[j] = contributions[out]
@@ -89,7 +91,7 @@ func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active ma
 		fail(n.Name, "differentiate: %s has no gradient: its type %T does not implement graph.Differentiable", n.Op.Kind(), n.Op)
 	}
 	need := func(i int) bool { return active[n.In[i]] }
-	for j, grad := range r(g, n, d, need) {
+	for j, grad := range r(g, again, d, need) {
 		if grad == nil || !need(j) {
 			continue
 		}
@@ -184,7 +186,7 @@ func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 			d = g.Cast(name+" widened", d, wide)
 		}
 		total = g.Binary(name+" sum", device.Add, total, d)
-		total.Follows = of
+		total.Follows = g.original(of) // a plan may not compute the recomputed value
 	}
 	return total
 }

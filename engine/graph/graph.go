@@ -64,6 +64,9 @@ type Node struct {
 	In    []*Value
 	Out   []*Value
 	Phase Phase
+	Layer int // number of model layers before the layer of this node
+
+	Recomputed bool // the backward pass repeats a node of the forward pass; see Graph.Recompute
 }
 
 // Gradient pairs a parameter with its gradient.
@@ -84,13 +87,15 @@ type Graph struct {
 	Outputs   []Output
 	Gradients []Gradient // gradients in the order in which the backward pass completes them
 
-	paramType tensor.DType
-	phase     Phase
-	cast      map[*Value]*Value // parameter -> its copy in the compute type
-	synced    map[*Value]*Ranks // ranks whose samples a mean covers, by mean
-	names     map[string]bool   // names of all parameters and states
-	frozen    func(name string, layer int) bool
-	layer     int
+	paramType  tensor.DType
+	phase      Phase
+	cast       map[*Value]*Value // parameter -> its copy in the compute type
+	synced     map[*Value]*Ranks // ranks whose samples a mean covers, by mean
+	names      map[string]bool   // names of all parameters and states
+	frozen     func(name string, layer int) bool
+	layer      int
+	recomputed map[*Value]*Value // values of the forward pass, by recomputed value
+	recompute  int               // number of layers that the backward pass recomputes
 }
 
 // BuildError names the node of a graph that cannot be built, and the cause.
@@ -115,7 +120,7 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 			g, err = nil, be
 		}
 	}()
-	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, synced: map[*Value]*Ranks{}, names: map[string]bool{}}
+	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, synced: map[*Value]*Ranks{}, names: map[string]bool{}, recomputed: map[*Value]*Value{}}
 	f(g)
 	return g, nil
 }
@@ -211,7 +216,7 @@ func (g *Graph) Apply(name string, op device.Op, in ...*Value) []*Value {
 	if err != nil {
 		panic(&BuildError{Node: name, Err: err})
 	}
-	n.Phase = g.phase
+	n.Phase, n.Layer = g.phase, g.layer
 	g.Nodes = append(g.Nodes, n)
 	return n.Out
 }
@@ -251,10 +256,13 @@ func (g *Graph) ParamCount() int64 {
 }
 
 // FLOPs returns the nominal number of floating-point operations of one run. The number includes the backward pass if
-// the graph has one.
+// the graph has one. Nodes that are recomputed count once.
 func (g *Graph) FLOPs() int64 {
 	var total int64
 	for _, n := range g.Nodes {
+		if n.Recomputed {
+			continue
+		}
 		total += device.FLOPs(n.Op, specs(n.In), specs(n.Out))
 	}
 	return total

@@ -24,7 +24,10 @@ type Footprint struct {
 	Arena int64      `json:"arena_bytes"`
 	Usage plan.Usage `json:"usage"`
 
-	// FLOPs of one optimizer step on this rank.
+	// Recomputed is the number of layers whose activations the backward pass computes again to save memory.
+	Recomputed int `json:"recomputed_layers"`
+
+	// FLOPs of one optimizer step on this rank, including recomputed layers.
 	ForwardFLOPs  int64 `json:"forward_flops"`
 	BackwardFLOPs int64 `json:"backward_flops"`
 }
@@ -49,7 +52,7 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 
 func (r *Replica) footprint(p *plans) Footprint {
 	f := Footprint{Samples: p.samples, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(), Gradients: r.state.Grads.Bytes(),
-		Arena: p.arenaBytes(), Usage: p.train.plan.Usage()}
+		Arena: p.arenaBytes(), Recomputed: p.recomputed, Usage: p.train.plan.Usage()}
 	if r.sum != nil {
 		f.Gradients += r.sum.Bytes()
 	}

@@ -19,6 +19,8 @@ type plans struct {
 	flops   int64 // FLOPs of one optimizer step on this rank
 	staging int64 // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
 
+	recomputed int // number of layers whose activations the backward pass recomputes
+
 	// The remaining fields are guarded by planCache.mu.
 	bound bool  // the plans have memory and can run
 	used  int64 // value of planCache.turn at the last request
@@ -74,11 +76,13 @@ type planCache struct {
 	accumulation int          // number of micro-batches of an optimizer step
 	targets      int          // number of targets of a sample
 	predicts     bool         // evaluations output logits
-	graph        func(training bool, samples int) (*graph.Graph, error)
+	graph        func(training bool, samples, recomputed int) (*graph.Graph, error)
+	recompute    Recompute
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
 	memory    memory
 	closed    bool
+	free      int64 // device memory for one set of plans, bytes; 0: unknown
 
 	mu       sync.Mutex
 	cached   map[int]*plans
@@ -181,43 +185,6 @@ func (c *planCache) planned(n int) (*plans, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cached[n] = p
-	return p, nil
-}
-
-// compile compiles training and evaluation for n samples. Both use the same n, so they can use the same arena. The
-// caller holds c.compiling.
-func (c *planCache) compile(n int) (_ *plans, err error) {
-	if c.closed {
-		return nil, errors.New("replica: closed")
-	}
-	training, err := c.graph(true, max(n, 1))
-	if err != nil {
-		return nil, err
-	}
-	p := &plans{samples: n, train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
-	if n == 0 {
-		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
-		return p, err
-	}
-	p.flops = training.FLOPs() * int64(c.accumulation)
-	if p.train.plan, err = plan.Compile(c.kernels, training, c.params); err != nil {
-		return nil, err
-	}
-	if c.dev.Info().Behind {
-		for _, name := range p.train.plan.InputNames() {
-			if isField(name) {
-				p.staging += roundUp(p.train.plan.InputBytes(name), twinUnit)
-			}
-		}
-	}
-	evaluation, err := c.graph(false, n)
-	if err == nil {
-		p.eval = &pass{targets: c.targets, predicts: c.predicts}
-		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
-	}
-	if err != nil {
-		return nil, errors.Join(err, p.train.free())
-	}
 	return p, nil
 }
 

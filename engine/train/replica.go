@@ -34,6 +34,8 @@ type ReplicaOptions struct {
 	Seed         uint64
 	Optimizer    optim.Options
 	Average      optim.AverageOptions // averages of the weights; Decay 0: no averages
+	Recompute    Recompute            // whether the backward pass recomputes activations to save memory
+	MemoryBytes  int64                // device memory that decides how many layers are recomputed; 0: that of Peers or the device
 	Norms        bool                 // permit measuring norms of single parameters, see Options.NormsInterval
 	Peers        *Peers               // connections to other ranks; nil: a single rank
 
@@ -45,7 +47,7 @@ func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
 // Check returns an error if the graph of the task cannot be built. It does not need a device.
 func (o ReplicaOptions) Check() error {
-	g, err := o.graph(true, o.microBatch())
+	g, err := o.graph(true, o.microBatch(), 0)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, predicts: opts.Task.Report().Classes > 0,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -141,7 +143,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 // chooseLayout compiles a first plan, which determines the layout of parameters. The caller frees the plan. With
 // peers, the plan is for the whole micro-batch, so that all ranks choose the same layout, regardless of their shares.
 func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
-	g, err := r.opts.graph(true, r.opts.microBatch())
+	g, err := r.opts.graph(true, r.opts.microBatch(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +165,9 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	return first, nil
 }
 
-// graph builds the graph of a pass over n samples.
-func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
+// graph builds the graph of a pass over n samples. The backward pass recomputes the activations of the first layers, of
+// all layers but the last at most: the loss reads the last layer first, so recomputing it would save nothing.
+func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
 			g.UseF64()
@@ -183,6 +186,7 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 			g.Output("logits", out.Logits)
 		}
 		if training {
+			g.Recompute(min(recomputed, g.Layers()-1))
 			g.Differentiate(out.Loss, g.Input(scaleInput, g.ParamType(), 1))
 		}
 	})
@@ -247,6 +251,13 @@ func (r *Replica) allocate() (err error) {
 	}
 	if err := r.openTally(); err != nil {
 		return err
+	}
+	if free, known := r.memoryLeft(); known {
+		r.plans.free = max(free, 1)
+	}
+	if most := r.opts.MemoryBytes; most > 0 {
+		used, _ := r.dev.Memory()
+		r.plans.free = max(most-used, 1)
 	}
 	if err := r.settleShares(); err != nil {
 		return err

@@ -65,8 +65,13 @@ func (p *Peers) most(micro int) int {
 // the limit. known is false if neither the device nor the options state a limit.
 func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	used, _ := r.dev.Memory()
-	total := r.opts.Peers.MemoryBytes
-	if has := r.dev.Info().MemoryBytes; total == 0 || has > 0 && has < total {
+	info, total := r.dev.Info(), int64(0)
+	if r.opts.Peers != nil {
+		total = r.opts.Peers.MemoryBytes
+	} else if info.FreeBytes > 0 {
+		total = info.FreeBytes
+	}
+	if has := info.MemoryBytes; total == 0 || has > 0 && has < total {
 		total = has
 	}
 	return total - used, total > 0

@@ -93,6 +93,10 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 		a.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, a.Precision, show.GiB(r.PredictedBytes())),
 		"model", "model", a.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
+	if n := r.Recomputed(); n > 0 {
+		c.Say(fmt.Sprintf("activation recomputation: the backward pass computes the activations of %d layers again (train.recompute = %q)", n, a.Cfg.Train.Recompute),
+			"recompute", "layers", n, "recompute", a.Cfg.Train.Recompute)
+	}
 	if n := r.FrozenCount(); n > 0 {
 		fmt.Fprintf(c.out, "frozen parameters (not trained): %.2f million\n", float64(n)/1e6)
 		if resume == nil && a.Cfg.Model.InitFrom == "" && a.Team.Leads() {

@@ -214,6 +214,7 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.MemoryBytes = p.memory
 	if len(p.shares) > 1 {
 		c := p.Cfg
 		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",
@@ -341,6 +342,9 @@ func (r Report) write(w io.Writer) error {
 		}
 		if f.Samples == r.LargestFit {
 			marks = append(marks, "largest that fits")
+		}
+		if f.Recomputed > 0 {
+			marks = append(marks, fmt.Sprintf("recomputes %d layers", f.Recomputed))
 		}
 		if f.Bytes() > r.MemoryBytes {
 			marks = append(marks, "does not fit")

@@ -1,0 +1,124 @@
+package train
+
+import (
+	"errors"
+
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// Recompute selects activation recomputation (activation checkpointing): the backward pass computes activations of the
+// forward pass again instead of reading them from memory. It saves memory, costs up to one more forward pass, and does
+// not change any bit of the result.
+type Recompute uint8
+
+// The choices of a run. A plan for fewer samples may need no recomputation where a plan for more samples does.
+const (
+	RecomputeShort Recompute = iota // as few layers as make the plans fit into the memory of the device
+	RecomputeNever
+	RecomputeAlways // all layers but the last
+)
+
+// compile compiles training and evaluation for n samples. If the memory is short, it recomputes layers as c.recompute
+// permits. The caller holds c.compiling.
+func (c *planCache) compile(n int) (*plans, error) {
+	if c.closed {
+		return nil, errors.New("replica: closed")
+	}
+	if n == 0 {
+		return c.compileWith(0, 0)
+	}
+	if c.recompute == RecomputeAlways {
+		layers, err := c.layers(n)
+		if err != nil {
+			return nil, err
+		}
+		return c.compileWith(n, layers)
+	}
+	kept, err := c.compileWith(n, 0)
+	if err != nil || c.recompute == RecomputeNever || c.free == 0 || kept.arenaBytes() <= c.free {
+		return kept, err
+	}
+	layers, err := c.layers(n)
+	if err != nil || layers == 0 {
+		return kept, err
+	}
+	return c.recomputing(kept, layers)
+}
+
+// layers returns the number of layers that a pass over n samples can recompute.
+func (c *planCache) layers(n int) (int, error) {
+	g, err := c.graph(true, n, 0)
+	if err != nil {
+		return 0, err
+	}
+	return g.Layers() - 1, nil
+}
+
+// recomputing returns plans that recompute the smallest number of layers, at most layers, with which they fit into
+// c.free. If that is impossible, it returns the plans that need the least memory. kept are the plans without
+// recomputation, which do not fit. recomputing frees all plans that it does not return.
+func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
+	best, err := c.compileWith(kept.samples, layers)
+	if err != nil {
+		return nil, errors.Join(err, kept.free())
+	}
+	if best.arenaBytes() > c.free {
+		if best.arenaBytes() >= kept.arenaBytes() {
+			best, kept = kept, best
+		}
+		return best, kept.free()
+	}
+	low, high := 0, layers // low layers do not fit, high layers do
+	for err = kept.free(); err == nil && high-low > 1; {
+		var p *plans
+		if p, err = c.compileWith(best.samples, (low+high)/2); err != nil {
+			break
+		}
+		if p.arenaBytes() > c.free {
+			low, err = p.recomputed, p.free()
+		} else {
+			best, high, err = p, p.recomputed, best.free()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, best.free())
+	}
+	return best, nil
+}
+
+// compileWith compiles training and evaluation for n samples. The backward pass recomputes the first layers of the
+// model. Both use the same n, so they can use the same arena.
+func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
+	training, err := c.graph(true, max(n, 1), layers)
+	if err != nil {
+		return nil, err
+	}
+	p := &plans{samples: n, recomputed: layers, train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
+	if n == 0 {
+		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
+		return p, err
+	}
+	p.flops = training.FLOPs() * int64(c.accumulation)
+	if p.train.plan, err = plan.Compile(c.kernels, training, c.params); err != nil {
+		return nil, err
+	}
+	if c.dev.Info().Behind {
+		for _, name := range p.train.plan.InputNames() {
+			if isField(name) {
+				p.staging += roundUp(p.train.plan.InputBytes(name), twinUnit)
+			}
+		}
+	}
+	evaluation, err := c.graph(false, n, 0)
+	if err == nil {
+		p.eval = &pass{targets: c.targets, predicts: c.predicts}
+		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.train.free())
+	}
+	return p, nil
+}
+
+// Recomputed returns the number of layers whose activations the current plans recompute.
+func (r *Replica) Recomputed() int { return r.now.recomputed }
