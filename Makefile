@@ -1,4 +1,4 @@
-# hetero-train: `make` builds everything, `make help` lists the rest.
+# hetero-train: `make` builds everything, `make help` lists the other targets.
 #
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ code with this sanitizer, in build/<sanitizer>
@@ -26,25 +26,27 @@ LIBS    := $(CURDIR)/$(BUILD)/lib
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 
-# The Makefile sets the version, because git refuses to describe a clone of another user (a container's bind mount) to Go.
-# -z lazy: go-nvml does not link NVIDIA's library; its functions are resolved at their first call. If the C compiler resolves
-# all symbols at the start by default (-z now), the program would not start without that library.
+# The Makefile sets the version, because git refuses to describe a clone that belongs to another user (a container's
+# bind mount) when Go calls it.
+# -z lazy: go-nvml does not link NVIDIA's library; its functions are resolved at their first call. If the C compiler by
+# default resolves all symbols at the start (-z now), the program would not start without this library.
 LAZY     := -extldflags=-Wl,-z,lazy
 GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION))'
 # go-nvml binds every function of NVIDIA's library, including deprecated ones.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# If the GPU device is built, the code that queries the driver is built too. This is the environment that go needs for it.
-# The program starts without a driver in both cases.
+# If the GPU device is built, the Go code that queries the driver is built, too. go then needs this environment. The
+# program starts without a driver in both cases.
 CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda.env';
 
-# Tests use the libraries of this build. A test fails if the CPU library is missing, instead of skipping.
-# -count=1: Go's test cache does not notice a rebuilt C++ library.
+# Tests use the libraries of this build. If the CPU library is missing, a test that needs it fails instead of skipping.
+# -count=1: the test cache of Go does not notice a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
 GO_TEST  := go test -count=1 -timeout 30m -ldflags=$(LAZY)
 ifeq ($(SANITIZE),address)
-# The run-time library of the sanitizer must be the first library of every test binary. It finds the C++ library's throw only
-# if the C++ library is loaded at the start too, not later with libhetero_*.so.
+# The run-time library of the sanitizer must be the first library of every test binary. The C++ library must also be
+# loaded at the start. If it is loaded only later, with libhetero_*.so, the sanitizer does not find its function
+# throw.
 ASAN_PRELOAD := $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 TEST_ENV += ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 GO_TEST  += -asan -exec 'env LD_PRELOAD=$(ASAN_PRELOAD)'
@@ -80,7 +82,7 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
-native-test: configure # libraries for tests only: GPU kernels, kernel lab and NCCL communicator compiled for the host, and a fake NCCL
+native-test: configure # libraries for tests: GPU kernels, kernel lab and NCCL communicator, compiled for the host, and a fake NCCL
 	@third_party/progress.sh cmake $(BUILD)/build-test.log env -u MFLAGS MAKEFLAGS=--no-print-directory \
 		cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES)
 
@@ -99,7 +101,7 @@ deps: ## Install missing dependencies: oneDNN, and as root system packages
 test: build native-test ## Build, then run every test; tests fail if the CPU library is missing
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) ./...
 
-test-kernels: native-test # only the GPU kernels, compiled for the host, without f16
+test-kernels: native-test # tests only the GPU kernels, compiled for the host, without f16
 	@set -x; $(TEST_ENV) $(GO_TEST) -short ./cuda
 
 test-race: build native-test ## Run every test under Go's race detector
@@ -118,7 +120,8 @@ lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format if 
 		elif command -v clang-format >/dev/null; then echo clang-format --dry-run; clang-format --dry-run -Werror $$files; \
 		else echo "lint: clang-format is not installed, skipped"; fi
 
-# The bundle is for a GPU machine without Go and network: program, libraries, scripts, and the comparison with PyTorch's runs.
+# The bundle is for a GPU machine without Go and without a network. It contains the program, libraries, scripts, and the
+# test that compares training with PyTorch's runs.
 BUNDLE := $(BUILD)/gpu-bundle/hetero-train
 
 gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, run scripts/gpu_check.sh
@@ -142,7 +145,7 @@ bench: build ## Measure this machine's peak, every op against it, and ResNet-50 
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
-# One slash, even if PREFIX is /.
+# Avoid a double slash if PREFIX is /.
 INSTALL_TO := $(DESTDIR)$(patsubst %/,%,$(PREFIX))
 
 install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if it is set

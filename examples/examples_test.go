@@ -1,4 +1,4 @@
-// Package examples holds programs that use this module as a library; each folder is a module of its own.
+// Package examples contains programs that use this module as a library. Each folder is a separate module.
 package examples
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// mostLines keeps the examples short enough to read at once.
+// mostLines is the largest number of lines of an example.
 const mostLines = 60
 
-// common is a training that takes less than a second.
+// common are the settings of a training that takes less than a second.
 var common = []string{"device.kind=reference", "model.name=simple_cnn", "model.channels=[4]", "data.num_samples=96", "data.batch_size=12", "data.image_size=8", "data.crop_padding=0", "train.steps=12",
 	"train.eval_interval=0", "optimizer.lr=0.05", "schedule.name=constant", "experiment.name=run"}
 
@@ -31,15 +31,15 @@ func TestExamplesTrain(t *testing.T) {
 		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
 			t.Fatal(err)
 		}
-		ranks = 1 // ranks of one machine meet in shared memory
+		ranks = 1 // ranks of one machine communicate through shared memory
 	}
 	for _, c := range []struct {
 		folder string
 		set    []string
-		gone   string // of common: the key that does not fit
+		gone   string // key in common that the example does not support
 		chance float64
 	}{
-		// The loss starts near the logarithm of the number of classes.
+		// The initial loss is near the logarithm of the number of classes.
 		{"model", []string{"model.name=separable", "model.channels=[8, 8]", "data.num_classes=2"}, "", 0.69},
 		{"dataset", []string{"data.dataset=bars", "data.noise=16"}, "", 0.69},
 		{"op", []string{"model.name=swish", "data.num_classes=2"}, "model.channels", 0.69},
@@ -95,7 +95,7 @@ func shortEnough(t *testing.T, file string) {
 	}
 }
 
-// run runs a command in a folder. Modules come from the module cache alone.
+// run runs a command in a folder. It takes modules only from the module cache.
 func run(t *testing.T, dir string, env []string, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -110,7 +110,7 @@ def main():
         config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, bos_token_id=None, eos_token_id=None)
         model = transformers.GPT2LMHeadModel(config)
         with torch.no_grad():
-            for p in model.parameters():  # biases and the weights of LayerNorm must be able to show a mistake
+            for p in model.parameters():  # changes biases and weights of LayerNorm, so that a mistake in them is noticed
                 p.add_(torch.randn_like(p) * 0.2)
         for kind, saved in (("GPT2LMHeadModel", model), ("GPT2Model", model.transformer)):
             theirs, imported, back = folder / kind, folder / (kind + ".imported"), folder / (kind + ".back")

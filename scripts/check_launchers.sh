@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_launchers.sh: runs two ranks under each launcher of this machine, and prints the launchers that work.
+# check_launchers.sh runs two ranks under each launcher that is installed, and prints the launchers that work.
 #
 # Launchers:
 #   torchrun in its four modes (default, --standalone, static, c10d), and two torchrun nodes of two ranks (c10d and static)
@@ -19,14 +19,15 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 bad=0 ran=0 port=$((20000 + $$ % 8000))
 
-# job NAME TEXT LAUNCHER...: runs the program under a launcher, with its folder in $dir/NAME and its output in the file TEXT.
+# job NAME TEXT LAUNCHER... runs the program under a launcher. Its folder is $dir/NAME; its output goes to the file
+# TEXT.
 job() {
 	job_name=$1 job_text=$2
 	shift 2
 	timeout 120 "$@" "$program" train --dataset synthetic_image --num-samples 240 --batch-size 6 --set 'model.channels=[4]' --set data.image_size=8 \
 		--set device.kind=cpu --set train.steps=40 --set parallel.rendezvous_timeout_seconds=60 --set experiment.output_dir="$dir/$job_name" >"$job_text" 2>&1
 }
-# check NAME CODE RANKS: prints the verdict on a run.
+# check NAME CODE RANKS prints whether a run succeeded.
 check() {
 	ran=$((ran + 1))
 	result=$(cat "$dir/$1"/*/results/result.json 2>/dev/null)
@@ -47,7 +48,7 @@ one() { # NAME LAUNCHER...: two ranks
 	job "$name" "$dir/$name.txt" "$@"
 	check "$name" $? 2
 }
-nodes() { # NAME, arguments of both nodes: two torchrun nodes of two ranks. With c10d either of them may become node 0.
+nodes() { # NAME, arguments of both nodes: two torchrun nodes of two ranks. With c10d, either node may become node 0.
 	name=$1
 	shift
 	job "$name" "$dir/$name.txt" "$torchrun" --no-python --nnodes 2 --nproc-per-node 2 --node-rank 0 "$@" &
@@ -65,7 +66,7 @@ if command -v "$torchrun" >/dev/null; then
 	one torchrun-standalone "$torchrun" --no-python --nproc-per-node 2 --standalone
 	one torchrun-static "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --node-rank 0 --rdzv-backend=static --master-addr 127.0.0.1 --master-port "$port"
 	one torchrun-c10d "$torchrun" --no-python --nproc-per-node 2 --nnodes 1 --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 1))"
-	# If this machine has a name, other machines can reach the address of node 0, so ranks of several machines need a token.
+	# If other machines can resolve the name of this machine, they can reach node 0, so ranks need a token.
 	HETERO_TOKEN=$(head -c 32 /dev/urandom | base64)
 	export HETERO_TOKEN
 	nodes torchrun-two-nodes-c10d --rdzv-backend=c10d --rdzv-id "$$" --rdzv-endpoint "localhost:$((port + 2))"

@@ -24,7 +24,7 @@ import urllib.request
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-# Scalars that the records contain too, with the key in the records.
+# Scalars that the run's records also contain, with their keys in the records.
 SAME = {"train/loss": "loss", "train/top1": "accuracy", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm"}
 
 

@@ -38,7 +38,7 @@ import torch
 import torchvision
 from PIL import Image
 
-MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # ImageNet's, as data.dataset = "images" has them
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]  # the constants of ImageNet, which data.dataset = "images" uses
 WIRE = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64}
 NAME = {dtype: wire for wire, dtype in WIRE.items()}
 
@@ -71,7 +71,7 @@ def random_model(name, classes, seed):
     torch.manual_seed(seed)
     model = getattr(torchvision.models, name)(num_classes=classes)
     for m in model.modules():
-        if isinstance(m, torch.nn.BatchNorm2d):  # as if trained: all at 0 and 1 would hide an exchange of two
+        if isinstance(m, torch.nn.BatchNorm2d):  # with only 0 and 1, a swap would not be noticed
             torch.nn.init.uniform_(m.weight, 0.5, 1.0)
             torch.nn.init.uniform_(m.bias, -0.1, 0.1)
             m.running_mean.uniform_(-0.1, 0.1)
@@ -138,7 +138,7 @@ def compare(args, work, source, name, classes, tensors):
     pixels = numpy.stack([numpy.asarray(i) for i in images])
     (work / "images").mkdir()
     for i, image in enumerate(images):
-        image.save(work / "images" / f"{i:05}.png")  # the decoders of JPEG may differ, those of PNG do not
+        image.save(work / "images" / f"{i:05}.png")  # PNG, because decoders of JPEG may differ
     told = run(args.program, "predict", source, work / "images", "--top", classes, "--json", "--precision", "f32", "--device", args.device,
                "--set", 'data.dataset="images"', "--set", f'data.path="{work}"', "--set", f"data.image_size={args.size}", "--set", "data.random_resized_crop=false")
     ours = numpy.full((len(images), classes), math.nan)

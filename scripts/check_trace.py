@@ -67,7 +67,7 @@ def main():
                 fail(f"rank {rank}, {names[rank, thread]}: {b['name']} begins at {b['ts']} us within {a['name']}")
         ranks[rank][names[rank, thread]] = spans
     measured = explained = Decimal(0)
-    timed = named = Decimal(0)  # of ranks whose launches were timed one by one
+    timed = named = Decimal(0)  # sums over ranks that time each launch separately
     kernels = collections.Counter()
     for rank, tracks in sorted(ranks.items()):
         for part in tracks["parts"]:

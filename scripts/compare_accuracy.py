@@ -84,7 +84,7 @@ def commands(a):
     peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a)]
     if a.zero_init_residual:
         peer.append("--zero-init-residual")
-    if a.epoch_steps:  # the trial's schedule is that of its steps
+    if a.epoch_steps:  # the schedule of a trial has the length of its steps
         ours += ["--set", f"data.num_samples={128 * a.epoch_steps}"]
         peer += ["--epoch-steps", a.epoch_steps]
     return {"ours": [str(x) for x in ours], "pytorch": [str(x) for x in peer]}
@@ -100,7 +100,7 @@ def run(comparison, who, command):
             log.write(line)
             log.flush()
             if who == "ours" and line.startswith("data "):
-                last = time.monotonic()  # the model and the data are ready
+                last = time.monotonic()  # the model and the data are ready at this time
             elif who == "ours" and (found := EVALUATION.match(line)):
                 comparison.add(who, float(found[1]) / 100, time.monotonic() - last)
                 last = time.monotonic()

@@ -38,12 +38,12 @@ def peer(args, out):
         loader = torch.utils.data.DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers, drop_last=True)
         used = lambda: sum(sum(resource.getrusage(w)[:2]) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         iterator = iter(loader)
-        next(iterator)  # workers have started
+        next(iterator)  # wait until the workers have started
         cpu, started = used(), time.monotonic()
         for _ in iterator:
             pass
         wall = time.monotonic() - started
-        del iterator, loader  # children count once they have ended, their start included: below 1 % of a long run
+        del iterator, loader  # the CPU time of workers counts after they have ended; their start is below 1 % of a long run
         return batches * args.batch_size, wall, used() - cpu
 
     n, wall, _ = run(4)

@@ -6,11 +6,11 @@
 #   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; also: apt-get install libtcmalloc-minimal4
 #   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model resnet50 --image-size 32 --batch-size 128
 #
-# stdout: a Markdown table with one row per precision, as in docs/benchmarks/cpu.md. stderr: progress.
-# A JSON file has every timing.
-# The ratio of a round is the speed of hetero-train / the speed of the faster of PyTorch's modes in this round. A row has
-# the median and the range over the rounds. Above 1, hetero-train is faster.
-# Run the script on an idle machine: it warns if the machine is busy.
+# stdout: a Markdown table with one row per precision, as in docs/benchmarks/cpu.md. stderr: progress. A JSON file
+# contains all times. The ratio of a round is the speed of hetero-train divided by the speed of the faster PyTorch
+# mode in this round. A row contains the median and the range over the rounds. If the ratio is above 1, hetero-train
+# is faster.
+# Run the script on an idle machine. It warns if the machine is busy.
 #
 # exit: 0 compared; 1 a run failed; 2 bad arguments, or something to install first
 set -euo pipefail
@@ -40,11 +40,11 @@ fail() { # exit code, message
 	exit "$1"
 }
 
-number() { # option, value: fails unless the value is a whole number above 0
+number() { # option, value: fails unless the value is an integer above 0
 	[[ $2 =~ ^[1-9][0-9]*$ ]] || fail 2 "$1: got '$2', want a whole number above 0"
 }
 
-members() { # option, value, allowed words: fails unless the value is a comma-separated choice of them
+members() { # option, value, allowed words: fails unless the value is a comma-separated list of allowed words
 	local word
 	[[ -n $2 ]] || fail 2 "$1: got nothing, want a list of: $3"
 	for word in ${2//,/ }; do
@@ -52,7 +52,7 @@ members() { # option, value, allowed words: fails unless the value is a comma-se
 	done
 }
 
-default_threads() { # the CPUs this process may use, or its CPU quota where that is smaller
+default_threads() { # the number of CPUs that this process may use, or its CPU quota if that is smaller
 	local cpus quota=max period=1
 	cpus=$(env -u OMP_NUM_THREADS nproc)
 	[[ ! -r /sys/fs/cgroup/cpu.max ]] || read -r quota period </sys/fs/cgroup/cpu.max

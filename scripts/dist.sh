@@ -4,17 +4,18 @@
 #
 #   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
 #
-# The compiler of Debian 11, whose glibc is 2.31, compiles everything in a root file system of Debian 11. debootstrap makes
-# this root in build/dist/bullseye; the script keeps it. scripts/dist_check.sh tests the tarball.
+# Everything is compiled in a root file system of Debian 11, because its glibc 2.31 is old enough. debootstrap creates
+# this root in build/dist/bullseye. The script keeps it for later builds. scripts/dist_check.sh tests the tarball.
 #
-# The libgloo-dev of Debian 11 is too old. Gloo is compiled from the source archive of a later Debian, which
-# third_party/gloo.sha256 pins, and linked statically. The archive is downloaded to build/dist if it is missing.
+# The libgloo-dev of Debian 11 is too old. Gloo is therefore compiled from the source archive of a later Debian and
+# linked statically. third_party/gloo.sha256 pins this archive. If it is missing in build/dist, the script downloads
+# it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { echo "dist: $*" >&2; exit 1; }
 version=${1:-$(git describe --tags --always --dirty)}
-mirror=${HETERO_DEBIAN_MIRROR:-} # none: the default of debootstrap
+mirror=${HETERO_DEBIAN_MIRROR:-} # empty: the default of debootstrap
 release=bullseye
 root=$PWD/build/dist/$release
 name=hetero-train-$version-linux-x86_64
@@ -28,7 +29,7 @@ packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
 command -v debootstrap >/dev/null || fail "debootstrap is missing; run: apt-get install debootstrap"
 git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the tarball contains the files that git tracks"
 
-# inside COMMAND…: runs the command in the root, with /proc, which Go needs. The mount ends with the command.
+# inside COMMAND… runs the command in the root. It mounts /proc, which Go needs, until the command ends.
 inside() {
 	unshare --mount sh -c 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"' sh "$root" \
 		env -i PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
@@ -43,14 +44,14 @@ make_root() {
 	touch "$root/.ready"
 }
 
-# Go's ./... skips folders with a go.mod. The root contains Go's sources, so it gets one.
+# Go's ./... skips folders with a go.mod. The roots contain Go sources, so this folder gets a go.mod.
 mkdir -p build/dist
 echo 'module roots' >build/dist/go.mod
 
 copy_sources() {
 	[ "$(cat "$root/usr/local/go/VERSION" 2>/dev/null)" = "$(cat "$(go env GOROOT)/VERSION")" ] ||
 		{ rm -rf "$root/usr/local/go"; cp -a "$(go env GOROOT)" "$root/usr/local/go"; }
-	# Tracked files replace the old ones; build/ in the root stays, so that a second build is short.
+	# Replace the old sources by the tracked files. Keep build/ in the root, so that a second build is fast.
 	mkdir -p "$root/src"
 	find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$root/src" -xf -
@@ -59,7 +60,7 @@ copy_sources() {
 	cp -a third_party/onednn "$root/src/third_party/"
 }
 
-# debian_mirror prints the address of the archive that debootstrap used for the root.
+# debian_mirror prints the address of the Debian archive from which debootstrap made the root.
 debian_mirror() {
 	if [ -n "$mirror" ]; then echo "$mirror"; else awk '$1 == "deb" { print $2; exit }' "$root/etc/apt/sources.list"; fi
 }
@@ -80,7 +81,8 @@ open(sys.argv[2], "wb").write(urllib.request.urlopen(sys.argv[1], timeout=60).re
 	[ "$got" = "$sum" ] || fail "$gloo: got SHA-256 $got, want $sum (third_party/gloo.sha256); remove the file, then run again"
 }
 
-# build_gloo installs Gloo into /usr/local of the root. It compiles only if the archive or the project file changed.
+# build_gloo installs Gloo in /usr/local of the root. It compiles Gloo only if the archive or the project file has
+# changed.
 build_gloo() {
 	local of
 	get_gloo
@@ -109,10 +111,10 @@ build() {
 	strip "$tree/bin/hetero-train"
 }
 
-# glibc lists the libraries of glibc.
+# glibc matches the names of the libraries that belong to glibc.
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
 
-# bundle copies all libraries that the program's libraries need, directly or indirectly, except those of glibc.
+# bundle copies all libraries that the program's libraries need directly or indirectly, except those of glibc.
 bundle() {
 	local more=yes file needed path
 	while [ $more = yes ]; do
@@ -130,11 +132,11 @@ bundle() {
 	done
 }
 
-# outside PATH: prints the path of a file of the root, seen from outside. Links in the root may be absolute, so they are
-# followed inside.
+# outside PATH prints the path of a file of the root as seen from outside. Links in the root may be absolute, so they
+# are resolved inside the root.
 outside() { echo "$root$(inside readlink -f "$1")"; }
 
-# beside: sets the run path of every library, so that it finds other libraries in its own folder.
+# beside sets the run path of every library, so that a library finds other libraries in its own folder.
 beside() {
 	local file
 	for file in "$libs"/*.so*; do
@@ -157,7 +159,7 @@ licence_of() {
 	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source" >>"$licences/SOURCES.txt"
 }
 
-# licences collects the licences of all libraries in the release.
+# collect_licences collects the licences of all libraries in the release.
 collect_licences() {
 	cp LICENSE "$licences/"
 	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"

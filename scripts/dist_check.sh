@@ -11,8 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { echo "dist_check: $*" >&2; exit 1; }
-mirror=${HETERO_DEBIAN_MIRROR:-} # none: the default of debootstrap
-newest=2.31 # glibc of Debian 11 and Ubuntu 20.04
+mirror=${HETERO_DEBIAN_MIRROR:-} # empty: the default of debootstrap
+newest=2.31 # version of glibc in Debian 11 and Ubuntu 20.04
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
 
 # check_elf FOLDER
@@ -44,7 +44,7 @@ check_release() {
 	if [ ! -e "$root/.ready" ]; then
 		echo "dist_check: making a root of Debian $1 in $root"
 		rm -rf "$root"
-		mkdir -p build/dist && echo 'module roots' >build/dist/go.mod # out of Go's ./...
+		mkdir -p build/dist && echo 'module roots' >build/dist/go.mod # excludes the roots from Go's ./...
 		debootstrap --variant=minbase "$1" "$root" ${mirror:+"$mirror"} >build/dist/debootstrap.log 2>&1 ||
 			{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $1 failed; its output is in build/dist/debootstrap.log"; }
 		touch "$root/.ready"
@@ -55,7 +55,7 @@ check_release() {
 		cd "$(mktemp -d)"
 		hetero-train version
 		hetero-train devices
-		# off: ranks of one machine use Gloo; without it they fail. Equal shares and types give equal bits over both.
+		# With off, the ranks of one machine use Gloo, or fail if Gloo does not work. Losses must be equal with both.
 		for memory in auto off; do
 			hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 \
 				--experiment-name "check-$memory" --nproc-per-node 2 --set parallel.shared_memory=$memory --set train.precision=f32 \

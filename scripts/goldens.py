@@ -52,7 +52,7 @@ from peers.simple_cnn import SimpleCNN
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "engine" / "models" / "testdata"
 
-# CIFAR-10's, of values in 0…1.
+# The constants of CIFAR-10, for values in 0…1.
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2470, 0.2435, 0.2616)
 
@@ -60,9 +60,10 @@ SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_dec
 ADAMW = {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.05}
 COMMON = {"classes": 10, "steps": 20, "warmup_steps": 5, "mean": MEAN, "std": STD}
 
-# Seeds at which PyTorch's f32 variants agree longest; see VARIANTS. The seeds of simple_cnn come from a search: 30 runs
-# with parameters disturbed by a relative 3e-7 stayed within 1e-6 of f64 at every step. A ResNet-50 with a residual_weight
-# of 1 cannot be compared: the gradients of its first step differ by 1 % between f32 runs.
+# Seeds for which PyTorch's f32 variants agree for the largest number of steps; see VARIANTS. The seeds of simple_cnn
+# come from a search: in 30 runs with parameters changed by a relative 3e-7, all losses stayed within 1e-6 of f64. A
+# ResNet-50 with a residual_weight of 1 cannot be compared, because the gradients of its first step differ by 1 %
+# between f32 runs.
 SMALL = {"model": "simple_cnn", "batch_size": 8, "image_size": 16, "residual_weight": 1.0}
 RESNET = {"model": "resnet50", "batch_size": 8, "image_size": 32, "residual_weight": 0.03, "label_smoothing": 0.0}
 CASES = {
@@ -194,9 +195,9 @@ def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     return result
 
 
-# Variants of PyTorch's computation in f32. If a pre-activation is zero up to rounding, a ReLU passes it in one variant and
-# not in another. From that step on, the losses of the variants diverge, faster in deeper networks and with larger learning
-# rates. The error of "PyTorch in f32" is therefore the maximum over all variants.
+# Variants of PyTorch's computation in f32. If a pre-activation is 0 except for rounding, a ReLU passes it in one
+# variant and not in another. From this step on, the losses of the variants diverge. They diverge faster in deeper
+# networks and with larger learning rates. The error of "PyTorch in f32" is therefore the maximum over all variants.
 # "disturbed" changes the parameters by about one unit in the last place.
 VARIANTS = {
     "default": {},
@@ -207,8 +208,8 @@ VARIANTS = {
     "disturbed 3": {"disturbance": 3},
 }
 
-# A case is refused if the gradient norm of the first step differs by more than this fraction between an f32 run and f64.
-# The engine's tolerance is three times as large.
+# A case is refused if the gradient norm of the first step differs between f32 and f64 by more than this fraction. The
+# tolerance of the engine's tests is three times as large.
 NORM_LIMIT = 3e-5
 
 

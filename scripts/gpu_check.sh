@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Tests and measures the program on a GPU, in less than eight minutes.
 #
-# Run `make gpu-check` on the machine that built the program, or this script from an unpacked `make gpu-bundle`. The bundle
-# needs neither Go nor a network; it uses the CUDA libraries of the machine's toolkit or Python.
+# Run `make gpu-check` on the machine that built the program, or run this script from an unpacked `make gpu-bundle`.
+# The bundle needs neither Go nor a network. It uses the CUDA libraries of the toolkit or of Python on this machine.
 #
-# Each part has its own time limit, so a part that fails or hangs does not affect the results of the others.
-# A part writes its output to OUTPUT/PART.log and its figures to OUTPUT/PART.json. All results are in
-# OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
-# A part without figures has the reason: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
+# Each part has its own time limit. A part that fails or hangs does not affect the results of the others. A part
+# writes its output to OUTPUT/PART.log and its figures to OUTPUT/PART.json. All results are in OUTPUT/gpu_check.json:
+# {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}. The entry of a part without figures
+# contains the reason: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
 #
 # exit: 0 all parts passed; 1 some parts failed, the figures of all others are complete; 2 bad arguments, or nothing to
 # check; 130 interrupted, the figures of the parts that ended are complete
@@ -44,7 +44,7 @@ fail() { # exit code, message
 	exit "$1"
 }
 
-callers() { # a path as the caller means it
+callers() { # converts a path relative to the caller's folder
 	[[ $1 == /* ]] && echo "$1" || echo "$caller/$1"
 }
 
@@ -74,7 +74,7 @@ mkdir -p "$output" || exit 2
 HETERO_LIB_DIR=$(callers "${HETERO_LIB_DIR:-$PWD/build/lib}")
 export HETERO_LIB_DIR PYTHON
 
-# --- the parts: each prints to its log, and writes its figures as JSON to $1 ---------------------------------------------------
+# --- the parts: each prints to its log, and writes its figures as JSON to $1 ---
 
 part_selftest() { HETERO_REQUIRE=cuda,nccl "$binary" selftest --device cuda,nccl --json "$1" --limit 60s --time 75s; }
 
@@ -112,8 +112,9 @@ part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
 
-# The same settings as narrow, whose engines are already compiled. The part fails if the host waits for the GPU more than
-# once per step, or before it has submitted the whole step, or if the timeline does not show this.
+# The settings equal those of narrow, whose engines are already compiled. The part fails if the host waits for the GPU
+# more than once per step, or before it has submitted the whole step. It also fails if the timeline does not show
+# this.
 part_trace() {
 	HETERO_CUDA_NARROW_GRADIENTS=1 "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 5 \
 		--trace "$output/step.json" --trace-steps 5 --json >"$1" || return
@@ -155,7 +156,7 @@ json_text() { # a text as a JSON string
 	printf '"%s"' "${text//$'\n'/\\n}"
 }
 
-told() { # what a command prints, as a JSON string; null where it fails
+told() { # the output of a command as a JSON string; null if the command fails
 	local text
 	if text=$("$@" 2>/dev/null) && [[ -n $text ]]; then json_text "$text"; else printf null; fi
 }
@@ -166,12 +167,13 @@ facts() {
 		"$(told "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())')" "$(date -u +%FT%TZ)"
 }
 
-# figures_of FILE CODE: the figures of a part; nothing for a part that was stopped, because its file may be incomplete.
+# figures_of FILE CODE prints the figures of a part. It prints nothing for a part that was stopped, because its file
+# may be incomplete.
 figures_of() {
 	[[ $2 != 124 && $2 != 137 && $2 != 130 && -s $1 && $(head -c 1 "$1") == '{' && $(tail -c 8 "$1" | tr -d '[:space:]') == *'}' ]] && cat "$1"
 }
 
-# ending LINES LOG: the last lines of a log, enough to contain the reason.
+# ending LINES LOG prints the last lines of a log, which should contain the reason.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
 export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare

@@ -12,7 +12,7 @@ out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "engine/data/images/tes
 out.mkdir(parents=True, exist_ok=True)
 w, h = 19, 13
 y, x = np.mgrid[0:h, 0:w]
-# Smooth, so that JPEG decoders differ by single steps only; no two sides are equal.
+# Colours change smoothly, so JPEG decoders differ only by single steps. All sides have different lengths.
 rgb = np.stack([40 + x * 10, 30 + y * 14, 200 - x * 4 - y * 5], -1).clip(0, 255).astype(np.uint8)
 img = Image.fromarray(rgb)
 grey = img.convert("L")
@@ -41,8 +41,8 @@ save("grey.jpg", grey, quality=95)
 save("rgb.jpg", img, quality=95)
 save("progressive.jpg", img, quality=95, progressive=True)
 save("cmyk.jpg", cmyk, quality=95)
-# 16 bits: Pillow clips grey values instead of scaling them, and cannot write colours. The expected values are torchvision's,
-# v >> 8.
+# For 16 bits, Pillow clips grey values instead of scaling them, and it cannot write colours. The expected values are
+# therefore those of torchvision, v >> 8.
 deep = (grey_alpha.getchannel("L").convert("I").point(lambda v: v * 257))
 deep.convert("I;16").save(out / "grey16.png")
 (out / "grey16.png.rgb").write_bytes(grey.convert("RGB").tobytes())

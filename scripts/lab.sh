@@ -3,16 +3,16 @@
 #
 #   make && sudo scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train -c configs/simple_cnn.toml
 #
-# Each rank is in its own control group (version 1 or 2) with a quota in CPUs, in periods of 10 ms. If the system allows no
-# control groups, idle time simulates the quotas, and every output says so. With --link each rank also has its own network
-# namespace and link. docs/lab.md explains which quotas work.
-# The script removes its control groups and namespaces when it ends. After a kill, its next start removes them.
+# Each rank is in its own control group (version 1 or 2) with a quota in CPUs, in periods of 10 ms. If the system does
+# not permit control groups, the device simulates the quotas by idle time, and every output contains a note. With
+# --link, each rank also has its own network namespace and link. docs/lab.md explains which quotas are possible. The
+# script removes its control groups and namespaces when it ends. After a kill, its next start removes them.
 #
-# The script prints the output of rank 0 and the standard error of the other ranks, and passes signals on to all ranks.
+# The script prints the output of rank 0 and the standard error of the other ranks. It passes signals on to all ranks.
 #
 # exit: the code of rank 0 if it is not 0, otherwise the highest code of the other ranks; 2 bad arguments
 set -euo pipefail
-set -m # a process group for each rank: Ctrl-C reaches it once, from here
+set -m # one process group per rank, so that each rank gets a Ctrl-C only once, from this script
 
 usage() {
 	cat <<-'TEXT'
@@ -75,9 +75,9 @@ cleanup() {
 			sleep 0.1
 		done
 	fi
-	for pid in ${pids[@]+"${pids[@]}"}; do kill -KILL -- "-$pid" 2>/dev/null || true; done # and what the ranks have left behind
+	for pid in ${pids[@]+"${pids[@]}"}; do kill -KILL -- "-$pid" 2>/dev/null || true; done # also what ranks have started
 	[[ -z $groups ]] || remove_groups "$groups"
-	wait ${pids[@]+"${pids[@]}"} ${readers[@]+"${readers[@]}"} 2>/dev/null || true # the last lines
+	wait ${pids[@]+"${pids[@]}"} ${readers[@]+"${readers[@]}"} 2>/dev/null || true # wait for the last lines of output
 	while ((spaces > 0)); do
 		spaces=$((spaces - 1))
 		ip netns del "lab$id-$spaces" 2>/dev/null || true
@@ -102,7 +102,8 @@ remove_groups() { # folder
 	echo "lab: control group $1 could not be removed" >&2
 }
 
-# find_parent sets parent, the folder in which control groups for CPUs can be made, and its version. Otherwise it sets why.
+# find_parent sets parent, the folder in which control groups for CPUs can be created, and their version. If there is
+# none, it sets why.
 find_parent() {
 	local point own
 	point=$(awk '{ for (i = 1; i <= NF; i++) if ($i == "-" && $(i+1) == "cgroup" && $(i+3) ~ /(^|,)cpu(,|$)/) print $5 }' /proc/self/mountinfo | head -n 1)
@@ -121,18 +122,19 @@ find_parent() {
 		{ why="the cpu controller of $parent cannot be handed down" && return 1; }
 }
 
-# make_groups gives each rank a control group; otherwise it sets why.
+# make_groups creates a control group for each rank. If it fails, it sets why.
 make_groups() {
 	local old rank quota period
 	find_parent || return 1
-	for old in "$parent"/hetero-lab-*; do # of a script that was killed
+	for old in "$parent"/hetero-lab-*; do # groups of an earlier script that was killed
 		[[ ! -d $old ]] || kill -0 "${old##*-}" 2>/dev/null || remove_groups "$old"
 	done
 	mkdir "$parent/hetero-lab-$id" 2>/dev/null || { why="$parent cannot be written" && return 1; }
 	groups=$parent/hetero-lab-$id
 	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups: no cpu controller" && return 1; }
 	for rank in "${!cpus[@]}"; do
-		# The kernel needs at least 1 ms of CPU time per period, so the period is longer for the smallest quotas.
+		# The kernel requires at least 1 ms of CPU time per period. The period is therefore longer for very small
+		# quotas.
 		read -r quota period < <(awk -v q="${cpus[rank]}" 'BEGIN { p = q < 0.1 ? int(1000 / q) : 10000; printf "%d %d\n", q * p + 0.5, p }')
 		mkdir "$groups/rank-$rank" || return 1
 		if [[ $version == v1 ]]; then
@@ -143,7 +145,8 @@ make_groups() {
 	done
 }
 
-# make_links gives each rank a network namespace. A bridge in another namespace connects them. Rates limit both directions.
+# make_links gives each rank a network namespace. A bridge in a further namespace connects them. Rates limit both
+# directions.
 make_links() {
 	local rank rate tbf=(root tbf burst 128kb latency 100ms rate)
 	[[ $(id -u) == 0 ]] || fail "--link: network namespaces need root"
@@ -165,7 +168,7 @@ make_links() {
 	done
 }
 
-# free_port finds a port below the range of ports that the kernel uses for outgoing connections.
+# free_port finds a free port below the range that the kernel uses for outgoing connections.
 free_port() {
 	for _ in {1..100}; do
 		port=$((20000 + RANDOM % 12000))
@@ -185,7 +188,7 @@ run_rank() { # rank, command...: replaces this process
 		export HETERO_LAB_SLOWDOWN=${slowdowns[rank]}
 	fi
 	export HETERO_LAB_CPUS=${cpus[rank]} RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
-	if ((${#links[@]})); then # ranks that reach each other over the network only are hosts of their own
+	if ((${#links[@]})); then # ranks that can communicate only through the network count as separate hosts
 		export LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.87.0.1 HETERO_LAB_INTERFACE=lab0
 		[[ ${links[rank]} == none ]] || export HETERO_LAB_LINK=${links[rank]}
 		place=(nsenter "--net=/run/netns/lab$id-$rank")
@@ -194,7 +197,7 @@ run_rank() { # rank, command...: replaces this process
 	exec ${place[@]+"${place[@]}"} "$@"
 }
 
-list() { # values...: with slashes between them
+list() { # values...: prints the values separated by slashes
 	local IFS=/
 	echo "$*"
 }
@@ -220,12 +223,12 @@ awk -v q="$(list "${cpus[@]}")" -v n="$(nproc)" 'BEGIN { k = split(q, all, "/");
 	if (s > 0.801 * n) printf "lab: the quotas add up to %g of %d CPUs: leave a fifth free, or steps vary by 7 to 15 %%\n", s, n }' >&2
 
 interrupted=0 starting=1 pending=''
-# still_script reports whether a rank's process is still a copy of this script, which can lose a signal.
+# still_script reports whether the process of a rank is still a copy of this script. Such a copy can lose a signal.
 still_script() { # pid
 	cmp -s "/proc/$1/cmdline" /proc/$$/cmdline && kill -0 "$1" 2>/dev/null
 }
 
-# forward sends a signal to all ranks, once all have started.
+# forward sends a signal to all ranks, after all of them have started.
 forward() { # signal
 	local rank
 	interrupted=1
@@ -255,7 +258,7 @@ done
 starting=0
 [[ -z $pending ]] || forward "$pending"
 
-# wait_for sets code to the exit code of a process. It repeats a wait that a signal interrupts.
+# wait_for sets code to the exit code of a process. If a signal interrupts the wait, it waits again.
 wait_for() { # pid
 	local now
 	code=127

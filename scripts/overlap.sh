@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measures the gain of overlapping communication with the backward pass. Two ranks train with and without overlap. They are
-# in two network namespaces, connected by a link of limited rate.
+# Measures the gain from overlapping communication with the backward pass. Two ranks train with and without overlap.
+# They are in two network namespaces, which a link of limited rate connects.
 #
 #   make && sudo scripts/overlap.sh --rate 1gbit
 #
-# stdout: a table with the communication of a step, the part that the backward pass hid, and this part as a fraction of
-# the possible maximum, min(communication, backward). The script needs root (ip netns, tc) and an idle machine.
+# stdout: a table with the communication time of a step, the part of it that the backward pass hid, and this part as a
+# fraction of the possible maximum, min(communication, backward). The script needs root (ip netns, tc) and an idle
+# machine.
 #
 # exit: 0 measured; 1 a run failed; 2 bad arguments, or a tool is missing
 set -euo pipefail

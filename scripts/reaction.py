@@ -53,7 +53,7 @@ def main():
     def line(rank, when):
         points = [(m["batch_size"], own(m)) for m in ranks[rank] if m["iteration"] > 3 and when(m["iteration"])]
         median = statistics.median(t / n for n, t in points)
-        return fit([q for q in points if 0.5 < q[1] / q[0] / median < 2])  # single steps that something else disturbed
+        return fit([q for q in points if 0.5 < q[1] / q[0] / median < 2])  # without disturbed single steps
 
     usual = [line(r, lambda s: True if r != o.rank else not slow(s)) for r in range(len(ranks))]
     slowed = line(o.rank, slow)

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Trains with every balancing policy on every model and data set, with several seeds, on unequal workers.
 #
-#   make && scripts/run_benchmark.sh                                          four unequal CPU ranks, all policies, simple_cnn
+#   make && scripts/run_benchmark.sh                                          simple_cnn, all policies, four unequal CPU ranks
 #   scripts/run_benchmark.sh --scenarios gpus --models resnet50 --batch-size 256      the GPUs of this machine
 #   ./hetero-train analyze                                                    compares the runs
 #
-# Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N> with the files of the program and benchmark.json, which
-# describes the run. The same command skips finished runs and restarts interrupted ones.
-# - Each distinct rank of a scenario also trains alone once (scenario solo-...), as the reference of scaling efficiency.
-# - Each scenario of several ranks is profiled once before its runs, under the same quotas and links. Every policy gets
-#   this profile.
-# - Policies alternate within a seed, so a machine that slows down affects all of them.
-# - Runs do not use the curves of earlier runs (balance.curve_cache is off, unless --set turns it on), so repetitions are
-#   independent.
+# Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N>. It contains the files of the program, and
+# benchmark.json, which describes the run. If the same command is called again, it skips finished runs and restarts
+# interrupted ones.
+# - Each different rank of a scenario also trains alone once (scenario solo-...), as the reference for scaling efficiency.
+# - Before the first run of a scenario with several ranks, the script profiles the ranks under the same quotas and links.
+#   All policies use this profile.
+# - Policies take turns within a seed, so a machine that slows down affects all of them.
+# - Runs do not use the step-time curves of earlier runs (balance.curve_cache is off, unless --set turns it on), so
+#   repetitions are independent.
 #
 # exit: 0 all runs are finished; 1 some run failed, all others are finished; 2 bad arguments, or a tool is missing;
 # 130 interrupted
@@ -58,7 +59,7 @@ fail() { # exit code, message
 	exit "$1"
 }
 
-number() { # option, value: fails unless the value is a whole number above 0
+number() { # option, value: fails unless the value is an integer above 0
 	[[ $2 =~ ^[1-9][0-9]{0,8}$ ]] || fail 2 "$1: got '$2', want a whole number above 0"
 }
 
@@ -84,7 +85,7 @@ json_list() { # texts as a JSON list
 	printf ']'
 }
 
-usable_cpus() { # CPUs this process may use, or its CPU quota where that is smaller
+usable_cpus() { # the number of CPUs that this process may use, or its CPU quota if that is smaller
 	local cpus quota=max period=1
 	cpus=$(env -u OMP_NUM_THREADS nproc)
 	[[ ! -r /sys/fs/cgroup/cpu.max ]] || read -r quota period </sys/fs/cgroup/cpu.max
@@ -145,7 +146,7 @@ done
 ((steps > 50)) || fail 2 "--steps: got $steps, want at least 51: 30 are warm-up and at least 20 are compared"
 ((solo_steps > 50)) || fail 2 "--solo-steps: got $solo_steps, want at least 51: 30 are warm-up and at least 20 are compared"
 
-# Definition of each scenario. For scenarios with CPU quotas: quotas and devices, one word per rank.
+# The scenarios. A scenario with CPU quotas has a list of quotas and a list of devices, with one entry per rank.
 laptop_quotas="0.8,0.5,0.3" laptop_names="gaming laptop,office laptop,old laptop"
 declare -A quotas_of=([four-unequal]="0.8,0.53,0.23,0.23" [laptops]=$laptop_quotas [laptops-lan]=$laptop_quotas [laptops-wifi]=$laptop_quotas)
 declare -A devices_of=([four-unequal]="RTX 3060,RTX 3050,GTX 1650,GTX 1650" [laptops]=$laptop_names [laptops-lan]=$laptop_names [laptops-wifi]=$laptop_names)
@@ -169,7 +170,7 @@ done
 cpus=$(usable_cpus)
 cpu_model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1)
 machine="${cpu_model:-$(uname -m)}, $cpus CPUs"
-missing() { # exit code, message: in a dry run only a warning
+missing() { # exit code, message: in a dry run, prints only a warning
 	[[ $dry == no ]] || { say "WARNING: $2" && return; }
 	fail "$1" "$2"
 }
@@ -193,7 +194,7 @@ if awk "BEGIN { exit !($load > 0.5) }"; then
 	say "WARNING: the machine is busy (load average $load): other work makes figures worse and differences smaller"
 fi
 
-# The list of runs, one line each: policy, model, data set, scenario, seed, steps, separated by tabs.
+# The list of runs. Each line contains policy, model, data set, scenario, seed and steps, separated by tabs.
 plan=()
 planned=" "
 add() {
@@ -203,7 +204,7 @@ add() {
 	((${#name} <= 64)) || fail 2 "the name $name has ${#name} characters, want at most 64: use a scenario with fewer ranks"
 	plan+=("$1"$'\t'"$2"$'\t'"$3"$'\t'"$4"$'\t'"$5"$'\t'"$6")
 }
-solos() { # scenario: for each rank the scenario that is this rank alone
+solos() { # scenario: for each rank, prints the scenario in which this rank runs alone
 	local quota i
 	if [[ -n ${quotas_of[$1]-} ]]; then
 		for quota in ${quotas_of[$1]//,/ }; do echo "solo-$quota"; done
@@ -213,7 +214,7 @@ solos() { # scenario: for each rank the scenario that is this rank alone
 		for i in "${!gpus[@]}"; do echo "solo-gpu$(first_like "$i")"; done
 	fi
 }
-first_like() { # index of a GPU: the first GPU of the same name
+first_like() { # index of a GPU: prints the index of the first GPU with the same name
 	local i
 	for i in "${!gpus[@]}"; do
 		[[ ${gpus[i]} != "${gpus[$1]}" ]] || { echo "$i" && return; }
@@ -227,7 +228,7 @@ for model in ${models//,/ }; do
 			done
 			for seed in ${seeds//,/ }; do
 				for policy in ${policies//,/ }; do
-					[[ $scenario != single ]] || policy=none # one rank has nothing to balance
+					[[ $scenario != single ]] || policy=none # a single rank has nothing to balance
 					add "$policy" "$model" "$dataset" "$scenario" "$seed" "$steps"
 				done
 			done
@@ -235,9 +236,9 @@ for model in ${models//,/ }; do
 	done
 done
 
-# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (starts the run), description (benchmark.json), profile
-# (the command that measures the ranks before the scenario's first run) and profile_dir (its output). The last two are empty
-# for a single rank.
+# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets these variables: name, command (starts the run), description
+# (benchmark.json), profile (the command that measures the ranks before the first run of the scenario) and profile_dir
+# (the folder of its output). The last two are empty for a single rank.
 prepare() {
 	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota entry
 	name=$1_$2_$3_$4_seed$5
@@ -245,7 +246,7 @@ prepare() {
 		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1" --set balance.curve_cache=off
 		--set train.eval_interval=0 --set checkpoint.interval_steps=0 --set checkpoint.interval_seconds=0 --set checkpoint.keep=1 --set checkpoint.best=false
 		--set profile.enabled=true)
-	# With synchronised batch normalisation, ranks would wait for each other within the passes, with any shares.
+	# With synchronised batch normalisation, ranks would wait for each other within the passes for any shares.
 	[[ "${settings[*]-}" == *model.batch_norm=* ]] || own+=(--set model.batch_norm=ghost --set model.ghost_group=4)
 	case $scenario in
 	single) own+=(--set parallel.ranks=1) ;;
@@ -255,13 +256,14 @@ prepare() {
 	solo-gpu*) own+=(--set device.kind=cuda --set parallel.ranks=1) ;;
 	esac
 	for entry in ${settings[@]+"${settings[@]}"}; do
-		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry") # those are lists for all ranks
+		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry") # lists for all ranks
 	done
 	quota=${quotas_of[$scenario]-}
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}
 	local each=${quota//[^,]/}
 	[[ -z $quota ]] || world=$((${#each} + 1))
-	# The profile of all ranks under the same conditions. Its scores are the start of proportional, dynamic and hybrid.
+	# Profile all ranks under the same conditions. The policies proportional, dynamic and hybrid start with its
+	# scores.
 	profile=() profile_dir=
 	if ((world > 1)) && [[ "${settings[*]-}" != *profile.gpu_profiles=* ]]; then
 		profile_dir=$output/.profiles/$2_$3_$4
@@ -301,7 +303,7 @@ prepare() {
 	)
 }
 
-# state DIR STEPS: finished, unfinished or absent. A finished run of other settings is an error.
+# state DIR STEPS prints finished, unfinished or absent. A finished run with other settings is an error.
 state() {
 	[[ -d $1 ]] || { echo absent && return; }
 	[[ -f $1/benchmark.json ]] || fail 2 "$1 exists and was not made by this script: use another --output-dir"
@@ -314,7 +316,7 @@ state() {
 	echo finished
 }
 
-set_aside() { # folder of a run that was cut short: analyze does not look into folders whose names begin with a dot
+set_aside() { # folder of an interrupted run: moves it to .unfinished, because analyze ignores folders with a leading dot
 	local n=1 to
 	to=$output/.unfinished/$(basename "$1")
 	while [[ -e $to.$n ]]; do n=$((n + 1)); done
@@ -323,7 +325,7 @@ set_aside() { # folder of a run that was cut short: analyze does not look into f
 	echo "$to.$n"
 }
 
-measure_ranks() { # makes the profile that prepare has named, unless it is there
+measure_ranks() { # runs the profile command that prepare has set, unless the profile exists
 	[[ -n $profile_dir && ! -f $profile_dir/gpu_profiles.json ]] || return 0
 	mkdir -p "$profile_dir"
 	say "    profiling the ranks (about a minute)"
@@ -339,7 +341,7 @@ measure_ranks() { # makes the profile that prepare has named, unless it is there
 	esac
 }
 
-reason() { # folder: why its run failed
+reason() { # folder: prints why its run failed
 	grep -A 5 '^hetero-train: ' "$1/console.log" || tail -n 3 "$1/console.log"
 }
 
@@ -353,7 +355,7 @@ duration() { # seconds
 	fi
 }
 
-# Check all folders first, so that a folder of other settings is found before the first run, not after hours.
+# Check all folders first. A folder with other settings is then found before the first run, and not after hours.
 todo=() skipped=0
 for line in "${plan[@]}"; do
 	IFS=$'\t' read -r -a run <<<"$line"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # slow_disk.sh [RATE] [SECONDS]: measures the cost of checkpoints on a slow disk (docs/reliability.md, row D2).
 #
-# The script makes an ext4 file system in a file. The control group of the writer limits it to RATE bytes per second
-# (default 5000000). The script trains ResNet-18 for SECONDS (default 60), alternately with a checkpoint every 25 s and
-# without checkpoints. A checkpoint has 90 MB and takes 18 s at the default rate.
+# The script makes an ext4 file system in a file. A control group limits the writer to RATE bytes per second (default
+# 5000000). The script trains ResNet-18 for SECONDS (default 60) per run. Runs with a checkpoint every 25 s and runs
+# without checkpoints take turns. A checkpoint has 90 MB and takes 18 s at the default rate.
 # It prints the median and the 99th percentile of step times.
 # It needs root, loop devices and the blkio (v1) or io (v2) controller.
 set -eu
@@ -40,7 +40,7 @@ train() { # name, seconds between checkpoints
 	sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$group" "$program" train --model resnet18 --dataset synthetic_image --num-samples 640 --batch-size 16 \
 		--set data.image_size=32 --set train.max_seconds="$seconds" --set train.epochs=0 --set checkpoint.interval_seconds="$2" --set train.eval_interval=0 \
 		--set experiment.output_dir="$dir/disk" --set experiment.log_dir="$dir/$1" --set experiment.name="$1" --resume none >"$dir/$1.txt" 2>&1 || { tail -n 5 "$dir/$1.txt" >&2; exit 1; }
-	# the first ten steps warm up
+	# the first ten steps are warm-up
 	sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/$1/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | awk -v name="$1" \
 		'{ t[NR] = $1 } END { printf "%-20s %4d steps, p50 %8.2f ms, p99 %8.2f ms\n", name, NR, t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.5)] }'
 	rm -rf "$dir/disk/$1"* "$dir/$1"

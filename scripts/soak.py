@@ -20,7 +20,7 @@ the counts. Exit code 1: violations.
 import collections, hashlib, os, random, shutil, signal, subprocess, sys, tempfile, time
 
 PROGRAM = os.path.abspath(os.environ.get("HETERO_TRAIN", "hetero-train"))
-STEPS, PATIENCE = 4000, 60  # seconds until something hangs
+STEPS, PATIENCE = 4000, 60  # PATIENCE: seconds after which the script reports that something hangs
 VERIFY_TIME = 60
 
 
@@ -109,8 +109,8 @@ def send(pid, number):
         pass
 
 
-# Each fault returns its documented exit codes. 0 is always allowed, because the run may have just ended. None: the run must
-# continue and end with 0.
+# Each fault returns its documented exit codes. 0 is always permitted, because the run may have just ended. None means
+# that the run must continue and end with 0.
 def kill_supervisor(t):
     send(t.process.pid, signal.SIGKILL)
     return {-9}
@@ -166,7 +166,7 @@ def reader_leaves(t):
 
 
 def reader_pauses(t):
-    return None  # nobody reads the pipe until the run has ended
+    return None  # no program reads the pipe until the run has ended
 
 
 def disk_full(t):
@@ -181,7 +181,7 @@ def disk_full(t):
     freed = t.rng.random() < 0.7
     if freed:
         os.remove(ballast)
-        return {0, 7}  # the final save may have met the full disk
+        return {0, 7}  # the final save may have failed because of the full disk
     send(t.process.pid, signal.SIGTERM)
     return {7, 75, 143}
 

@@ -15,15 +15,15 @@ cd "$(dirname "$0")/.."
 
 failed_before=build/.deps-failed
 go_wanted=$(sed -n 's/^go //p' go.mod)
-needed=()   # packages the build cannot do without
-optional=() # packages that switch a part on
-fetcher=()  # what fetching oneDNN takes; onednn.py says what to do without it
+needed=()   # packages without which the build fails
+optional=() # packages that enable optional parts
+fetcher=()  # what the download of oneDNN needs; without it, onednn.py prints advice
 
 have() { command -v "$1" >/dev/null 2>&1; }
 cxx() { "${CXX:-c++}" "$@"; }
 
-# fetches_onednn: the pinned wheels are for x86-64 Linux. On other systems, or on request, the build searches for another
-# oneDNN.
+# fetches_onednn reports whether the build downloads oneDNN. The pinned wheels are for x86-64 Linux. On other systems,
+# or on request, the build searches for another oneDNN.
 fetches_onednn() {
 	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
 		[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]
@@ -31,7 +31,7 @@ fetches_onednn() {
 
 onednn_is_there() { cmp -s third_party/onednn.sha256 third_party/onednn/PINS; }
 
-# has_header NAME: whether the C++ compiler finds the header.
+# has_header NAME reports whether the C++ compiler finds the header.
 has_header() { echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
 
 look() {
@@ -56,7 +56,8 @@ debian_has_onednn_v3() { have apt-cache && apt-cache policy libdnnl-dev 2>/dev/n
 
 may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have apt-get; }
 
-# install PACKAGE…: an empty or old package list is the usual reason for a first failure, so refresh it once.
+# install PACKAGE… installs packages. A first failure is usually due to an empty or old package list, so install
+# refreshes the list once.
 install() {
 	echo "deps: installing with apt-get, as root: $* (HETERO_INSTALL=off leaves the system as it is)"
 	local log=build/deps.log
@@ -83,8 +84,8 @@ advise() {
 	fi
 }
 
-# check_go: Go is installed, in the version of go.mod or later. A Go that may download toolchains reports the version of
-# go.mod.
+# check_go checks that Go has the version of go.mod or a later one. A Go that may download toolchains reports the
+# version of go.mod.
 check_go() {
 	local version problem
 	if ! have go; then
@@ -93,7 +94,7 @@ check_go() {
 		version=$(go env GOVERSION 2>/dev/null)
 		version=${version%%[ -]*} # go1.27.1 X:experiments, go1.27-suffix
 		case $version in
-		devel*) return 0 ;; # built from a later state than any release
+		devel*) return 0 ;; # built from a development version, later than any release
 		go*) at_least "$go_wanted" "${version#go}" && return 0 ;;
 		esac
 		version=$(GOTOOLCHAIN=local go version 2>/dev/null | cut -d' ' -f3)
@@ -103,7 +104,7 @@ check_go() {
 	return 1
 }
 
-# at_least WANTED VERSION: whether VERSION is not before WANTED; 1.27rc1 is before 1.27.0.
+# at_least WANTED VERSION reports whether VERSION is at least WANTED. 1.27rc1 is before 1.27.0.
 at_least() { printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
 
 look
@@ -111,7 +112,7 @@ missing=(${needed[@]+"${needed[@]}"} ${fetcher[@]+"${fetcher[@]}"} ${optional[@]
 if [ ${#missing[@]} -gt 0 ] && may_install; then
 	if [ "${1:-}" = --force ] || [ "$(cat "$failed_before" 2>/dev/null)" != "${missing[*]}" ]; then
 		rm -f "$failed_before"
-		# One by one: an optional package that is not available must not prevent the installation of a required one.
+		# One at a time: if an optional package is not available, required ones must still be installed.
 		for package in "${missing[@]}"; do
 			install "$package" || echo "${missing[*]}" >"$failed_before"
 		done

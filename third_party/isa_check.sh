@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fails if a file that is compiled for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the
-# linker may use for the whole library: an inline function or a template with external linkage. The linker keeps one of
-# several copies. If it keeps the AVX-512 copy, a CPU without AVX-512 crashes in code that did not ask for AVX-512.
-# Remedy: define functions of such files as `static` or in an unnamed namespace, and use C headers instead of C++ ones.
-# The script also fails if it finds no such file on x86-64, because then it checks nothing.
+# Fails if a file compiled for a later instruction set (*_avx2.cc, *_avx512.cc …) defines a function that the linker
+# may use for the whole library: an inline function or a template with external linkage. The linker keeps only one of
+# several copies. If it keeps the AVX-512 copy, a CPU without AVX-512 crashes in code that does not use AVX-512.
+# Remedy: define functions of such files as `static` or in an unnamed namespace, and use C headers instead of C++
+# headers. On x86-64, the script also fails if it finds no such file, because it then checks nothing.
 #
 #   third_party/isa_check.sh BUILD_DIR
 set -u

@@ -8,13 +8,14 @@
 # If the build has nothing to do, the script prints nothing. The exit code is that of the command.
 set -u -o pipefail
 
-# tenths prints the percentages in cmake's output, in the form of Makefiles ("[ 12%] Building …") and ninja ("[3/40] …").
+# tenths prints progress from cmake's percentages. It knows the output of Makefiles ("[ 12%] Building …") and of ninja
+# ("[3/40] …").
 tenths() {
 	local line percent tenth said=-1
 	while IFS= read -r line; do
 		case $line in
 		*"] Building "* | *"] Linking "*) ;;
-		*) continue ;; # "[100%] Built target …": nothing was done
+		*) continue ;; # "[100%] Built target …": the target was up to date
 		esac
 		if [[ $line =~ ^\[\ *([0-9]+)%\] ]]; then
 			percent=${BASH_REMATCH[1]}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tests deps.sh, isa_check.sh, progress.sh and the accepted values of CUDA_ARCHS, and prints the cases that fail. .ci/run
-# runs it.
+# Tests deps.sh, isa_check.sh, progress.sh and the accepted values of CUDA_ARCHS. It prints the cases that fail.
+# .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 failed=0
 
-# expect WANT TEXT NAME COMMAND…: requires that the command ends with exit code WANT, and that its output contains TEXT.
+# expect WANT TEXT NAME COMMAND… runs the command. It must end with exit code WANT, and its output must contain TEXT.
 expect() {
 	local want=$1 text=$2 name=$3 said code
 	shift 3
@@ -19,7 +19,7 @@ expect() {
 	fi
 }
 
-# go_version TEXT: runs deps.sh with a fake Go of this version.
+# go_version TEXT runs deps.sh with a fake Go of this version.
 go_version() {
 	mkdir -p "$room/bin"
 	printf '#!/bin/sh\ncase "$1" in env) echo "%s" ;; version) echo "go version %s linux/amd64" ;; esac\n' "$1" "$1" >"$room/bin/go"
@@ -37,7 +37,7 @@ expect 1 "Go is too old (go1.9.7); install Go $wanted or newer" "an older Go" go
 expect 1 "Go is too old" "a release candidate" go_version "go${wanted%.*}rc1"
 expect 1 "Go is too old" "a Go that says nothing" go_version ""
 
-# object NAME CODE: compiles a file as if for a later instruction set.
+# object NAME CODE compiles a file as if for a later instruction set.
 object() {
 	rm -rf "$room/build" && mkdir -p "$room/build"
 	echo "$2" | "${CXX:-c++}" -x c++ -c -o "$room/build/$1" -
@@ -55,7 +55,7 @@ else
 	expect 0 "" "nothing to check" ./isa_check.sh "$room/build"
 fi
 
-# progress MODE TEXT COMMAND…: prints the output of progress.sh for a build whose output is TEXT.
+# progress MODE TEXT COMMAND… prints the output of progress.sh for a build with the output TEXT.
 progress() {
 	local mode=$1 text=$2
 	shift 2
@@ -76,7 +76,7 @@ if [ -n "$said" ]; then
 	failed=1
 fi
 
-# archs LIST: configures the build for these capabilities, with a minimal fake toolkit.
+# archs LIST configures the build for these compute capabilities, with a minimal fake toolkit.
 toolkit=$room/toolkit
 mkdir -p "$toolkit"/{bin,lib,include}
 touch "$toolkit"/lib/libcudart_static.a "$toolkit"/include/cudnn.h
@@ -86,7 +86,7 @@ case $1 in --version) echo "release 13.0, V13.0.88" ;; --list-gpu-code) printf '
 NVCC
 chmod +x "$toolkit/bin/nvcc"
 archs() {
-	CUDA_HOME=$toolkit cmake -S .. -B "$room/archs" -DHETERO_ONEDNN=off -DHETERO_CUDA=on -DHETERO_CUDA_ARCHS="$1" 2>&1 | tr -s '[:space:]' ' ' # CMake folds lines
+	CUDA_HOME=$toolkit cmake -S .. -B "$room/archs" -DHETERO_ONEDNN=off -DHETERO_CUDA=on -DHETERO_CUDA_ARCHS="$1" 2>&1 | tr -s '[:space:]' ' ' # CMake breaks lines
 	[ "${PIPESTATUS[0]}" = 0 ] && cat "$room/archs/parts.txt"
 }
 expect 0 ", sm_80, sm_100 and PTX" "capabilities twice and in no order" archs "100;80;100;80"

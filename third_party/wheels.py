@@ -13,7 +13,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DOWNLOAD = os.path.join(HERE, ".download")
-STAMP = "PINS"  # in a tree: the pins it was made from; a changed pin makes it anew
+STAMP = "PINS"  # file in the installed tree with the pins; after a change of a pin, the tree is installed again
 
 
 class Failure(Exception):

@@ -14,7 +14,7 @@ import (
 // options are the keys that only this model has.
 type options struct{ Channels []int }
 
-// Keys lists the options, each with default, bounds and meaning.
+// Keys lists the options, each with its default, limits and description.
 func (o *options) Keys() []config.Key {
 	return []config.Key{
 		config.Ints(&o.Channels, "channels", 16, 32, 64).Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
@@ -24,7 +24,7 @@ func (o *options) Keys() []config.Key {
 
 // Build returns the function that appends the network to a graph.
 //
-// Legend: N samples, C channels of a block, H and W extent of its input.
+// Legend: N samples, C channels of a block, H and W size of its input.
 func (o *options) Build() models.Classifier {
 	return func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 		for i, c := range o.Channels {

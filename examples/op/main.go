@@ -11,15 +11,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Swish is x·sigmoid(x), element by element.
+// Swish computes x·sigmoid(x) for each element.
 type Swish struct{}
 
 func (Swish) Kind() string { return "swish" }
 
-// Infer returns shapes and types of the outputs.
+// Infer returns the shapes and types of the outputs.
 func (Swish) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) { return in[:1], nil }
 
-// Gradient is diff·s·(1 + x·(1 - s)), where s is sigmoid(x) and 1 - s is sigmoid(-x).
+// Gradient returns diff·s·(1 + x·(1 - s)), where s is sigmoid(x) and 1 - s is sigmoid(-x).
 func (Swish) Gradient(g *graph.Graph, n *graph.Node, diff []*graph.Value, _ func(int) bool) []*graph.Value {
 	x := n.In[0]
 	s, rest := g.Unary("sigmoid", device.Sigmoid, x), g.Unary("rest", device.Sigmoid, g.Unary("negative", device.Neg, x))
@@ -27,7 +27,7 @@ func (Swish) Gradient(g *graph.Graph, n *graph.Node, diff []*graph.Value, _ func
 	return []*graph.Value{g.Binary("diff", device.Mul, diff[0], g.Binary("derivative", device.Mul, s, slope))}
 }
 
-// Decompose writes the op as other ops, for every device without a kernel for it.
+// Decompose replaces the op by other ops. Devices without a kernel for the op use it.
 func (Swish) Decompose(g *graph.Graph, in []*graph.Value) []*graph.Value {
 	return []*graph.Value{g.Binary("product", device.Mul, in[0], g.Unary("sigmoid", device.Sigmoid, in[0]))}
 }

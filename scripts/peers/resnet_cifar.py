@@ -23,8 +23,8 @@ import time
 
 sys.dont_write_bytecode = True
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # hetero-train's for folders of images
-PAD = 4  # pixels on each side before the random window is cut out
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # constants that hetero-train uses for folders of images
+PAD = 4  # pixels added on each side before the random crop
 
 
 def load(path, part):
@@ -59,7 +59,7 @@ class Training:
         images, self.labels = load(a.data, "train")
         self.size = images.shape[1]
         self.padded = torch.nn.functional.pad(images, (0, 0, PAD, PAD, PAD, PAD))  # (N, H+8, W+8, 3) of u8
-        self.epoch_steps = len(self.labels) // a.batch  # an incomplete last batch is dropped
+        self.epoch_steps = len(self.labels) // a.batch  # an incomplete last batch is left out
         classes = int(self.labels.max()) + 1
         self.model = getattr(torchvision.models, a.model)(num_classes=classes, zero_init_residual=a.zero_init_residual).to(memory_format=torch.channels_last)
         weights = [p for p in self.model.parameters() if p.ndim > 1]

@@ -39,7 +39,7 @@ def check(record, first):
 
 def compare(records):
     """The comparison in one precision."""
-    seconds = {}  # who -> a step's median seconds in each round
+    seconds = {}  # median seconds of a step in each round, by who
     for r in sorted(records, key=lambda r: r["round"]):
         seconds.setdefault(r["who"], []).append(r["result"]["step_seconds_median"])
     ours = seconds["ours"]

@@ -1,11 +1,11 @@
 # Finds oneDNN with the v3 API, searching in this order:
-#   1. HETERO_ONEDNN_DIR (CMake or environment variable): the user's choice; no other place is searched
+#   1. HETERO_ONEDNN_DIR (CMake or environment variable). If it is set, no other place is searched
 #   2. third_party/onednn: the pinned build that third_party/onednn.py installs
 #   3. the system
 #
-#   OneDNN3_FOUND, OneDNN3_VERSION, OneDNN3_REASON (why not found)
-#   OneDNN3_SYSTEM         true for the third; the other two are copied to the folder of the built libraries
-#   OneDNN3_LIBRARY_FILE   the library itself, links resolved
+#   OneDNN3_FOUND, OneDNN3_VERSION, OneDNN3_REASON (why it was not found)
+#   OneDNN3_SYSTEM         true if found on the system; otherwise it is copied to the folder of the built libraries
+#   OneDNN3_LIBRARY_FILE   the library file, with links resolved
 #   OneDNN3_THREADS        "gomp", "TBB", "sequential" or "other": its threading library
 #   OneDNN3::OneDNN3       imported target
 #
@@ -14,7 +14,7 @@ if(NOT HETERO_ONEDNN_DIR AND DEFINED ENV{HETERO_ONEDNN_DIR})
   set(HETERO_ONEDNN_DIR "$ENV{HETERO_ONEDNN_DIR}")
 endif()
 
-# _onednn3_look(<find options>…) sets _include and _library, and OneDNN3_VERSION from the header.
+# _onednn3_look(<find options>…) searches for oneDNN. It sets _include, _library, and OneDNN3_VERSION from the header.
 macro(_onednn3_look)
   unset(_include)
   unset(_library)

@@ -1,4 +1,4 @@
-# libhetero_gloo.so: collectives between hosts, over Gloo.
+# libhetero_gloo.so: collectives between several hosts, through Gloo.
 find_path(Gloo_INCLUDE_DIR gloo/transport/context.h)
 find_library(Gloo_LIBRARY NAMES gloo)
 mark_as_advanced(Gloo_INCLUDE_DIR Gloo_LIBRARY)
@@ -13,7 +13,7 @@ if(EXISTS "${Gloo_INCLUDE_DIR}/gloo/config.h")
 endif()
 
 hetero_sources(gloo_sources engine/collective/gloo/src)
-# The reductions are those of shared memory, so results have the same bits on one host and on several.
+# The reductions are those of the shared-memory library, so results are bit-equal on one host and on several hosts.
 hetero_sources(gloo_shared engine/collective/shm/src)
 list(FILTER gloo_shared INCLUDE REGEX "/reduce[a-z0-9_]*\\.cc$")
 add_library(hetero_gloo SHARED ${gloo_sources} ${gloo_shared} engine/device/cpu/src/isa.cc)

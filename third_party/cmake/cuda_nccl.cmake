@@ -1,6 +1,6 @@
-# The NVIDIA parts. libhetero_cuda.so is the GPU device; it is built if cuda_toolkit.cmake finds a toolkit. For tests,
-# hetero_cuda_shim has the same sources, compiled for the host. hetero_fake_driver is a driver whose number of GPUs and
-# faults a test sets.
+# The NVIDIA parts. libhetero_cuda.so is the GPU device. It is built if cuda_toolkit.cmake finds a toolkit. For tests,
+# hetero_cuda_shim contains the same sources, compiled for the host. hetero_fake_driver is a driver for which tests
+# set the number of GPUs and the faults.
 file(GLOB cuda_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/src/*.cu")
 hetero_sources(cuda_sources cuda/src)
 set(cuda_includes "${PROJECT_SOURCE_DIR}/cuda/src" "${PROJECT_SOURCE_DIR}/engine/device/native" "${PROJECT_SOURCE_DIR}/engine/device/native/src")
@@ -10,7 +10,8 @@ add_library(hetero_cuda_shim SHARED EXCLUDE_FROM_ALL ${cuda_kernels} ${cuda_sour
 target_include_directories(hetero_cuda_shim PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LOWEST_ARCH=75 HETERO_CUDA_BUILD="CUDA kernels compiled for the host" HETERO_CUPTI=1)
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
-# Fakes of the libraries that the device opens. Their names differ from the real ones, so the shim never opens those.
+# Fakes of the libraries that the device opens. They have other names than the real libraries, so the shim never opens
+# those.
 get_directory_property(fake_link_options LINK_OPTIONS)
 list(FILTER fake_link_options EXCLUDE REGEX "version-script")
 add_library(hetero_fake_cudnn SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cuda/shim/cudnn.cc" "${PROJECT_SOURCE_DIR}/cuda/shim/cudnn_engines.cc")
@@ -28,7 +29,7 @@ endforeach()
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LIBRARIES="_fake")
 target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
 
-# The kernel lab: its variants, and the device's kernels that it compares them with.
+# The kernel lab: its experimental kernels, and the kernels of the device with which it compares them.
 file(GLOB cuda_lab CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/lab/*.cu")
 set_source_files_properties(${cuda_lab} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
 add_executable(cuda-lab-host EXCLUDE_FROM_ALL ${cuda_lab} $<TARGET_OBJECTS:hetero_cuda_shim>)
@@ -36,7 +37,7 @@ target_include_directories(cuda-lab-host PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shi
 target_link_libraries(cuda-lab-host PRIVATE ${CMAKE_DL_LIBS} pthread)
 add_dependencies(cuda-lab-host hetero_cuda_shim)
 
-# In a separate folder, which tests add to the loader's search path.
+# A separate folder, which tests add to the search path of the loader.
 add_library(hetero_fake_driver SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cuda/shim/driver.cc")
 set_target_properties(hetero_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1" NO_SONAME ON LINK_OPTIONS "${fake_link_options}"
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fake_driver" CXX_VISIBILITY_PRESET default)
@@ -59,7 +60,7 @@ elseif(cuda_missing)
 endif()
 include(cuda_binding)
 
-# Code for each architecture, and PTX for the newest one, which the driver translates on later GPUs.
+# Machine code for each architecture, and PTX for the newest one. On later GPUs, the driver translates the PTX.
 set(cuda_code "")
 foreach(arch IN LISTS HETERO_CUDA_ARCHS)
   list(APPEND cuda_code -gencode "arch=compute_${arch},code=sm_${arch}")
@@ -80,7 +81,7 @@ foreach(kernel IN LISTS cuda_kernels cuda_lab)
     string(PREPEND name "lab_")
   endif()
   set(object "${PROJECT_BINARY_DIR}/cuda/${name}.o")
-  # No contraction: optimizers give the same bits on all devices.
+  # No contraction, so that optimizers give the same bits on all devices.
   add_custom_command(OUTPUT "${object}" DEPENDS "${kernel}" DEPFILE "${object}.d" COMMENT "nvcc ${name}"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${PROJECT_BINARY_DIR}/cuda"
     COMMAND "${HETERO_NVCC}" -std=c++17 -O3 --fmad=false ${cuda_code} -ccbin "${CMAKE_CXX_COMPILER}"

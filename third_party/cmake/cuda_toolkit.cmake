@@ -1,9 +1,10 @@
-# Searches for a CUDA toolkit in this order: CUDA_HOME or CUDA_PATH, and no other place if one is set; next to the nvcc of
-# PATH; /usr/local/cuda; the packages of the active Python (nvidia/cu13); third_party/.cuda of `make cuda-toolchain`.
+# Searches for a CUDA toolkit in this order: CUDA_HOME or CUDA_PATH (if one of them is set, no other place is
+# searched); next to the nvcc in PATH; /usr/local/cuda; the packages of the active Python (nvidia/cu13);
+# third_party/.cuda, made by `make cuda-toolchain`.
 #
-# Sets cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN, the folder of cudnn.h. Without a toolkit it
-# sets cuda_missing, the reason. HETERO_CUPTI_H is the folder of cupti.h; if it is false, the device cannot record its
-# activity.
+# Sets cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN (the folder of cudnn.h). If there is no
+# toolkit, it sets cuda_missing to the reason. HETERO_CUPTI_H is the folder of cupti.h. If HETERO_CUPTI_H is false,
+# the device cannot record its own activity.
 unset(HETERO_NVCC CACHE)
 unset(HETERO_CUDART CACHE)
 unset(HETERO_CUDNN CACHE)
@@ -50,7 +51,7 @@ endforeach()
 
 if(NOT cuda_version MATCHES "^[0-9]+\\.[0-9]+$")
   set(cuda_missing "${HETERO_NVCC} --version does not work")
-elseif(cuda_version VERSION_LESS 12.5) # cudaGetDriverEntryPointByVersion
+elseif(cuda_version VERSION_LESS 12.5) # the first version with cudaGetDriverEntryPointByVersion
   set(cuda_missing "the toolkit in ${cuda_root} is CUDA ${cuda_version}, want 12.5 or later; ${cuda_bring}")
 elseif(NOT HETERO_CUDART)
   set(cuda_missing "the toolkit in ${cuda_root} has no libcudart_static.a; ${cuda_bring}")

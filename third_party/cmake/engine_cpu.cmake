@@ -33,8 +33,8 @@ add_library(hetero_cpu SHARED ${cpu_sources} ${native_sources})
 target_include_directories(hetero_cpu PRIVATE "${PROJECT_SOURCE_DIR}/engine/device/native" "${PROJECT_SOURCE_DIR}/engine/device/native/src")
 set_target_properties(hetero_cpu PROPERTIES LINK_DEPENDS "${hetero_exports}")
 
-# If both use GCC's OpenMP library, the kernels of this project and oneDNN run on the worker pool of
-# engine/device/cpu/src/team.cc, which defines the functions of that library that they need.
+# If this project and oneDNN both use GCC's OpenMP library, the kernels of both run on one worker pool, which is in
+# engine/device/cpu/src/team.cc. This file defines the functions of the OpenMP library that the kernels need.
 set(cpu_own_team FALSE)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(cpu_own_team TRUE)
@@ -75,7 +75,7 @@ if(cpu_onednn)
     get_filename_component(onednn_folder "${OneDNN3_LIBRARY_FILE}" DIRECTORY)
     set_property(TARGET hetero_cpu APPEND PROPERTY INSTALL_RPATH "${onednn_folder}")
   else()
-    # The loader searches for the library's soname: libdnnl.so.3 for every 3.x.
+    # The loader searches for the soname of the library, which is libdnnl.so.3 for every 3.x.
     set(beside "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libdnnl.so.3")
     add_custom_command(OUTPUT "${beside}" DEPENDS "${OneDNN3_LIBRARY_FILE}"
       COMMAND ${CMAKE_COMMAND} -E copy "${OneDNN3_LIBRARY_FILE}" "${beside}" COMMENT "Copying oneDNN next to libhetero_cpu.so")

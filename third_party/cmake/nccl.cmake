@@ -1,8 +1,8 @@
-# libhetero_nccl.so: collectives between GPUs. The library opens NCCL at run time; the build needs NCCL's header and the CUDA
-# run-time library.
+# libhetero_nccl.so: collectives between GPUs. The library opens NCCL at run time. The build needs the header of NCCL
+# and the CUDA run-time library.
 #
-# For tests: hetero_nccl_shim has the same sources, compiled for the host with the headers of cuda/shim and nccl/shim.
-# hetero_nccl_fake is the NCCL that it opens.
+# For tests, hetero_nccl_shim contains the same sources, compiled for the host with the headers of cuda/shim and
+# nccl/shim. It opens hetero_nccl_fake in place of NCCL.
 hetero_sources(nccl_sources nccl/src)
 list(APPEND nccl_sources "${PROJECT_SOURCE_DIR}/cuda/src/check.cc" "${PROJECT_SOURCE_DIR}/cuda/src/libraries.cc")
 set(nccl_includes "${PROJECT_SOURCE_DIR}/nccl" "${PROJECT_SOURCE_DIR}/nccl/src" "${PROJECT_SOURCE_DIR}/cuda/src" "${PROJECT_SOURCE_DIR}/engine/device/native"

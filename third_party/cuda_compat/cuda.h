@@ -1,7 +1,7 @@
-/* cuda.h: CUDA's own, of version 12 or 13, with the names that gorgonia.org/cu knows from version 11.
+/* cuda.h: includes the header of CUDA 12 or 13, and restores the names of CUDA 11 that gorgonia.org/cu uses.
  *
- * CUDA gives a name to the newest version of a function by a macro. Where the newest takes other arguments than cu passes, the name goes back
- * to the version that does: drivers keep those for ever. */
+ * In CUDA, a macro maps the name of a function to its newest version. If the arguments of the newest version differ from
+ * those that cu passes, this header maps the name to the older version. Drivers support old versions permanently. */
 #ifndef HETERO_CUDA_COMPAT_H
 #define HETERO_CUDA_COMPAT_H
 
@@ -9,7 +9,7 @@
 
 #if CUDA_VERSION >= 12000
 
-/* Architectures that the enumeration has lost; no driver answers them any more. */
+/* Architectures that were removed from the enumeration. Current drivers never return them. */
 #define CU_TARGET_COMPUTE_20 20
 #define CU_TARGET_COMPUTE_21 21
 

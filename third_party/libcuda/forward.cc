@@ -1,8 +1,8 @@
-/* forward.cc: replaces the driver's library when gorgonia.org/cu is linked, so the program starts without a driver.
+/* forward.cc replaces the driver's library when gorgonia.org/cu is linked, so the program starts without a driver.
  *
- * Each function of names.txt jumps through a table. hetero_libcuda_open fills the table with the functions of the driver.
- * Before that, the table has these functions:
- *   cuInit succeeds and does nothing: cu calls cuInit at the start of the program, and ends the program if it fails
+ * Each function of names.txt jumps to an entry of a table. hetero_libcuda_open fills the table with the functions of the
+ * driver. Before this call, the functions do the following:
+ *   cuInit does nothing and succeeds; cu calls it at the start of the program, and ends the program if it fails
  *   the number of devices and the version are 0
  *   every other function returns CUDA_ERROR_NO_DEVICE
  * No symbol is exported, so libraries that link the real driver use the real one. */
@@ -49,7 +49,7 @@ __attribute__((visibility("hidden"))) void *hetero_libcuda_table[] = {
 #error "no jumps for this architecture"
 #endif
 
-/* The assembler counts: .set gives hetero_libcuda_count the number of the entry. */
+/* The assembler counts the entries: .set assigns the number of the current entry to hetero_libcuda_count. */
 __asm__(".text\n.set hetero_libcuda_count, 0\n");
 #define ENTRY(name)                                                                                                    \
   __asm__(".globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n" JUMP                         \
@@ -65,8 +65,8 @@ __attribute__((constructor)) static void answer() {
   }
 }
 
-/* Opens the driver's library and starts it: what its cuInit answers, or -1 where there is no library, and then why says it. Once in a
- * process, before any other thread calls an entry. It makes no context. */
+/* Opens the driver's library and initialises it. Returns the result of cuInit, or -1 if there is no library; *why is then
+ * the reason. Call it once in a process, before any other thread calls a function of the driver. It creates no context. */
 __attribute__((visibility("hidden"))) int hetero_libcuda_open(const char **why) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the functions of the driver that gorgonia.org/cu calls to names.txt. Run the script after an update of cu or of the
-# toolkit. CUDA_INCLUDE is the folder of the toolkit's cuda.h.
+# Writes the names of the driver functions that gorgonia.org/cu calls to names.txt. Run the script after an update of
+# cu or of the toolkit. CUDA_INCLUDE is the folder of the toolkit's cuda.h.
 set -euo pipefail
 cd "$(dirname "$0")"
 room=$(mktemp -d)

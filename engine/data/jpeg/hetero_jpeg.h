@@ -1,8 +1,8 @@
 /* The C ABI of libhetero_jpeg.so: JPEG decoding through libturbojpeg.
  *
- * The library exports one function, hetero_jpeg_get_api, which returns a table of functions, or NULL for an unknown
- * version. One thread at a time may use a decoder; different decoders are independent. Functions return 0 on success;
- * otherwise they write a NUL-terminated message to error. No exception leaves the library.
+ * The library exports one function, hetero_jpeg_get_api. It returns a table of functions, or NULL for an unknown
+ * version. Only one thread at a time may use a decoder; different decoders are independent. Functions return 0 on
+ * success. Otherwise they write a NUL-terminated message to error. No exception leaves the library.
  */
 #ifndef HETERO_JPEG_H
 #define HETERO_JPEG_H
@@ -23,8 +23,8 @@ typedef struct hetero_jpeg_header {
   int32_t cmyk;          /* 1: four inks; decode refuses such images */
 } hetero_jpeg_header;
 
-/* Weights of one axis: output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided by
- * 2^22 and rounded. Weights are not negative and sum to about 2^22. */
+/* Weights of one axis. Output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided by
+ * 2^22 and rounded. The weights of an output are not negative, and their sum is about 2^22. */
 typedef struct hetero_taps {
   const int32_t *start, *num, *weight;
   int32_t count, width;
@@ -43,13 +43,15 @@ typedef struct hetero_jpeg_api {
   int32_t (*header)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header,
                     char *error, size_t error_bytes);
 
-  /* Decodes to 8-bit RGB, (height, width, 3) without padding. Each side is divided by denominator (1, 2, 4 or 8) and
-   * rounded up. pixel_bytes must equal the size of the result. Truncated and damaged images are errors. */
+  /* Decodes to 8-bit RGB, (height, width, 3) without padding. The width and the height are divided by denominator
+   * (1, 2, 4 or 8) and rounded up. pixel_bytes must equal the size of the result. A truncated or damaged image is an
+   * error. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 
-  /* Resamples src (height, src_width, 3), of src_bytes bytes, along rows, then along columns, to dst (y->count,
-   * x->count, 3), with rounding to bytes in between. rows is a buffer (input rows that y reads, x->count, 3). */
+  /* Resamples src (height, src_width, 3) along rows, then along columns, to dst (y->count, x->count, 3). src has
+   * src_bytes bytes. The intermediate result is rounded to bytes and stored in rows (input rows that y reads,
+   * x->count, 3). */
   void (*resample)(uint8_t *dst, const uint8_t *src, size_t src_bytes, int32_t src_width, const hetero_taps *x,
                    const hetero_taps *y, uint8_t *rows);
 } hetero_jpeg_api;
