@@ -74,8 +74,8 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Task:    learns,
 		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		Recompute: recomputes[c.Train.Recompute],
-		Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
-		Seed:   c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
+		Freeze:    nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
 		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil
