@@ -22,13 +22,13 @@
  * Rules for a library:
  *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error, which may be NULL;
  *   - no exception, exit or abort crosses this boundary, and no signal handler is installed;
- *   - the library reads strings, parameters, specs and lists that are passed in only during the call;
+ *   - the library reads the strings, parameters, specs and lists of a call only during this call;
  *   - returned strings stay valid as long as the library is loaded;
  *   - calls on different objects may run on different threads at the same time. Only one thread at a time uses an
  *     object, unless the object's group states otherwise;
- *   - the caller frees an object, after every object that was created from it.
+ *   - the caller frees an object only after all objects that were created from it.
  *
- * Ops and their operands are those of package engine/device, with one parameter struct per op, documented there.
+ * Package engine/device documents the ops and their operands. The parameter structs below have the fields of the ops.
  */
 #ifndef HETERO_DEVICE_H
 #define HETERO_DEVICE_H
@@ -231,7 +231,7 @@ typedef struct ht_segment {
   float weight_decay, lr_scale;
 } ht_segment;
 
-/* HT_SUM_SQUARES: chunk. HT_GRAD_CONTROL: max_norm. HT_SGD, HT_ADAMW: the rest. */
+/* HT_SUM_SQUARES: chunk. HT_GRAD_CONTROL: max_norm. HT_SGD, HT_ADAMW: the other fields. */
 typedef struct ht_optim_params {
   int64_t chunk;
   double max_norm;
