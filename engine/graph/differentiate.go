@@ -186,7 +186,7 @@ func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 			d = g.Cast(name+" widened", d, wide)
 		}
 		total = g.Binary(name+" sum", device.Add, total, d)
-		total.Follows = g.original(of) // a plan may not compute the recomputed value
+		total.Follows = g.original(of) // a plan may leave out the node of the recomputed value
 	}
 	return total
 }

@@ -66,7 +66,7 @@ type Node struct {
 	Phase Phase
 	Layer int // number of model layers before the layer of this node
 
-	Recomputed bool // the backward pass repeats a node of the forward pass; see Graph.Recompute
+	Recomputed bool // whether the node repeats a node of the forward pass in the backward pass; see Graph.Recompute
 }
 
 // Gradient pairs a parameter with its gradient.

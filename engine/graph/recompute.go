@@ -9,11 +9,11 @@ import (
 // Layers returns the number of layers so far: 1 plus the number of calls of NextLayer.
 func (g *Graph) Layers() int { return g.layer + 1 }
 
-// Recompute makes Differentiate recompute the activations of the first layers layers in the backward pass (activation
-// checkpointing). Memory then holds only the inputs of these layers between the passes. The recomputed values have the
-// same bits, because they come from the same ops with the same inputs. Call it before Differentiate.
+// Recompute makes the backward pass recompute the activations of the model's first layers (activation checkpointing);
+// layers is their number. Memory then holds only the inputs of these layers between the passes. The recomputed values
+// have the same bits, because the same ops compute them from the same inputs. Call Recompute before Differentiate.
 //
-// States are updated once, and exchanges with other ranks run once: their results are kept, not recomputed.
+// Nodes that update states and exchanges with other ranks run only once: their results are kept, not recomputed.
 func (g *Graph) Recompute(layers int) { g.recompute = layers }
 
 // replay contains the values of one layer that the backward pass recomputes.
@@ -22,8 +22,9 @@ type replay struct {
 	values map[*Value]*Value
 }
 
-// replayed returns the node whose values the gradient of n reads: n, or a node with recomputed values. When the backward
-// pass reaches a layer, replayed appends the nodes that recompute the layer. A plan runs only those with readers.
+// replayed returns the node whose values the gradient of n reads: n, or a node with recomputed values. When the
+// backward pass reaches a layer, replayed appends the nodes that recompute the layer. A plan runs only the appended
+// nodes that have readers.
 func (g *Graph) replayed(n *Node, forward []*Node, again *replay) *Node {
 	if n.Layer >= g.recompute || !repeatable(n) {
 		return n
@@ -35,7 +36,7 @@ func (g *Graph) replayed(n *Node, forward []*Node, again *replay) *Node {
 	return &Node{Name: n.Name, Op: n.Op, In: again.of(n.In), Out: again.of(n.Out), Phase: n.Phase, Layer: n.Layer}
 }
 
-// repeat appends copies of the nodes of a layer.
+// repeat appends copies of the nodes of the layer again.layer, and records their values in again.
 func (g *Graph) repeat(forward []*Node, again *replay) {
 	for _, n := range forward {
 		if n.Layer != again.layer || !repeatable(n) {
@@ -52,7 +53,7 @@ func (g *Graph) repeat(forward []*Node, again *replay) {
 	}
 }
 
-// of replaces values of the layer by recomputed ones.
+// of returns values, in which recomputed values replace the values of the forward pass.
 func (r *replay) of(values []*Value) []*Value {
 	out := slices.Clone(values)
 	for i, v := range out {
