@@ -20,14 +20,14 @@ type Curve []Point // ascending in Samples, at least one
 // Check reports points that are no curve.
 func (c Curve) Check() error {
 	if len(c) == 0 {
-		return fmt.Errorf("curve without points")
+		return fmt.Errorf("got a curve without points")
 	}
 	for i, p := range c {
 		if !(p.Samples > 0) || math.IsInf(p.Samples, 0) || !(p.Seconds >= 0) || math.IsInf(p.Seconds, 0) {
 			return fmt.Errorf("point %d: got %v samples in %v s, want finite numbers, samples above 0 and a time of at least 0", i, p.Samples, p.Seconds)
 		}
 		if i > 0 && p.Samples <= c[i-1].Samples {
-			return fmt.Errorf("point %d: got %v samples after %v, want them to grow", i, p.Samples, c[i-1].Samples)
+			return fmt.Errorf("point %d: got %v samples after %v, want ascending numbers of samples", i, p.Samples, c[i-1].Samples)
 		}
 	}
 	return nil

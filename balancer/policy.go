@@ -183,7 +183,7 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Objective == Energy && (o.Watts == nil || o.IdleWatts == nil) || o.Objective == Cost && o.Watts == nil {
-		return errors.New("an objective other than time needs what each rank draws or costs")
+		return errors.New("got no power or price, want the value of each rank for an objective other than time")
 	}
 	if !(o.Slowdown >= 0) || math.IsInf(o.Slowdown, 1) {
 		return fmt.Errorf("slowdown: got %v, want a finite number of at least 0", o.Slowdown)

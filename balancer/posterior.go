@@ -40,7 +40,7 @@ const (
 
 func newPosterior(o Options) (Policy, error) {
 	if o.Objective != Time || o.Bench {
-		return nil, errors.New("got an objective other than time, or ranks that may be left out: want policy hybrid for these")
+		return nil, errors.New("got an objective other than time, or the option to exclude ranks: only policy hybrid supports these")
 	}
 	h := &posterior{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(),
 		bends: beforehand, mean: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: firstPatience}

@@ -85,7 +85,7 @@ func (u units) check(b Batch) error {
 		}
 	}
 	if u.last < 0 || capacity < u.total {
-		return fmt.Errorf("%w: %d of %d samples find no place: the ranks can hold %s", ErrInfeasible, b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
+		return fmt.Errorf("%w: %d of %d samples do not fit: the ranks can hold %s", ErrInfeasible, b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
 	}
 	floor := 0
 	for r := range u.floor {

@@ -194,7 +194,7 @@ func TestSolveLeavesTheOthersShort(t *testing.T) {
 func TestSolveSaysWhoCanHoldWhat(t *testing.T) {
 	line := Curve{{1, 1}, {2, 2}}
 	_, err := Solve(Batch{Total: 256, Limits: []int{96, 64, 0}}, []Curve{line, line, line})
-	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "96 of 256 samples find no place: the ranks can hold 96, 64, 0") {
+	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "96 of 256 samples do not fit: the ranks can hold 96, 64, 0") {
 		t.Errorf("got %v", err)
 	}
 	_, err = Solve(Batch{Total: 256}, []Curve{line, {{2, 1}, {1, 1}}})

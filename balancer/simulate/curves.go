@@ -29,7 +29,7 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 	for rank := range len(byRank) {
 		c, ok := byRank[rank]
 		if !ok {
-			return nil, nil, fmt.Errorf("no points of rank %d: got %d ranks, want them to count from 0 without a gap", rank, len(byRank))
+			return nil, nil, fmt.Errorf("no points of rank %d: got %d ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
 		}
 		slices.SortFunc(c, func(a, b balancer.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
@@ -79,7 +79,7 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 		case err != nil:
 			faults = append(faults, fmt.Errorf("line %d: %w", n, err))
 		case seen[at] > 0:
-			faults = append(faults, fmt.Errorf("line %d: rank %d has batch %v already in line %d", n, rank, p.Samples, seen[at]))
+			faults = append(faults, fmt.Errorf("line %d: rank %d: got batch %v again, want each batch once: line %d has it", n, rank, p.Samples, seen[at]))
 		default:
 			seen[at] = n
 			byRank[rank] = append(byRank[rank], p)

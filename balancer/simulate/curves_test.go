@@ -59,9 +59,9 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"no time", "0,1,\n", `line 1: seconds: got "", want a finite number above 0`},
 		{"all faults at once", "0,1,x\n\n0,2,1\nx,1,1\n", "line 1: seconds: got \"x\", want a finite number above 0\nline 4: rank: got \"x\", want an integer from 0 to 1048575"},
 		{"ten faults of many", strings.Repeat("x\n", 50), strings.TrimSuffix(strings.Repeat("line N: got \"x\", want rank,batch,seconds\n", 10), "\n")},
-		{"a gap", "0,1,1\n2,1,1\n", "no points of rank 1: got 2 ranks, want them to count from 0 without a gap"},
-		{"no rank 0", "1,1,1\n", "no points of rank 0: got 1 ranks, want them to count from 0 without a gap"},
-		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0 has batch 1 already in line 1"},
+		{"a gap", "0,1,1\n2,1,1\n", "no points of rank 1: got 2 ranks, want ranks numbered from 0 without gaps"},
+		{"no rank 0", "1,1,1\n", "no points of rank 0: got 1 ranks, want ranks numbered from 0 without gaps"},
+		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0: got batch 1 again, want each batch once: line 1 has it"},
 		{"a line without end", "# " + strings.Repeat("x", 1<<17), "line 1: bufio.Scanner: token too long"},
 	}
 	for _, test := range tests {
@@ -105,8 +105,8 @@ func TestWriteCurvesRefusesWhatCannotBeRead(t *testing.T) {
 		want   string
 	}{
 		{nil, "no curves"},
-		{[]balancer.Curve{line, nil}, "rank 1: curve without points"},
-		{[]balancer.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want them to grow"},
+		{[]balancer.Curve{line, nil}, "rank 1: got a curve without points"},
+		{[]balancer.Curve{{{Samples: 2, Seconds: 1}, {Samples: 1, Seconds: 1}}}, "rank 0: point 1: got 1 samples after 2, want ascending numbers of samples"},
 		{[]balancer.Curve{line, {{Samples: 1, Seconds: 0}}}, "rank 1: point 0: got 0 s, want more than 0"},
 	} {
 		var b bytes.Buffer

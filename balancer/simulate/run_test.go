@@ -23,14 +23,14 @@ func TestRunRefuses(t *testing.T) {
 		want   string
 	}{
 		{"no curves", func(o *simulate.Options) { o.Curves = nil }, "simulate: no curves"},
-		{"an empty curve", func(o *simulate.Options) { o.Curves = []balancer.Curve{proportionalTo(1), nil} }, "simulate: rank 1: curve without points"},
+		{"an empty curve", func(o *simulate.Options) { o.Curves = []balancer.Curve{proportionalTo(1), nil} }, "simulate: rank 1: got a curve without points"},
 		{"times of 0", func(o *simulate.Options) { o.Curves = []balancer.Curve{{{Samples: 1, Seconds: 0}}} }, "simulate: rank 0: point 0: got 0 s, want more than 0"},
 		{"negative noise", func(o *simulate.Options) { o.Noise = -1 }, "simulate: noise: got -1, want 0 to 10"},
 		{"noise of NaN", func(o *simulate.Options) { o.Noise = math.NaN() }, "simulate: noise: got NaN, want 0 to 10"},
 		{"no steps", func(o *simulate.Options) { o.Steps = 0 }, "simulate: got 0 steps, want at least 1"},
 		{"no interval", func(o *simulate.Options) { o.Interval = 0 }, "policy hybrid: interval: got 0 steps, want at least 1"},
 		{"a policy that is none", func(o *simulate.Options) { o.Policy = "best" }, `policy: got "best", want none, proportional, dynamic, hybrid`},
-		{"a batch beyond the curves", func(o *simulate.Options) { o.Total = 600 }, "88 of 600 samples find no place: the ranks can hold 256, 256"},
+		{"a batch beyond the curves", func(o *simulate.Options) { o.Total = 600 }, "88 of 600 samples do not fit: the ranks can hold 256, 256"},
 		{"a drift of 0", func(o *simulate.Options) { o.Drift = func(int, int) float64 { return 0 } }, "simulate: step 0: drift of rank 0: got 0, want a finite number above 0"},
 	}
 	for _, test := range tests {

@@ -138,7 +138,7 @@ func (w *walk) keyValue(table []string, node *unstable.Node) {
 }
 
 // errUnderflow reports a number that strconv.ParseFloat would change to 0 without an error.
-var errUnderflow = errors.New("not 0, but too close to 0 to represent: the smallest positive number is about 4.9e-324")
+var errUnderflow = errors.New("too close to 0 to represent: want 0, or a number of at least about 4.9e-324")
 
 // underflow returns the first number that is not 0 in the text but becomes 0 as a float64. It returns "" if there is
 // none.

@@ -68,7 +68,7 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
 	if len(exchanges) > 0 && s.opts.Stats == nil {
-		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but has no communicator for them")
+		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but got no communicator for statistics")
 	}
 	if s.points == nil {
 		for _, e := range exchanges {

@@ -201,7 +201,7 @@ func TestPlansThatDoNotBelongAreRefused(t *testing.T) {
 		want string
 	}{
 		{"no exchanges where others have some", bind(r.sync, local, 2), "got a plan with 0 exchanges, want the 8 of the first"},
-		{"exchanges without a communicator", bind(silent, j, 2), "has no communicator for them"},
+		{"exchanges without a communicator", bind(silent, j, 2), "got no communicator for statistics"},
 		{"a graph for other ranks", bind(fresh, j, 3), "bn1 gather: the graph is built for 3 ranks, want 2"},
 	} {
 		if c.got == nil || !strings.Contains(c.got.Error(), c.want) {

@@ -138,8 +138,8 @@ func TestAGroupThatIsOfNoUseLeavesTheDevice(t *testing.T) {
 		{"no group", "", "no control group of its own"},
 		{"no such folder", "/nowhere/at/all", "no such file"},
 		{"a file", file, "not a directory"},
-		{"no limit, version 2", group(t, map[string]string{"cpu.max": "max 100000"}), `got a quota of "max" in "100000" µs`},
-		{"no limit, version 1", group(t, map[string]string{"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}), `got a quota of "-1"`},
+		{"no limit, version 2", group(t, map[string]string{"cpu.max": "max 100000"}), `got a CPU quota of "max" in "100000" µs`},
+		{"no limit, version 1", group(t, map[string]string{"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}), `got a CPU quota of "-1"`},
 		{"half a group", group(t, map[string]string{"cpu.cfs_quota_us": "1000"}), "cpu.cfs_period_us"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

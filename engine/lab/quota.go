@@ -50,7 +50,7 @@ func openQuota(folder string) (*quota, error) {
 	m, err1 := strconv.ParseFloat(micros, 64)
 	p, err2 := strconv.ParseFloat(period, 64)
 	if err1 != nil || err2 != nil || !(m > 0 && p > 0) {
-		return nil, fmt.Errorf("control group %s: got a quota of %q in %q µs, want a limited one", folder, micros, period)
+		return nil, fmt.Errorf("control group %s: got a CPU quota of %q in %q µs, want two positive numbers", folder, micros, period)
 	}
 	q.cpus = m / p
 	return q, q.close()

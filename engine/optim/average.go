@@ -71,7 +71,7 @@ func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Aver
 		}
 	}()
 	if !(opts.Decay > 0 && opts.Decay < 1) || opts.Interval < 1 {
-		return nil, fmt.Errorf("got a decay of %g every %d steps, want one above 0 and below 1, and at least 1 step", opts.Decay, opts.Interval)
+		return nil, fmt.Errorf("got decay %g and interval %d steps, want a decay above 0 and below 1, and an interval of at least 1 step", opts.Decay, opts.Interval)
 	}
 	for _, b := range []struct {
 		to    *device.Buffer

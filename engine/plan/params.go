@@ -87,7 +87,7 @@ func (p *Params) check(g *graph.Graph) error {
 	for _, v := range g.Params {
 		i, ok := p.Find(v.Name)
 		if !ok {
-			return fmt.Errorf("plan: graph has parameter %s, which the model lacks", v.Name)
+			return fmt.Errorf("plan: got a graph with parameter %s, which the model does not have", v.Name)
 		}
 		if want := p.Params[i].Spec.Shape; !v.Shape.Equal(want) {
 			return fmt.Errorf("plan: parameter %s: got shape %v, want the model's %v", v.Name, v.Shape, want)

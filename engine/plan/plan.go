@@ -91,7 +91,7 @@ func (p *Plan) checkBinding(arena device.Region, state *State, w Wiring) error {
 		return fmt.Errorf("plan: arena: got %d bytes, want at least %d", arena.Bytes, p.arenaBytes)
 	}
 	if state.Params != p.params {
-		return errors.New("plan: the state belongs to another parameter layout")
+		return errors.New("plan: got a state of another parameter layout")
 	}
 	return w.check(p)
 }

@@ -309,7 +309,7 @@ func TestPlanOfAnotherModelIsRefused(t *testing.T) {
 	}{
 		{"a parameter more", "graph has 2 parameters and 1 states, want the 1 and 1", func(g *graph.Graph) { base(g); g.Param("b", graph.Const(0), 4) }},
 		{"a state more", "graph has 1 parameters and 2 states", func(g *graph.Graph) { base(g); g.State("t", graph.Const(0), 4) }},
-		{"another name", "parameter v, which the model lacks", func(g *graph.Graph) { g.Param("v", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 4) }},
+		{"another name", "parameter v, which the model does not have", func(g *graph.Graph) { g.Param("v", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 4) }},
 		{"another shape", "parameter w: got shape (4, 5), want the model's (4, 3)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 5); g.State("s", graph.Const(0), 4) }},
 		{"another state", "state 0: got t (4), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("t", graph.Const(0), 4) }},
 		{"a state of another shape", "state 0: got s (5), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 5) }},

@@ -79,7 +79,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	}
 	if p := r.peers(); p != nil { // the shares may have changed since the last evaluation
 		if reads := p.reads(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
-			return Evaluation{}, fmt.Errorf("set share %+v of the evaluation", reads)
+			return Evaluation{}, fmt.Errorf("evaluation: got share %+v, want a share of a batch", reads)
 		}
 	}
 	var all Sums

@@ -25,9 +25,9 @@ func TestRunsThatCannotBeUsedAreNamedWithAReason(t *testing.T) {
 		"no metrics":            {run: twoRanks, damage: holding("logs/rank_0_metrics.json", "[\n]\n"), says: "no step with records of all 2 ranks"},
 		"metrics of a stranger": {run: twoRanks, damage: holding("logs/rank_0_metrics.json", "hello"), says: "read metrics"},
 		"another's benchmark.json": {run: twoRanks, damage: holding("benchmark.json", `{"schema":1,"scenario":"equal","policy":"hybrid","model":"simple_cnn","batch_size":16,"seed":1,"ranks":2}`),
-			says: "policy got hybrid, want none"},
+			says: "policy: got hybrid, want none"},
 		"solo of too few ranks": {run: twoRanks, damage: holding("benchmark.json", `{"schema":1,"scenario":"equal","policy":"none","model":"simple_cnn","batch_size":16,"seed":1,"ranks":2,"solo":["solo-1"]}`),
-			says: "got a list of 1 for the ranks, want 2"},
+			says: "got a list of 1 entries, want 2, one per rank"},
 		"a later benchmark.json": {run: twoRanks, damage: holding("benchmark.json", `{"schema":2,"scenario":"equal"}`), says: "got schema 2"},
 		"a broken result":        {run: twoRanks, damage: holding("results/result.json", `{`), says: "result.json"},
 	} {

@@ -149,12 +149,12 @@ func (r *Run) identify() error {
 		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
 	} {
 		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0 means one rank per device of the machine
-			return fmt.Errorf("%s does not belong to this run: %s got %v, want %v", benchmarkFile, pair.what, pair.got, pair.want)
+			return fmt.Errorf("%s does not belong to this run: %s: got %v, want %v", benchmarkFile, pair.what, pair.got, pair.want)
 		}
 	}
 	for _, list := range [][]string{b.Solo, b.Devices} {
 		if len(list) != 0 && len(list) != r.Ranks {
-			return fmt.Errorf("%s: got a list of %d for the ranks, want %d", benchmarkFile, len(list), r.Ranks)
+			return fmt.Errorf("%s: got a list of %d entries, want %d, one per rank", benchmarkFile, len(list), r.Ranks)
 		}
 	}
 	r.Scenario, r.Solo, r.Devices, r.Machine = b.Scenario, b.Solo, b.Devices, b.Machine

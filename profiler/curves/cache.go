@@ -56,7 +56,7 @@ func (f *file) check(key string) error {
 	case f.Version != version:
 		return fmt.Errorf("got version %d, want %d", f.Version, version)
 	case f.Key != key:
-		return fmt.Errorf("is the curve of %q, want %q", f.Key, key)
+		return fmt.Errorf("got the curve of %q, want the curve of %q", f.Key, key)
 	case len(f.Points) == 0 || len(f.Points) > mostPoints:
 		return fmt.Errorf("got %d points, want 1 to %d", len(f.Points), mostPoints)
 	}

@@ -34,7 +34,7 @@ func TestDamagedFileIsNamedAndRebuilt(t *testing.T) {
 		{"cut off", `{"version":1,"key":"ke`, "unexpected end of JSON"},
 		{"empty", ``, "unexpected end of JSON"},
 		{"of a later version", `{"version":2,"key":"key","points":[[1,1]]}`, "got version 2, want 1"},
-		{"of another key", `{"version":1,"key":"yek","points":[[1,1]]}`, `is the curve of "yek"`},
+		{"of another key", `{"version":1,"key":"yek","points":[[1,1]]}`, `got the curve of "yek"`},
 		{"without points", `{"version":1,"key":"key","points":[]}`, "got 0 points"},
 		{"with points that go back", `{"version":1,"key":"key","points":[[2,1],[1,1]]}`, "point 1"},
 		{"with a negative time", `{"version":1,"key":"key","points":[[2,-1]]}`, "point 0"},

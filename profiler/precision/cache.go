@@ -45,7 +45,7 @@ func (c *Cache) Load(key string) (Choice, error) {
 	case f.Version != version:
 		err = fmt.Errorf("got version %d, want %d", f.Version, version)
 	case f.Key != key:
-		err = fmt.Errorf("got the choice of %q, want that of %q", f.Key, key)
+		err = fmt.Errorf("got the choice for %q, want the choice for %q", f.Key, key)
 	case f.Type == "":
 		err = errors.New("got no type")
 	}

@@ -48,13 +48,13 @@ func decode(text []byte, into any, origin *Origin) error {
 		SchemaVersion *int `json:"schema_version"`
 	}
 	if err := json.Unmarshal(text, &version); err != nil {
-		return fmt.Errorf("it is not a JSON object: %w", err)
+		return fmt.Errorf("got no JSON object: %w", err)
 	}
 	switch v := version.SchemaVersion; {
 	case v == nil:
-		return errors.New("it has no schema_version, so it was not written by \"hetero-train profile\"")
+		return errors.New("schema_version: got none: the file was not written by hetero-train profile")
 	case *v > SchemaVersion:
-		return fmt.Errorf("schema_version: got %d, want at most %d: it is from a newer hetero-train; run hetero-train profile again", *v, SchemaVersion)
+		return fmt.Errorf("schema_version: got %d, want at most %d: a newer hetero-train wrote the file; run hetero-train profile again", *v, SchemaVersion)
 	case *v < 1:
 		return fmt.Errorf("schema_version: got %d, want 1 to %d", *v, SchemaVersion)
 	}
@@ -62,7 +62,7 @@ func decode(text []byte, into any, origin *Origin) error {
 		return err
 	}
 	if origin.Fingerprint == "" {
-		return errors.New("it has no fingerprint")
+		return errors.New("fingerprint: got none: run hetero-train profile again")
 	}
 	return nil
 }
@@ -70,14 +70,14 @@ func decode(text []byte, into any, origin *Origin) error {
 // check returns an error for values that a balancer cannot use.
 func (p *Ranks) check() error {
 	if len(p.Ranks) == 0 {
-		return errors.New("it has no ranks")
+		return errors.New("ranks: got none, want at least one: run hetero-train profile again")
 	}
 	for i, r := range p.Ranks {
 		switch {
 		case r.Rank != i:
 			return fmt.Errorf("ranks[%d]: rank: got %d, want %d", i, r.Rank, i)
 		case r.Fingerprint == "":
-			return fmt.Errorf("ranks[%d]: it has no fingerprint", i)
+			return fmt.Errorf("ranks[%d]: fingerprint: got none: run hetero-train profile again", i)
 		case !(r.ComputeScore > 0) || math.IsInf(r.ComputeScore, 0):
 			return fmt.Errorf("ranks[%d]: compute_score: got %v, want a positive number", i, r.ComputeScore)
 		case r.MemoryBytes <= 0:

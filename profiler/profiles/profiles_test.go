@@ -141,14 +141,14 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 		return strings.Replace(string(text), from, to, 1)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"half a file", string(text[:len(text)/2]), "not a JSON object"},
-		{"nothing", "", "not a JSON object"},
-		{"another file", `{"lr": 0.1}`, "no schema_version"},
+		{"half a file", string(text[:len(text)/2]), "got no JSON object"},
+		{"nothing", "", "got no JSON object"},
+		{"another file", `{"lr": 0.1}`, "schema_version: got none"},
 		{"a newer one", swap(`"schema_version": 2`, `"schema_version": 3`), "newer hetero-train"},
 		{"a version of nobody", swap(`"schema_version": 2`, `"schema_version": 0`), "want 1 to 2"},
 		{"another type", swap(`"ranks": [`, `"ranks": 3, "x": [`), "ranks"},
-		{"no ranks", `{"schema_version": 1, "fingerprint": "f", "ranks": []}`, "no ranks"},
-		{"no fingerprint", `{"schema_version": 1}`, "no fingerprint"},
+		{"no ranks", `{"schema_version": 1, "fingerprint": "f", "ranks": []}`, "ranks: got none"},
+		{"no fingerprint", `{"schema_version": 1}`, "fingerprint: got none"},
 		{"ranks in disorder", swap(`"rank": 0`, `"rank": 1`), "ranks[0]: rank: got 1, want 0"},
 		{"a rank without memory", swap(`"memory_bytes": 4294967296`, `"memory_bytes": 0`), "memory_bytes"},
 		{"a rank without a score", swap(`"compute_score": `, `"compute_score": -`), "compute_score"},

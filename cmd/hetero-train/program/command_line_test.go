@@ -93,7 +93,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"version", "now"}, `takes no arguments, got "now"`},
 		{[]string{"completion", "dos"}, `unknown command "dos"`},
 		{[]string{"train", "--epoch", "3"}, "unknown flag: --epoch; nearest: --epochs"},
-		{[]string{"train", "--lr", "1e-400"}, "--lr: optimizer.lr: not 0, but too close to 0"},
+		{[]string{"train", "--lr", "1e-400"}, "--lr: optimizer.lr: too close to 0 to represent"},
 		{[]string{"train", "--set", "batch=3"}, "--set batch: unknown key, nearest valid key: data.batch_size"},
 		{[]string{"train", "--epochs"}, "flag needs an argument"},
 		{[]string{"-c"}, "flag needs an argument"},

@@ -50,7 +50,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 		{[]string{"--temperature", "-1"}, "temperature: got -1"},
 		{[]string{"--top-p", "0"}, "top-p: got 0"},
 		{[]string{"--tokenizer", "words"}, `unknown tokenizer "words"`},
-		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"}, "want another --tokenizer"},
+		{[]string{"--prompt", "hello there", "--tokenizer", "gpt2"}, "set the tokenizer of the training data with --tokenizer"},
 	} {
 		if o := generate(c.args...); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.says)

@@ -206,8 +206,8 @@ func TestBERTTrainsOnTokenFiles(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"data.path=" + gpt}, exit.Usage, "has tokens of tokenizer gpt2: want files of hetero-train data tokenize --tokenizer wordpiece"},
-		{[]string{"data.vocab_file=" + other}, exit.Usage, "has 6 tokens and another SHA-256"},
+		{[]string{"data.path=" + gpt}, exit.Usage, "come from tokenizer gpt2: want files of hetero-train data tokenize --tokenizer wordpiece"},
+		{[]string{"data.vocab_file=" + other}, exit.Usage, "(6 tokens) is not the vocabulary of"},
 		{[]string{"data.vocab_file=" + twice}, exit.Data, `lines 6 and 7 are both "a"`},
 		{[]string{"data.vocab_file=" + filepath.Join(dir, "none.txt")}, exit.Data, "none.txt"},
 		{[]string{"data.sequence_length=3"}, exit.Usage, "samples of 3 positions, want 4"},

@@ -72,7 +72,7 @@ type survey struct {
 // and of the functions below must hold s.mu.
 func (s *server) startSurvey(r *request) {
 	if slices.ContainsFunc(s.surveys, func(other *survey) bool { return other.request.peer == r.peer }) {
-		s.refuse(r, errors.New("this rank already has a survey in progress"))
+		s.refuse(r, errors.New("this rank has already started a survey that is not complete"))
 		return
 	}
 	s.lastSurvey++

@@ -48,11 +48,11 @@ type Config struct {
 func (c Config) check() error {
 	switch {
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
-		return fmt.Errorf("got rank %d of %d", c.Rank, c.Size)
+		return fmt.Errorf("got rank %d of %d ranks, want a rank from 0 to the number of ranks minus 1", c.Rank, c.Size)
 	case c.Size > 1 && (c.Control == nil || c.RankOf == nil):
 		return errors.New("got no Control, or no RankOf")
 	case c.Host != "" && c.Interface != "":
-		return fmt.Errorf("got the host %q and the interface %q, want one of them", c.Host, c.Interface)
+		return fmt.Errorf("got host %q and interface %q, want only one of the two", c.Host, c.Interface)
 	}
 	return nil
 }

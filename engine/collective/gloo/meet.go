@@ -232,14 +232,14 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Lock()
 			refused := m.refused
 			m.mu.Unlock()
-			return m.missing(ctx, rank, fmt.Errorf("it has not connected to this rank's port %s, which rejected %d connections from outside this run", m.own.Address, refused))
+			return m.missing(ctx, rank, fmt.Errorf("the rank has not connected to port %s of this rank, which rejected %d connections from outside this run", m.own.Address, refused))
 		}
 		theirs, err := c.placeOf(ctx, rank)
 		if err != nil {
 			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
 		if err := m.visit(ctx, rank, theirs); err != nil {
-			return m.missing(ctx, rank, fmt.Errorf("its port %s: %w", theirs.Address, err))
+			return m.missing(ctx, rank, fmt.Errorf("connect to port %s: %w", theirs.Address, err))
 		}
 	}
 	return nil
@@ -250,7 +250,7 @@ func (m *meeting) connect(ctx context.Context) error {
 func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	reason := m.config.reason(ctx, context.Canceled)
 	if errors.Is(reason, context.DeadlineExceeded) {
-		return &collective.PeerError{Rank: rank, Cause: fmt.Errorf("no connection in time: %w", found)}
+		return &collective.PeerError{Rank: rank, Cause: fmt.Errorf("no connection before the time-out: %w", found)}
 	}
 	return fmt.Errorf("wait for the connection with rank %d: %w", rank, reason)
 }
@@ -305,7 +305,7 @@ func (m *meeting) introduce(conn net.Conn, theirs place) error {
 	}
 	answer := make([]byte, keyBytes)
 	if _, err := io.ReadFull(conn, answer); err != nil {
-		return fmt.Errorf("it does not answer: %w", err)
+		return fmt.Errorf("no answer: %w", err)
 	}
 	if subtle.ConstantTimeCompare(answer, theirs.Answer) != 1 {
 		return errors.New("the program that listens there is not a rank of this run")

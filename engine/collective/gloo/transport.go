@@ -39,7 +39,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	var host []byte
 	if buffer.Bytes > 0 {
 		if host = buffer.Host(); host == nil {
-			return 0, fmt.Errorf("gloo: rank %d: %s: its buffer has no host memory", t.config.Rank, collective.Describe(op))
+			return 0, fmt.Errorf("gloo: rank %d: %s: got a buffer without host memory", t.config.Rank, collective.Describe(op))
 		}
 	}
 	r := t.conn.run(op, number, t.config.Timeout, host)

@@ -129,7 +129,7 @@ func New(opts Options) (*Communicator, error) {
 func (c *Communicator) settle() error {
 	o := c.opts
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
-		return errors.New("no such rank")
+		return errors.New("got a rank that does not exist, want a rank from 0 to the number of ranks minus 1")
 	}
 	seen := make([]bool, o.Size)
 	c.ordered = true

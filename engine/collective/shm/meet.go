@@ -137,7 +137,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 		case a := <-arrivals:
 			switch {
 			case a.refusal == nil && !missing[a.rank]:
-				a.refusal = &refusal{fmt.Sprintf("there are two ranks %d", a.rank), true}
+				a.refusal = &refusal{fmt.Sprintf("two processes have rank %d", a.rank), true}
 				fallthrough
 			case a.refusal != nil:
 				refuse(a.conn, a.refusal.reason)
@@ -214,10 +214,10 @@ func sameUser(conn *net.UnixConn) error {
 		return err
 	}
 	if failed != nil {
-		return fmt.Errorf("its user is not known: %w", failed)
+		return fmt.Errorf("find the user of the process: %w", failed)
 	}
 	if uid := uint32(os.Geteuid()); cred.Uid != uid && cred.Uid != 0 {
-		return fmt.Errorf("it belongs to user %d, this process to user %d", cred.Uid, uid)
+		return fmt.Errorf("the process belongs to user %d, want user %d", cred.Uid, uid)
 	}
 	return nil
 }
@@ -278,14 +278,14 @@ func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
 	n, rightsBytes, _, _, err := conn.ReadMsgUnix(text, rights)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("rank 0 is waiting for others: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("rank 0 still waits for other ranks: %w", context.Cause(ctx))
 	case n == 0 || errors.Is(err, io.EOF):
 		return nil, &collective.PeerError{Rank: 0, Cause: collective.ErrDied}
 	case err != nil:
 		return nil, fmt.Errorf("wait for rank 0: %w", err)
 	case text[0] != sayStart:
 		reason, _ := io.ReadAll(io.LimitReader(conn, 4096))
-		return nil, fmt.Errorf("turned away: %s", reason)
+		return nil, fmt.Errorf("rank 0 refused this rank: %s", reason)
 	}
 	messages, err := syscall.ParseSocketControlMessage(rights[:rightsBytes])
 	if err != nil || len(messages) != 1 {

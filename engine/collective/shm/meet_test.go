@@ -44,7 +44,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 		all  bool // the group must fail
 	}{
 		{"another size", Config{Rank: 2, Size: 4}, "rank 2 has world size 4, rank 0 has 3", true},
-		{"a rank twice", Config{Rank: 1, Size: 3}, "two ranks 1", true},
+		{"a rank twice", Config{Rank: 1, Size: 3}, "two processes have rank 1", true},
 		{"another token", Config{Rank: 2, Size: 3, Token: "guessed"}, "another token", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func NewAddress() string { return "hetero-train-" + rand.Text() }
 func (c Config) check() error {
 	switch {
 	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
-		return fmt.Errorf("got rank %d of %d", c.Rank, c.Size)
+		return fmt.Errorf("got rank %d of %d ranks, want a rank from 0 to the number of ranks minus 1", c.Rank, c.Size)
 	case c.Address == "" && c.Size > 1:
 		return errors.New("got no address")
 	case len(c.Address) > 100:

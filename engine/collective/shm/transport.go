@@ -44,7 +44,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	var host []byte
 	if buffer.Bytes > 0 {
 		if host = buffer.Host(); host == nil {
-			return 0, fmt.Errorf("shm: rank %d: %s: its buffer has no host memory", t.config.Rank, collective.Describe(op))
+			return 0, fmt.Errorf("shm: rank %d: %s: got a buffer without host memory", t.config.Rank, collective.Describe(op))
 		}
 	}
 	result := t.group.run(op, number, t.config.Timeout, host)
@@ -144,7 +144,7 @@ func (t *transport) heard(rank int, gone bool) bool {
 	switch {
 	case by < 0 || t.queue.Err() != nil: // no failure, or a failure that this rank already knows
 	case by == t.config.Rank:
-		err = fmt.Errorf("shm: rank %d: its connection to rank %d broke: %w", by, rank, collective.ErrDied)
+		err = fmt.Errorf("shm: rank %d: the connection to rank %d broke: %w", by, rank, collective.ErrDied)
 	default:
 		err = t.errorOf(by)
 		if t.config.Rank == 0 {

@@ -94,7 +94,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 	if !deep(l.files, parts["train"], around+"train/") {
 		for _, name := range splitNames[1:] {
 			if deep(l.files, parts[name], around+name+"/") {
-				return a, fmt.Errorf("there is %s/ but no train/ with class folders", name)
+				return a, fmt.Errorf("the folder contains %s/ but no train/ with class folders", name)
 			}
 		}
 		train := classify(l, around, all(len(l.files)), &a)
@@ -212,14 +212,14 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
-			return fmt.Errorf("%.200s has %d images but no class folders, and none of %s gives their classes", prefix, len(members), strings.Join(valLabels, ", "))
+			return fmt.Errorf("%.200s has %d images but no class folders, and no list of their classes: want class folders, or one of the files %s", prefix, len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
 	}
 	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)
 		if !ok {
-			return fmt.Errorf("train/ has no class folder %.200q", prefix+class)
+			return fmt.Errorf("class folder %.200q is not in train/", prefix+class)
 		}
 		for _, i := range files {
 			a.eval = append(a.eval, sample{i, int32(label)})

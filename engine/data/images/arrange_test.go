@@ -71,10 +71,10 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 	}{
 		{"nothing", []string{"a/"}, "no .jpg, .jpeg or .png files"},
 		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
-		{"no train", []string{"val/a/1.png"}, "there is val/ but no train/"},
+		{"no train", []string{"val/a/1.png"}, "contains val/ but no train/"},
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},
 		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" has no image`},
-		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `train/ has no class folder "val/b"`},
+		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in train/`},
 		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images but no class folders"},
 		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images but no class folders"},
 		{"flat val beside a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images but no class folders"},

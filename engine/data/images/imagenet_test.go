@@ -116,7 +116,7 @@ func TestKagglesFolderIsRead(t *testing.T) {
 
 func TestListsOfImageNetAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
-		"no list":           {"", "", "none of LOC_val_solution.csv"},
+		"no list":           {"", "", "one of the files LOC_val_solution.csv"},
 		"an image missing":  {"val.txt", "ILSVRC2012_val_1.JPEG 0\n", "does not name"},
 		"an unknown class":  {"val.txt", "ILSVRC2012_val_1.JPEG 3\nILSVRC2012_val_2.JPEG 0\nILSVRC2012_val_3.JPEG 0\n", `class "3"`},
 		"no class":          {"val.txt", "ILSVRC2012_val_1.JPEG\n", "line 1"},

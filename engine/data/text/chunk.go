@@ -332,7 +332,7 @@ func field(line []byte, name string) ([]byte, error) {
 	}
 	// Package json replaces half of a surrogate pair by U+FFFD without an error.
 	if n := bytes.Count([]byte(text), []byte("\ufffd")); n > 0 && n != bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return nil, fmt.Errorf("field %q has half a surrogate pair, which is no character", name)
+		return nil, fmt.Errorf("field %q contains half a surrogate pair, which is not a valid character", name)
 	}
 	return []byte(text), nil
 }

@@ -60,7 +60,7 @@ type Options struct {
 
 // The errors of the output. Errors of the input are *data.Fault.
 var (
-	ErrSettings = errors.New("the folder has the result of other settings")
+	ErrSettings = errors.New("the folder contains the result of other settings")
 	ErrWrite    = errors.New("write token shards")
 )
 
@@ -263,7 +263,7 @@ func (o *Options) start(j *journal) error {
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".bin") || e.Name() == vocabularyName {
-			return fmt.Errorf("%w: %s of another program is there", ErrSettings, filepath.Join(o.Folder, e.Name()))
+			return fmt.Errorf("%w: found %s, which another program wrote", ErrSettings, filepath.Join(o.Folder, e.Name()))
 		}
 	}
 	return o.save(journalName, j)

@@ -396,7 +396,7 @@ func TestACompleteFolderIsKept(t *testing.T) {
 	foreign := o
 	foreign.Folder = t.TempDir()
 	write(t, foreign.Folder, "train.bin", []byte{1, 0})
-	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "train.bin of another program") {
+	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "train.bin, which another program wrote") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func sameTokenizer(a, b *Shard) error {
 	if a.Tokenizer == b.Tokenizer && a.Vocabulary == b.Vocabulary && a.VocabularySum == b.VocabularySum && a.EndOfText == b.EndOfText {
 		return nil
 	}
-	return fault("open token shard", b.Path, "", fmt.Errorf("tokenizer %s, want that of %q: %s", describe(&b.Header), a.Path, describe(&a.Header)))
+	return fault("open token shard", b.Path, "", fmt.Errorf("got tokenizer %s, want the tokenizer of %q: %s", describe(&b.Header), a.Path, describe(&a.Header)))
 }
 
 func describe(h *Header) string {

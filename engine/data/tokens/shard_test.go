@@ -331,7 +331,7 @@ func TestACorpusJoinsShards(t *testing.T) {
 	}
 	other := testHeader()
 	other.VocabularySum[0] = 1
-	if _, err := OpenCorpus([]string{a, writeShard(t, other, 1)}, 0); err == nil || !strings.Contains(err.Error(), "want that of") {
+	if _, err := OpenCorpus([]string{a, writeShard(t, other, 1)}, 0); err == nil || !strings.Contains(err.Error(), "want the tokenizer of") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -123,11 +123,11 @@ func inParts(dir string) (train, eval []string, err error) {
 	train = parts["train"]
 	switch {
 	case len(train) == 0 && len(parts[""]) == 0:
-		return nil, nil, fmt.Errorf("%s has shards of val or test, but none of train", dir)
+		return nil, nil, fmt.Errorf("%s has shards named val or test, but no shard named train: rename the training shards, or give a pattern", dir)
 	case len(train) == 0:
 		train = parts[""]
 	case len(parts[""]) > 0:
-		return nil, nil, fmt.Errorf("%s does not belong to train, val or test: rename it, or give a pattern", parts[""][0])
+		return nil, nil, fmt.Errorf("the name of shard %s contains none of train, val, test: rename the shard, or give a pattern", parts[""][0])
 	}
 	for _, p := range held {
 		if len(parts[p]) > 0 {

@@ -47,7 +47,7 @@ func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 		return err
 	}
 	if len(g.Gradients) == 0 {
-		return errors.New("check gradients: the value depends on no parameter: declare the operands with Param")
+		return errors.New("check gradients: the value does not depend on a parameter: declare the operands with Param")
 	}
 	r := &rig{dev: reference.New(), scale: scale}
 	defer func() { err = errors.Join(err, r.close()) }()

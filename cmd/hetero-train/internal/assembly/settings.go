@@ -22,7 +22,7 @@ func (r *Run) classes() (int, error) {
 		return have, nil
 	}
 	if want < have {
-		return 0, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", r.Data.Name, have, want, have)
+		return 0, exit.Usagef("model.num_classes: data set %s has %d classes (got %d, want 0 or at least %d)", r.Data.Name, have, want, have)
 	}
 	return want, nil
 }

@@ -41,7 +41,7 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 			return nil, err
 		}
 	} else if p.Index > 0 {
-		return nil, exit.Usagef("device.index: got %d, but a machine has only one device %s", p.Index, d.Kind())
+		return nil, exit.Usagef("device.index: got %d, want 0 or -1: a machine has only one device %s", p.Index, d.Kind())
 	}
 	if d.Kind() == "cpu" && p.Threads == 0 { // an invalid setting must not select another device
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {

@@ -67,7 +67,7 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 	a.Later(func() error {
 		err := w.Close()
 		if n := w.Dropped(); n > 0 {
-			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk could not be written", n))
+			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost, because they could not be written to the disk", n))
 		}
 		return err
 	})
@@ -101,7 +101,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
-			o.run.Opts.LogOf(logs.ComponentProfiler).Warn("metrics", "error", err)
+			o.run.Opts.LogOf(logs.ComponentProfiler).Warn("the metrics file cannot be updated", "error", err)
 		}
 	}
 }

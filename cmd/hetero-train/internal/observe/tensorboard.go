@@ -77,7 +77,7 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	a.Later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk could not be written", "events", n)
+			a.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost, because they could not be written to the disk", "events", n)
 		}
 		return err
 	})
@@ -197,7 +197,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 	if err := o.out.Restart(step); err != nil {
-		o.run.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events", "error", err)
+		o.run.Opts.LogOf(logs.ComponentProfiler).Warn("the TensorBoard events of repeated steps cannot be removed", "error", err)
 	}
 }
 

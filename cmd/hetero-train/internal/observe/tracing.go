@@ -75,7 +75,7 @@ func (t *Tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = StartNoting(t.run.Device); why != nil {
-		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times each launch separately", "error", why)
+		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains times that the host measured for each launch", "error", why)
 	}
 }
 
@@ -114,7 +114,7 @@ func (t *Tracing) finish(together bool) {
 		}
 	}
 	if err != nil {
-		log.Warn("no timeline", "error", err)
+		log.Warn("the timeline cannot be written", "error", err)
 	}
 	t.rec = nil
 }

@@ -93,7 +93,7 @@ func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 // checkSubset returns an error if data.max_classes exceeds the number of classes of the data set.
 func checkSubset(d config.Data, train data.Dataset) error {
 	if have := len(train.Classes()); d.MaxClasses > have {
-		return exit.Usagef("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
+		return exit.Usagef("data.max_classes: got %d, want at most %d, the number of classes of data set %s", d.MaxClasses, have, d.Dataset)
 	}
 	return nil
 }

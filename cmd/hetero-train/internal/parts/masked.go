@@ -42,7 +42,7 @@ func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.W
 	shard := corpus.Shards[0]
 	const advice = "want files of hetero-train data tokenize --tokenizer wordpiece --vocab FILE"
 	if shard.Tokenizer != "wordpiece" && shard.Tokenizer != "wordpiece-cased" {
-		return nil, exit.Usagef("model %s predicts masked tokens, but %s has tokens of %s: %s", model, shard.Path, tokenizerName(shard.Tokenizer), advice)
+		return nil, exit.Usagef("model %s predicts masked tokens and needs WordPiece tokens, but the tokens of %s come from %s: %s", model, shard.Path, tokenizerName(shard.Tokenizer), advice)
 	}
 	path := s.VocabFile
 	if path == "" {
@@ -53,7 +53,7 @@ func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.W
 		return nil, fmt.Errorf("data.vocab_file: %w", err)
 	}
 	if w.VocabularySum() != shard.VocabularySum || w.Vocabulary() != shard.Vocabulary {
-		return nil, exit.Usagef("data.vocab_file: %s has %d tokens and another SHA-256 than the vocabulary of %s, which has %d tokens", path, w.Vocabulary(), shard.Path, shard.Vocabulary)
+		return nil, exit.Usagef("data.vocab_file: %s (%d tokens) is not the vocabulary of %s (%d tokens): want the file of data tokenize --vocab", path, w.Vocabulary(), shard.Path, shard.Vocabulary)
 	}
 	return w, nil
 }

@@ -374,7 +374,7 @@ func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	}
 	verdicts, err := b.detector.Observe(step, b.observed)
 	if err != nil {
-		b.log().Warn("straggler verdicts", "error", err)
+		b.log().Warn("the ranks cannot be checked for stragglers", "error", err)
 		return nil
 	}
 	if l, ok := b.Policy.(balancer.Learner); ok {

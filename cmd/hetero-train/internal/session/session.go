@@ -26,7 +26,7 @@ func (s *Session) Later(f func() error) { s.close = append(s.close, f) }
 func (s *Session) CloseAll() {
 	for i := len(s.close) - 1; i >= 0; i-- {
 		if err := s.close[i](); err != nil {
-			s.Opts.Log.Warn("closing", "error", err)
+			s.Opts.Log.Warn("a resource of the command cannot be closed", "error", err)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 		}
 		return w, nil
 	case <-time.After(patience):
-		return nil, errors.Join(fmt.Errorf("its device was not open within %v%s", patience, w.said), w.kill(deathbed))
+		return nil, errors.Join(fmt.Errorf("the device of the process was not open within %v%s", patience, w.said), w.kill(deathbed))
 	}
 }
 

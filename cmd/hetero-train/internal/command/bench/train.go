@@ -98,7 +98,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
 	}
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
-		return nil, exit.Usagef("bench: want --steps and --batch-size of at least 1, --warmup of at least 0, and a --grad-accumulation that divides --batch-size")
+		return nil, exit.Usagef("bench: got --steps %d, --warmup %d, --batch-size %d and --grad-accumulation %d, want --steps and --batch-size of at least 1, --warmup of at least 0, and a --grad-accumulation that divides --batch-size", f.steps, f.warmup, f.batch, f.accumulate)
 	}
 	if b.device, err = f.deviceFlags.open(); err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 		vocabulary, positions := t.Published()
 		err = parts.CheckTransformers(path, settings, &cfg.Model, vocabulary, positions)
 	} else if settings != nil {
-		return exit.Usagef("checkpoint import: %s is of transformers, but its library has no model %s", path, cfg.Model.Name)
+		return exit.Usagef("checkpoint import: %s has the format of the library transformers, which has no model %s; select GPT-2 or BERT with --model", path, cfg.Model.Name)
 	}
 	if err == nil {
 		net, fit, err = matchNetwork(file, cfg, options)
@@ -186,7 +186,7 @@ func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error)
 		t.Adopt(settings)
 	}
 	if _, isBERT := settings.(*weights.BERTSettings); isBERT && cfg.Model.Samples != config.Tokens {
-		return nil, exit.Usagef("checkpoint import: %s is of BERT: want -c FILE or --model NAME with such a model", weights.SettingsFile)
+		return nil, exit.Usagef("checkpoint import: %s describes a BERT model: select a BERT model with -c FILE or --model NAME", weights.SettingsFile)
 	}
 	return cfg, nil
 }

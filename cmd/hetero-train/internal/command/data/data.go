@@ -185,7 +185,7 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 		return exit.With(exit.Data, err)
 	}
 	defer in.Close() // opened for reading only
-	taken := exit.Usagef("data repack: %s exists", to)
+	taken := exit.Usagef("data repack: %s exists: delete it, or choose another name", to)
 	if _, err := os.Lstat(to); err == nil {
 		return taken
 	}

@@ -122,7 +122,7 @@ func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writ
 	}
 	for i, token := range tokens {
 		if int(token) >= vocabulary {
-			return exit.Usagef("--prompt: token %d is %d, but the model has %d tokens: want another --tokenizer", i, token, vocabulary)
+			return exit.Usagef("--prompt: token %d is %d, want below %d, the vocabulary size of the model: set the tokenizer of the training data with --tokenizer", i, token, vocabulary)
 		}
 	}
 	model, err := m.openLanguage(ctx, vocabulary, positions)
@@ -196,7 +196,7 @@ func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Toke
 		}
 	}
 	if name == "" {
-		return nil, exit.Usagef("generate: %s does not name its tokenizer, and has %d tokens: want --tokenizer", m.checkpoint.Path, vocabulary)
+		return nil, exit.Usagef("generate: %s does not name a tokenizer, and no built-in tokenizer has %d tokens: set --tokenizer", m.checkpoint.Path, vocabulary)
 	}
 	t, err := tokenizer.New(name, f.vocab)
 	if err != nil {

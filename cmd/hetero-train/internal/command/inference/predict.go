@@ -216,7 +216,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 		info, err := os.Stat(arg)
 		switch {
 		case arg == "-" && piped:
-			return nil, exit.Usagef("predict: got - twice, but standard input has one image")
+			return nil, exit.Usagef("predict: got - twice, want it once: standard input contains one image")
 		case arg == "-":
 			piped = true
 			contents, err := io.ReadAll(io.LimitReader(stdin, images.MaxFileBytes+1))
@@ -224,7 +224,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 				return nil, exit.With(exit.Data, fmt.Errorf("read an image from standard input: %w", err))
 			}
 			if len(contents) > images.MaxFileBytes {
-				return nil, exit.With(exit.Data, fmt.Errorf("standard input: more than the %d bytes that an image may have", images.MaxFileBytes))
+				return nil, exit.With(exit.Data, fmt.Errorf("standard input: got more than %d bytes, want an image of at most this size", images.MaxFileBytes))
 			}
 			inputs = append(inputs, images.Input{Name: "-", Contents: append([]byte{}, contents...)})
 		case err != nil:

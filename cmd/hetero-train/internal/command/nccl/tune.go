@@ -98,7 +98,7 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 			if i == 0 { // trial 0 is NCCL's own choice
 				return nil, err
 			}
-			x.Rank.Opts.Log.Debug("left out", "what", c, "because", err)
+			x.Rank.Opts.Log.Debug("combination skipped", "what", c, "because", err)
 		}
 		if err := x.Rank.Team.Group.Barrier(ctx, fmt.Sprintf("nccl tune %d", i)); err != nil {
 			return nil, err

@@ -205,7 +205,7 @@ func (u unread) Len() int          { return 1 }
 func (u unread) Classes() []string { return make([]string, u.classes) }
 func (u unread) Label(int) int     { return 0 }
 func (u unread) NewReader() (data.Reader, error) {
-	return nil, errors.New("plan: the data cannot be read")
+	return nil, errors.New("plan: got a read of a sample, want none: plan opens no data")
 }
 
 // replica returns the replica of a rank. It allocates no memory.

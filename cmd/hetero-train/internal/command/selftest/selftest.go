@@ -214,7 +214,7 @@ func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	case len(broken) > 0:
 		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
 	case r.Passed+r.Skipped == 0:
-		return exit.Usagef("selftest: no check ran, because --device and --run select no check, or the selected parts are missing")
+		return exit.Usagef("selftest: no check ran: --device and --run select no check, or the selected parts are missing")
 	}
 	return nil
 }
