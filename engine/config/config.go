@@ -16,6 +16,7 @@ type Config struct {
 	Balance    Balance
 	Profile    Profile
 	Checkpoint Checkpoint
+	Dashboard  Dashboard
 	Lab        Lab
 	NCCL       NCCL
 
@@ -51,6 +52,7 @@ func (c *Config) tables() []table {
 		{name: "balance", doc: "Division of the global batch among unequal ranks. No effect with one rank. A policy can have further keys.", keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "Intervals and number of checkpoints. A run always saves at its end.", keys: c.Checkpoint.Keys()},
+		{name: "dashboard", doc: "Web page about runs (`docs/dashboard.md`).", keys: c.Dashboard.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
 		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some of them load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}

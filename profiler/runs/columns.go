@@ -38,8 +38,14 @@ var rankColumns = []column{
 	{"power", "W", sensor(telemetry.Power)},
 }
 
-// busColumn is the index of bus_bandwidth.
-const busColumn = 11
+// Indices of columns.
+const (
+	throughputColumn = 1
+	busColumn        = 11
+)
+
+// totalColumn is the throughput of all ranks together.
+var totalColumn = column{Name: "total_throughput", Unit: "samples/s"}
 
 // runColumns are figures that are equal on all ranks. They follow the columns of rank 0.
 var runColumns = []column{

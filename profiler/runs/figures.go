@@ -87,11 +87,12 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	q.Points = min(max(q.Points, 1), mostPoints)
 	ranks := q.Ranks
 	banded := ranks == nil && len(r.ranks) > mostLines
+	everyRank := make([]int, len(r.ranks))
+	for i := range everyRank {
+		everyRank[i] = i
+	}
 	if ranks == nil {
-		ranks = make([]int, len(r.ranks))
-		for i := range ranks {
-			ranks[i] = i
-		}
+		ranks = everyRank
 	}
 	for _, k := range ranks {
 		if k < 0 || k >= len(r.ranks) {
@@ -99,8 +100,11 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		}
 	}
 	var own, shared, decisions []int
+	total := false
 	for _, name := range q.Columns {
 		switch i := find(rankColumns, name); {
+		case name == totalColumn.Name:
+			total = true
 		case i >= 0:
 			own = append(own, i)
 		case find(runColumns, name) >= 0:
@@ -115,7 +119,13 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	if last == 0 || q.From > q.To {
 		return out, nil
 	}
-	if len(own) == 0 {
+	shown := ranks // whose columns are returned
+	read := own
+	if total { // needs all ranks
+		ranks = everyRank
+		read = append(slices.Clone(own), throughputColumn)
+	}
+	if len(read) == 0 {
 		ranks = nil
 	}
 	// Each step has at most one record per rank. Rank 0 is always read.
@@ -123,14 +133,14 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	out.Width = r.width(q, scan)
 	collected := make([]*bins, len(r.ranks)) // nil: not requested
 	for _, k := range ranks {
-		b, err := r.collect(k, q, out.Width, own, scan)
+		b, err := r.collect(k, q, out.Width, read, scan)
 		if err != nil {
 			return nil, err
 		}
 		collected[k] = b
 	}
 	// Rank 0 has the shared columns and the steps.
-	base, err := r.collect(0, q, out.Width, append(slices.Clone(shared), own...), scan)
+	base, err := r.collect(0, q, out.Width, append(slices.Clone(shared), read...), scan)
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +161,15 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	for _, c := range decisions {
 		out.Lines = append(out.Lines, decided.line(decisionColumns[c], AllRanks, c, keep))
 	}
+	if total {
+		out.Lines = append(out.Lines, totalOf(collected, keep))
+	}
 	for _, c := range own {
 		if banded {
 			out.Lines = append(out.Lines, band(rankColumns[c], c, collected, keep))
 			continue
 		}
-		for _, k := range ranks {
+		for _, k := range shown {
 			out.Lines = append(out.Lines, collected[k].line(rankColumns[c], k, c, keep))
 		}
 	}
@@ -262,6 +275,17 @@ func band(c column, at int, ranks []*bins, keep []int) Line {
 	return l
 }
 
+// totalOf returns the sum of the throughput of all ranks. A point is unknown if a rank has no record of its steps.
+func totalOf(ranks []*bins, keep []int) Line {
+	l := Line{Column: totalColumn.Name, Unit: totalColumn.Unit, Rank: AllRanks, Mean: make(Values, len(keep))}
+	for i, k := range keep {
+		for _, b := range ranks {
+			l.Mean[i] += b.cols[throughputColumn][k].mean() // NaN without values
+		}
+	}
+	return l
+}
+
 // median returns NaN for no values. It sorts them.
 func median(values []float64) float64 {
 	n := len(values)
@@ -273,7 +297,7 @@ func median(values []float64) float64 {
 }
 
 func columnNames() (names []string) {
-	for _, list := range [][]column{rankColumns, runColumns, decisionColumns} {
+	for _, list := range [][]column{rankColumns, runColumns, decisionColumns, {totalColumn}} {
 		for _, c := range list {
 			names = append(names, c.Name)
 		}

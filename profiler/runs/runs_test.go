@@ -147,6 +147,21 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 			}
 		}
 	}
+	total := figures(t, run, Query{From: 5, To: 5, Points: 10, Columns: []string{"total_throughput"}, Ranks: []int{1}})
+	want := 0.0
+	for rank := range 2 {
+		m := record(rank, 5)
+		want += m.Throughput()
+	}
+	if got := total.line(t, "total_throughput", AllRanks).Mean; len(total.Lines) != 1 || len(got) != 1 || got[0] != want {
+		t.Errorf("got total %v, want %v", got, want)
+	}
+	if rankColumns[throughputColumn].Name != "throughput" || rankColumns[busColumn].Name != "bus_bandwidth" {
+		t.Error("the indices of columns do not fit the table")
+	}
+	if _, err := run.Figures(Query{Points: 1, Columns: []string{"nonsense"}}); err == nil {
+		t.Error("an unknown column: got no error")
+	}
 	v := run.View()
 	if v.First != 1 || v.Last != 800 || len(v.Ranks) != 2 || v.Ranks[1].Record.Communication != time.Millisecond || len(v.Damaged) != 0 {
 		t.Errorf("got view %+v", v)

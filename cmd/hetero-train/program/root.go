@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/balance"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bench"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/dashboard"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
@@ -113,6 +114,7 @@ func families(a *cli.App) []*cobra.Command {
 		profile.New(a),
 		balance.New(a),
 		newConfig(a),
+		signals.Tidied(dashboard.New(a)),
 		signals.Tidied(bench.New(a)),
 		signals.Tidied(nccl.New(a)),
 		signals.Tidied(data.New(a)),

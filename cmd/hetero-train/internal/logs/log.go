@@ -123,6 +123,7 @@ const ComponentKey = "component"
 // Components of a training run.
 const (
 	ComponentTrainer    = "trainer"
+	ComponentDashboard  = "dashboard"
 	ComponentBalancer   = "load_balancer"
 	ComponentProfiler   = "profiler"
 	ComponentCluster    = "cluster"

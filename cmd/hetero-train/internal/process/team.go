@@ -123,26 +123,33 @@ const mostTokenBytes = 64 << 10
 
 // ReadToken returns the shared secret of the ranks, or "" if there is none.
 func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
+	token, err := ReadSecret("parallel.token_file", file, "HETERO_TOKEN", env)
+	return rendezvous.Token(token), err
+}
+
+// ReadSecret returns the secret in the file that a key names, or in an environment variable without a file; "" if there
+// is none.
+func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
 	if file == "" {
-		text, _ := env.Lookup("HETERO_TOKEN")
-		return rendezvous.Token(strings.TrimSpace(text)), nil
+		text, _ := env.Lookup(variable)
+		return strings.TrimSpace(text), nil
 	}
 	f, info, err := regular.Open(file)
 	if err != nil {
-		return "", exit.Usagef("parallel.token_file: %w", err)
+		return "", exit.Usagef("%s: %w", key, err)
 	}
 	defer f.Close() // the error of closing a file that was only read does not matter
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", exit.Usagef("parallel.token_file: other users can read %s (mode %04o, want 0600)", file, info.Mode().Perm())
+		return "", exit.Usagef("%s: other users can read %s (mode %04o, want 0600)", key, file, info.Mode().Perm())
 	}
 	if info.Size() > mostTokenBytes {
-		return "", exit.Usagef("parallel.token_file: %s: got %d bytes, want at most %d", file, info.Size(), mostTokenBytes)
+		return "", exit.Usagef("%s: %s: got %d bytes, want at most %d", key, file, info.Size(), mostTokenBytes)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
 	if err != nil {
-		return "", exit.Usagef("parallel.token_file: %w", err)
+		return "", exit.Usagef("%s: %w", key, err)
 	}
-	return rendezvous.Token(strings.TrimSpace(string(text))), nil
+	return strings.TrimSpace(string(text)), nil
 }
 
 // Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example

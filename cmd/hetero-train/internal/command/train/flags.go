@@ -48,6 +48,10 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
+	cmd.Flags().BoolFunc("dashboard", "show the runs on a web page while this one trains (dashboard.enabled)", func(text string) error {
+		a.Overrides = append(a.Overrides, config.Override{Origin: "--dashboard", Key: "dashboard.enabled", Value: text})
+		return nil
+	})
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "divide the batch among the ranks according to their speed (balance.policy)")
 	return flags
 }

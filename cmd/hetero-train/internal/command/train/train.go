@@ -115,6 +115,9 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); cfg.Dashboard.Enabled && place.Rank == 0 && !supervised {
+		defer startDashboard(cfg, opts)()
+	}
 	return a.Env.Train(ctx, cfg, opts)
 }
 

@@ -1,0 +1,197 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/profiler/dashboard"
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+const long = `Show runs on a web page while they train, and after their end.
+
+The command reads the folder --input-dir, or the folder of a single run. It changes no file and never talks to a training. The page
+lists all runs, and shows for each run the ranks, loss, throughput, step times, shares with the reasons of each decision, lost time,
+bottlenecks and alerts.
+
+By default, only this machine reaches the page. With another --address, a browser must send a token once. The token is in
+HETERO_DASHBOARD_TOKEN or in the file --token-file; without one, the command makes a token and prints it.
+
+The flags --server.address and --server.port are other names of --address and --port.
+
+Exit codes:
+  2    bad flags or configuration, no folder of runs, or the port is in use
+  130  stopped by Ctrl-C`
+
+const example = `  hetero-train dashboard
+  hetero-train dashboard --input-dir experiments/benchmarks --port 8502
+  hetero-train dashboard --address 0.0.0.0 --token-file ~/.hetero-token
+  ssh -L 8501:localhost:8501 HOST hetero-train dashboard       a page of another machine, without opening its port`
+
+// Variable is the environment variable with the token.
+const Variable = "HETERO_DASHBOARD_TOKEN"
+
+// leastToken is the least length of a token in bytes. A shorter one can be guessed.
+const leastToken = 16
+
+// New returns the command that serves the page.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "dashboard",
+		Short:   "Show runs on a web page",
+		Long:    long,
+		Example: example,
+		Args:    cli.NoArguments,
+	}
+	var input string
+	var withTraining bool
+	cmd.Flags().BoolVar(&withTraining, "with-training", false, "end at the end of standard input, and wait for the folder")
+	cmd.Flags().StringVar(&input, "input-dir", "", "`folder` that contains the runs, or the folder of one run (default experiment.output_dir, \"experiments\")")
+	a.AddKeyFlag(cmd, "address", "dashboard.address", "string", "address to listen on")
+	a.AddKeyFlag(cmd, "port", "dashboard.port", "int", "TCP port; 0: any free port")
+	a.AddKeyFlag(cmd, "refresh", "dashboard.refresh_seconds", "int", "seconds between two updates of the page; 0: at each change")
+	a.AddKeyFlag(cmd, "token-file", "dashboard.token_file", "string", "file with the secret that a browser must send")
+	a.AddKeyFlag(cmd, "server.address", "dashboard.address", "string", "same as --address")
+	a.AddKeyFlag(cmd, "server.port", "dashboard.port", "int", "same as --port")
+	cmd.Flags().BoolFunc("insecure", "let other machines read without a token (dashboard.insecure)", func(text string) error {
+		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "dashboard.insecure", Value: text})
+		return nil
+	})
+	for _, hidden := range []string{"server.address", "server.port", "with-training"} {
+		cmd.Flags().Lookup(hidden).Hidden = true
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := a.Load()
+		if err != nil {
+			return err
+		}
+		if input == "" {
+			input = cfg.Experiment.OutputDir
+		}
+		if !withTraining {
+			return serve(cmd.Context(), a, cfg, input, withTraining)
+		}
+		ctx, cancel := context.WithCancelCause(cmd.Context())
+		defer cancel(nil)
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // the end matters, whatever its cause
+			cancel(errTrainingEnded)
+		}()
+		if err := awaitFolder(ctx, input); err != nil {
+			return withoutEnd(err)
+		}
+		return withoutEnd(serve(ctx, a, cfg, input, withTraining))
+	}
+	return cmd
+}
+
+// errTrainingEnded is the cause with which the dashboard of a training ends.
+var errTrainingEnded = errors.New("the training has ended")
+
+func withoutEnd(err error) error {
+	if errors.Is(err, errTrainingEnded) {
+		return nil
+	}
+	return err
+}
+
+// awaitFolder waits until a training has created the folder of runs.
+func awaitFolder(ctx context.Context, path string) error {
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// serve serves the page until the command is stopped. A training logs the lines that serve prints, so it gets no token.
+func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, withTraining bool) error {
+	d := &cfg.Dashboard
+	folder, err := runs.OpenFolder(input)
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Usagef("dashboard: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", input)
+	}
+	if err != nil {
+		return exit.Usagef("dashboard: %w", err)
+	}
+	defer folder.Close() // read only
+	token, err := process.ReadSecret("dashboard.token_file", d.TokenFile, Variable, a.Env)
+	if err != nil {
+		return err
+	}
+	if token != "" && len(token) < leastToken {
+		return exit.Usagef("dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), leastToken)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(d.Address, strconv.Itoa(d.Port)))
+	if err != nil {
+		return exit.Usagef("dashboard: %w: set another --address or --port", err)
+	}
+	at := listener.Addr().(*net.TCPAddr)
+	loopback := at.IP.IsLoopback()
+	made := false
+	if !loopback && token == "" && !d.Insecure {
+		if withTraining {
+			return errors.Join(exit.Usagef("dashboard.address %s: other machines can reach this address: set a token (%s or dashboard.token_file), or allow everyone (dashboard.insecure = true)", d.Address, Variable), listener.Close())
+		}
+		token, made = rand.Text(), true
+	}
+	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: loopback, Hosts: d.Hosts, Refresh: time.Duration(d.RefreshSeconds) * time.Second,
+		Version: version.Text(), Log: log})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	out := a.Env.Stdout
+	fmt.Fprintf(out, "dashboard of %s: %s\n", input, pageOf(at))
+	switch {
+	case made:
+		fmt.Fprintf(out, "token for the page: %s\n", token)
+	case token == "" && !loopback:
+		a.WarnOf("other machines can read all runs of this folder without a token (dashboard.insecure)")
+	}
+	if !withTraining {
+		fmt.Fprintln(out, "stop with Ctrl-C")
+	}
+	err = server.Serve(ctx, listener)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause // Ctrl-C
+	}
+	return exit.With(exit.IO, err)
+}
+
+// pageOf returns the address of the page for a browser.
+func pageOf(at *net.TCPAddr) string {
+	host := at.IP.String()
+	switch {
+	case at.IP.IsLoopback():
+		host = "localhost"
+	case at.IP.IsUnspecified():
+		host = "THIS_HOST"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + "/"
+}

@@ -1,0 +1,2 @@
+// Package dashboard serves the web page about runs.
+package dashboard

@@ -1,0 +1,71 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// startDashboard starts the dashboard as a process of its own, so that it cannot slow down or end the training. The
+// process ends when the pipe to it is closed: by stop, or by the end of this process for any reason. If it cannot start
+// or fails, the training continues with a warning.
+func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
+	log := opts.Log.With(logs.ComponentKey, logs.ComponentDashboard)
+	failed := func(err error) func() {
+		log.Warn("the dashboard cannot start; training continues", "error", err)
+		return func() {}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return failed(err)
+	}
+	d := &cfg.Dashboard
+	var hosts []string
+	for _, h := range d.Hosts {
+		hosts = append(hosts, fmt.Sprintf("%q", h))
+	}
+	cmd := exec.Command(program, "dashboard", "--with-training", "--input-dir", cfg.Experiment.OutputDir,
+		"--set", fmt.Sprintf("dashboard.address=%q", d.Address), "--set", fmt.Sprint("dashboard.port=", d.Port), "--set", fmt.Sprint("dashboard.refresh_seconds=", d.RefreshSeconds),
+		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set", fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
+	cmd.Env = opts.Env.Environ
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends the training, which then ends the dashboard
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		return failed(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return failed(err)
+	}
+	if err := cmd.Start(); err != nil {
+		return failed(err)
+	}
+	stopped, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			log.Info(lines.Text())
+		}
+		err := cmd.Wait()
+		select {
+		case <-stopped:
+		default:
+			log.Warn("the dashboard ended; training continues", "error", err, "reason", strings.TrimSpace(said.String()))
+		}
+	}()
+	return func() {
+		close(stopped)
+		alive.Close()
+		<-done
+	}
+}

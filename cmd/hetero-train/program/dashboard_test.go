@@ -1,0 +1,204 @@
+package program
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// page matches the address that the dashboard prints.
+var page = regexp.MustCompile(`http://\S+/`)
+
+// startDashboard starts the command and returns the address of the page.
+func startDashboard(t *testing.T, p program, args ...string) (cmd *exec.Cmd, address string, output *bufio.Scanner) {
+	t.Helper()
+	cmd = exec.Command(p.path, append([]string{"dashboard", "--port", "0"}, args...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	output = bufio.NewScanner(out)
+	if !output.Scan() {
+		cmd.Wait()
+		t.Fatalf("the dashboard printed nothing: %s", &stderr)
+	}
+	return cmd, page.FindString(output.Text()), output
+}
+
+func get(t *testing.T, address string) (int, string) {
+	t.Helper()
+	answer, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func TestDashboardServesUntilCtrlC(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, p.command(dir, "train.steps=3"), 0).check(t, exit.Done, "")
+	cmd, address, _ := startDashboard(t, p, "--input-dir", dir)
+	if status, text := get(t, address); status != 200 || !strings.Contains(text, "/app.js") {
+		t.Errorf("got %d: %s", status, text)
+	}
+	var list struct {
+		Runs []struct {
+			Name  string
+			Steps int
+			State struct{ Kind string }
+		}
+	}
+	_, text := get(t, address+"api/runs")
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "run" || list.Runs[0].Steps != 3 || list.Runs[0].State.Kind != "finished" {
+		t.Errorf("got runs %s, error %v", text, err)
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	if code := exitOf(t, cmd.Wait()); code != exit.Interrupted {
+		t.Errorf("after SIGINT: got exit code %d, want %d", code, exit.Interrupted)
+	}
+}
+
+func TestDashboardRefusesBadInput(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	readable := filepath.Join(dir, "token")
+	if err := os.WriteFile(readable, []byte("0123456789abcdef"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args, environ []string
+		want          string
+	}{
+		{[]string{"--input-dir", filepath.Join(dir, "missing")}, nil, "set --input-dir"},
+		{[]string{"--input-dir", readable}, nil, "not a directory"},
+		{[]string{"--input-dir", dir, "--port", fmt.Sprint(used.Addr().(*net.TCPAddr).Port)}, nil, "address already in use"},
+		{[]string{"--input-dir", dir, "--server.port", "70000"}, nil, "dashboard.port"},
+		{[]string{"--input-dir", dir, "--refresh", "31"}, nil, "dashboard.refresh_seconds"},
+		{[]string{"--input-dir", dir, "--address", "not an address"}, nil, "set another --address"},
+		{[]string{"--input-dir", dir, "--token-file", readable}, nil, "want 0600"},
+		{[]string{"--input-dir", dir}, []string{"HETERO_DASHBOARD_TOKEN=short"}, "want at least 16"},
+		{[]string{"--input-dir", dir, "run"}, nil, "takes no arguments"},
+	} {
+		cmd := exec.Command(p.path, append([]string{"dashboard"}, c.args...)...)
+		cmd.Env = append(os.Environ(), c.environ...)
+		text, err := cmd.CombinedOutput()
+		if code := exitOf(t, err); code != exit.Usage || !strings.Contains(string(text), c.want) {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, code, text, exit.Usage, c.want)
+		}
+	}
+}
+
+// TestDashboardOnAllAddressesNeedsAToken: the command of earlier versions works, and prints a token.
+func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	_, address, output := startDashboard(t, p, "--input-dir", dir, "--server.address", "0.0.0.0")
+	if !output.Scan() {
+		t.Fatal("got no token")
+	}
+	token, found := strings.CutPrefix(output.Text(), "token for the page: ")
+	if !found || len(token) < 16 {
+		t.Fatalf("got %q, want a token", output.Text())
+	}
+	address = strings.Replace(address, "THIS_HOST", "127.0.0.1", 1)
+	if status, _ := get(t, address+"api/runs"); status != 401 {
+		t.Errorf("without the token: got %d, want 401", status)
+	}
+	request, err := http.NewRequest(http.MethodGet, address+"api/runs", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 200 {
+		t.Errorf("with the token: got %d, want 200", answer.StatusCode)
+	}
+}
+
+// TestTrainingStartsAndEndsTheDashboard also shows that a dashboard that cannot start does not end the training.
+func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000", "parallel.ranks=2")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address := ""
+	lines := bufio.NewScanner(stderr)
+	for address == "" && lines.Scan() {
+		if strings.Contains(lines.Text(), "dashboard of") {
+			address = page.FindString(lines.Text())
+		}
+	}
+	if address == "" {
+		t.Fatal("the training printed no page")
+	}
+	go io.Copy(io.Discard, stderr)
+	steps := 0
+	for limit := time.Now().Add(time.Minute); steps < 5 && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+		var run struct {
+			Last  int
+			Ranks []any
+			State struct{ Kind string }
+		}
+		status, text := get(t, address+"api/runs/run")
+		if status == 200 && json.Unmarshal([]byte(text), &run) == nil && len(run.Ranks) == 2 && run.State.Kind == "running" {
+			steps = run.Last
+		}
+	}
+	if steps < 5 {
+		t.Error("the page did not show the steps of both ranks")
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	if code := exitOf(t, cmd.Wait()); code != exit.Interrupted {
+		t.Errorf("got exit code %d, want %d", code, exit.Interrupted)
+	}
+	noProcessOf(t, p)
+
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	busy := finish(t, p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=2000"), 0)
+	if busy.check(t, exit.Done, ""); !strings.Contains(busy.stderr, "training continues") || !strings.Contains(busy.stderr, "address already in use") {
+		t.Errorf("a port in use: got %s, want a warning with the reason", busy.stderr)
+	}
+}

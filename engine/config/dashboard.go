@@ -1,0 +1,32 @@
+package config
+
+// Dashboard is the [dashboard] table.
+type Dashboard struct {
+	Enabled        bool
+	Address        string
+	Port           int
+	RefreshSeconds int // 0: at each change
+	Hosts          []string
+	TokenFile      string
+	Insecure       bool
+}
+
+// Keys lists the table's keys.
+func (d *Dashboard) Keys() []Key {
+	return each(Key.Operational, []Key{
+		Bool(&d.Enabled, "enabled", false).
+			Doc("Starts the dashboard with the training, and ends it with the training. It shows all runs of `experiment.output_dir`. `hetero-train dashboard` shows the same page at any time."),
+		String(&d.Address, "address", "127.0.0.1").
+			Doc("Address to listen on. Clients on other machines need an address of this machine, or `0.0.0.0`, and a token."),
+		Int(&d.Port, "port", 8501).AtMost(65535).
+			Doc("TCP port. 0: any free port."),
+		Int(&d.RefreshSeconds, "refresh_seconds", 0).Unit("s").AtMost(30).
+			Doc("Time between two updates of the page. 0: the page is updated as soon as a run changes."),
+		Strings(&d.Hosts, "hosts").
+			Doc("Further host names under which browsers reach the server, for example that of a proxy. Requests for other names are refused."),
+		String(&d.TokenFile, "token_file", "").
+			Doc("File with the secret that a browser must send. Only its owner may have access to it. Empty: the environment variable `HETERO_DASHBOARD_TOKEN`. If other machines can reach the address and there is no token, the program makes one and prints it."),
+		Bool(&d.Insecure, "insecure", false).
+			Doc("Lets other machines read without a token."),
+	})
+}

@@ -1,0 +1,277 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+// listTime is the time for which the list of runs is kept: reading it takes a few files of every run.
+const listTime = time.Second
+
+// list answers with all runs.
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.answers.get("list", int64(time.Since(s.begun)/listTime), func() (any, error) {
+		list, err := s.options.Folder.List()
+		return struct {
+			runs.Listing
+			Folder  string  `json:"folder"`
+			Program string  `json:"program"`
+			Refresh float64 `json:"refresh_seconds"` // 0: at each change
+		}{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
+	})
+	send(w, r, answer, err)
+}
+
+// view answers with a run, without figures over steps.
+func (s *Server) view(w http.ResponseWriter, r *http.Request) {
+	f, err := s.follow(r.Context(), r.PathValue("name"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer, err := s.answers.get(r.PathValue("name"), f.run.Version(), func() (any, error) { return f.run.View(), nil })
+	send(w, r, answer, err)
+}
+
+// figures answers with figures over steps.
+func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
+	query, err := parseQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f, err := s.follow(r.Context(), r.PathValue("name"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	key := fmt.Sprintf("%s/figures?%+v", r.PathValue("name"), query)
+	answer, err := s.answers.get(key, f.run.Version(), func() (any, error) { return f.run.Figures(query) })
+	send(w, r, answer, err)
+}
+
+// config answers with the settings of a run.
+func (s *Server) config(w http.ResponseWriter, r *http.Request) {
+	f, err := s.follow(r.Context(), r.PathValue("name"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, f.run.Config())
+}
+
+// mostRanksAsked limits the ranks that a query names.
+const mostRanksAsked = 64
+
+// parseQuery reads the parameters of figures. Unknown parameters are an error.
+func parseQuery(values url.Values) (q runs.Query, err error) {
+	q.From, q.Points = 1, 800
+	number := func(name, text string) int64 {
+		n, parseErr := strconv.ParseInt(text, 10, 64)
+		if parseErr != nil || n < 0 || n > 1<<50 {
+			err = errors.Join(err, fmt.Errorf("%s: got %q, want a number from 0 on", name, text))
+		}
+		return n
+	}
+	for name, list := range values {
+		text := list[0]
+		switch {
+		case len(list) != 1:
+			err = errors.Join(err, fmt.Errorf("%s: got %d values, want 1", name, len(list)))
+		case name == "from":
+			q.From = number(name, text)
+		case name == "to":
+			q.To = number(name, text)
+		case name == "points":
+			q.Points = int(min(number(name, text), 1<<20))
+		case name == "columns":
+			q.Columns = strings.Split(text, ",")
+		case name == "ranks":
+			for part := range strings.SplitSeq(text, ",") {
+				q.Ranks = append(q.Ranks, int(number(name, part)))
+			}
+		default:
+			err = errors.Join(err, fmt.Errorf("unknown parameter %q", name))
+		}
+	}
+	if len(q.Columns) == 0 || len(q.Columns) > 40 || len(q.Ranks) > mostRanksAsked {
+		err = errors.Join(err, fmt.Errorf("got %d columns and %d ranks, want 1 to 40 and at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
+	}
+	return q, err
+}
+
+// stream sends the version of a run after each change, until the client leaves. Without a run it sends an event every
+// few seconds, for the list.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("run")
+	f, err := s.follow(r.Context(), name)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // of a proxy
+	control := http.NewResponseController(w)
+	tell := func(text string) error {
+		_ = control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests has none
+		if _, err := fmt.Fprint(w, text); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	if tell("retry: 3000\n\n") != nil {
+		return
+	}
+	alive := time.NewTicker(15 * time.Second)
+	defer alive.Stop()
+	for version := int64(-1); ; {
+		next := f.wait()
+		if next == nil {
+			return // the client connects again, which starts another follower
+		}
+		if v := f.run.Version(); v != version {
+			version = v
+			if tell(fmt.Sprintf("event: version\ndata: %d\n\n", v)) != nil {
+				return
+			}
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.over.Done():
+			return
+		case <-next:
+		case <-alive.C:
+			if tell(": alive\n\n") != nil {
+				return
+			}
+		}
+	}
+}
+
+// fail answers with an error about a run.
+func fail(w http.ResponseWriter, err error) {
+	switch {
+	case errors.As(err, new(*runs.NameError)):
+		http.Error(w, "a run of this name cannot exist", http.StatusBadRequest)
+	case errors.Is(err, fs.ErrNotExist):
+		http.Error(w, "there is no such run", http.StatusNotFound)
+	default:
+		http.Error(w, "the run cannot be read", http.StatusInternalServerError)
+	}
+}
+
+// answer is an encoded answer.
+type answer struct {
+	version       int64
+	plain, packed []byte // packed: compressed, nil for a short answer
+	used          time.Time
+}
+
+// answers keeps encoded answers for clients that ask the same.
+type answers struct {
+	mu    sync.Mutex
+	bytes int
+	all   map[string]*answer
+}
+
+// mostAnswerBytes limits the memory for encoded answers.
+const mostAnswerBytes = 16 << 20
+
+// get returns the answer of a key in a version, and makes it if there is none.
+func (a *answers) get(key string, version int64, build func() (any, error)) (*answer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if found := a.all[key]; found != nil && found.version == version {
+		found.used = time.Now()
+		return found, nil
+	}
+	v, err := build()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	made := &answer{version: version, plain: text, used: time.Now()}
+	if len(text) > 1<<10 {
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := z.Write(text); err != nil {
+			return nil, err
+		}
+		if err := z.Close(); err != nil {
+			return nil, err
+		}
+		made.packed = b.Bytes()
+	}
+	a.keep(key, made)
+	return made, nil
+}
+
+// keep stores an answer and drops old ones.
+func (a *answers) keep(key string, made *answer) {
+	if a.all == nil {
+		a.all = map[string]*answer{}
+	}
+	a.drop(key)
+	a.all[key] = made
+	a.bytes += made.size()
+	for a.bytes > mostAnswerBytes && len(a.all) > 1 {
+		oldest := ""
+		for name, x := range a.all {
+			if name != key && (oldest == "" || x.used.Before(a.all[oldest].used)) {
+				oldest = name
+			}
+		}
+		a.drop(oldest)
+	}
+}
+
+func (a *answers) drop(key string) {
+	if old := a.all[key]; old != nil {
+		a.bytes -= old.size()
+		delete(a.all, key)
+	}
+}
+
+func (x *answer) size() int { return len(x.plain) + len(x.packed) + 256 }
+
+// send sends an answer.
+func send(w http.ResponseWriter, r *http.Request, x *answer, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Vary", "Accept-Encoding")
+	body := x.plain
+	if x.packed != nil && acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = x.packed
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the client has left
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}

@@ -1,0 +1,183 @@
+package dashboard
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// policy is the content security policy. uPlot sets styles of elements by script, which needs no permission here.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+const cookieName = "hetero_dashboard"
+
+// guard refuses requests that no page of this server makes, and adds the headers of all answers.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !plainPath(r):
+			http.Error(w, "the path has characters that no path of the dashboard has", http.StatusBadRequest)
+		case !s.isOwnName(r.Host):
+			http.Error(w, "unknown host name in the request; add it to dashboard.hosts if this server has the name", http.StatusForbidden)
+		case !sameOrigin(r):
+			http.Error(w, "the request is from a page of another server", http.StatusForbidden)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != "/login"):
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "the dashboard only reads", http.StatusMethodNotAllowed)
+		case !s.mayRead(r):
+			s.askToken(w, r)
+		default:
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests has none
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// plainPath reports whether a path has only characters that are not escaped, and no empty or relative part.
+func plainPath(r *http.Request) bool {
+	path := r.URL.EscapedPath()
+	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "%\\;") || strings.Contains(path, "//") {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
+}
+
+// isOwnName reports whether a Host header names this server. With DNS rebinding, it is the name of a foreign site; an
+// address in digits cannot be rebound.
+func (s *Server) isOwnName(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(host, "]"), "["), "."))
+	if host == "localhost" || slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
+		return true
+	}
+	ip := net.ParseIP(host)
+	if s.options.Loopback {
+		return ip != nil && ip.IsLoopback()
+	}
+	own, err := os.Hostname()
+	return ip != nil || err == nil && host != "" && strings.EqualFold(own, host)
+}
+
+// sameOrigin reports whether a request is from a page of this server, or from no page.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !(r.Method == http.MethodGet && r.URL.Path == "/") {
+		return false
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+// mayRead reports whether the client knows the token, or needs none.
+func (s *Server) mayRead(r *http.Request) bool {
+	if s.options.Token == "" || r.URL.Path == "/login" || isPublic(r.URL.Path) {
+		return true
+	}
+	if c, err := r.Cookie(cookieName); err == nil && equal(c.Value, s.session) {
+		return true
+	}
+	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && s.logins.allow() && s.known(equal(bearer, s.options.Token))
+}
+
+// known counts a wrong token.
+func (s *Server) known(right bool) bool {
+	if !right {
+		s.logins.failed()
+	}
+	return right
+}
+
+// askToken answers a client without the token: the page gets a form, all others an error.
+func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/" {
+		http.Redirect(w, r, "/login.html", http.StatusSeeOther)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "the token of the dashboard is missing or wrong", http.StatusUnauthorized)
+}
+
+// isPublic reports whether a path is served without the token: the form and its style, which have no data.
+func isPublic(path string) bool {
+	return path == "/login.html" || path == "/app.css" || path == "/icon.svg"
+}
+
+// login sets the cookie of a client that sends the token.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	if !s.logins.allow() {
+		http.Error(w, "too many wrong tokens: try again in a few seconds", http.StatusTooManyRequests)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	if s.options.Token == "" || !s.known(equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token)) {
+		http.Redirect(w, r, "/login.html#wrong", http.StatusSeeOther)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// sessionOf derives the value of the cookie from the token, so that browsers do not store the token itself.
+func sessionOf(token string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("hetero-train dashboard session"))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// equal compares in a time that depends on neither text.
+func equal(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// limiter allows a few wrong tokens, and then one per second.
+type limiter struct {
+	mu    sync.Mutex
+	wrong float64
+	last  time.Time
+}
+
+const mostWrong = 10
+
+func (l *limiter) allow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.wrong = max(0, l.wrong-now.Sub(l.last).Seconds())
+	l.last = now
+	return l.wrong < mostWrong
+}
+
+func (l *limiter) failed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong++
+}

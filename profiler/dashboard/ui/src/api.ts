@@ -1,0 +1,92 @@
+// The interface of the server: package profiler/dashboard.
+
+import type { Maybe } from './format'
+
+export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
+
+export type Summary = {
+  name: string; state: State; model: string; dataset: string; policy: string; ranks: number
+  steps: number; samples_per_second: Maybe; share_of_oracle: Maybe; loss: Maybe; updated: number
+}
+
+export type Listing = { runs: Summary[]; nested: string[] | null; others: number; left: number; folder: string; program: string; refresh_seconds: number }
+
+export type RankRecord = {
+  epoch: number; iteration: number; loss: Maybe; throughput: Maybe; iteration_time: number; data_loading_time: number; forward_time: number; backward_time: number
+  communication_time: number; optimizer_time: number; communication_hidden_time: number; exchange_time: number
+  gpu_utilization: Maybe; gpu_memory_percent: Maybe; batch_size: number; timestamp: Maybe; temperature: Maybe; power: Maybe
+}
+
+export type DecisionRank = {
+  seconds: Maybe; fitted_seconds: Maybe; fitted_error_seconds: Maybe; waited_seconds: Maybe; caused_seconds: Maybe; health: string; cause?: string; evidence?: string
+}
+
+export type Decision = {
+  step: number; policy: string; shares: number[]; next: number[]; changed: boolean; reason: string
+  step_seconds: Maybe; oracle_step_seconds: Maybe; share_of_oracle: Maybe; share_of_oracle_low: Maybe; share_of_oracle_high: Maybe
+  imbalance: Maybe; lost_seconds: Record<string, Maybe> | null; ranks?: DecisionRank[]
+}
+
+export type Profile = {
+  rank: number; host: string; memory_bytes: number; compute_score: number; relative_score: number
+  device: { name: string; kind: string; model: string; isa: string; threads: number; cpus: number }
+  measured: { dtype?: string; tflops?: Maybe; memory?: Record<string, unknown> } | null
+}
+
+export type Metric = { key: string; title: string; percent: boolean }
+
+export type RunEvent = {
+  step: number; time: string
+  start?: { program: string; model: string; dataset: string; policy: string; ranks: number; batch_size: number; unit: string; units_per_sample: number; metrics: Metric[] | null }
+  evaluation?: { samples: number; loss: Maybe; metrics: Record<string, Maybe>; best: boolean; seconds: number }
+  checkpoint?: { seconds: number }
+}
+
+export type Verdict = { from: number; to: number; bound: string; rank: number; text: string; advice: string; step_seconds: number; lost_seconds: Record<string, number> }
+export type Alert = { step: number; kind: string; rank: number; text: string; evidence: string }
+export type CurvePoint = { samples: number; seconds: number }
+export type ShareTimes = { samples: number; steps: number; mean: number; min: number; max: number }
+export type Curve = { rank: number; fitted: CurvePoint[] | null; shares: ShareTimes[] }
+
+export type View = {
+  name: string; version: number; state: State; progress: { read: number; bytes: number }; first: number; last: number
+  settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
+  result: { error?: string; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
+  profiles: Profile[] | null
+  ranks: { rank: number; record: RankRecord | null; health: string; cause: string }[]
+  decision: Decision | null; changes: Decision[] | null; starts: RunEvent[] | null; length: number; evals: RunEvent[] | null; saves: RunEvent[] | null
+  verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]
+}
+
+export const allRanks = -1
+export const band = -2
+
+export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
+export type Figures = { from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
+
+async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
+  if (response.status === 401) location.assign('/login.html')
+  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText)
+  return (await response.json()) as T
+}
+
+export const list = (signal?: AbortSignal) => get<Listing>('/api/runs', signal)
+export const view = (run: string, signal?: AbortSignal) => get<View>(`/api/runs/${run}`, signal)
+
+export type Range = { from: number; to: number } // steps; to 0: the newest
+
+export function figures(run: string, columns: string[], range: Range, points: number, ranks: number[] | null, signal?: AbortSignal): Promise<Figures> {
+  const query = new URLSearchParams({ columns: columns.join(','), from: String(range.from), to: String(range.to), points: String(points) })
+  if (ranks) query.set('ranks', ranks.join(','))
+  return get<Figures>(`/api/runs/${run}/figures?${query}`, signal)
+}
+
+// follow calls changed after each change of a run, and state when the connection is lost or found. It returns a function that ends it.
+export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
+  const source = new EventSource(`/api/stream?run=${run}`)
+  source.addEventListener('version', () => changed())
+  source.addEventListener('open', () => state(true))
+  source.addEventListener('error', () => state(false))
+  return () => source.close()
+}

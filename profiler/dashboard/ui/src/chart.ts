@@ -1,0 +1,248 @@
+// A line chart over steps. All charts of a page share the range of steps and the cursor.
+
+import uPlot from 'uplot'
+import { h, save } from './dom'
+import { figure, group } from './format'
+import type { Maybe } from './format'
+import { color } from './theme'
+
+export type Series = {
+  label: string
+  color: string
+  dash?: number[]
+  values: Maybe[]
+  low?: Maybe[] // a band below and above the line
+  high?: Maybe[]
+  points?: boolean // draw points, and no line between distant values
+  format?: (v: number) => string
+  note?: (i: number) => string // a text about point i
+}
+
+export type Mark = { step: number; text: string } // a vertical line, with a text while the cursor is near
+
+export type Content = { steps: number[]; times: number[]; width: number; series: Series[]; marks?: Mark[] }
+
+export type Options = {
+  id: string
+  title: string
+  explain: string // what the chart tells
+  unit: string
+  zero?: boolean // the axis includes 0
+  log?: boolean
+  top?: number // the axis includes this value
+  format?: (v: number) => string
+  zoom: (from: number, to: number) => void
+  reset: () => void
+}
+
+const sync = uPlot.sync('steps')
+const axisFont = '12px system-ui, sans-serif'
+
+export class Chart {
+  readonly element: HTMLElement
+  private readonly place: HTMLElement
+  private readonly empty: HTMLElement
+  private readonly note: HTMLElement
+  private plot: uPlot | null = null
+  private shape = ''
+  private content: Content = { steps: [], times: [], width: 1, series: [] }
+  private height = 200
+
+  constructor(private readonly options: Options) {
+    this.place = h('div', { class: 'plot' })
+    this.empty = h('p', { class: 'empty' }, 'No values in this range.')
+    this.note = h('p', { class: 'marks', 'aria-live': 'off' })
+    this.element = h('section', { class: 'panel', id: options.id, 'aria-labelledby': options.id + '-title' },
+      h('header', {},
+        h('h2', { id: options.id + '-title' }, h('a', { href: '#' + options.id }, options.title), options.unit ? h('span', { class: 'unit' }, ' ' + options.unit) : ''),
+        h('div', { class: 'tools' },
+          h('button', { type: 'button', title: 'Save the values of this chart', 'aria-label': `CSV of ${options.title}`, click: () => this.saveCSV() }, 'CSV'),
+          h('button', { type: 'button', title: 'Save this chart as an image', 'aria-label': `PNG of ${options.title}`, click: () => this.savePNG() }, 'PNG'))),
+      h('p', { class: 'explain' }, options.explain),
+      this.empty, this.place, this.note)
+    new ResizeObserver(() => this.resize()).observe(this.place)
+  }
+
+  // set shows other values. The plot is made again only if its lines differ.
+  set(content: Content): void {
+    this.content = content
+    const hasValues = content.steps.length > 0 && content.series.some(s => s.values.some(v => v !== null && v !== undefined))
+    this.empty.hidden = hasValues
+    this.place.hidden = !hasValues
+    if (!hasValues) {
+      this.drop()
+      return
+    }
+    const shape = JSON.stringify([document.documentElement.dataset.theme, color('text'), content.width > 1, content.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points])])
+    if (this.plot && shape === this.shape) {
+      this.plot.setData(this.data(), true)
+      return
+    }
+    this.shape = shape
+    this.drop()
+    this.plot = new uPlot(this.plotOptions(), this.data(), this.place)
+  }
+
+  // redraw makes the plot again, with other colours.
+  redraw(): void {
+    this.shape = ''
+    this.set(this.content)
+  }
+
+  drop(): void {
+    this.plot?.destroy()
+    this.plot = null
+    this.place.replaceChildren()
+    this.shape = ''
+  }
+
+  private data(): uPlot.AlignedData {
+    const columns: (Maybe[])[] = []
+    for (const s of this.content.series) {
+      columns.push(s.values)
+      if (s.low && s.high) columns.push(s.low, s.high)
+    }
+    return [this.content.steps, ...columns] as uPlot.AlignedData
+  }
+
+  private plotOptions(): uPlot.Options {
+    const text = color('text'), grid = color('grid')
+    const series: uPlot.Series[] = [{ label: 'step', value: (_, v) => (v === null ? '–' : group(String(v))) }]
+    const bands: uPlot.Band[] = []
+    const format = this.options.format ?? ((v: number) => figure(v, 4))
+    for (const s of this.content.series) {
+      const number = s.format ?? format
+      // The legend shows the value at the cursor, and the extremes of the steps that the point stands for.
+      const show = (_: uPlot, v: number | null, __: number, i: number | null) => {
+        if (v === null || v === undefined) return '–'
+        const low = i === null ? null : s.low?.[i], high = i === null ? null : s.high?.[i], note = i === null ? '' : s.note?.(i)
+        const extremes = low !== null && low !== undefined && high !== null && high !== undefined && low !== high ? ` (${number(low)} to ${number(high)})` : ''
+        return number(v) + extremes + (note ? `, ${note}` : '')
+      }
+      series.push({
+        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true,
+        points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40 },
+      })
+      if (s.low && s.high) {
+        const at = series.length
+        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: 'transparent', width: 0, spanGaps: true, points: { show: false } })
+        bands.push({ series: [at + 1, at], fill: s.color + '2e' })
+      }
+    }
+    const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: text, font: axisFont, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, ...more })
+    const options = this.options
+    return {
+      width: this.width(), height: this.height, series, bands,
+      scales: {
+        x: { time: false },
+        y: {
+          distr: options.log ? 3 : 1,
+          range: (_, least, most) => {
+            if (options.log) return [least > 0 ? least / 1.2 : 1e-9, most > 0 ? most * 1.2 : 1]
+            const low = options.zero ? Math.min(0, least) : least
+            const high = Math.max(most, options.top ?? most)
+            const margin = (high - low || Math.abs(high) || 1) * 0.06
+            return [options.zero && low >= 0 ? 0 : low - margin, high + margin]
+          },
+        },
+      },
+      axes: [
+        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')) }),
+        axis({ size: 64, values: (_, values) => values.map(v => (v === null ? '' : format(v))) }),
+      ],
+      cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
+      legend: { live: true },
+      hooks: {
+        setSelect: [plot => {
+          if (plot.select.width < 4) return
+          const from = Math.round(plot.posToVal(plot.select.left, 'x')), to = Math.round(plot.posToVal(plot.select.left + plot.select.width, 'x'))
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
+          if (to > from) options.zoom(Math.max(1, from), to)
+        }],
+        drawClear: [plot => this.drawMarks(plot)],
+        setCursor: [plot => this.tellMark(plot)],
+        ready: [plot => plot.over.addEventListener('dblclick', () => options.reset())],
+      },
+    }
+  }
+
+  private drawMarks(plot: uPlot): void {
+    const { ctx, bbox } = plot
+    ctx.save()
+    ctx.strokeStyle = color('mark')
+    ctx.lineWidth = devicePixelRatio
+    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio])
+    for (const m of this.content.marks ?? []) {
+      const x = plot.valToPos(m.step, 'x', true)
+      if (x < bbox.left || x > bbox.left + bbox.width) continue
+      ctx.beginPath()
+      ctx.moveTo(x, bbox.top)
+      ctx.lineTo(x, bbox.top + bbox.height)
+      ctx.stroke()
+    }
+    ctx.restore()
+  }
+
+  // tellMark shows the text of the mark nearest to the cursor.
+  private tellMark(plot: uPlot): void {
+    const marks = this.content.marks
+    if (!marks?.length) return
+    const left = plot.cursor.left ?? -1
+    let text = '', nearest = 12 // CSS pixels
+    if (left >= 0) for (const m of marks) {
+      const distance = Math.abs(plot.valToPos(m.step, 'x') - left)
+      if (distance < nearest) [nearest, text] = [distance, m.text]
+    }
+    this.note.textContent = text
+  }
+
+  private width(): number {
+    return Math.max(240, this.place.clientWidth || this.element.clientWidth - 32)
+  }
+
+  private resize(): void {
+    if (this.plot && this.place.clientWidth > 0 && Math.abs(this.plot.width - this.width()) > 1) this.plot.setSize({ width: this.width(), height: this.height })
+  }
+
+  private saveCSV(): void {
+    const head = ['step', 'time']
+    for (const s of this.content.series) head.push(s.label, ...(s.low ? [s.label + ' min', s.label + ' max'] : []))
+    const rows = this.content.steps.map((step, i) => {
+      const row: (Maybe)[] = [step, this.content.times[i]]
+      for (const s of this.content.series) row.push(s.values[i], ...(s.low && s.high ? [s.low[i], s.high[i]] : []))
+      return row.map(v => v ?? '').join(',')
+    })
+    save(this.options.id + '.csv', new Blob([head.map(quote).join(',') + '\n' + rows.join('\n') + '\n'], { type: 'text/csv' }))
+  }
+
+  private savePNG(): void {
+    const from = this.plot?.ctx.canvas
+    if (!from) return
+    const scale = devicePixelRatio, title = 28 * scale, legend = 24 * scale
+    const canvas = h('canvas', { width: from.width, height: from.height + title + legend })
+    const ctx = canvas.getContext('2d')
+    if (!ctx) return
+    ctx.fillStyle = color('panel')
+    ctx.fillRect(0, 0, canvas.width, canvas.height)
+    ctx.fillStyle = color('text')
+    ctx.font = `600 ${14 * scale}px system-ui, sans-serif`
+    ctx.fillText(this.options.title + (this.options.unit ? ` (${this.options.unit})` : ''), 12 * scale, 19 * scale)
+    ctx.drawImage(from, 0, title)
+    ctx.font = `${12 * scale}px system-ui, sans-serif`
+    let x = 12 * scale
+    for (const s of this.content.series) {
+      ctx.fillStyle = s.color
+      ctx.fillRect(x, canvas.height - 15 * scale, 14 * scale, 3 * scale)
+      ctx.fillStyle = color('text')
+      ctx.fillText(s.label, x + 18 * scale, canvas.height - 9 * scale)
+      x += ctx.measureText(s.label).width + 34 * scale
+    }
+    canvas.toBlob(blob => blob && save(this.options.id + '.png', blob))
+  }
+}
+
+// quote makes a text one field of a CSV file that a spreadsheet does not take for a formula.
+export function quote(text: string): string {
+  if (/^[=+\-@]/.test(text)) text = "'" + text
+  return /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text
+}

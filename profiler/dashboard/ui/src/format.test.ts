@@ -1,0 +1,15 @@
+import { describe, expect, test } from 'vitest'
+import { duration, figure, group, milliseconds, percent, scaled } from './format'
+
+describe('numbers for people', () => {
+  test.each([
+    [0, '0'], [1234.5, '1235'], [12345.6, '12\u202f346'], [0.012345, '0.0123'], [0.000001234, '1.23e-6'], [-5.678, '-5.68'], [null, '–'], [NaN, '–'], [99.96, '100.0'],
+  ])('figure(%s) is %s', (v, text) => expect(figure(v)).toBe(text))
+  test('units', () => {
+    expect(percent(0.9876)).toBe('98.8 %')
+    expect(milliseconds(0.0123)).toBe('12.3 ms')
+    expect(scaled(1158080, 'B')).toBe('1.16 MB')
+    expect(group('1234567.25')).toBe('1\u202f234\u202f567.25')
+  })
+  test.each([[3, '3 s'], [89, '89 s'], [600, '10 min'], [9000, '2.5 h'], [3 * 86400, '3 d'], [null, '–']])('duration(%s) is %s', (v, text) => expect(duration(v)).toBe(text))
+})

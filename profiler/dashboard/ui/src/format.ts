@@ -1,0 +1,61 @@
+// Formats numbers for people. null and NaN are unknown.
+
+export type Maybe = number | null | undefined
+
+export const unknown = '–'
+
+function isKnown(v: Maybe): v is number {
+  return v !== null && v !== undefined && Number.isFinite(v)
+}
+
+// figure shows digits significant digits, and all digits before the point.
+export function figure(v: Maybe, digits = 3): string {
+  if (!isKnown(v)) return unknown
+  if (v === 0) return '0'
+  const size = Math.floor(Math.log10(Math.abs(v)))
+  if (size < -4) return v.toExponential(digits - 1)
+  const text = v.toFixed(Math.min(12, Math.max(0, digits - 1 - size)))
+  return Math.abs(v) >= 10_000 ? group(text) : text
+}
+
+// group separates thousands by narrow spaces.
+export function group(text: string): string {
+  const [whole = '', fraction] = text.split('.')
+  const spaced = whole.replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f')
+  return fraction === undefined ? spaced : spaced + '.' + fraction
+}
+
+export function percent(fraction: Maybe, digits = 3): string {
+  return isKnown(fraction) ? figure(100 * fraction, digits) + ' %' : unknown
+}
+
+export function milliseconds(seconds: Maybe, digits = 3): string {
+  return isKnown(seconds) ? figure(1000 * seconds, digits) + ' ms' : unknown
+}
+
+const prefixes: [number, string][] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]
+
+// scaled shows a number with a prefix of the unit: 1.16 MB.
+export function scaled(v: Maybe, unit: string): string {
+  if (!isKnown(v)) return unknown
+  for (const [size, prefix] of prefixes) if (Math.abs(v) >= size) return `${figure(v / size)} ${prefix}${unit}`
+  return `${figure(v)} ${unit}`
+}
+
+// duration shows a time span: 3 s, 5 min, 2.5 h, 3 d.
+export function duration(seconds: Maybe): string {
+  if (!isKnown(seconds)) return unknown
+  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`
+  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`
+  if (seconds < 48 * 3600) return `${figure(seconds / 3600, 2)} h`
+  return `${Math.round(seconds / 86400)} d`
+}
+
+export function count(v: Maybe): string {
+  return isKnown(v) ? group(String(Math.round(v))) : unknown
+}
+
+// clock shows the time of day of a time in s since 1970 UTC.
+export function clock(seconds: Maybe): string {
+  return isKnown(seconds) && seconds > 0 ? new Date(1000 * seconds).toLocaleTimeString() : unknown
+}

@@ -1,0 +1,63 @@
+// The list of runs.
+
+import type { Listing, Summary } from './api'
+import { fill, h, table } from './dom'
+import { count, duration, figure, percent } from './format'
+
+export function stateBadge(kind: string): HTMLElement {
+  return h('span', { class: 'badge ' + kind }, kind)
+}
+
+// link returns the address of a run, or of a comparison.
+export const link = (run: string) => '/?run=' + encodeURIComponent(run)
+
+export class List {
+  readonly element = h('main', { class: 'list' })
+  private readonly body = h('div', {})
+  private readonly chosen = new Set<string>()
+
+  constructor(private readonly compare: (runs: string[]) => void) {
+    this.element.append(h('h1', {}, 'Runs'), this.body)
+  }
+
+  set(list: Listing, now: number): void {
+    if (list.runs.length === 0) {
+      fill(this.body, h('p', {}, `There is no run in ${list.folder}.`), this.others(list),
+        h('p', {}, 'A run appears here as soon as a training creates its folder. If your trainings write elsewhere, start the dashboard with --input-dir and the folder of experiment.output_dir.'))
+      return
+    }
+    const button = h('button', { type: 'button', click: () => this.compare([...this.chosen]) }, 'Compare')
+    const enable = () => { button.disabled = this.chosen.size < 2 }
+    enable()
+    const rows = table('Runs', [
+      { title: 'run', of: (r: Summary) => h('a', { href: link(r.name) }, r.name) },
+      { title: 'state', of: r => h('span', { title: r.state.why }, stateBadge(r.state.kind)) },
+      { title: 'model', of: r => r.model || '–' },
+      { title: 'data', of: r => r.dataset || '–' },
+      { title: 'policy', of: r => r.policy || '–' },
+      { title: 'ranks', numeric: true, of: r => count(r.ranks || null) },
+      { title: 'steps', numeric: true, of: r => count(r.steps) },
+      { title: 'samples/s', numeric: true, of: r => figure(r.samples_per_second) },
+      { title: 'of oracle', numeric: true, hint: 'Step time with the best shares divided by the step time with the actual shares', of: r => percent(r.share_of_oracle) },
+      { title: 'loss', numeric: true, of: r => figure(r.loss, 4) },
+      { title: 'age', numeric: true, hint: 'Time since the newest record, or since the end', of: r => duration((now - r.updated) / 1000) },
+      { title: 'compare', of: r => h('input', {
+        type: 'checkbox', 'aria-label': `Compare ${r.name}`, ...(this.chosen.has(r.name) ? { checked: true } : {}),
+        change: e => {
+          if ((e.target as HTMLInputElement).checked) this.chosen.add(r.name)
+          else this.chosen.delete(r.name)
+          enable()
+        },
+      }) },
+    ], list.runs)
+    if (this.body.contains(document.activeElement) && document.activeElement instanceof HTMLElement && document.activeElement.matches('input, button')) return // do not take the focus away
+    fill(this.body, rows, h('p', {}, button), this.others(list))
+  }
+
+  private others(list: Listing): HTMLElement {
+    const texts: (Node | string)[] = []
+    for (const name of list.nested ?? []) texts.push(h('li', {}, `The folder ${name} contains runs: show them with --input-dir ${list.folder}/${name}`))
+    if (list.left > 0) texts.push(h('li', {}, `${list.left} further folders are not listed.`))
+    return h('ul', { class: 'notes' }, ...texts)
+  }
+}

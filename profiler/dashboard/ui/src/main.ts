@@ -1,0 +1,61 @@
+import 'uplot/dist/uPlot.min.css'
+import './style.css'
+import * as api from './api'
+import { ComparePage } from './compare'
+import { h } from './dom'
+import { List } from './list'
+import { RunPage } from './run'
+import { applyTheme, setTheme, theme } from './theme'
+import type { Theme } from './theme'
+
+applyTheme()
+
+const root = document.getElementById('app')
+if (!root) throw new Error('the page has no place for the dashboard')
+
+let page: { close: () => void; redraw: () => void } | null = null
+let refresh = 0.5 // s; least time between two loads
+
+const choose = h('select', { id: 'theme', change: e => { setTheme((e.target as HTMLSelectElement).value as Theme); page?.redraw() } },
+  ...(['auto', 'light', 'dark'] as const).map(t => h('option', { value: t, ...(theme() === t ? { selected: true } : {}) }, t)))
+
+const program = h('span', { class: 'program' })
+const place = h('div', {})
+root.append(h('header', { class: 'top' }, h('a', { href: '/', class: 'home' }, 'hetero-train'), program,
+  h('span', { class: 'lost', role: 'status' }, 'Connection lost. Trying again…'), h('label', { for: 'theme' }, 'Colours'), choose), place)
+
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page?.redraw())
+
+const query = new URLSearchParams(location.search)
+const name = query.get('run'), compared = query.get('compare')?.split(',').filter(Boolean) ?? []
+
+async function showList(): Promise<void> {
+  const list = new List(runs => location.assign('/?compare=' + runs.map(encodeURIComponent).join(',')))
+  place.replaceChildren(list.element)
+  for (;;) {
+    try {
+      const listing = await api.list()
+      program.textContent = listing.program
+      list.set(listing, Date.now())
+      document.body.classList.remove('disconnected')
+    } catch {
+      document.body.classList.add('disconnected')
+    }
+    await new Promise(done => setTimeout(done, 2000))
+  }
+}
+
+if (compared.length) {
+  const compare = new ComparePage(compared.slice(0, 8))
+  page = compare
+  place.replaceChildren(compare.element)
+} else if (name) {
+  const run = new RunPage(name, () => 1000 * refresh)
+  page = run
+  place.replaceChildren(run.element)
+} else void showList()
+
+if (name || compared.length) void api.list().then(l => {
+  program.textContent = l.program
+  refresh = Math.max(0.5, l.refresh_seconds)
+}).catch(() => {})

@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest'
+import type { Figures } from './api'
+import { quote } from './chart'
+import { join } from './compare'
+import { align, timeAt } from './curves'
+import { atSteps, describe as tell } from './panels'
+import { parseRanks } from './run'
+import { bars, mean } from './stack'
+
+const figures = (over: Partial<Figures>): Figures => ({ from: 1, to: 4, width: 1, steps: [1, 2, 3, 4], times: [], lines: [], ...over })
+
+describe('values over steps', () => {
+  test('an evaluation is at the first point that covers its step', () => {
+    const f = figures({ steps: [10, 20, 30], width: 10, to: 30 })
+    expect(atSteps(f, [{ step: 10, value: 1 }, { step: 15, value: 2 }, { step: 30, value: 3 }, { step: 31, value: 4 }])).toEqual([1, 2, 3])
+  })
+  test('an evaluation before the range is left out', () => {
+    expect(atSteps(figures({ from: 3, steps: [3, 4] }), [{ step: 1, value: 9 }, { step: 4, value: 5 }])).toEqual([null, 5])
+  })
+  test('runs of other steps share one axis', () => {
+    expect(join([{ steps: [1, 3], values: [10, 30] }, { steps: [2, 3], values: [200, null] }])).toEqual({ steps: [1, 2, 3], values: [[10, null, 30], [null, 200, null]] })
+  })
+  test('a decision is one line, also of many ranks', () => {
+    expect(tell({ step: 10, shares: [32, 32], next: [40, 24], reason: 'rank 1 is slower' })).toBe('step 10: 32/32 → 40/24: rank 1 is slower')
+    expect(tell({ step: 1, shares: Array(20).fill(1), next: null, reason: '' })).toBe('step 1: 1/1/1/1/1/1/1/1/… → : ')
+  })
+})
+
+describe('a step by rank', () => {
+  const line = (column: string, rank: number, mean: (number | null)[]) => ({ column, rank, unit: 's', mean })
+  test('bars are means of known values, in the order of the parts', () => {
+    const f = figures({ lines: [line('forward', 0, [1, 3, null]), line('backward', 0, [2, 2]), line('forward', 1, [5]), line('communication', 0, [4])] })
+    expect(bars(f)).toEqual([{ label: 'rank 0', seconds: [0, 2, 2, 4, 0] }, { label: 'rank 1', seconds: [0, 5, 0, 0, 0] }])
+  })
+  test('no value is no time', () => expect(mean([null, undefined])).toBe(0))
+})
+
+describe('step-time curves', () => {
+  const curve = { rank: 0, fitted: [{ samples: 10, seconds: 1 }, { samples: 20, seconds: 3 }], shares: [{ samples: 12, steps: 5, mean: 1.5, min: 1, max: 2 }] }
+  test('the time of a share is on the curve', () => {
+    expect(timeAt(curve, 15)).toBe(2)
+    expect(timeAt(curve, 20)).toBe(3)
+    expect(timeAt({ ...curve, fitted: null }, 12)).toBe(1.5)
+  })
+  test('points of all curves share one axis', () => {
+    const a = align([curve], [15])
+    expect(a.x).toEqual([10, 12, 15, 20])
+    expect(a.chosen[0]).toEqual([null, null, 2000, null])
+    expect(a.measured[0]).toEqual([null, 1500, null, null])
+  })
+})
+
+test('a field of a CSV file is quoted, and is no formula', () => {
+  expect([quote('a,b'), quote('say "x"'), quote('=1+1')]).toEqual(['"a,b"', '"say ""x"""', "'=1+1"])
+})
+
+test('ranks from a text', () => {
+  expect([parseRanks('0, 3,3'), parseRanks(''), parseRanks('x,-1'), parseRanks('7')]).toEqual([[0, 3], null, null, [7]])
+})

@@ -1,0 +1,180 @@
+// The charts over steps of a run: what each shows, and from which columns.
+
+import { allRanks, band } from './api'
+import type { Figures, Line, View } from './api'
+import type { Content, Mark, Series } from './chart'
+import { figure, percent, scaled } from './format'
+import type { Maybe } from './format'
+import { color, partColor, seriesColor, seriesDash } from './theme'
+
+export type Panel = {
+  id: string
+  title: string
+  unit: string
+  explain: string
+  columns: string[]
+  zero?: boolean
+  top?: number
+  format?: (v: number) => string
+  optional?: boolean // hidden if the run has none of these values
+  series: (f: Figures, v: View) => Series[]
+  marks?: (v: View) => Mark[]
+}
+
+const times = (values: Maybe[] | undefined, factor: number): Maybe[] | undefined =>
+  values?.map(x => (x === null || x === undefined ? null : x * factor))
+
+export const find = (f: Figures, column: string, rank: number): Line | undefined => f.lines.find(l => l.column === column && l.rank === rank)
+
+// one returns the line of a column that all ranks share.
+function one(f: Figures, column: string, label: string, stroke: string, factor = 1): Series[] {
+  const l = find(f, column, allRanks)
+  return l ? [{ label, color: stroke, values: times(l.mean, factor) ?? [], low: times(l.min, factor), high: times(l.max, factor) }] : []
+}
+
+// perRank returns a line for each rank, or the median with a band over ranks.
+export function perRank(f: Figures, column: string, factor = 1, suffix = ''): Series[] {
+  const over = find(f, column, band)
+  if (over) {
+    return [{
+      label: `median of ranks${suffix}`, color: seriesColor(0), values: times(over.mean, factor) ?? [], low: times(over.min, factor), high: times(over.max, factor),
+      note: i => (over.worst?.[i] ?? -1) >= 0 ? `worst rank ${over.worst?.[i]}` : '',
+    }]
+  }
+  return f.lines.filter(l => l.column === column && l.rank >= 0).map(l => ({
+    label: `rank ${l.rank}${suffix}`, color: seriesColor(l.rank), dash: seriesDash(l.rank), values: times(l.mean, factor) ?? [], low: times(l.min, factor), high: times(l.max, factor),
+  }))
+}
+
+// atSteps places values at the points of the figures: each at the first point that covers its step.
+export function atSteps(f: Figures, values: { step: number; value: Maybe }[]): Maybe[] {
+  const out: Maybe[] = f.steps.map(() => null)
+  let i = 0
+  for (const v of values) {
+    while (i < f.steps.length && (f.steps[i] ?? 0) < v.step) i++
+    if (i < f.steps.length && v.step >= f.from) out[i] = v.value
+  }
+  return out
+}
+
+// evaluations returns a metric of the evaluations as points; key "" is the loss.
+function evaluations(f: Figures, v: View, key: string, label: string, factor: number): Series[] {
+  const points = (v.evals ?? []).map(e => ({ step: e.step, value: key === '' ? e.evaluation?.loss : e.evaluation?.metrics[key] }))
+  const values = times(atSteps(f, points), factor) ?? []
+  return values.some(x => x !== null) ? [{ label, color: seriesColor(1), values, points: true }] : []
+}
+
+const causes: [string, string][] = [
+  ['imbalance', 'imbalance: shares do not fit the speeds'], ['communication', 'communication that is not hidden'], ['data', 'waiting for data'],
+  ['noise', 'noise of step times'], ['granularity', 'whole samples'],
+]
+
+export const causeText = new Map(causes)
+
+const ms = (v: number) => figure(v, 3) + ' ms'
+const pc = (v: number) => figure(v, 3) + ' %'
+
+// describe returns a decision in one line.
+export function describe(d: { step: number; shares: number[] | null; next: number[] | null; reason: string }): string {
+  const brief = (list: number[] | null) => (list ?? []).length > 8 ? `${(list ?? []).slice(0, 8).join('/')}/…` : (list ?? []).join('/')
+  return `step ${d.step}: ${brief(d.shares)} → ${brief(d.next)}: ${d.reason}`
+}
+
+const decisions = (v: View): Mark[] => (v.changes ?? []).map(d => ({ step: d.step, text: describe(d) }))
+
+export const panels: Panel[] = [
+  {
+    id: 'loss', title: 'Loss', unit: '', columns: ['loss'], explain: 'Mean loss of each training step over the global batch, and of each evaluation.',
+    series: (f, v) => [...one(f, 'loss', 'training', seriesColor(0)), ...evaluations(f, v, '', 'evaluation', 1)],
+  },
+  {
+    id: 'accuracy', title: 'Accuracy', unit: '%', columns: ['accuracy'], zero: true, optional: true, format: pc,
+    explain: 'Fraction of training samples of the step whose top prediction is right, and the same of each evaluation.',
+    series: (f, v) => [...one(f, 'accuracy', 'training', seriesColor(0), 100), ...evaluations(f, v, 'top1', 'evaluation', 100)],
+  },
+  {
+    id: 'perplexity', title: 'Perplexity', unit: '', columns: ['loss'], optional: true, explain: 'Exponential of the loss: of training steps, and of each evaluation.',
+    series: (f, v) => {
+      const eval_ = evaluations(f, v, 'perplexity', 'evaluation', 1)
+      const l = find(f, 'loss', allRanks)
+      return eval_.length && l ? [{ label: 'training', color: seriesColor(0), values: l.mean.map(x => (x === null || x === undefined ? null : Math.exp(x))) }, ...eval_] : []
+    },
+  },
+  {
+    id: 'throughput', title: 'Throughput', unit: 'samples/s', columns: ['throughput', 'total_throughput'], zero: true,
+    explain: 'Samples per second of all ranks together, and of each rank. Ranks with larger shares have higher lines; balance shows in the total.',
+    series: (f) => [...one(f, 'total_throughput', 'all ranks', color('text')), ...(f.lines.filter(l => l.column === 'throughput').length > 1 || find(f, 'throughput', band) ? perRank(f, 'throughput') : [])],
+  },
+  {
+    id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true,
+    explain: 'Samples of the global batch that each rank gets. A vertical line is a decision that changed the shares; move the pointer over it for the reason.',
+    series: f => perRank(f, 'share'), marks: decisions,
+  },
+  {
+    id: 'own', title: 'Compute time of each rank', unit: 'ms', columns: ['own'], zero: true, format: ms,
+    explain: 'Time of data, forward and backward without waits for other ranks. With balanced shares the lines meet: then no rank waits.',
+    series: f => perRank(f, 'own', 1000), marks: decisions,
+  },
+  {
+    id: 'oracle', title: 'Share of the oracle', unit: '%', columns: ['share_of_oracle', 'share_of_oracle_low', 'share_of_oracle_high'], top: 100, optional: true, format: pc,
+    explain: 'Step time with the best possible shares, divided by the step time with the actual shares. 100 % cannot be improved. The band is the 90 % interval.',
+    series: f => {
+      const l = find(f, 'share_of_oracle', allRanks), low = find(f, 'share_of_oracle_low', allRanks), high = find(f, 'share_of_oracle_high', allRanks)
+      return l ? [{ label: 'share of the oracle', color: seriesColor(2), values: times(l.mean, 100) ?? [], low: times(low?.mean, 100), high: times(high?.mean, 100) }] : []
+    },
+    marks: decisions,
+  },
+  {
+    id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(([c]) => 'lost_' + c), zero: true, optional: true, format: ms,
+    explain: 'Time of each step that is lost, by cause: imbalance of the shares, communication that is not hidden, waiting for data, noise, and whole samples.',
+    series: f => causes.flatMap(([c], i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
+  },
+  {
+    id: 'communication', title: 'Communication', unit: 'ms', columns: ['communication', 'hidden'], zero: true, format: ms,
+    explain: 'Exposed: time after the backward pass in which a rank waits for gradients. Hidden: communication during the backward pass, which costs nothing.',
+    series: f => [...perRank(f, 'communication', 1000, ' exposed'), ...perRank(f, 'hidden', 1000, ' hidden').map(s => ({ ...s, dash: [3, 3], low: undefined, high: undefined }))],
+  },
+  {
+    id: 'bandwidth', title: 'Bus bandwidth', unit: 'GB/s', columns: ['bus_bandwidth'], zero: true, optional: true, format: v => scaled(v * 1e9, 'B/s'),
+    explain: 'Bytes per link and second of the gradient all-reduce. It follows from bytes and time, not from a hardware counter.',
+    series: f => perRank(f, 'bus_bandwidth', 1e-9),
+  },
+  {
+    id: 'utilization', title: 'Utilisation', unit: '%', columns: ['utilization'], zero: true, top: 100, optional: true, format: pc,
+    explain: 'GPU: fraction of time with a kernel running. CPU rank: fraction of its CPU quota in use.',
+    series: f => perRank(f, 'utilization'),
+  },
+  {
+    id: 'memory', title: 'Memory', unit: '%', columns: ['memory'], zero: true, top: 100, optional: true, format: pc,
+    explain: 'Memory in use: of the GPU, or of the limit of a CPU rank. A rank near 100 % cannot take more samples.',
+    series: f => perRank(f, 'memory'),
+  },
+  {
+    id: 'temperature', title: 'Temperature', unit: '°C', columns: ['temperature'], optional: true, explain: 'Temperature of each device.', series: f => perRank(f, 'temperature'),
+  },
+  {
+    id: 'power', title: 'Power', unit: 'W', columns: ['power'], zero: true, optional: true, explain: 'Electric power of each device.', series: f => perRank(f, 'power'),
+  },
+  {
+    id: 'rate', title: 'Learning rate', unit: '', columns: ['learning_rate'], zero: true, explain: 'Learning rate of each step.', format: v => figure(v, 3),
+    series: f => one(f, 'learning_rate', 'learning rate', seriesColor(0)),
+  },
+  {
+    id: 'norm', title: 'Gradient norm', unit: '', columns: ['grad_norm'], zero: true, optional: true, explain: 'Norm of all gradients before clipping. Peaks come before a diverging loss.',
+    series: f => one(f, 'grad_norm', 'gradient norm', seriesColor(0)),
+  },
+]
+
+// The parts of a step in the order of time, with what each means.
+export const parts: { column: string; label: string }[] = [
+  { column: 'data', label: 'wait for data' }, { column: 'forward', label: 'forward' }, { column: 'backward', label: 'backward' },
+  { column: 'communication', label: 'wait for gradients' }, { column: 'optimizer', label: 'optimizer' },
+]
+
+export const columnsOf = (): string[] => [...new Set([...panels.flatMap(p => p.columns), ...parts.map(p => p.column), 'step', 'exchange'])]
+
+export function contentOf(p: Panel, f: Figures, v: View): Content {
+  return { steps: f.steps, times: f.times, width: f.width, series: p.series(f, v), marks: p.marks?.(v).filter(m => m.step >= f.from && m.step <= f.to) }
+}
+
+export { partColor, percent }

@@ -1,0 +1,244 @@
+// The page of one run.
+
+import * as api from './api'
+import type { Figures, Range, View } from './api'
+import { Chart } from './chart'
+import { Curves } from './curves'
+import { fill, h } from './dom'
+import { clock, count, duration, figure, percent } from './format'
+import { stateBadge } from './list'
+import { columnsOf, contentOf, panels } from './panels'
+import { stack, waits } from './stack'
+import * as tables from './tables'
+
+const points = 600 // of each line: more than a chart has pixels for at usual widths
+
+export class RunPage {
+  readonly element = h('main', { class: 'run' })
+  private readonly head = h('div', { class: 'head' })
+  private readonly facts = h('dl', { class: 'facts' })
+  private readonly problems = h('div', { role: 'status' })
+  private readonly charts = new Map<string, Chart>()
+  private readonly curves = new Curves()
+  private readonly from = h('input', { type: 'number', min: 1, id: 'from', change: () => this.typed() })
+  private readonly to = h('input', { type: 'number', min: 1, id: 'to', placeholder: 'newest', change: () => this.typed() })
+  private readonly ranks = h('input', { type: 'text', id: 'ranks', placeholder: 'all', change: () => this.typed() })
+  private readonly sections = new Map<string, HTMLElement>()
+  private range: Range
+  private chosen: number[] | null
+  private view: View | null = null
+  private figures: Figures | null = null
+  private stop: () => void = () => {}
+  private running: AbortController | null = null
+  private again = false
+  private closed = false
+
+  constructor(private readonly name: string, private readonly minimum: () => number) {
+    const query = new URLSearchParams(location.search)
+    this.range = { from: Number(query.get('from')) || 1, to: Number(query.get('to')) || 0 }
+    this.chosen = parseRanks(query.get('ranks') ?? '')
+    this.ranks.value = (this.chosen ?? []).join(',')
+    this.build()
+    this.stop = api.follow(name, () => this.changed(), connected => this.connection(connected))
+  }
+
+  close(): void {
+    this.closed = true
+    this.stop()
+    this.running?.abort()
+    for (const c of this.charts.values()) c.drop()
+  }
+
+  redraw(): void {
+    for (const c of this.charts.values()) c.redraw()
+    if (this.view) this.curves.redraw(this.view)
+    if (this.figures) this.showStack(this.figures)
+  }
+
+  private section(id: string, title: string, explain: string): HTMLElement {
+    const body = h('div', {})
+    const section = h('section', { class: 'panel wide', id, 'aria-labelledby': id + '-title' },
+      h('header', {}, h('h2', { id: id + '-title' }, h('a', { href: '#' + id }, title))), explain && h('p', { class: 'explain' }, explain), body)
+    this.sections.set(id, body)
+    return section
+  }
+
+  private build(): void {
+    const charts = panels.map(p => {
+      const chart = new Chart({ ...p, zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }) })
+      this.charts.set(p.id, chart)
+      if (p.optional) chart.element.hidden = true
+      return chart.element
+    })
+    const controls = h('form', { class: 'controls', 'aria-label': 'Range of steps', submit: e => e.preventDefault() },
+      h('label', { for: 'from' }, 'Steps'), this.from, h('label', { for: 'to' }, 'to'), this.to,
+      h('button', { type: 'button', click: () => this.zoom({ from: 1, to: 0 }) }, 'All'),
+      h('button', { type: 'button', click: () => this.zoom({ from: Math.max(1, (this.view?.last ?? 1) - 499), to: 0 }) }, 'Last 500'),
+      h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
+      h('span', { class: 'hint' }, 'Drag in a chart to zoom all; double-click to show all steps.'))
+    this.element.append(
+      h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.facts,
+      this.section('now', 'Now', 'The newest record of each rank.'),
+      this.section('decision', 'Balancer', ''),
+      controls,
+      h('div', { class: 'grid' }, ...charts, this.curves.element),
+      this.section('stack', 'A step by rank', 'Mean time of each part of a step, over the steps on this page. A rank that waits for gradients finished early: another rank is slower, or communication takes long.'),
+      this.section('verdicts', 'What limits the speed', 'A verdict on each window of 50 steps, with advice. Equal verdicts in succession are one line.'),
+      this.section('alerts', 'Alerts', 'Slow ranks, bottlenecks and skipped steps, newest first.'),
+      this.section('changes', 'Decisions', 'Every decision that changed the shares, newest first.'),
+      this.section('evaluations', 'Evaluations', ''),
+      this.section('hardware', 'Hardware side by side', 'Measured before training, by hetero-train profile or at the start of the run.'))
+  }
+
+  private connection(connected: boolean): void {
+    document.body.classList.toggle('disconnected', !connected)
+  }
+
+  // changed loads the run again. While it loads, further changes are joined into one.
+  private changed(): void {
+    if (this.running || this.closed) {
+      this.again = true
+      return
+    }
+    void this.load()
+  }
+
+  private async load(): Promise<void> {
+    const control = new AbortController()
+    this.running = control
+    this.again = false
+    const begin = performance.now()
+    try {
+      const [view, figures] = await Promise.all([
+        api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.range, points, this.chosen, control.signal)])
+      if (!control.signal.aborted && !this.closed) this.show(view, figures)
+    } catch (error) {
+      if (!control.signal.aborted && !this.closed) fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
+    }
+    if (this.running !== control) return
+    // At least a fraction of a second between two loads, and never more than half of the time loading.
+    const pause = Math.max(this.minimum(), performance.now() - begin)
+    setTimeout(() => {
+      if (this.running !== control) return
+      this.running = null
+      if (this.again) this.changed()
+    }, pause)
+  }
+
+  private reload(): void {
+    this.running?.abort()
+    this.running = null
+    if (!this.closed) void this.load()
+  }
+
+  private zoom(range: Range): void {
+    this.range = range
+    this.remember()
+    this.reload()
+  }
+
+  private typed(): void {
+    this.range = { from: Math.max(1, Math.round(Number(this.from.value) || 1)), to: Math.max(0, Math.round(Number(this.to.value) || 0)) }
+    this.chosen = parseRanks(this.ranks.value)
+    this.remember()
+    this.reload()
+  }
+
+  // remember puts the range into the address, so that it can be sent to others.
+  private remember(): void {
+    const query = new URLSearchParams({ run: this.name })
+    if (this.range.from > 1) query.set('from', String(this.range.from))
+    if (this.range.to > 0) query.set('to', String(this.range.to))
+    if (this.chosen) query.set('ranks', this.chosen.join(','))
+    history.replaceState(null, '', '/?' + query + location.hash)
+  }
+
+  private show(v: View, f: Figures): void {
+    this.view = v
+    this.figures = f
+    document.title = `${v.name}: ${v.state.kind}`
+    fill(this.head, h('h1', {}, v.name), stateBadge(v.state.kind), this.progress(v))
+    this.showProblems(v)
+    fill(this.facts, ...this.factsOf(v, f).flatMap(([name, value]) => [h('div', {}, h('dt', {}, name), h('dd', {}, value))]))
+    if (document.activeElement !== this.from) this.from.value = String(this.range.from)
+    if (document.activeElement !== this.to) this.to.value = this.range.to ? String(this.range.to) : ''
+    const put = (id: string, content: HTMLElement | null) => {
+      const body = this.sections.get(id)
+      if (!body) return
+      const section = body.closest('section')
+      if (section) section.hidden = content === null
+      if (content) fill(body, content)
+    }
+    put('now', v.ranks.some(r => r.record) ? tables.now(v) : null)
+    put('decision', v.decision ? tables.decision(v.decision) : null)
+    for (const p of panels) {
+      const chart = this.charts.get(p.id)
+      if (!chart) continue
+      const content = contentOf(p, f, v)
+      if (p.optional) chart.element.hidden = !content.series.some(s => s.values.some(x => x !== null && x !== undefined))
+      if (!chart.element.hidden) chart.set(content)
+    }
+    this.curves.set(v)
+    this.showStack(f)
+    put('verdicts', v.verdicts?.length ? tables.verdicts(v.verdicts) : null)
+    put('alerts', v.alerts?.length ? tables.alerts(v.alerts) : null)
+    put('changes', v.changes?.length ? tables.changes(v.changes) : null)
+    const titles = new Map((v.starts ?? []).flatMap(s => s.start?.metrics ?? []).map(m => [m.key, m]))
+    put('evaluations', v.evals?.length ? tables.evaluations(v.evals, titles) : null)
+    put('hardware', v.profiles?.length ? tables.hardware(v.profiles) : null)
+    this.element.dataset.version = String(v.version)
+    this.element.dataset.step = String(v.last)
+  }
+
+  private showStack(f: Figures): void {
+    const body = this.sections.get('stack')
+    const section = body?.closest('section')
+    if (!body || !section) return
+    section.hidden = f.steps.length === 0
+    if (f.steps.length) fill(body, h('p', { class: 'finding' }, waits(f)), stack(f))
+  }
+
+  private progress(v: View): HTMLElement {
+    const of = v.length > 0 ? ` of ${count(v.length)}` : ''
+    const text = h('span', { class: 'progress' }, v.last > 0 ? `step ${count(v.last)}${of}` : 'no steps yet')
+    if (v.length > 0) text.append(' ', h('progress', { max: v.length, value: v.last, 'aria-label': 'Progress of the run' }))
+    return text
+  }
+
+  private showProblems(v: View): void {
+    const lines: string[] = []
+    if (v.state.why) lines.push(v.state.why)
+    if (v.progress.read < v.progress.bytes * 0.99 && v.progress.bytes > 1e6) lines.push(`The records are being read: ${percent(v.progress.read / v.progress.bytes, 2)}. Charts do not yet have all steps.`)
+    for (const [file, why] of Object.entries(v.damaged ?? {})) lines.push(`${file}: ${why}`)
+    const starts = v.starts?.length ?? 0
+    if (starts > 1) lines.push(`The run was resumed ${starts - 1 === 1 ? 'once' : starts - 1 + ' times'}, last at step ${count(v.starts?.at(-1)?.step)}.`)
+    for (const note of v.result?.notes ?? []) lines.push(note)
+    fill(this.problems, ...lines.map(l => h('p', { class: 'problem' }, l)))
+  }
+
+  private factsOf(v: View, f: Figures): [string, string][] {
+    const total = f.lines.find(l => l.column === 'total_throughput')?.mean
+    const recent = (total ?? []).slice(-20).filter((x): x is number => typeof x === 'number')
+    const rate = recent.length ? recent.reduce((a, b) => a + b, 0) / recent.length : null
+    const start = v.starts?.at(-1)?.start
+    const record = v.ranks[0]?.record
+    const step = record?.iteration_time ?? null
+    const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
+    const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
+    const facts: [string, string][] = [
+      ['Throughput', unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record?.loss, 4)],
+      ['Share of the oracle', percent(v.decision?.share_of_oracle)],
+      ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
+      ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length)], ['Global batch', count(v.settings.data.batch_size || null)],
+    ]
+    if (left !== null) facts.push(['Time left', duration(left)])
+    if (record?.timestamp) facts.push(['Newest record', clock(record.timestamp)])
+    return facts
+  }
+}
+
+// parseRanks reads a list of ranks such as "0,3"; null stands for all.
+export function parseRanks(text: string): number[] | null {
+  const ranks = text.split(',').map(t => t.trim()).filter(t => /^\d{1,5}$/.test(t)).map(Number)
+  return ranks.length ? [...new Set(ranks)].slice(0, 64) : null
+}

@@ -1,0 +1,103 @@
+// The tables of a run.
+
+import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
+import { h, table } from './dom'
+import { count, figure, milliseconds, percent, scaled, unknown } from './format'
+import { causeText, describe } from './panels'
+
+type Row = View['ranks'][number]
+
+const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health) : unknown)
+
+// now returns the table of ranks: the newest record of each.
+export function now(v: View): HTMLElement {
+  const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
+  const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
+  return table('Ranks now', [
+    { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
+    { title: 'device', of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
+    { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
+    { title: 'throughput', unit: 'samples/s', numeric: true, of: r => figure(r.record?.throughput) },
+    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward, without waits for other ranks', of: r => milliseconds(own(r)).replace(' ms', '') },
+    { title: 'waits', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => milliseconds(r.record?.communication_time).replace(' ms', '') },
+    { title: 'utilisation', unit: '%', numeric: true, of: r => figure(r.record?.gpu_utilization) },
+    { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
+    ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
+    ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
+    { title: 'verdict', of: r => h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ' ' + r.cause : '') },
+  ], v.ranks.slice(0, 64))
+}
+
+export function own(r: Row): number | null {
+  const m = r.record
+  return m ? Math.max(0, m.data_loading_time + m.forward_time + m.backward_time - m.exchange_time) : null
+}
+
+// decision returns the newest decision of the balancer in words.
+export function decision(d: Decision): HTMLElement {
+  const lost = Object.entries(d.lost_seconds ?? {}).filter((e): e is [string, number] => e[1] !== null && e[1] !== undefined && e[1] > 0).sort((a, b) => b[1] - a[1])
+  return h('div', {},
+    h('p', {}, describe(d)),
+    h('p', {}, `Share of the oracle ${percent(d.share_of_oracle)} (${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)}), load imbalance ${percent(d.imbalance)}.`),
+    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} a step: ${causeText.get(cause) ?? cause}`))))
+}
+
+export const changes = (list: Decision[]): HTMLElement => table('Decisions that changed the shares', [
+  { title: 'step', numeric: true, of: (d: Decision) => count(d.step) },
+  { title: 'shares before', of: d => d.shares.slice(0, 16).join(' / ') },
+  { title: 'shares after', of: d => d.next.slice(0, 16).join(' / ') },
+  { title: 'of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
+  { title: 'reason', of: d => d.reason },
+], [...list].reverse().slice(0, 200))
+
+export const verdicts = (list: Verdict[]): HTMLElement => table('Bottleneck verdicts', [
+  { title: 'steps', of: (v: Verdict) => `${count(Math.max(1, v.from))} to ${count(v.to)}` },
+  { title: 'limited by', of: v => h('span', { class: 'badge ' + v.bound.replaceAll(' ', '-') }, v.bound) },
+  { title: 'finding', of: v => v.text },
+  { title: 'advice', of: v => v.advice },
+], [...list].reverse().slice(0, 100))
+
+export const alerts = (list: Alert[]): HTMLElement => table('Alerts', [
+  { title: 'step', numeric: true, of: (a: Alert) => count(Math.max(1, a.step)) },
+  { title: 'kind', of: a => h('span', { class: 'badge ' + a.kind.replaceAll(' ', '-') }, a.kind) },
+  { title: 'rank', of: a => (a.rank >= 0 ? String(a.rank) : 'all') },
+  { title: 'what', of: a => a.text },
+  { title: 'evidence, or what to do', of: a => a.evidence || unknown },
+], [...list].reverse().slice(0, 200))
+
+// hardware compares the devices of the ranks.
+export function hardware(list: Profile[]): HTMLElement {
+  const bandwidth = (p: Profile): number | null => {
+    const m = p.measured?.memory
+    for (const key of ['copy', 'triad', 'gbytes_per_second', 'copy_gbytes_per_second', 'read']) if (typeof m?.[key] === 'number') return m[key]
+    for (const value of Object.values(m ?? {})) if (typeof value === 'number') return value
+    return null
+  }
+  const best = (of: (p: Profile) => number | null) => Math.max(...list.map(p => of(p) ?? 0), 1e-12)
+  const bar = (value: number | null, most: number, text: string) => {
+    const fillBar = h('span', { class: 'meter-fill' })
+    fillBar.style.width = `${(100 * (value ?? 0)) / most}%`
+    return h('span', { class: 'meter' }, h('span', { class: 'meter-track', 'aria-hidden': 'true' }, fillBar), text)
+  }
+  const tflops = (p: Profile) => p.measured?.tflops ?? null
+  return table('Hardware of the ranks', [
+    { title: 'rank', numeric: true, of: (p: Profile) => String(p.rank) },
+    { title: 'host', of: p => p.host },
+    { title: 'device', of: p => `${p.device.model || p.device.name}${p.device.cpus ? `, ${figure(p.device.cpus)} CPUs` : ''}${p.device.isa ? ', ' + p.device.isa : ''}` },
+    { title: 'score', hint: 'Compute score; the balancer starts with it', of: p => bar(p.compute_score, best(x => x.compute_score), `${figure(p.compute_score)} (${figure(p.relative_score)} × slowest)`) },
+    { title: 'compute', unit: 'TFLOP/s', of: p => bar(tflops(p), best(tflops), `${figure(tflops(p))} ${p.measured?.dtype ?? ''}`) },
+    { title: 'memory', unit: 'GB/s', of: p => bar(bandwidth(p), best(bandwidth), figure(bandwidth(p))) },
+    { title: 'capacity', numeric: true, of: p => scaled(p.memory_bytes, 'B') },
+  ], list)
+}
+
+export const evaluations = (list: RunEvent[], titles: Map<string, { title: string; percent: boolean }>): HTMLElement => {
+  const keys = [...new Set(list.flatMap(e => Object.keys(e.evaluation?.metrics ?? {})))]
+  return table('Evaluations', [
+    { title: 'step', numeric: true, of: (e: RunEvent) => count(e.step) },
+    { title: 'loss', numeric: true, of: e => figure(e.evaluation?.loss, 4) },
+    ...keys.map(k => ({ title: titles.get(k)?.title ?? k, numeric: true, of: (e: RunEvent) => titles.get(k)?.percent ? percent(e.evaluation?.metrics[k], 4) : figure(e.evaluation?.metrics[k], 4) })),
+    { title: 'samples', numeric: true, of: e => count(e.evaluation?.samples) },
+    { title: '', of: e => (e.evaluation?.best ? 'best' : '') },
+  ], [...list].reverse().slice(0, 100))
+}

@@ -1,0 +1,15 @@
+import { defineConfig } from 'vite'
+
+// File names have no hash: the program serves them by name, and browsers check for a newer file at each load.
+export default defineConfig({
+  base: '/',
+  build: {
+    outDir: 'dist',
+    target: 'es2022',
+    modulePreload: false,
+    cssCodeSplit: false,
+    rollupOptions: {
+      output: { entryFileNames: 'app.js', chunkFileNames: '[name].js', assetFileNames: 'app.[ext]' },
+    },
+  },
+})
