@@ -1,18 +1,20 @@
 // Package generate continues a text with a language model.
 //
 //	m, err := generate.Open(dev, generate.Options{Model: build, Vocabulary: 50257, Positions: 1024, Compute: tensor.F32})
-//	err = m.Load(file, file.ReadInto)       // weights of a checkpoint
-//	logits, err := m.Next(tokens)           // of the token that follows
+//	err = m.Load(file, file.ReadInto)       // loads the weights of a checkpoint
+//	logits, err := m.Next(tokens)           // logits of the token that follows
 //	token := sampler.Choose(logits)
 //
-// Next keeps the keys and values of the tokens that it has read (key-value cache). A call whose text is the last one and
-// one more token computes only this token; any other call reads the text from its start. A plan for a text has a power
-// of two of positions; the positions after the last token are padding, which a causal model does not see.
+// Next stores the keys and values of all tokens that it has read (key-value cache). If a text is the previous text
+// plus one token, Next computes only this token. Otherwise it reads the text from its start. The number of positions
+// of a plan is a power of two. The positions after the last token are padding, which does not influence the result of
+// a causal model.
 //
-// Next reads the last Positions tokens of a longer text. Each call then shifts all positions, so it cannot use the cache.
+// If a text is longer than Positions, Next reads only its last Positions tokens. Each further token then shifts all
+// positions, so the cache cannot be used.
 //
 // # Errors
 //
 //	*checkpoint.MismatchError  Load: the weights belong to another model (exit code 2)
-//	device errors              the device lacks memory or an op
+//	device errors              the device has too little memory, or lacks an op
 package generate

@@ -16,45 +16,45 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Options describe a causal language model.
+// Options describes a causal language model.
 type Options struct {
 	Model      models.Language
-	Vocabulary int          // tokens of the model
-	Positions  int          // longest text that the model reads
-	Compute    tensor.DType // of activations: F32, BF16, F16
+	Vocabulary int          // number of tokens in the vocabulary
+	Positions  int          // largest number of tokens that the model reads
+	Compute    tensor.DType // type of activations: F32, BF16, F16
 }
 
-// Model is a language model with its weights on one device. One goroutine uses it at a time.
+// Model is a language model with its weights on one device. Only one goroutine at a time may use it.
 type Model struct {
 	o      Options
 	dev    device.Device
 	cache  *plan.Cache
 	state  *plan.State
 	stream device.Stream
-	passes map[int]*pass // by their number of positions; next has the pass of one token
-	cached []int32       // tokens whose rows are in the key-value cache
+	passes map[int]*pass // passes by number of positions; key next: the pass for one token
+	cached []int32       // tokens whose keys and values are in the key-value cache
 	closer []func() error
 }
 
 // next is the key of the pass that reads one token and the key-value cache.
 const next = 0
 
-// pass computes the logits after one of the tokens of a text: of up to its number of positions, or of the token that
-// follows the cached ones.
+// pass computes the logits for one position. The pass of a text reads the whole text. The pass with the key next
+// reads only one token, which follows the tokens in the cache.
 type pass struct {
 	plan               *plan.Plan
-	stale              bool // the weights have changed since the plan copied them
+	stale              bool // the weights have changed since the plan last made its working copies
 	tokens, at, logits device.Region
 	rows, past         []device.Region // nn.CacheRows and nn.CachePast of each attention layer
-	rowBytes           []int64         // bytes of a position in these regions
-	host               device.Buffer   // twins of tokens, at and logits, in this order
+	rowBytes           []int64         // bytes of one position in these regions
+	host               device.Buffer   // host twins of tokens, at and logits, in this order
 }
 
 // shortest is the number of positions of the smallest plan.
 const shortest = 32
 
-// Open allocates the weights, which are zero until Load, and the key-value cache of a text of Positions tokens. It
-// returns an error if the device lacks an op of the model.
+// Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. It fails if the
+// device lacks an op of the model.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -71,8 +71,8 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 	return m, err
 }
 
-// graph returns the forward pass of a text of length positions, or of one token after the cached ones, and the number
-// of attention layers.
+// graph returns the forward pass of a text of length positions, or of one token that follows the cached tokens. It
+// also returns the number of attention layers.
 func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
 	cache := nn.Cache{Positions: o.Positions}
 	g, err = graph.Build(func(g *graph.Graph) {
@@ -92,9 +92,9 @@ func (o Options) graph(length int) (g *graph.Graph, layers int, err error) {
 	return g, cache.Layers, err
 }
 
-// row returns the row (1, C) of rows (T, C) with the index at (1, 1).
+// row returns one row (1, C) of rows (T, C). The value at (1, 1) is the index of this row.
 func (o Options) row(g *graph.Graph, rows, at *graph.Value) *graph.Value {
-	if rows.DType != g.ParamType() { // of a table
+	if rows.DType != g.ParamType() { // a table must have the type of parameters
 		rows = g.Cast("rows", rows, g.ParamType())
 	}
 	row := g.Embedding("last", at, graph.Tables{Weight: rows}, o.Compute) // (1, 1, C)
@@ -110,7 +110,7 @@ func (m *Model) lengthOf(n int) int {
 	return length
 }
 
-// passOf returns the pass of a text of length positions, or of one token after the cached ones.
+// passOf returns the pass for a text of length positions, or for one token that follows the cached tokens.
 func (m *Model) passOf(length int) (*pass, error) {
 	if p := m.passes[length]; p != nil {
 		return p, nil
@@ -154,7 +154,7 @@ func (m *Model) passOf(length int) (*pass, error) {
 	return p, nil
 }
 
-// find sets the regions of the pass. step: it reads the key-value cache.
+// find sets the regions of the pass. step means that the pass reads the key-value cache.
 func (p *pass) find(layers int, step bool) error {
 	var errs []error
 	region := func(of func(string) (device.Region, device.TensorSpec, error), name string) (device.Region, device.TensorSpec) {
@@ -177,8 +177,8 @@ func (p *pass) find(layers int, step bool) error {
 	return errors.Join(errs...)
 }
 
-// Load sets the weights to those of f, whose values read returns. Its error lists the differences if f has other
-// tensors than the model.
+// Load sets the weights to the values that read returns. f is the file of these values. If the tensors of f differ
+// from those of the model, the error lists the differences.
 func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) error) error {
 	var want []checkpoint.Info
 	for _, t := range m.state.Params.Params {
@@ -194,8 +194,9 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 	return m.state.Fill(read)
 }
 
-// Next returns the logits of the token that follows tokens, one for each token of the vocabulary. tokens has at least
-// one element, and each is below Vocabulary. If tokens are those of the last call and one more, Next reads only this one.
+// Next returns the logits of the next token, one for each token of the vocabulary. tokens must not be empty, and each
+// token must be below Vocabulary. If tokens are those of the previous call plus one, Next computes only the last
+// token.
 func (m *Model) Next(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("generate: got no tokens, want at least one")
@@ -216,7 +217,7 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	step := m.passes[next]
-	m.cached = nil // of an unknown state until the pass has ended
+	m.cached = nil // the contents are unknown until the pass has ended
 	logits, err := m.run(p, tokens[from:], last, func() error {
 		for i, rows := range p.rows {
 			size := p.rowBytes[i]
@@ -234,7 +235,7 @@ func (m *Model) Next(tokens []int32) ([]float32, error) {
 	return logits, err
 }
 
-// run runs a pass on tokens, calls after, and returns the logits after the token at position at of the text.
+// run runs a pass on tokens and calls after. It returns the logits for the position at.
 func (m *Model) run(p *pass, tokens []int32, at int, after func() error) ([]float32, error) {
 	mem := p.host.Host()
 	clear(mem[:p.tokens.Bytes])
@@ -270,7 +271,7 @@ func (m *Model) run(p *pass, tokens []int32, at int, after func() error) ([]floa
 	return logits, nil
 }
 
-// Close frees everything in reverse order.
+// Close frees all resources in reverse order of allocation.
 func (m *Model) Close() error {
 	var errs []error
 	for i := len(m.closer) - 1; i >= 0; i-- {

@@ -43,7 +43,8 @@ func open(t *testing.T, dev device.Device, compute tensor.DType) *Model {
 	return m
 }
 
-// TestCachedPositionsGiveTheLogitsOfTheWholeText generates beyond the positions of the model, then continues another text.
+// TestCachedPositionsGiveTheLogitsOfTheWholeText generates more tokens than the model has positions, and then
+// continues another text.
 func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	cpus, err := cpu.Driver{}.Open(0, device.Options{Threads: 2})
@@ -55,7 +56,7 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 		name      string
 		dev       device.Device
 		compute   tensor.DType
-		tolerance float64 // of a logit; logits are of the size of 10
+		tolerance float64 // largest difference of a logit; logits are about 10
 	}{
 		{"reference", reference.New(), tensor.F32, 1e-4}, // sums in another order
 		{"cpu", cpus, tensor.F32, 1e-4},
@@ -76,7 +77,7 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				whole.cached = nil // reads each text from its start
+				whole.cached = nil // makes Next read the whole text
 				want, err := whole.Next(text)
 				if err != nil {
 					t.Fatal(err)

@@ -32,8 +32,8 @@ func (c *Confusion) Reset() {
 	clear(c.Predicted)
 }
 
-// F1 returns the harmonic mean of precision and recall: of class 1 if there are two classes, otherwise the mean over
-// the classes that have a target or a prediction. A class without hits has the value 0.
+// F1 returns the harmonic mean of precision and recall. With two classes, it is that of class 1. Otherwise it is the
+// mean over the classes that have a target or a prediction. A class without hits has the value 0.
 func (c *Confusion) F1() float64 {
 	if len(c.Hits) == 2 {
 		value, _ := c.of(1)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The wanted values are those of sklearn.metrics.f1_score, with average="macro" for three classes.
+// The expected values are those of sklearn.metrics.f1_score, with average="macro" for three classes.
 func TestF1(t *testing.T) {
 	for _, c := range []struct {
 		classes           int
@@ -18,7 +18,7 @@ func TestF1(t *testing.T) {
 		{2, nil, nil, 0},
 		{3, []int{0, 1, 2, 2, 1}, []int{0, 2, 2, 1, 1}, (1 + 0.5 + 0.5) / 3},
 		{3, []int{0, 0, 1}, []int{0, 1, 1}, (2.0/3 + 2.0/3) / 2}, // class 2 does not occur
-		{3, []int{0, 1}, []int{-1, 1}, 0.5},                      // scores that are not finite are a miss
+		{3, []int{0, 1}, []int{-1, 1}, 0.5},                      // a target whose scores are not finite is a miss
 	} {
 		confusion := NewConfusion(c.classes)
 		for i, label := range c.labels {

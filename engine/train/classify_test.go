@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// sentences are n labelled samples of unequal lengths, padded to phraseLength.
+// sentences provides n labelled samples of different lengths, padded to phraseLength.
 type sentences struct{ n, classes int }
 
 func (s sentences) Len() int { return s.n }
@@ -32,7 +32,7 @@ func (s sentences) Layout(*data.Options) (data.Layout, error) {
 func (s sentences) NewSource(*data.Options) (data.Source, error) { return s, nil }
 func (s sentences) Close() error                                 { return nil }
 
-// label and length of a sample.
+// The label and the length of a sample are functions of its index.
 func (s sentences) label(index int) int  { return index * 5 % 7 % s.classes }
 func (s sentences) length(index int) int { return 1 + index*3%phraseLength }
 
@@ -88,7 +88,7 @@ func TestUnequalSharesOfPaddedTextsTrainAsOneRank(t *testing.T) {
 	}
 }
 
-// The F1 of an evaluation follows from the probabilities of the classes.
+// The test computes the expected F1 of an evaluation from the probabilities of the classes.
 func TestF1OfAnEvaluationCountsThePredictedClasses(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		dir := t.TempDir()

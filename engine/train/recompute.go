@@ -6,20 +6,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Recompute selects activation recomputation (activation checkpointing): the backward pass computes activations of the
-// forward pass again instead of reading them from memory. It saves memory, costs up to one more forward pass, and does
-// not change any bit of the result.
+// Recompute selects activation recomputation (activation checkpointing): the backward pass computes activations of
+// the forward pass again instead of reading them from memory. This saves memory and costs at most one additional
+// forward pass. It changes no bit of the result.
 type Recompute uint8
 
-// The choices of a run. A plan for fewer samples may need no recomputation where a plan for more samples does.
+// The choices for a run. A plan for fewer samples may need no recomputation even if a plan for more samples needs it.
 const (
-	RecomputeShort Recompute = iota // as few layers as make the plans fit into the memory of the device
+	RecomputeShort Recompute = iota // the smallest number of layers with which the plans fit into the memory of the device
 	RecomputeNever
-	RecomputeAlways // all layers but the last
+	RecomputeAlways // all layers except the last one
 )
 
-// compile compiles training and evaluation for n samples. If the memory is short, it recomputes layers as c.recompute
-// permits. The caller holds c.compiling.
+// compile compiles training and evaluation for n samples. If there is not enough memory, it recomputes layers as
+// c.recompute permits. The caller holds c.compiling.
 func (c *planCache) compile(n int) (*plans, error) {
 	if c.closed {
 		return nil, errors.New("replica: closed")
@@ -54,9 +54,9 @@ func (c *planCache) layers(n int) (int, error) {
 	return g.Layers() - 1, nil
 }
 
-// recomputing returns plans that recompute the smallest number of layers, at most layers, with which they fit into
-// c.free. If that is impossible, it returns the plans that need the least memory. kept are the plans without
-// recomputation, which do not fit. recomputing frees all plans that it does not return.
+// recomputing returns plans that recompute the smallest number of layers with which they fit into c.free. This number
+// is at most layers. If no number fits, it returns the plans that need the least memory. kept contains the plans
+// without recomputation, which do not fit. recomputing frees all plans that it does not return.
 func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
 	best, err := c.compileWith(kept.samples, layers)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
 		}
 		return best, kept.free()
 	}
-	low, high := 0, layers // low layers do not fit, high layers do
+	low, high := 0, layers // low layers do not fit, high layers fit
 	for err = kept.free(); err == nil && high-low > 1; {
 		var p *plans
 		if p, err = c.compileWith(best.samples, (low+high)/2); err != nil {
@@ -86,8 +86,8 @@ func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
 	return best, nil
 }
 
-// compileWith compiles training and evaluation for n samples. The backward pass recomputes the first layers of the
-// model. Both use the same n, so they can use the same arena.
+// compileWith compiles training and evaluation for n samples. The backward pass recomputes the given number of
+// layers, from the first layer of the model on. Both use the same n, so they can use the same arena.
 func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 	training, err := c.graph(true, max(n, 1), layers)
 	if err != nil {
@@ -120,5 +120,5 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 	return p, nil
 }
 
-// Recomputed returns the number of layers whose activations the current plans recompute.
+// Recomputed returns the number of layers whose activations are recomputed with the current plans.
 func (r *Replica) Recomputed() int { return r.now.recomputed }

@@ -7,8 +7,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// TestRecomputedActivationsChangeNoBit trains with and without recomputation: a transformer with dropout, a network with
-// batch normalisation and running statistics, and two ranks with statistics over all samples.
+// TestRecomputedActivationsChangeNoBit trains with and without recomputation. It uses a transformer with dropout, a
+// network with batch normalisation and running statistics, and two ranks with statistics over all samples.
 func TestRecomputedActivationsChangeNoBit(t *testing.T) {
 	for name, options := range map[string]ReplicaOptions{"transformer": languageOptions(0.2), "batch normalisation": testOptions()} {
 		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
@@ -54,7 +54,8 @@ func sameSteps(t *testing.T, got, want session) {
 	}
 }
 
-// TestShortMemoryRecomputesAsFewLayersAsFit limits the memory to values between the extremes.
+// TestShortMemoryRecomputesAsFewLayersAsFit limits the memory to values between those with no and with all layers
+// recomputed.
 func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 	const samples = 6
 	r := alone(t, languageOptions(0.2), openReference).replica
@@ -66,7 +67,7 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 		defer p.free()
 		return p.arenaBytes()
 	}
-	var sizes []int64 // by number of recomputed layers
+	var sizes []int64 // memory in bytes, by number of recomputed layers
 	for layers := range 4 {
 		sizes = append(sizes, bytes(layers))
 	}

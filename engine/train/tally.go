@@ -14,15 +14,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// tally counts the predictions of an evaluation by class (task.Report.Classes), and sums the counts over ranks.
+// tally counts the predictions of an evaluation by class (task.Report.Classes). It also sums the counts over ranks.
 type tally struct {
-	*task.Confusion // of this rank's samples
+	*task.Confusion // counts of this rank's samples
 	comm            collective.Communicator
 	host            device.Buffer // (ranks, 3·classes) i64; nil for a single rank
 	op              collective.Op
 }
 
-// newTally returns a tally, with memory for the exchange if comm is not nil.
+// newTally returns a tally. If comm is not nil, it allocates memory for the exchange between ranks.
 func newTally(dev device.Device, comm collective.Communicator, classes int) (*tally, error) {
 	t := &tally{Confusion: task.NewConfusion(classes), comm: comm}
 	if comm == nil {
@@ -69,7 +69,7 @@ func (t *tally) sum(ctx context.Context) (*task.Confusion, error) {
 	return all, nil
 }
 
-// count adds the targets of a batch whose results, with logits, are in slot 0.
+// count adds the targets of a batch. The results of the batch, with logits, must be in slot 0.
 func (p *pass) count(b *data.Batch, c *task.Confusion) {
 	memory, classes := p.logits.in(p.host.Host()), len(c.Hits)
 	at := func(i int) float64 {

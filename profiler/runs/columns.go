@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// column is a figure of every record.
+// column is a value that every record contains.
 type column struct {
 	Name string
 	Unit string
@@ -18,7 +18,7 @@ func sensor(s telemetry.Sensor) func(*runtime.Record) float64 {
 	return func(r *runtime.Record) float64 { return r.Telemetry[s] }
 }
 
-// rankColumns are the figures that each rank has.
+// rankColumns are the columns that each rank has.
 var rankColumns = []column{
 	{"share", "samples", func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
 	{"throughput", "samples/s", (*runtime.Record).Throughput},
@@ -31,7 +31,7 @@ var rankColumns = []column{
 	{"optimizer", "s", func(r *runtime.Record) float64 { return r.Optimizer.Seconds() }},
 	{"hidden", "s", func(r *runtime.Record) float64 { return r.CommunicationHidden.Seconds() }},
 	{"exchange", "s", func(r *runtime.Record) float64 { return r.Exchanges.Seconds() }},
-	{"bus_bandwidth", "bytes/s", nil}, // see Run.addRecord: it depends on the number of ranks
+	{"bus_bandwidth", "bytes/s", nil}, // computed by rank.fill, because it depends on the number of ranks
 	{"utilization", "%", sensor(telemetry.Utilization)},
 	{"memory", "%", sensor(telemetry.Memory)},
 	{"temperature", "°C", sensor(telemetry.Temperature)},
@@ -47,7 +47,7 @@ const (
 // totalColumn is the throughput of all ranks together.
 var totalColumn = column{Name: "total_throughput", Unit: "samples/s"}
 
-// runColumns are figures that are equal on all ranks. They follow the columns of rank 0.
+// runColumns are the columns whose values are equal on all ranks. They follow the columns of rank 0.
 var runColumns = []column{
 	{"loss", "", func(r *runtime.Record) float64 { return r.Loss }},
 	{"accuracy", "fraction", func(r *runtime.Record) float64 { return r.Accuracy }},
@@ -57,7 +57,7 @@ var runColumns = []column{
 	{"skipped", "fraction", func(r *runtime.Record) float64 { return telemetry.Bit(r.Skipped) }},
 }
 
-// decisionColumns are the figures of each decision of the balancer.
+// decisionColumns are the columns of the balancer's decisions.
 var decisionColumns = []column{
 	{Name: "share_of_oracle", Unit: "fraction"},
 	{Name: "share_of_oracle_low", Unit: "fraction"},
@@ -72,13 +72,13 @@ var decisionColumns = []column{
 	{Name: "oracle_step", Unit: "s"},
 }
 
-// ownSeconds returns a rank's compute time without waiting for other ranks.
+// ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(r *runtime.Record) float64 {
 	return max(0, (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds())
 }
 
-// busBandwidth returns the bytes per second and link of a ring all-reduce, as NCCL's tests define the bus bandwidth. It
-// follows from bytes and time, not from a counter. A step without communication has none.
+// busBandwidth returns the bytes per second and link of a ring all-reduce, as defined by NCCL's tests. It is computed
+// from bytes and time. Without communication it is NaN.
 func busBandwidth(r *runtime.Record, ranks int) float64 {
 	seconds := (r.Communication + r.CommunicationHidden).Seconds()
 	if ranks < 2 || r.Bytes == 0 || seconds <= 0 {
@@ -88,7 +88,7 @@ func busBandwidth(r *runtime.Record, ranks int) float64 {
 	return 2 * (n - 1) / n * float64(r.Bytes) / seconds
 }
 
-// find returns the index of the column of a name, -1 if there is none.
+// find returns the index of the column with the given name, or -1 if there is none.
 func find(columns []column, name string) int {
 	for i, c := range columns {
 		if c.Name == name {

@@ -12,31 +12,32 @@ import (
 // Limits of a query.
 const (
 	mostPoints = 4000
-	// mostScanned is the number of records that a query reads from files. Reading them takes about 30 ms.
+	// mostScanned is the largest number of records that a query reads from files. Reading this number takes about 30
+	// ms.
 	mostScanned = 40000
-	// mostLines is the number of ranks that a query returns separately unless it names them.
+	// mostLines is the largest number of ranks that a query returns separately, unless the query names ranks.
 	mostLines = 8
 )
 
 // Query selects figures of a run.
 type Query struct {
-	From, To int64    // steps; To 0: the newest
-	Points   int      // most points of a line
+	From, To int64    // first and last step; To 0: the newest step
+	Points   int      // largest number of points of a line
 	Columns  []string // names of columns
-	Ranks    []int    // nil: all ranks, or bands over ranks if there are more than 8
+	Ranks    []int    // nil: all ranks; more than 8 ranks are combined into bands
 }
 
-// Figures are columns over steps.
+// Figures contains the values of columns over a range of steps.
 type Figures struct {
 	From  int64     `json:"from"`
 	To    int64     `json:"to"`
-	Width int64     `json:"width"` // steps of each point; 1: values of single steps
+	Width int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
 	Steps []int64   `json:"steps"` // last step of each point
-	Times []float64 `json:"times"` // end of that step, s since 1970 UTC; 0: unknown
+	Times []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
 	Lines []Line    `json:"lines"`
 }
 
-// Values are numbers of which NaN is null in JSON.
+// Values is a list of numbers. NaN is null in JSON.
 type Values []float64
 
 // MarshalJSON implements json.Marshaler.
@@ -56,26 +57,27 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Line is one column of one rank, of all ranks together, or a band over ranks.
+// Line contains the values of one column, for one rank, for all ranks together, or as a band over ranks.
 type Line struct {
 	Column string `json:"column"`
 	Unit   string `json:"unit"`
-	// Rank is the rank, -1 for a column that all ranks share, or -2 for a band: then Mean is the median over ranks, Min
-	// and Max are the extremes over all ranks and steps, and Worst is the rank with the extreme mean.
+	// Rank is the rank, or -1 for a column that is equal on all ranks, or -2 for a band. In a band, Mean is the
+	// median over ranks, Min and Max are the extremes over all ranks and steps, and Worst is the rank with the worst
+	// mean.
 	Rank  int    `json:"rank"`
 	Mean  Values `json:"mean"`
-	Min   Values `json:"min,omitempty"` // nil if each point is one step of one rank
+	Min   Values `json:"min,omitempty"` // nil if each point is a single step of one rank
 	Max   Values `json:"max,omitempty"`
 	Worst []int  `json:"worst,omitempty"`
 }
 
-// Values of Line.Rank that are no rank.
+// Values of Line.Rank that do not stand for a single rank.
 const (
 	AllRanks = -1
 	Band     = -2
 )
 
-// Figures returns the columns of a range of steps. A column that is unknown is an error.
+// Figures returns columns over a range of steps. An unknown column is an error.
 func (r *Run) Figures(q Query) (*Figures, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +133,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	// Each step has at most one record per rank. Rank 0 is always read.
 	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
 	out.Width = r.width(q, scan)
-	collected := make([]*bins, len(r.ranks)) // nil: not requested
+	collected := make([]*bins, len(r.ranks)) // nil for ranks that the query does not request
 	for _, k := range ranks {
 		b, err := r.collect(k, q, out.Width, read, scan)
 		if err != nil {
@@ -139,7 +141,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		}
 		collected[k] = b
 	}
-	// Rank 0 has the shared columns and the steps.
+	// Rank 0 provides the columns that are equal on all ranks, and the steps.
 	base, err := r.collect(0, q, out.Width, append(slices.Clone(shared), read...), scan)
 	if err != nil {
 		return nil, err
@@ -176,8 +178,8 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	return out, nil
 }
 
-// width returns the number of steps of each point, so that there are at most q.Points. Unless the records are read from
-// the files, it is a multiple of the width of the cells.
+// width returns the number of steps per point, such that there are at most q.Points points. Unless scan is set, the
+// width is a multiple of the width of the cells.
 func (r *Run) width(q Query, scan bool) int64 {
 	width := (q.To - q.From + int64(q.Points)) / int64(q.Points)
 	if scan {
@@ -190,7 +192,7 @@ func (r *Run) width(q Query, scan bool) int64 {
 	return (width + cell - 1) / cell * cell
 }
 
-// collect returns the figures of a rank, read from its file or from its cells.
+// collect returns the values of a rank, read from its file or computed from its cells.
 func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool) (*bins, error) {
 	k := r.ranks[index]
 	b := newBins(q.From, q.To, width, columns, len(k.grid.cells))
@@ -218,7 +220,7 @@ func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool)
 	return b, nil
 }
 
-// filled returns the indices of the bins with records.
+// filled returns the indices of the bins that contain records.
 func (b *bins) filled() (keep []int) {
 	for i, last := range b.last {
 		if last > 0 {
@@ -228,7 +230,7 @@ func (b *bins) filled() (keep []int) {
 	return keep
 }
 
-// line returns a column.
+// line returns the values of a column of one rank.
 func (b *bins) line(c column, rank, at int, keep []int) Line {
 	l := Line{Column: c.Name, Unit: c.Unit, Rank: rank, Mean: make(Values, len(keep))}
 	if b.width > 1 {
@@ -244,11 +246,11 @@ func (b *bins) line(c column, rank, at int, keep []int) Line {
 	return l
 }
 
-// band returns a column over all ranks.
+// band returns the values of a column as a band over all ranks.
 func band(c column, at int, ranks []*bins, keep []int) Line {
 	l := Line{Column: c.Name, Unit: c.Unit, Rank: Band, Mean: make(Values, len(keep)), Min: make(Values, len(keep)), Max: make(Values, len(keep)), Worst: make([]int, len(keep))}
 	means := make([]float64, 0, len(ranks))
-	lower := c.Name == "throughput" || c.Name == "bus_bandwidth" // the lowest value is the worst
+	lower := c.Name == "throughput" || c.Name == "bus_bandwidth" // for these columns the lowest value is the worst one
 	for i, k := range keep {
 		means = means[:0]
 		l.Min[i], l.Max[i], l.Worst[i] = math.NaN(), math.NaN(), -1
@@ -286,7 +288,7 @@ func totalOf(ranks []*bins, keep []int) Line {
 	return l
 }
 
-// median returns NaN for no values. It sorts them.
+// median returns the median of values, or NaN if there are none. It sorts values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

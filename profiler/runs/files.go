@@ -29,16 +29,16 @@ const (
 	metricsOfRank0 = "rank_0_metrics.json"
 )
 
-// Limits of files that are read whole.
+// Limits of files that are read completely.
 const (
-	// mostSettings is above the size of a file with all keys. The time to parse TOML grows with the square of its size.
+	// mostSettings is larger than a file with all keys. The time to parse TOML grows with the square of the size.
 	mostSettings = 128 << 10
 	mostResult   = 1 << 20
-	mostProfiles = 8 << 20 // a thousand ranks take about 2 MB
+	mostProfiles = 8 << 20 // the profile of a thousand ranks has about 2 MB
 	mostCurves   = 4 << 20
 )
 
-// Settings are the settings of a run that its readers show.
+// Settings contains the settings that programs show.
 type Settings struct {
 	Experiment struct {
 		LogDir string `toml:"log_dir" json:"-"`
@@ -64,7 +64,7 @@ type Settings struct {
 	} `toml:"train" json:"train"`
 }
 
-// readSettings reads configs/resolved.toml. Without the file, or with an invalid file, all fields are empty.
+// readSettings reads configs/resolved.toml. If the file is missing or invalid, all fields are empty.
 func readSettings(root *os.Root) (s Settings, text string) {
 	b, err := regular.ReadIn(root, resolvedFile, mostSettings)
 	if err != nil || toml.Unmarshal(b, &s) != nil {
@@ -73,7 +73,7 @@ func readSettings(root *os.Root) (s Settings, text string) {
 	return s, string(b)
 }
 
-// openLogs opens the folder of logs of a run.
+// openLogs opens the folder of a run's logs.
 func openLogs(root *os.Root, s Settings) (*os.Root, error) {
 	if s.Experiment.LogDir != "" {
 		return os.OpenRoot(filepath.Clean(s.Experiment.LogDir))
@@ -81,7 +81,7 @@ func openLogs(root *os.Root, s Settings) (*os.Root, error) {
 	return root.OpenRoot(logsFolder)
 }
 
-// readResult returns nil if the run has no valid result.
+// readResult returns the result of the run, or nil if there is no valid result.
 func readResult(root *os.Root) *experiment.Result {
 	text, err := regular.ReadIn(root, resultFile, mostResult)
 	if err != nil {
@@ -94,7 +94,7 @@ func readResult(root *os.Root) *experiment.Result {
 	return r
 }
 
-// readLast returns the last line of a file that decode accepts, among the last bytes of the file.
+// readLast finds the last line that decode accepts. It searches the last bytesBack bytes of the file.
 func readLast(root *os.Root, name string, bytesBack int64, decode func(line []byte) bool) (found bool, modified int64, err error) {
 	file, info, err := regular.OpenIn(root, name)
 	if err != nil {
@@ -103,7 +103,7 @@ func readLast(root *os.Root, name string, bytesBack int64, decode func(line []by
 	defer file.Close() // read only
 	text := make([]byte, min(info.Size(), bytesBack))
 	n, err := file.ReadAt(text, info.Size()-int64(len(text)))
-	if n < len(text) && err != nil { // the file became shorter meanwhile
+	if n < len(text) && err != nil { // the file has become shorter since its size was read
 		text = text[:n]
 	}
 	modified = info.ModTime().UnixMilli()
@@ -130,7 +130,7 @@ type Point struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// readCurves returns the fitted curves by rank, nil if there are none.
+// readCurves returns the fitted step-time curves by rank, or nil if there are none.
 func readCurves(logs *os.Root) map[int][]Point {
 	text, err := regular.ReadIn(logs, curvesFile, mostCurves)
 	if err != nil {
@@ -141,7 +141,7 @@ func readCurves(logs *os.Root) map[int][]Point {
 		return nil
 	}
 	curves := map[int][]Point{}
-	for _, row := range rows[1:] { // the first row is the header: rank, samples, seconds
+	for _, row := range rows[1:] { // the first row contains the names: rank, samples, seconds
 		if len(row) < 3 {
 			continue
 		}
@@ -155,7 +155,7 @@ func readCurves(logs *os.Root) map[int][]Point {
 	return curves
 }
 
-// Profile is the hardware of one rank, from gpu_profiles.json.
+// Profile describes the hardware of one rank, as in gpu_profiles.json.
 type Profile struct {
 	Rank   int    `json:"rank"`
 	Host   string `json:"host"`
@@ -174,7 +174,7 @@ type Profile struct {
 	GPU          json.RawMessage `json:"gpu,omitempty"`
 }
 
-// readProfiles returns the hardware of the ranks, nil if the run has no profile.
+// readProfiles returns the hardware of the ranks, or nil if the run has no profile.
 func readProfiles(root *os.Root) []Profile {
 	text, err := regular.ReadIn(root, profilesFile, mostProfiles)
 	if err != nil {

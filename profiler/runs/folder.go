@@ -13,18 +13,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// mostRuns limits the entries of a folder that are listed.
+// mostRuns is the largest number of entries of a folder that are listed.
 const mostRuns = 2000
 
-// Folder is a folder of runs, such as experiments.
+// Folder is a folder of runs, such as the folder experiments.
 type Folder struct {
 	Path string
 
 	root *os.Root
-	self string // the folder is itself a run of this name; "": it contains runs
+	self string // name of the run if the folder itself is a run; otherwise ""
 }
 
-// NameError reports a name that no run can have.
+// NameError reports an invalid name of a run.
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
@@ -55,7 +55,7 @@ func OpenFolder(path string) (*Folder, error) {
 // Close closes the folder. Runs that are open remain open.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// isRun reports whether a folder has files of a run.
+// isRun reports whether a folder contains files of a run.
 func isRun(root *os.Root) bool {
 	for _, name := range []string{resolvedFile, resultFile, lockFile, logsFolder + "/" + metricsOfRank0} {
 		if info, err := root.Stat(name); err == nil && info.Mode().IsRegular() {
@@ -65,7 +65,7 @@ func isRun(root *os.Root) bool {
 	return false
 }
 
-// openRoot opens the folder of a run. It follows no symbolic link out of the folder.
+// openRoot opens the folder of a run. It does not follow symbolic links that lead out of the folder.
 func (f *Folder) openRoot(name string) (*os.Root, error) {
 	if !experiment.ValidName(name) {
 		return nil, &NameError{name}
@@ -86,16 +86,17 @@ func (f *Folder) openRoot(name string) (*os.Root, error) {
 	return root, nil
 }
 
-// Listing is the content of a folder of runs.
+// Listing is the result of Folder.List.
 type Listing struct {
-	Runs []Summary `json:"runs"` // newest first
-	// Nested are folders without files of a run that contain runs, relative to the folder: open them as a Folder.
+	Runs []Summary `json:"runs"` // newest run first
+	// Nested contains subfolders that are no runs, but contain runs. Paths are relative to the folder. OpenFolder
+	// opens them.
 	Nested []string `json:"nested"`
 	Others int      `json:"others"` // number of other entries
 	Left   int      `json:"left"`   // number of entries that were not read because there are too many
 }
 
-// List reads a summary of each run. It reads a few kilobytes of each run.
+// List returns a summary of each run. It reads a few kilobytes per run.
 func (f *Folder) List() (Listing, error) {
 	out := Listing{Runs: []Summary{}, Nested: []string{}}
 	names := []string{f.self}
@@ -134,7 +135,7 @@ func (f *Folder) List() (Listing, error) {
 	return out, nil
 }
 
-// containsRuns reports whether a folder without files of a run contains a run.
+// containsRuns reports whether a folder that is no run contains a run.
 func (f *Folder) containsRuns(name string) bool {
 	root, err := f.root.OpenRoot(name)
 	if err != nil {

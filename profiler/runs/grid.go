@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// mostGridBytes limits the memory for the cells of all ranks of a run.
+// mostGridBytes limits the memory of the cells of all ranks, in bytes.
 const mostGridBytes = 12 << 20
 
-// cell sums up the known values of one column in some successive steps.
+// cell contains statistics of the known values of one column over successive steps.
 type cell struct {
 	min, max, sum float32
 	n             uint32 // number of known values
@@ -37,34 +37,34 @@ func (c *cell) merge(o cell) {
 	}
 }
 
-// grid sums up columns of records in cells of equal numbers of steps. Cell i covers the steps i*width+1 to (i+1)*width.
-// When a step is beyond the last cell, pairs of cells are merged.
+// grid contains statistics of columns in cells of equal length. Cell i covers the steps i*width+1 to (i+1)*width. If
+// a step is beyond the last possible cell, pairs of cells are merged.
 type grid struct {
-	width int64 // steps of a cell, a power of two
-	most  int   // cells
+	width int64 // number of steps per cell, a power of two
+	most  int   // largest number of cells
 	cells [][]cell
 	place []place // one per cell
 }
 
-// place locates the records of a cell.
+// place describes where the records of a cell are.
 type place struct {
-	offset int64   // of the first record in its file; -1: the cell has no records
+	offset int64   // file offset of the first record; -1 if the cell has no records
 	last   int64   // step of the last record
-	time   float64 // of the last record, s since 1970 UTC
+	time   float64 // time of the last record, s since 1970 UTC
 }
 
-// newGrid returns a grid with columns and at most most cells.
+// newGrid returns a grid for a number of columns. It has at most most cells.
 func newGrid(columns, most int) *grid {
 	return &grid{width: 1, most: max(2, most&^1), cells: make([][]cell, columns)}
 }
 
-// cellsFor returns the number of cells so that all grids of a run respect mostGridBytes.
+// cellsFor returns the number of cells per grid for which all grids of a run fit into mostGridBytes.
 func cellsFor(ranks, columns int) int {
 	const best, least = 2048, 32
 	return min(best, max(least, mostGridBytes/(cellBytes*columns*max(ranks, 1))))
 }
 
-// add adds a record of a step from 1 on.
+// add adds a record. Steps count from 1.
 func (g *grid) add(step, offset int64, time float64, values []float64) {
 	at := (step - 1) / g.width
 	for at >= int64(g.most) {
@@ -116,7 +116,8 @@ func (g *grid) merge() {
 	}
 }
 
-// offsetOf returns the place in the file from which records of a step and later ones are found.
+// offsetOf returns a file offset. All records of the given step and of later steps start at or after this offset. found
+// is false if there are none.
 func (g *grid) offsetOf(step int64) (offset int64, found bool) {
 	at := max(0, (step-1)/g.width)
 	for ; at < int64(len(g.place)); at++ {
@@ -127,19 +128,20 @@ func (g *grid) offsetOf(step int64) (offset int64, found bool) {
 	return 0, false
 }
 
-// reset drops all records.
+// reset removes all records.
 func (g *grid) reset() { *g = *newGrid(len(g.cells), g.most) }
 
-// bins collects the figures of a query: like a grid, with a given width and range, and exact sums.
+// bins collects the values for a query. It resembles a grid, but has exact sums, and a given width and range of
+// steps.
 type bins struct {
 	from, width int64
 	n           int
-	cols        [][]bin // [column][bin]; nil: not requested
-	last        []int64 // step of the last record of a bin; 0: none
+	cols        [][]bin // [column][bin]; nil for columns that are not requested
+	last        []int64 // step of the last record of each bin; 0 if it has none
 	time        []float64
 }
 
-// bin is a cell with exact sums.
+// bin contains the same statistics as a cell, with exact sums.
 type bin struct {
 	min, max, sum float64
 	n             int64
@@ -154,7 +156,7 @@ func newBins(from, to, width int64, columns []int, of int) *bins {
 	return b
 }
 
-// at returns the bin of a step, false if the step is out of range.
+// at returns the index of the bin of a step. It returns false if the step is out of range.
 func (b *bins) at(step int64) (int, bool) {
 	if step < b.from {
 		return 0, false
@@ -182,7 +184,8 @@ func (b *bins) add(step int64, time float64, values []float64) {
 	}
 }
 
-// addCells adds the cells of a grid in the range of the bins, whose width is a multiple of that of the cells.
+// addCells adds those cells of a grid that are in the range of the bins. The width of the bins must be a multiple of
+// the width of the cells.
 func (b *bins) addCells(g *grid) {
 	for k, p := range g.place {
 		i, ok := b.at(p.last)
@@ -204,7 +207,7 @@ func (b *bins) addCells(g *grid) {
 	}
 }
 
-// mean returns NaN for a bin without values.
+// mean returns the mean of the values, or NaN if there are none.
 func (x bin) mean() float64 {
 	if x.n == 0 {
 		return math.NaN()
@@ -212,7 +215,7 @@ func (x bin) mean() float64 {
 	return x.sum / float64(x.n)
 }
 
-// low and high return NaN for a bin without values.
+// low and high return the extreme values, or NaN if there are none.
 func (x bin) low() float64 {
 	if x.n == 0 {
 		return math.NaN()

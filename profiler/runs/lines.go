@@ -9,15 +9,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Limits of the lists that a run keeps. Older entries are dropped.
+// Limits of the lists of a run. Older entries are dropped.
 const (
 	mostChanges  = 1000
-	mostIntegers = 1 << 18 // shares in all changes
+	mostIntegers = 1 << 18 // limit of the number of shares in all changes
 	mostEvents   = 2000
 	mostAlerts   = 500
 )
 
-// Decision is a decision of the balancer: a line of logs/balance.jsonl. Times are per step, in s; nil is unknown.
+// Decision is one decision of the balancer, a line of logs/balance.jsonl. Times are in s per step; nil means unknown.
 type Decision struct {
 	Step      int64               `json:"step"`
 	Policy    string              `json:"policy"`
@@ -35,7 +35,7 @@ type Decision struct {
 	Ranks     []DecisionRank      `json:"ranks,omitempty"`
 }
 
-// DecisionRank is a decision's part about one rank.
+// DecisionRank contains the values of a decision for one rank.
 type DecisionRank struct {
 	Seconds  *float64 `json:"seconds"`
 	Fitted   *float64 `json:"fitted_seconds"`
@@ -47,29 +47,29 @@ type DecisionRank struct {
 	Evidence string   `json:"evidence,omitempty"`
 }
 
-// Alert is a change that a user should look at, or its end.
+// Alert reports a problem that needs attention, or the end of the problem.
 type Alert struct {
 	Step     int64  `json:"step"`
 	Kind     string `json:"kind"` // straggler, slow type, recovered, skipped
-	Rank     int    `json:"rank"` // -1: all ranks
+	Rank     int    `json:"rank"` // rank with the problem; -1: all ranks
 	Text     string `json:"text"`
 	Evidence string `json:"evidence"`
 }
 
-// decided is the state of the balancer's decisions.
+// decided contains what was read from the decisions of the balancer.
 type decided struct {
 	replaced int
 	damaged  int
 	grid     *grid
 	last     *Decision
 	changes  []Decision
-	health   []string // of each rank
+	health   []string // verdict of the balancer for each rank
 	alerts   []Alert
 }
 
 func newDecided() decided { return decided{grid: newGrid(len(decisionColumns), 2048)} }
 
-// follow drops all decisions if the file was replaced.
+// follow removes all decisions if the file was replaced.
 func (d *decided) follow(replaced int) {
 	if replaced != d.replaced {
 		*d = newDecided()
@@ -104,7 +104,7 @@ func (d *decided) add(line []byte, replaced int) {
 	}
 }
 
-// compareHealth adds an alert for each rank whose verdict changed.
+// compareHealth adds an alert for each rank whose verdict has changed.
 func (d *decided) compareHealth(v *Decision) {
 	if len(d.health) != len(v.Ranks) {
 		d.health = make([]string, len(v.Ranks))
@@ -129,14 +129,14 @@ func (d *decided) compareHealth(v *Decision) {
 	}
 }
 
-// Verdict is a sequence of equal verdicts on the run's bottleneck.
+// Verdict combines successive windows with the same verdict on what limits the speed of the run.
 type Verdict struct {
 	From int64 `json:"from"` // first step of the first window
 	To   int64 `json:"to"`   // last step of the last window
 	runtime.BottleneckEvent
 }
 
-// happened is the state of the events.
+// happened contains what was read from the events.
 type happened struct {
 	replaced int
 	damaged  int
@@ -147,7 +147,7 @@ type happened struct {
 	length   int64
 }
 
-// follow drops all events if the file was replaced.
+// follow removes all events if the file was replaced.
 func (h *happened) follow(replaced int) {
 	if replaced != h.replaced {
 		*h = happened{replaced: replaced}
@@ -181,7 +181,7 @@ func (h *happened) add(line []byte, replaced int) {
 	}
 }
 
-// alerts returns the alerts of all sources, by step.
+// alerts returns the alerts of all sources, sorted by step.
 func (r *Run) alerts() []Alert {
 	all := slices.Clone(r.decided.alerts)
 	for _, v := range r.happened.verdicts {
@@ -201,7 +201,7 @@ func (r *Run) alerts() []Alert {
 	return newest(all, mostAlerts)
 }
 
-// newest returns the last most elements.
+// newest returns the last elements of list, at most most of them.
 func newest[T any](list []T, most int) []T {
 	if len(list) <= most {
 		return list

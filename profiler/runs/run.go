@@ -11,21 +11,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// mostRanks limits the ranks of a run that are read.
+// mostRanks is the largest number of ranks that are read.
 const mostRanks = 4096
 
-// Run reads the records of one run. All methods may be called from several goroutines.
+// Run reads the files of one run. Its methods are safe for concurrent use.
 type Run struct {
 	Name string
 
 	mu       sync.Mutex
 	root     *os.Root
-	logs     *os.Root // nil: not there yet
+	logs     *os.Root // nil until the folder exists
 	settings Settings
 	config   string // text of the settings
 	evidence evidence
 	version  int64
-	failed   map[string]string // files that cannot be read, with the reason
+	failed   map[string]string // reasons why files cannot be read, by file name
 
 	ranks     []*rank
 	decisions *runtime.LineTail
@@ -34,24 +34,24 @@ type Run struct {
 	happened  happened
 }
 
-// rank is the state of one rank.
+// rank contains what was read from the records of one rank.
 type rank struct {
 	tail     *runtime.Tail
-	replaced int // value of tail.Replaced to which the fields below belong
+	replaced int // value of tail.Replaced when the fields below were set
 	grid     *grid
-	values   []float64 // of a record; reused
+	values   []float64 // scratch memory for the values of a record
 	last     runtime.Record
-	found    bool                  // last is valid
-	shares   map[int64]*shareTotal // by samples
+	found    bool                  // last contains a record
+	shares   map[int64]*shareTotal // totals by number of samples
 }
 
-// shareTotal sums up the steps of a rank with one share.
+// shareTotal contains the totals of a rank over the steps with one share.
 type shareTotal struct {
 	n             int64
 	sum, min, max float64 // compute time, s
 }
 
-// mostShares limits the distinct shares of which a run keeps the times, over all its ranks.
+// mostShares is the largest number of shares for which a run keeps times, summed over all ranks.
 const mostShares = 32768
 
 // Open opens a run of the folder.
@@ -74,15 +74,15 @@ func (r *Run) Close() error {
 	return err
 }
 
-// Version changes with every change that Update finds.
+// Version returns a number that changes whenever Update finds a change.
 func (r *Run) Version() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
 }
 
-// Update reads records that were appended since the last call, about limit bytes. more reports that there are further
-// ones.
+// Update reads about limit bytes of records that were added since the last call. more means that there are further
+// records.
 func (r *Run) Update(limit int64) (more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *Run) progress() (sum int64) {
 	return sum
 }
 
-// read reads appended records of all ranks in turn, so that no rank is far ahead.
+// read reads new records. The ranks take turns, so that all ranks are at similar steps.
 func (r *Run) read(limit int64) (more bool) {
 	r.discover()
 	turn := max(limit/int64(max(len(r.ranks), 1)), 256<<10)
@@ -139,7 +139,7 @@ func (r *Run) read(limit int64) (more bool) {
 	return r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged) && left || more
 }
 
-// note remembers why a file, or a part of it, cannot be read. It returns false after an error.
+// note stores the reason why a file, or a part of it, cannot be read. It returns false if err is not nil.
 func (r *Run) note(name string, err error, damaged int) bool {
 	switch {
 	case err != nil:
@@ -152,7 +152,7 @@ func (r *Run) note(name string, err error, damaged int) bool {
 	return err == nil
 }
 
-// discover adds ranks whose files exist, and drops ranks whose files were removed.
+// discover adds ranks whose files exist, and removes ranks whose files were removed.
 func (r *Run) discover() {
 	n := len(r.ranks)
 	for ; n < mostRanks; n++ {
@@ -180,7 +180,7 @@ func (r *Run) discover() {
 	}
 }
 
-// read reads appended records.
+// read reads new records of the rank.
 func (k *rank) read(limit int64, ranks int) (more bool, err error) {
 	more, err = k.tail.Next(limit, func(offset int64, r *runtime.Record) {
 		k.follow()
@@ -196,7 +196,7 @@ func (k *rank) read(limit int64, ranks int) (more bool, err error) {
 	return more, err
 }
 
-// follow drops all records if the file was replaced.
+// follow removes all records if the file was replaced.
 func (k *rank) follow() {
 	if k.replaced == k.tail.Replaced {
 		return
@@ -205,7 +205,7 @@ func (k *rank) follow() {
 	k.grid.reset()
 }
 
-// fill sets the values of a record.
+// fill sets k.values to the values of a record.
 func (k *rank) fill(r *runtime.Record, ranks int) {
 	for i, c := range rankColumns {
 		if i == busColumn {
@@ -237,7 +237,7 @@ func (k *rank) addShare(r *runtime.Record, ranks int) {
 	s.n, s.sum, s.min, s.max = s.n+1, s.sum+own, min(s.min, own), max(s.max, own)
 }
 
-// seconds returns the time of a record in s since 1970 UTC, 0 if it is unknown.
+// seconds returns the time of a record in s since 1970 UTC, or 0 if it is unknown.
 func seconds(r *runtime.Record) float64 {
 	if r.Timestamp.IsZero() {
 		return 0
@@ -245,49 +245,49 @@ func seconds(r *runtime.Record) float64 {
 	return float64(r.Timestamp.UnixMicro()) / 1e6
 }
 
-// View is what a run shows at one moment, apart from figures over steps.
+// View contains the current state of a run except for the figures over steps.
 type View struct {
 	Name     string `json:"name"`
 	Version  int64  `json:"version"`
 	State    State  `json:"state"`
 	Progress struct {
-		Read  int64 `json:"read"`  // bytes of metrics
-		Bytes int64 `json:"bytes"` // size of the files
+		Read  int64 `json:"read"`  // bytes of records read so far
+		Bytes int64 `json:"bytes"` // size of the files of records in bytes
 	} `json:"progress"`
-	First    int64              `json:"first"` // step of the first and of the newest record; 0: none
+	First    int64              `json:"first"` // first and newest recorded step; 0 if there are no records
 	Last     int64              `json:"last"`
 	Settings Settings           `json:"settings"`
 	Result   *experiment.Result `json:"result"`
 	Profiles []Profile          `json:"profiles"`
 	Ranks    []RankView         `json:"ranks"`
-	Decision *Decision          `json:"decision"` // newest
-	Changes  []Decision         `json:"changes"`  // newest decisions that changed shares, oldest first
-	Starts   []runtime.Event    `json:"starts"`   // of processes
-	Length   int64              `json:"length"`   // steps of the whole run; 0: unknown
-	Evals    []runtime.Event    `json:"evals"`    // newest, oldest first
-	Saves    []runtime.Event    `json:"saves"`    // newest, oldest first
-	Verdicts []Verdict          `json:"verdicts"` // on what limits the speed, newest, oldest first
-	Alerts   []Alert            `json:"alerts"`   // newest, oldest first
-	Damaged  map[string]string  `json:"damaged"`  // files that cannot be read, or not completely
+	Decision *Decision          `json:"decision"` // newest decision
+	Changes  []Decision         `json:"changes"`  // newest decisions that changed shares, in order
+	Starts   []runtime.Event    `json:"starts"`   // starts of processes
+	Length   int64              `json:"length"`   // number of steps of the whole run; 0 if unknown
+	Evals    []runtime.Event    `json:"evals"`    // newest evaluations, in order
+	Saves    []runtime.Event    `json:"saves"`    // newest checkpoints, in order
+	Verdicts []Verdict          `json:"verdicts"` // newest verdicts on what limits the speed, in order
+	Alerts   []Alert            `json:"alerts"`   // newest alerts, in order
+	Damaged  map[string]string  `json:"damaged"`  // reasons why files cannot be read, or only partially
 	Curves   []CurveView        `json:"curves"`   // step-time curve of each rank
 }
 
-// RankView is the newest record of a rank.
+// RankView contains the newest record of a rank.
 type RankView struct {
 	Rank   int             `json:"rank"`
-	Record *runtime.Record `json:"record"` // nil: no record
-	Health string          `json:"health"` // verdict of the balancer; "": none
+	Record *runtime.Record `json:"record"` // nil if there is no record
+	Health string          `json:"health"` // verdict of the balancer; "" if there is none
 	Cause  string          `json:"cause"`
 }
 
-// CurveView is the step-time curve of a rank with the measured times. Times are compute times in s.
+// CurveView contains the step-time curve of a rank and its measured times. Times are compute times in s.
 type CurveView struct {
 	Rank   int          `json:"rank"`
 	Fitted []Point      `json:"fitted"`
 	Shares []ShareTimes `json:"shares"`
 }
 
-// ShareTimes are the measured times of a rank with one share.
+// ShareTimes contains the measured times of a rank with one share.
 type ShareTimes struct {
 	Samples int64   `json:"samples"`
 	Steps   int64   `json:"steps"`
@@ -296,7 +296,7 @@ type ShareTimes struct {
 	Max     float64 `json:"max"`
 }
 
-// View returns what the last Update found.
+// View returns the state as of the last Update.
 func (r *Run) View() View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -330,7 +330,7 @@ func (r *Run) View() View {
 	return v
 }
 
-// steps returns the range of recorded steps, 0 and 0 without records.
+// steps returns the range of recorded steps, or 0 and 0 if there are none.
 func (r *Run) steps() (first, last int64) {
 	if len(r.ranks) == 0 || !r.ranks[0].found {
 		return 0, 0

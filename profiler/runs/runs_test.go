@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// fakeRun writes a run's folder.
+// fakeRun writes the folder of a run.
 type fakeRun struct {
 	t       *testing.T
 	dir     string
@@ -50,7 +50,7 @@ func (f *fakeRun) write(name, text string) {
 	}
 }
 
-// record returns a record whose values depend on step and rank, with a single very slow step 777.
+// record returns a record whose values depend on step and rank. Step 777 is very slow.
 func record(rank int, step int64) runtime.Record {
 	r := runtime.Record{Iteration: step, Rank: rank, BatchSize: int64(40 - 16*rank%32), Timestamp: time.Unix(1700000000+step, 0), Loss: 2 / float64(step), Accuracy: math.NaN(),
 		LearningRate: 0.1, LossScale: 1, DataLoading: time.Microsecond, Forward: 10 * time.Millisecond, Backward: 20 * time.Millisecond, Communication: time.Duration(rank) * time.Millisecond,
@@ -77,7 +77,7 @@ func (f *fakeRun) steps(from, to int64) {
 	}
 }
 
-// open opens the run and reads all records.
+// open opens a run and reads all records.
 func open(t *testing.T, parent, name string) *Run {
 	t.Helper()
 	folder, err := OpenFolder(parent)
@@ -108,7 +108,7 @@ func figures(t *testing.T, run *Run, q Query) *Figures {
 	return f
 }
 
-// line returns a column of a rank.
+// line returns the values of a column of one rank.
 func (f *Figures) line(t *testing.T, column string, rank int) Line {
 	t.Helper()
 	at := slices.IndexFunc(f.Lines, func(l Line) bool { return l.Column == column && l.Rank == rank })
@@ -172,7 +172,7 @@ func TestFiguresEqualTheRecords(t *testing.T) {
 	}
 }
 
-// TestThinningKeepsOutliers also shows that a zoom returns exact values of a run with merged cells.
+// TestThinningKeepsOutliers also checks that a short range of a run with merged cells has exact values.
 func TestThinningKeepsOutliers(t *testing.T) {
 	dir := t.TempDir()
 	newFakeRun(t, dir, "a", 2).steps(1, 30000)

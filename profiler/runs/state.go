@@ -11,47 +11,47 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Kind is the state of a run in one word.
+// Kind is the kind of state that a run is in.
 type Kind string
 
 // The kinds of states.
 const (
 	Running  Kind = "running"
 	Finished Kind = "finished"
-	Stopped  Kind = "stopped" // on purpose, before its end: it can resume
-	Failed   Kind = "failed"  // with an error
+	Stopped  Kind = "stopped" // stopped intentionally before its end, and can resume
+	Failed   Kind = "failed"  // ended with an error
 	Crashed  Kind = "crashed" // the process ended without a result
-	Unknown  Kind = "unknown" // another machine trains, and its records are not recent
+	Unknown  Kind = "unknown" // a process on another machine may be training, but the records are old
 )
 
 // State is the state of a run.
 type State struct {
 	Kind Kind   `json:"kind"`
-	Why  string `json:"why"` // explains Kind, or why the run has no records; "" if nothing needs an explanation
+	Why  string `json:"why"` // reason for Kind, or why the run has no records; "" if there is nothing to explain
 }
 
-// recent is the age up to which records show that a process on another machine is alive: a factor of the step time, and
-// a minimum, which covers evaluations and checkpoints.
+// Records that are younger than a limit show that a process on another machine still runs. The limit is recentSteps
+// times the step time, but at least recentMinimum, which covers evaluations and checkpoints.
 const (
 	recentSteps   = 20
 	recentMinimum = 2 * time.Minute
 )
 
-// evidence is what files tell about the state of a run.
+// evidence contains what the files of a run tell about its state.
 type evidence struct {
 	settings Settings
 	result   *experiment.Result
-	logsErr  error // the folder of logs cannot be opened
+	logsErr  error // error of opening the folder of logs
 	holder   experiment.Holder
-	held     *bool // see experiment.HeldBy
-	locked   bool  // a lock file exists
+	held     *bool // result of experiment.HeldBy
+	locked   bool  // the lock file exists
 
-	steps    int64         // iteration of the newest record; 0: no records
-	age      time.Duration // since the newest record was written
+	steps    int64         // iteration of the newest record; 0 if there are no records
+	age      time.Duration // time since the newest record was written
 	stepTime time.Duration
 }
 
-// judge derives the state.
+// judge determines the state.
 func (e evidence) judge() State {
 	switch {
 	case e.held != nil && *e.held:
@@ -70,13 +70,13 @@ func (e evidence) judge() State {
 	return e.outcome()
 }
 
-// ended reports whether the result is that of the newest process. An earlier process of a resumed run may have left an
-// older one.
+// ended reports whether the result was written by the newest process. An earlier process of a resumed run may have
+// left an older result.
 func (e evidence) ended() bool {
 	return e.result != nil && e.result.Steps >= e.steps && !e.result.Ended.Before(e.holder.Since)
 }
 
-// outcome derives the state from the result.
+// outcome determines the state of a run that has ended.
 func (e evidence) outcome() State {
 	switch r := e.result; {
 	case r.Exit == 0 && r.OutOfTime:
@@ -92,7 +92,7 @@ func (e evidence) outcome() State {
 	}
 }
 
-// whyEmpty returns the reason why a run has no records, "" if it has some.
+// whyEmpty returns the reason why a run has no records, or "" if it has records.
 func (e evidence) whyEmpty() string {
 	running := e.held != nil && *e.held
 	switch {
@@ -110,7 +110,7 @@ func (e evidence) whyEmpty() string {
 	return "the run has no metric records"
 }
 
-// Summary is one line of a list of runs. Unknown numbers are null.
+// Summary contains one row of a list of runs. Unknown numbers are null.
 type Summary struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
@@ -121,10 +121,10 @@ type Summary struct {
 	Ranks   int    `json:"ranks"`
 
 	Steps            int64             `json:"steps"`
-	SamplesPerSecond experiment.Number `json:"samples_per_second"` // of all ranks
-	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // the balancer's last estimate
+	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks
+	ShareOfOracle    experiment.Number `json:"share_of_oracle"`    // last estimate of the balancer
 	Loss             experiment.Number `json:"loss"`
-	Updated          int64             `json:"updated"` // ms since 1970 UTC: the newest record, or the end
+	Updated          int64             `json:"updated"` // time of the newest record or of the end, ms since 1970 UTC
 }
 
 // summarize reads the summary of a run.
@@ -153,7 +153,7 @@ func summarize(name string, root *os.Root) Summary {
 	return s
 }
 
-// gather reads the evidence other than the records.
+// gather returns the evidence except for that from records.
 func gather(root *os.Root, settings Settings) evidence {
 	e := evidence{settings: settings, result: readResult(root)}
 	holder, held, err := experiment.HeldBy(root)
@@ -161,7 +161,7 @@ func gather(root *os.Root, settings Settings) evidence {
 	return e
 }
 
-// fromLogs adds the newest records.
+// fromLogs adds values from the newest records.
 func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	r, found, modified := readLastRecord(logs, 0)
 	if !found {
@@ -190,7 +190,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	})
 }
 
-// noteRecord adds the newest record of rank 0.
+// noteRecord adds the newest record of rank 0 to the evidence.
 func (e *evidence) noteRecord(r *runtime.Record, modified int64) {
 	e.steps, e.stepTime = r.Iteration, r.IterationTime()
 	e.age = time.Since(time.UnixMilli(modified))

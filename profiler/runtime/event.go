@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// EventsFile contains the events of a run, one JSON object per line, in the folder of logs.
+// EventsFile is the name of the file with the events of a run, in the folder of logs. Each line is a JSON object.
 const EventsFile = "events.jsonl"
 
-// Event is a line of EventsFile. The field of its kind is set. A run that resumes, or returns to a checkpoint, removes
-// the events after the checkpoint's step.
+// Event is a line of EventsFile. Only the field of its kind is set. When a run resumes or rolls back, it removes the
+// events of steps after that of the checkpoint.
 type Event struct {
-	Step int64     `json:"step"` // optimizer steps done
+	Step int64     `json:"step"` // number of optimizer steps done
 	Time time.Time `json:"time"`
 
 	Start      *StartEvent      `json:"start,omitempty"`
@@ -21,54 +21,55 @@ type Event struct {
 	Checkpoint *CheckpointEvent `json:"checkpoint,omitempty"`
 }
 
-// StartEvent reports that a process of the run has started: a new run, or one that resumes.
+// StartEvent reports that a process has started a new run or resumed a run.
 type StartEvent struct {
-	Program   string        `json:"program"` // version
+	Program   string        `json:"program"` // version of the program
 	Model     string        `json:"model"`
 	Dataset   string        `json:"dataset"`
 	Policy    string        `json:"policy"`
 	Ranks     int           `json:"ranks"`
-	BatchSize int           `json:"batch_size"`       // global, samples
-	Unit      string        `json:"unit"`             // of throughput, such as "img"
+	BatchSize int           `json:"batch_size"`       // samples of the global batch
+	Unit      string        `json:"unit"`             // unit of throughput, such as "img"
 	Units     int           `json:"units_per_sample"` // 1 for images, the number of tokens for text
-	Metrics   []EventMetric `json:"metrics"`          // of evaluations, next to the loss
+	Metrics   []EventMetric `json:"metrics"`          // metrics of evaluations in addition to the loss
 }
 
 // EventMetric describes a metric of evaluations.
 type EventMetric struct {
 	Key     string `json:"key"`
 	Title   string `json:"title"`
-	Percent bool   `json:"percent"` // a fraction 0…1, shown in percent
+	Percent bool   `json:"percent"` // the value is a fraction 0…1 and is shown in percent
 }
 
-// LengthEvent states the length of a run. It follows the first step of a process.
+// LengthEvent contains the length of a run. It is written after the first step of a process.
 type LengthEvent struct {
-	Steps      int64 `json:"steps"` // of the whole run; 0: unknown
+	Steps      int64 `json:"steps"` // number of steps of the whole run; 0 if unknown
 	EpochSteps int   `json:"epoch_steps"`
 }
 
-// EvaluationEvent is the result of an evaluation.
+// EvaluationEvent contains the result of an evaluation.
 type EvaluationEvent struct {
 	Samples int                 `json:"samples"`
-	Loss    *float64            `json:"loss"`    // nil: not finite
-	Metrics map[string]*float64 `json:"metrics"` // by EventMetric.Key
-	Best    bool                `json:"best"`    // the best so far
+	Loss    *float64            `json:"loss"`    // nil if not finite
+	Metrics map[string]*float64 `json:"metrics"` // values by EventMetric.Key
+	Best    bool                `json:"best"`    // the result is the best so far
 	Seconds float64             `json:"seconds"`
 }
 
-// BottleneckEvent is the verdict on a window of BottleneckWindow steps that ends with the event's step.
+// BottleneckEvent contains the verdict on a window of BottleneckWindow steps. The window ends with the step of the
+// event.
 type BottleneckEvent struct {
-	Bound   string             `json:"bound"` // as Bound.String
-	Rank    int                `json:"rank"`  // as Bottleneck.Rank
+	Bound   string             `json:"bound"` // text of Bound.String
+	Rank    int                `json:"rank"`  // value of Bottleneck.Rank
 	Text    string             `json:"text"`
 	Advice  string             `json:"advice"`
 	Seconds float64            `json:"step_seconds"`
-	Lost    map[string]float64 `json:"lost_seconds"` // per step, by bound
+	Lost    map[string]float64 `json:"lost_seconds"` // lost time in s per step, by bound
 }
 
-// CheckpointEvent reports a saved checkpoint.
+// CheckpointEvent reports that a checkpoint was saved.
 type CheckpointEvent struct {
-	Seconds float64 `json:"seconds"` // duration of the save
+	Seconds float64 `json:"seconds"` // duration of the save, s
 }
 
 // Event converts the verdict to an event.
@@ -80,7 +81,7 @@ func (v Bottleneck) Event(s BottleneckSettings) *BottleneckEvent {
 	return e
 }
 
-// Known returns a pointer to v, nil if v is NaN or infinite, which JSON cannot represent.
+// Known returns a pointer to v. If v is NaN or infinite, which JSON cannot represent, it returns nil.
 func Known(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// tailChunkBytes is the size of a read. It is much more than a record needs. Larger chunks are not faster.
+	// tailChunkBytes is the size of a read in bytes. It is much larger than a record. Larger reads would not be
+	// faster.
 	tailChunkBytes = 64 << 10
 
-	// mostTailLine limits the memory for a line. A line for each of 10,000 ranks has 2 MiB.
+	// mostTailLine is the largest size of a line in bytes. A line with values of 10,000 ranks has 2 MiB.
 	mostTailLine = 16 << 20
 
-	// markBytes covers a record with its iteration and its timestamp.
+	// markBytes is the size of mark in bytes. It is enough for a record with its iteration and timestamp.
 	markBytes = 1024
 )
 
-// Tail reads a file of metric records while a Writer appends to it. Each call of Next continues after the last record.
-// A Tail holds no file open between calls. One goroutine may use it at a time.
+// Tail reads a file of metric records while a Writer appends to it. Each call of Next continues after the last record
+// that was read. Between calls, the file is closed. Only one goroutine at a time may use a Tail.
 //
 //	tail := runtime.NewTail(logs, runtime.FileName(rank))   // logs is an *os.Root
 //	for {
@@ -33,21 +34,21 @@ const (
 //	}
 type Tail struct{ growing }
 
-// growing is a file that another process appends to, or replaces.
+// growing is a file that another process extends or replaces.
 type growing struct {
 	root *os.Root
 	name string
 
-	file   os.FileInfo // of the last call; nil before the first
-	offset int64       // end of the last record or line
-	mark   []byte      // text before offset, to detect another file at the same place
+	file   os.FileInfo // state of the file at the last call; nil before the first call
+	offset int64       // end of the last record or line that was read
+	mark   []byte      // text before offset, by which another file with the same name is detected
 
-	Replaced int   // number of times that the writer replaced the file, for example because a run resumed
+	Replaced int   // number of times that the writer has replaced the file, for example because a run has resumed
 	Damaged  int   // number of complete lines that were not records
-	Size     int64 // size of the file at the last call, bytes
+	Size     int64 // size of the file at the last call, in bytes
 }
 
-// NewTail returns a Tail that begins at the first record of the file name in root. The file need not exist yet.
+// NewTail returns a Tail that starts at the first record of the file name in root. The file need not exist yet.
 func NewTail(root *os.Root, name string) *Tail { return &Tail{growing{root: root, name: name}} }
 
 // Name returns the name of the file.
@@ -57,10 +58,10 @@ func (g *growing) Name() string { return g.name }
 func (g *growing) Offset() int64 { return g.offset }
 
 // Next calls each with the records after the last call, in order, until it has read about limit bytes. offset is the
-// position of the record in the file, for ReadFrom. more reports that the limit was reached.
+// position of the record in the file; ReadFrom accepts it. more means that the limit was reached.
 //
-// A Writer replaces its file when a run resumes or returns to a checkpoint. The first call after that increments
-// t.Replaced and reads from the start of the file again, so the caller must drop the records that it has.
+// A Writer replaces its file when a run resumes or rolls back. The next call of Next then increments t.Replaced and
+// reads from the start of the file. The caller must drop the records that it already has.
 // A file that does not exist has no records.
 func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) (err error) {
@@ -75,7 +76,7 @@ func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool,
 	return more, err
 }
 
-// next calls read with the open file if the file has changed, and moves to its start if it is another file.
+// next calls read with the open file if the file has changed. If it is another file, next first moves to its start.
 func (g *growing) next(read func(io.ReaderAt) error) error {
 	file, info, err := regular.OpenIn(g.root, g.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,8 @@ func (g *growing) next(read func(io.ReaderAt) error) error {
 	return nil
 }
 
-// isSame reports whether file is the one of the last call. A new file may have the number of a deleted one.
+// isSame reports whether file is the file of the last call. It compares the text, because a new file may have the
+// inode number of a deleted one.
 func (g *growing) isSame(file io.ReaderAt, info os.FileInfo) bool {
 	if !os.SameFile(g.file, info) || info.Size() < g.offset {
 		return false
@@ -121,17 +123,17 @@ func (g *growing) restart(info os.FileInfo) {
 	g.file, g.offset, g.mark, g.Damaged = info, 0, nil, 0
 }
 
-// LineTail reads a file of lines while another process appends to it, like a Tail.
+// LineTail reads a file of lines while another process appends to it; see Tail.
 type LineTail struct{ growing }
 
-// NewLineTail returns a LineTail that begins at the first line of the file name in root. The file need not exist yet.
+// NewLineTail returns a LineTail that starts at the first line of the file name in root. The file need not exist yet.
 func NewLineTail(root *os.Root, name string) *LineTail {
 	return &LineTail{growing{root: root, name: name}}
 }
 
-// Next calls each with the complete lines after the last call, without their line ends, until it has read about limit
+// Next calls each with the complete lines after the last call, without line ends, until it has read about limit
 // bytes. It skips and counts lines of more than 16 MiB. The text is valid only during the call. If the file was
-// replaced, Next increments t.Replaced and reads from the start, as Tail.Next does.
+// replaced, Next increments t.Replaced and reads from the start of the file.
 func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) error {
 		chunk := make([]byte, tailChunkBytes)
@@ -147,7 +149,7 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 					each(line[:len(line)-1])
 				}
 				t.offset += int64(last) + 1
-			case n < len(chunk): // the end of the file, in a line that is not complete
+			case n < len(chunk): // the file ends within a line
 				return nil
 			case len(chunk) < mostTailLine:
 				chunk = make([]byte, min(4*len(chunk), mostTailLine))
@@ -164,8 +166,8 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 	return more, err
 }
 
-// ReadFrom calls each with the records of a file from an offset on, until each returns false. The offset is one that
-// Tail.Next reported for this file.
+// ReadFrom calls each with the records from offset on, until each returns false. offset must come from Tail.Next for
+// this file.
 func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) bool) error {
 	file, _, err := regular.OpenIn(root, name)
 	if err != nil {
@@ -178,9 +180,9 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 	return nil
 }
 
-// scan calls each with the records from offset on, until each returns false. It returns the end of the last record, and
-// damaged plus the number of complete lines that are not records. It ignores the text after the last line break, because
-// a Writer may not have completed it.
+// scan calls each with the records from offset on, until each returns false. It returns the end of the last record,
+// and damaged plus the number of complete lines that are not records. It ignores text after the last line break,
+// because a Writer may still write to this line.
 func scan(file io.ReaderAt, chunk []byte, offset int64, damaged int, each func(at int64, r *Record) bool) (int64, int, error) {
 	var record Record
 	for {
@@ -198,7 +200,7 @@ func scan(file io.ReaderAt, chunk []byte, offset int64, damaged int, each func(a
 			at, text = at+int64(length)+1, text[length+1:]
 			switch {
 			case len(line) == 0, string(line) == "[", string(line) == "]":
-				// The end of the line before, or a bracket. The next append replaces the closing bracket.
+				// The end of the previous line, or a bracket. The next append overwrites the closing bracket.
 			case record.parse(line) || json.Unmarshal(line, &record) == nil:
 				offset = from + int64(len(line)) // without the comma, which the next append writes
 				if !each(from, &record) {
@@ -212,7 +214,7 @@ func scan(file io.ReaderAt, chunk []byte, offset int64, damaged int, each func(a
 		switch {
 		case n < len(chunk):
 			return offset, damaged, nil
-		case offset == begin: // the line is too long to be a record: skip it in parts
+		case offset == begin: // the line is too long for a record, so skip it in parts
 			damaged++
 			offset += int64(n)
 		}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// tailOf returns a Tail of a rank's file in dir, and a function that returns the iterations since its last call.
+// tailOf returns a Tail of a rank's file in dir. It also returns a function that returns the iterations read since
+// its last call.
 func tailOf(t *testing.T, dir string) (*Tail, func() []int64) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -63,7 +64,7 @@ func TestTailStartsAgainAfterTheWriterReplacedTheFile(t *testing.T) {
 	appendAll(w, upTo(50)...)
 	w.Flush()
 	read()
-	for _, kept := range []int64{20, 0} { // a resume, and one from the start
+	for _, kept := range []int64{20, 0} { // one resume, and one start from the beginning
 		before := tail.Replaced
 		if err := w.Truncate(kept); err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestTailStartsAgainAfterTheWriterReplacedTheFile(t *testing.T) {
 	}
 }
 
-// TestTailNoticesAnotherFileWithTheSameNumber: file systems use the numbers of deleted files again.
+// File systems reuse the inode numbers of deleted files.
 func TestTailNoticesAnotherFileWithTheSameNumber(t *testing.T) {
 	dir := t.TempDir()
 	tail, read := tailOf(t, dir)

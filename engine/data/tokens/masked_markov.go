@@ -7,17 +7,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// markovSpecials are the first tokens of the vocabulary of MaskedMarkov. It has no unknown token.
+// markovSpecials contains the first tokens in the vocabulary of MaskedMarkov. There is no unknown token.
 var markovSpecials = tokenizer.Specials{Pad: 0, Unknown: 0, Class: 1, Separator: 2, Mask: 3}
 
 const markovSpecialCount = 4
 
-// MaskedMarkov are samples of BERT's pre-training from a Markov source:
+// MaskedMarkov provides samples of BERT's pre-training from a Markov source:
 //
 //	[CLS] tokens of the chain [SEP]
 //
-// The first four tokens of the vocabulary are [PAD], [CLS], [SEP] and [MASK]. The chain has the others. Masks are those
-// of [Masked].
+// The first four tokens of the vocabulary are [PAD], [CLS], [SEP] and [MASK]. All other tokens belong to the chain.
+// Tokens are masked as in [Masked].
 //
 //	field     shape
 //	tokens    (Length)
@@ -25,14 +25,14 @@ const markovSpecialCount = 4
 //	segments  (Length)
 //	lengths   ()
 type MaskedMarkov struct {
-	chain    *Markov // its samples have no special tokens
+	chain    *Markov // source of the texts, without special tokens
 	length   int
 	vocab    int
 	fraction float64
 }
 
-// NewMaskedMarkov returns the source. o.Vocabulary, o.Length and o.Shortest include the special tokens. fraction is the
-// fraction of the tokens of the chain that are to be predicted; 0 means 0.15.
+// NewMaskedMarkov returns the source. o.Vocabulary, o.Length and o.Shortest include the special tokens. fraction is
+// the fraction of the chain's tokens that the model must predict; 0 means 0.15.
 func NewMaskedMarkov(o MarkovOptions, fraction float64) (*MaskedMarkov, error) {
 	if fraction == 0 {
 		fraction = usualMaskFraction
@@ -57,16 +57,17 @@ func NewMaskedMarkov(o MarkovOptions, fraction float64) (*MaskedMarkov, error) {
 	return m, err
 }
 
-// Entropy returns the entropy of a token of the chain, given the previous one, in nats.
+// Entropy returns the entropy of a token of the chain, given the previous token, in nats.
 func (m *MaskedMarkov) Entropy() float64 { return m.chain.Entropy() }
 
 // Len implements [data.Samples].
 func (m *MaskedMarkov) Len() int { return m.chain.Len() }
 
-// Length returns the positions of sample i that are not padding.
+// Length returns the number of positions of sample i without padding.
 func (m *MaskedMarkov) Length(i int) int { return m.chain.Length(i) + 2 }
 
-// Counted returns the expected fraction of the positions of all samples, with padding, that have a label.
+// Counted returns the expected fraction of positions that have a label. It counts all positions of all samples,
+// including padding.
 func (m *MaskedMarkov) Counted() float64 {
 	sum, kinds := 0, 0
 	for n := least(m.chain.o); n <= m.chain.o.Length; n++ { // all lengths are equally likely

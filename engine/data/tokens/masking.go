@@ -5,15 +5,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 )
 
-// usualMaskFraction is that of BERT's pre-training.
+// usualMaskFraction is the fraction of masked tokens in BERT's pre-training.
 const usualMaskFraction = 0.15
 
-// masking masks tokens as BERT's pre-training does.
+// masking masks tokens like BERT's pre-training.
 type masking struct {
 	specials   tokenizer.Specials
-	vocabulary int     // random tokens are below it
-	fraction   float64 // of the ordinary tokens
-	places     []int32 // positions of ordinary tokens
+	vocabulary int     // vocabulary size; random tokens are smaller
+	fraction   float64 // fraction of the ordinary tokens that get a label
+	places     []int32 // positions of the ordinary tokens
 }
 
 // countMasks returns the number of labels of a sample with n ordinary tokens.
@@ -21,7 +21,7 @@ func countMasks(n int, fraction float64) int {
 	return min(max(int(float64(n)*fraction+0.5), 1), n)
 }
 
-// mask chooses the tokens to predict, replaces most of them, and sets their labels.
+// mask chooses the tokens to predict, replaces most of these tokens, and sets their labels.
 func (m *masking) mask(r *data.Random, tokens, labels []int32) {
 	places := m.places[:0]
 	for i, t := range tokens {
@@ -29,7 +29,7 @@ func (m *masking) mask(r *data.Random, tokens, labels []int32) {
 			places = append(places, int32(i))
 		}
 	}
-	for i := range countMasks(len(places), m.fraction) { // the start of a Fisher-Yates shuffle
+	for i := range countMasks(len(places), m.fraction) { // first steps of a Fisher-Yates shuffle
 		k := i + r.Below(len(places)-i)
 		places[i], places[k] = places[k], places[i]
 		at := places[i]

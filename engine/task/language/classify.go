@@ -13,13 +13,13 @@ type Classify struct {
 	Model          models.SequenceClassifier
 	Classes        int
 	Length         int     // number of positions of a sample
-	LabelSmoothing float64 // in training
+	LabelSmoothing float64 // label smoothing in training
 }
 
 // Targets implements [task.Task]. A text has one label.
 func (Classify) Targets() int { return 1 }
 
-// Report implements [task.Task]. The unit of throughput is one position, also of padding.
+// Report implements [task.Task]. The unit of throughput is one position, including padding.
 func (c Classify) Report() task.Report {
 	return task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length, RateKey: "tokens_per_sec", Classes: c.Classes}
 }
