@@ -67,13 +67,14 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as if the folder were not writable
+	// a folder that does not exist stands for one that is not writable
+	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary))
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)
 	}
 }
 
-// analyze must read the files that the program itself writes.
+// Command analyze must read the files that training writes.
 func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	p := buildProgram(t)
 	root := t.TempDir()
@@ -83,7 +84,8 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	// Replaced, not overwritten, so a reader that has a file open can read it to its end.
+	// Files must be replaced and not overwritten, so that a reader with an open file can read the old content to its
+	// end.
 	former := []string{"report.md", "summary.csv"}
 	if err := os.Mkdir(output, 0o755); err != nil {
 		t.Fatal(err)
@@ -106,7 +108,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 	report := string(clitest.ReadFile(t, filepath.Join(output, "report.md")))
-	for line := range strings.Lines(report) { // the report must contain every figure
+	for line := range strings.Lines(report) { // every figure must appear in the report
 		_, rest, ok := strings.Cut(line, "](")
 		name, _, _ := strings.Cut(rest, ")")
 		if !ok || !strings.HasSuffix(name, ".png") {
@@ -125,7 +127,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(clitest.ReadFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
 		t.Errorf("report:\n%s", report)
 	}
-	blocked := filepath.Join(output, "report.md", "analysis") // below a file
+	blocked := filepath.Join(output, "report.md", "analysis") // a path below a regular file
 	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}

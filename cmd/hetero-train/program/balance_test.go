@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// curvesOfTwo has two ranks; one is three times as fast as the other.
+// curvesOfTwo contains the curves of two ranks. Rank 1 is three times as fast as rank 0.
 const curvesOfTwo = "rank,batch,seconds\n0,1,0.01\n0,256,2.56\n1,1,0.00333333333\n1,256,0.853333333\n"
 
 func TestSimulateRefuses(t *testing.T) {
@@ -61,8 +61,8 @@ func TestSimulateWithScores(t *testing.T) {
 	}
 }
 
-// Standard input may be a pipe. Shares decided after the last step are not in the result, because no step ran with
-// them.
+// Standard input may be a pipe. The result must not contain shares that were decided after the last step, because no
+// step used them.
 func TestSimulateReadsStandardInput(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// unequalRun trains with two ranks. The device of the second rank simulates a slowdown.
+// unequalRun trains with two ranks. The device of rank 1 simulates a slowdown.
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
 	port := freePort(t)
@@ -70,21 +70,21 @@ func TestHybridGivesASlowRankLess(t *testing.T) {
 	if err != nil || len(curves) != 2 || curves[1].At(16) < 2*curves[0].At(16) {
 		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
 	}
-	again := t.TempDir() // the next run must use the cached curves from its first step on
+	again := t.TempDir() // a second run, which must use the cached curves from its first step
 	p.unequalRun(t, again, "8", "train.steps=12", "balance.interval=5")
 	if first := decisions(t, again)[0]; first.Shares[1] >= 24 {
 		t.Errorf("a second run started with the shares %v, although the curves are known", first.Shares)
 	}
 }
 
-// Policies must change the rank that computes a sample, but not the results.
+// A policy must change which rank computes a sample, but not the result of training.
 func TestPoliciesTrainAlike(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	losses := map[string][]float64{}
 	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {
 		output, fixed := filepath.Join(dir, policy), policy == "none" || policy == "proportional"
-		// Without a profile, dynamic and hybrid start from equal shares; with one, the first shares could be right
-		// already.
+		// Without a profile, dynamic and hybrid start with equal shares. With a profile, the first shares could already
+		// be final.
 		profile := "off"
 		if fixed {
 			profile = "auto"
@@ -105,7 +105,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	}
 	for policy, got := range losses {
 		for step, want := range losses["none"] {
-			if math.Abs(got[step]-want) > 1e-3*want { // other order of f32 sums, 60 AdamW steps
+			if math.Abs(got[step]-want) > 1e-3*want { // sums of f32 in another order, over 60 AdamW steps
 				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
 				break
 			}

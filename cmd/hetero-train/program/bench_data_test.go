@@ -39,9 +39,9 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Results are printed to standard output, progress to standard error.
+// The program must print results to standard output and progress to standard error.
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
-	hasFastBF16(t) // needs the CPU library
+	hasFastBF16(t) // skips the test without the CPU library
 	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
 	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") || !strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
 		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)

@@ -35,7 +35,7 @@ func trainIn(t *testing.T, dir string, set ...string) outcome {
 	return o
 }
 
-// values is a tensor of numbers.
+// values returns an f32 tensor with the given elements.
 func values(name string, shape []int, v ...float32) checkpoint.Tensor {
 	var data []byte
 	for i := range int(tensor.Shape(shape).Elements()) {
@@ -59,7 +59,7 @@ func writeWeights(t *testing.T, tensors ...checkpoint.Tensor) string {
 	return path
 }
 
-// saveCheckpoint writes a checkpoint of a simple_cnn with one weight, and returns the run's folder.
+// saveCheckpoint writes a checkpoint of a simple_cnn with the given tensors, and returns the folder of the run.
 func saveCheckpoint(t *testing.T, model ...checkpoint.Tensor) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "run")
@@ -124,7 +124,7 @@ func TestVerify(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Sound || len(got.Faults) != 2 || got.Faults[1].Tensor != "fc.weight" || len(got.Checked) != 2 {
 		t.Errorf("got %v, %s", err, o.stdout)
 	}
-	// The command must use the newest valid checkpoint, and say that it is not the newest one.
+	// The command must use the newest valid checkpoint, and print that it is not the newest one.
 	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done || !strings.Contains(o.stderr, "warning: checkpoint") || !strings.Contains(o.stdout, "step-00000010") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
@@ -222,7 +222,7 @@ func TestRunStartsFromWeights(t *testing.T) {
 			t.Errorf("%s: a folder was made", c.name)
 		}
 	}
-	// A resumed run has its weights already, so the file may be missing.
+	// A run that resumes needs no initial weights, so their file may be missing.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

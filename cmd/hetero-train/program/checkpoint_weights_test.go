@@ -16,7 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// foreignCNN is a simple_cnn of channels [3] as torch would save it, with a given number of classes and a prefix.
+// foreignCNN returns the tensors of a simple_cnn with channels [3] under the names that PyTorch would use, each with
+// the given prefix.
 func foreignCNN(t *testing.T, prefix string, classes int) []checkpoint.Tensor {
 	t.Helper()
 	cfg, err := config.Load("", parts.BuiltinCatalog, config.Override{Key: "model.channels", Value: "[3]"})
@@ -37,7 +38,7 @@ func foreignCNN(t *testing.T, prefix string, classes int) []checkpoint.Tensor {
 	return list
 }
 
-// contents maps the names in a safetensors file to their data.
+// contents returns the tensors of a safetensors file by name.
 func contents(t *testing.T, path string) map[string]checkpoint.Tensor {
 	t.Helper()
 	f, err := checkpoint.OpenFile(path)
@@ -85,7 +86,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	if len(exported) != len(theirs) || len(imported) != len(theirs)-2 {
 		t.Errorf("got %d exported and %d imported tensors, want %d and %d", len(exported), len(imported), len(theirs), len(theirs)-2)
 	}
-	// The imported checkpoint must be trainable, with the number of classes of the file.
+	// Training must be possible from the imported checkpoint, with the number of classes of the file.
 	run := []string{"train.resume=" + folder, "model.channels=[3]", "model.num_classes=4", "data.num_classes=4", "optimizer.name=sgd"}
 	if o := trainIn(t, filepath.Join(dir, "resumed"), run...); o.code != exit.Done || !strings.Contains(o.stdout, "eval after step 0") {
 		t.Errorf("resumed: got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
@@ -103,7 +104,8 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 	}
 	all := contents(t, out)
 	w := all["fc.weight"]
-	if got := binary.LittleEndian.Uint16(w.Data); w.DType != tensor.BF16 || got != 0x3f80 { // ties round to even
+	// rounding is to nearest, ties to even
+	if got := binary.LittleEndian.Uint16(w.Data); w.DType != tensor.BF16 || got != 0x3f80 {
 		t.Errorf("got %v %#04x, want bf16 0x3f80", w.DType, got)
 	}
 	if n := all["bn.num_batches_tracked"]; n.DType != tensor.I64 || len(n.Shape) != 0 || binary.LittleEndian.Uint64(n.Data) != 11 {
@@ -188,7 +190,7 @@ func TestImportRefusesWhatItCannotUse(t *testing.T) {
 			t.Fatalf("%s: a file was written", c.name)
 		}
 	}
-	// Standard output must have all differences.
+	// Standard output must contain all differences.
 	if o := execute([]string{"checkpoint", "import", sound, "-o", out, "--model", "resnet18", "--num-classes", "4"}); o.code != exit.Usage || strings.Count(o.stdout, "\n") < 102 {
 		t.Errorf("got exit code %d and %s", o.code, o.stdout)
 	}
@@ -219,7 +221,7 @@ func TestExportOfAverages(t *testing.T) {
 	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 10)...), "-o", in}, smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
-	// The averages start from the weights of the first step, and change little afterwards.
+	// The averages begin with the weights of the first step, and change little afterwards.
 	start := []string{"model.init_from=" + in, "model.channels=[3]", "schedule.name=constant"}
 	for name, more := range map[string][]string{"one": {"train.steps=1"}, "three": {"train.steps=3", "ema.decay=0.999999"}} {
 		if o := trainIn(t, filepath.Join(dir, name), append(more, start...)...); o.code != exit.Done {

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// wallClock lists the files that derive a value from the wall clock, with the purpose. All other code uses differences
-// of time.Now, which are monotonic, so setting the clock affects no timeout and no duration. If you add a file, make
-// sure that no decision of a running program depends on it.
+// wallClock lists the files that derive a value from the wall clock, and the purpose. All other code uses differences
+// of time.Now, which are monotonic, so that setting the clock changes no time-out and no duration. If you add a file,
+// make sure that no decision of a running program depends on the value.
 var wallClock = map[string]string{
 	"cmd/hetero-train/internal/observe/tracing.go":      "when a trace began, for its reader",
 	"engine/timeline/recorder.go":                       "when a trace began; what follows is measured from there",
@@ -38,10 +38,10 @@ var wallClock = map[string]string{
 	"profiler/trace/event.go":                           "when an event was, for readers of the file",
 }
 
-// stripping lists the methods and functions whose results have no monotonic reading, or are not times.
+// stripping lists the methods and functions whose results contain no monotonic time.
 var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse", "ParseInLocation", "Date"}
 
-// This static check implements row M6: all other code must use monotonic times.
+// This static check covers row M6 of docs/reliability.md.
 func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	var found []string
@@ -82,8 +82,8 @@ func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 
 var nativeWallClock = regexp.MustCompile(`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
 
-// followsWallClock finds calls of stripping on times: of package time, on time.Now(), or of methods that only times
-// have.
+// followsWallClock reports whether a file calls a function of stripping on a time: a function of package time, a method
+// of time.Now(), or a method that only times have.
 func followsWallClock(t *testing.T, path string) bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -112,7 +112,7 @@ func followsWallClock(t *testing.T, path string) bool {
 		switch name := method.Sel.Name; {
 		case name == "Parse" || name == "ParseInLocation" || name == "Date":
 			found = found || inTime
-		case name == "Truncate" || name == "Round": // of a time, not of a duration
+		case name == "Truncate" || name == "Round": // only for a time; durations have these methods too
 			now, isCall := method.X.(*ast.CallExpr)
 			selector, _ := ast.Unparen(method.X).(*ast.SelectorExpr)
 			if isCall {

@@ -24,11 +24,11 @@ var update = flag.Bool("update", false, "rewrite the golden files and configs/RE
 type outcome struct {
 	code           int
 	stdout, stderr string
-	cfg            *config.Config // nil if no training was started
+	cfg            *config.Config // configuration of the training that the command started; nil without training
 	opts           session.Options
 }
 
-// execute runs a command line. A record of the configuration replaces the training.
+// execute runs a command line. Instead of training, it records the configuration.
 func execute(args []string, environ ...string) outcome {
 	var out, messages bytes.Buffer
 	var o outcome
@@ -38,7 +38,7 @@ func execute(args []string, environ ...string) outcome {
 			o.cfg, o.opts = cfg, opts
 			return nil
 		},
-		// All nodes are equal.
+		// Every node has the same number of ranks.
 		Count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) {
 			return meeting.Rank * ranks, meeting.WorldSize * ranks, nil
 		},
@@ -63,7 +63,7 @@ func checkGolden(t *testing.T, file, got string) {
 	}
 }
 
-// Flags are an interface: any change must show here.
+// The golden files show every change of the flags, which are a public interface.
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help.txt":        {"--help"},
@@ -159,7 +159,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Go's own exit code for a panic is 2, which means a usage error here. A panic may also print a secret.
+// Go's exit code for a panic is 2, which means a usage error here. The message of a panic may also contain a secret.
 func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 	var messages bytes.Buffer
 	code := runLine(context.Background(), []string{"--set", "train.epochs=1"}, session.Environment{

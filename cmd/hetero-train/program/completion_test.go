@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
-// completed returns the words that a shell would offer for the last of args, without their descriptions.
+// completed returns the words that a shell offers for the last argument, without descriptions.
 func completed(t *testing.T, args ...string) []string {
 	t.Helper()
 	o := execute(append([]string{"__complete"}, args...))
@@ -51,7 +51,7 @@ func TestCompletionOffersValues(t *testing.T) {
 		{[]string{"bench", "train", "--precision", ""}, []string{"auto", "f32", "bf16"}},
 		{[]string{"--log-level", ""}, []string{"debug", "info", "warn", "error"}},
 		{[]string{"-c", file, "--resume", ""}, []string{"auto", "none", filepath.Join(runs, "one"), newest}},
-		{[]string{"-c", ""}, []string{"toml"}}, // the extension
+		{[]string{"-c", ""}, []string{"toml"}}, // file extension that the shell completes
 		{[]string{"version", ""}, nil},
 		{[]string{"dev"}, []string{"devices"}},
 	} {
@@ -67,7 +67,7 @@ func TestCompletionOffersValues(t *testing.T) {
 	}
 }
 
-// In bash a word ends at =, so only the value is offered.
+// In bash a word ends at =, so the completion must contain only the value.
 func TestBashCompletesBehindTheEqualsSign(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

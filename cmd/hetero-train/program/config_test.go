@@ -46,7 +46,7 @@ func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
 	}
 }
 
-// Each key must have its explanation at the end of its line or directly above it.
+// Each key must have an explanation at the end of its line or on the line above.
 func TestCommittedConfigsExplainEveryKey(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z_0-9]+ *=`)
 	for _, file := range configFiles(t) {

@@ -23,7 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// jpegShard is a tar of n samples with JPEG images in 3 classes.
+// jpegShard returns a tar of n samples with JPEG images in 3 classes.
 func jpegShard(t *testing.T, n int) []byte {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 24, 16))
@@ -51,8 +51,8 @@ func jpegShard(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// Shards of JPEG images, plain and compressed, that are cut or have changed bits must be read, or refused with the exit
-// code of data. A training with data.corrupt = "skip" must finish, or refuse them with the same exit code.
+// Truncated shards and shards with changed bits, plain and compressed, must be read, or refused with the exit code of
+// faulty data. With data.corrupt = "skip", training must finish, or refuse the shard with the same exit code.
 func TestDamagedShards(t *testing.T) {
 	trials := 60
 	if os.Getenv("HETERO_HOSTILE") != "" {

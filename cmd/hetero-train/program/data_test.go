@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// shard writes a shard of n samples in 3 classes, some of them damaged, and returns its path.
+// shard writes a shard of n samples in 3 classes. The samples with the given numbers are damaged. It returns the path.
 func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
 	t.Helper()
 	var picture, b bytes.Buffer
@@ -133,7 +133,7 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	}
 }
 
-// hugeShard is a valid tar with so much sparse padding that repacking takes some time.
+// hugeShard returns the path of a valid tar with so much sparse padding that its conversion takes some time.
 func hugeShard(t *testing.T) string {
 	t.Helper()
 	path := shard(t, t.TempDir(), "huge.tar", 1)
@@ -149,7 +149,7 @@ func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
 		dir := t.TempDir()
 		ended := make(chan outcome)
 		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
-		for { // the command catches signals before it creates this file
+		for { // waits for this file, because the command catches signals before it creates the file
 			if left, err := os.ReadDir(dir); err != nil {
 				t.Fatal(err)
 			} else if len(left) > 0 {
@@ -208,7 +208,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	}
 }
 
-// A process that opens a named pipe would block for ever.
+// A process that opened a named pipe would block for ever.
 func TestNamedPipesAreRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "shard.tar")
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {

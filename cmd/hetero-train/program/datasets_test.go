@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// A run on a fallback must be short, its schedule must end with it, and it must report the data set once. The same
-// command must then find it complete.
+// A run on fallback data must be short, and its schedule must end with the run. The program must report the fallback
+// once. A repetition of the command must find the run complete.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" + t.TempDir(), "data.image_size=8", "train.steps=0", "train.epochs=30", "schedule.name=cosine"}
@@ -37,7 +37,7 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// If the order of the samples alone exceeds the memory, the number must be refused. Otherwise the system would kill the
+// The program must refuse a number of samples whose order alone exceeds the memory. Otherwise the system would kill the
 // run without a message.
 func TestTooManySyntheticSamplesAreRefused(t *testing.T) {
 	o := execute([]string{"data", "inspect", "--set", "data.dataset=synthetic_image", "--set", "data.num_samples=2147483647"})

@@ -15,10 +15,10 @@ import (
 
 const module = "github.com/hetero-train/hetero-train/"
 
-// layers lists the packages of this module that a package may import, low to high: every arrow points up in this list.
-// A package in a folder without its own row follows the row "folder/...". To add a package, add its row. Before you add
-// an arrow, read ARCHITECTURE.md. Only cmd/hetero-train may import everything, because only the program knows the
-// concrete devices, models and data sets.
+// layers lists, from low to high, the packages of this module that each package may import. A package may import only
+// packages in earlier rows. A package without a row of its own has the rules of row "folder/..." of its folder. To add
+// a package, add its row. Before you allow another import, read ARCHITECTURE.md. Only cmd/hetero-train may import all
+// packages, because only the program knows the concrete devices, models and data sets.
 var layers = []layer{
 	// Numbers and settings.
 	{"engine/tensor", nil},
@@ -107,7 +107,7 @@ var layers = []layer{
 		"engine/experiment", "engine/gradsync", "engine/graph", "engine/regular", "engine/train", "engine/weights",
 		"nccl")},
 	{"cmd/hetero-train/internal/show", nil},
-	{"cmd/hetero-train/internal/clitest", nil}, // in no row: only tests import it
+	{"cmd/hetero-train/internal/clitest", nil}, // no package may import clitest; only tests do
 	{"cmd/hetero-train/internal/logs", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
 	{"cmd/hetero-train/internal/parts", imports("engine/data/tokens", "engine/data/tokenizer", "engine/models/bert", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
 		"engine/data/cifar", "engine/data/download", "engine/data/images", "engine/data/webdataset", "engine/experiment",
@@ -233,20 +233,22 @@ var layers = []layer{
 	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
 }
 
-// never lists forbidden imports, whichever rows the table above has. Standard packages have the names of their imports.
+// never lists imports that are forbidden even if a row of layers allows them. Packages of the standard library have
+// their import path as name.
 var never = []layer{
-	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
+	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // no clock, no I/O
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"engine/config", imports("engine/...", "profiler/...", "balancer")},  // other packages register with it
-	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // pure too
+	// other packages register their keys with config
+	{"engine/config", imports("engine/...", "profiler/...", "balancer")},
+	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // no clock, no I/O
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
 	{"engine/train", imports("engine/models", "engine/models/...", "engine/task/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
 }
 
-// layer is a rule: a package, or with "/..." all packages below a folder, and its imports.
+// layer is a rule: the imports of a package, or with "/..." of all packages below a folder.
 type layer struct {
 	pkg     string
 	imports []string
@@ -254,7 +256,7 @@ type layer struct {
 
 func imports(patterns ...string) []string { return patterns }
 
-// source is one import in one file; packages of this module are named without the module's path.
+// source is one import in one file. Packages of this module are named without the path of the module.
 type source struct{ pkg, file, imported string }
 
 func TestImportsPointDownwards(t *testing.T) {
@@ -285,7 +287,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	tests := []struct {
 		name   string
 		source source
-		want   string // part of the only fault, "" for none
+		want   string // part of the only fault; "" if there is no fault
 	}{
 		{"an allowed arrow", source{"high", "f.go", module + "low"}, ""},
 		{"an arrow upwards", source{"low", "f.go", module + "high"}, "low (f.go) imports high"},
@@ -310,7 +312,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 	}
 }
 
-// faults compares imports with the rules and returns one sentence per violation.
+// faults returns one sentence for each import that violates the rules.
 func faults(sources []source, packages []string, layers, never []layer) []string {
 	var found []string
 	for _, pkg := range packages {
@@ -330,7 +332,7 @@ func faults(sources []source, packages []string, layers, never []layer) []string
 	return found
 }
 
-// rowOf returns the row of the package itself, else that of the nearest folder above it, else nil.
+// rowOf returns the row of the package, or else the row of the nearest folder above the package, or nil.
 func rowOf(rows []layer, pkg string) *layer {
 	for name := pkg; name != "."; {
 		if i := slices.IndexFunc(rows, func(row layer) bool { return row.pkg == name }); i >= 0 {
@@ -348,7 +350,8 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, pkg) })
 }
 
-// matches reports whether a pattern covers a package: "a" is a, "a/..." is everything below a, "..." is everything.
+// matches reports whether a pattern matches a package. Pattern "a" matches a, "a/..." all packages below a, "..." all
+// packages.
 func matches(pattern, pkg string) bool {
 	if folder, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(pkg, folder)
@@ -356,7 +359,7 @@ func matches(pattern, pkg string) bool {
 	return pkg == pattern
 }
 
-// readImports parses the import lines of every Go file of the module except tests, for all build tags.
+// readImports parses the imports of every Go file of the module except tests, for all build tags.
 func readImports(t *testing.T, root string) (sources []source, packages []string) {
 	t.Helper()
 	skipped := []string{"build", "experiments", "third_party", "testdata", "vendor"}
@@ -370,7 +373,7 @@ func readImports(t *testing.T, root string) (sources []source, packages []string
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
-				return fs.SkipDir // a separate module
+				return fs.SkipDir // the folder is another module
 			}
 			return nil
 		}

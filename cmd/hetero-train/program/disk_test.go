@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// patience is how long a test waits for an expected event.
+// patience is the maximum time for which a test waits for an event.
 const patience = 2 * time.Minute
 
 // watched is a running program with its output so far.
@@ -58,7 +58,7 @@ func watch(t *testing.T, cmd *exec.Cmd) *watched {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() // if the test failed
+		cmd.Process.Kill() // ends the program if the test has failed
 		cmd.Wait()
 		writer.Close()
 	})
@@ -90,7 +90,7 @@ func (w *watched) await(t *testing.T, texts ...string) {
 // tail returns the end of a long text.
 func tail(text string) string { return text[max(len(text)-4000, 0):] }
 
-// end waits for the end of the program.
+// end waits for the end of the program, and checks its exit code and its output.
 func (w *watched) end(t *testing.T, code int, says string) {
 	t.Helper()
 	got := exitOf(t, w.cmd.Wait())
@@ -101,7 +101,7 @@ func (w *watched) end(t *testing.T, code int, says string) {
 	}
 }
 
-// newestStep returns the step of the newest checkpoint of the run in dir, which must load.
+// newestStep returns the step of the newest checkpoint of the run in dir. The checkpoint must be valid.
 func newestStep(t *testing.T, dir string) int64 {
 	t.Helper()
 	c, skipped, err := checkpoint.Latest(filepath.Join(dir, "run", "checkpoints"))
@@ -112,7 +112,7 @@ func newestStep(t *testing.T, dir string) int64 {
 	return c.State.Step
 }
 
-// awaitStep waits for a checkpoint of a later step.
+// awaitStep waits for a checkpoint of a step later than after.
 func awaitStep(t *testing.T, dir string, after int64) {
 	t.Helper()
 	for begun := time.Now(); newestStep(t, dir) <= after; time.Sleep(5 * time.Millisecond) {
@@ -137,7 +137,7 @@ func checkRecords(t *testing.T, dir string) {
 	}
 }
 
-// The disk of a run fills up and has room again later during training (row D1).
+// The disk of a run is full for a while during training (row D1).
 func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -157,8 +157,8 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	checkRecords(t, dir)
 }
 
-// Checkpoints saved before must remain. Once the disk has room, the same command must complete the run, bit-equal to an
-// undisturbed run (row D1).
+// If the final save finds a full disk, earlier checkpoints must remain. After space has been freed, the same command
+// must complete the run, bit-equal to a run without the fault (row D1).
 func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -188,8 +188,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "free space on that disk")
 }
 
-// strace makes system calls of a training run fail with EIO, then succeed again (row D6):
-// strace -f -p PID -e inject=fsync:error=EIO
+// strace makes system calls of the program fail with EIO for a while (row D6):
 func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	p := buildProgram(t)
 	strace, err := exec.LookPath("strace")
@@ -221,7 +220,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			}
 			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			before := newestStep(t, dir)
-			fault.Process.Signal(os.Interrupt) // ends strace
+			fault.Process.Signal(os.Interrupt) // ends strace, which then detaches
 			fault.Wait()
 			awaitStep(t, dir, before)
 			w.cmd.Process.Signal(syscall.SIGTERM)
@@ -231,7 +230,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 	}
 }
 
-// Nothing may be written outside the run's folder either (row D7).
+// The program must refuse unusable folders, and must not write outside the folder of the run (row D7).
 func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	p := buildProgram(t)
 	if !inOwnMounts(t) {
@@ -285,7 +284,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 			if err := c.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
-			defer syscall.Unmount(dir, syscall.MNT_DETACH) // the folder of the mount
+			defer syscall.Unmount(dir, syscall.MNT_DETACH) // removes the mount
 			got := finish(t, p.command(dir, "train.steps=20"), 0)
 			got.check(t, exit.Usage, c.says)
 			got.check(t, exit.Usage, dir)
@@ -296,7 +295,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 	}
 }
 
-// The program runs as a user who may not write there (row D7).
+// The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")
@@ -327,12 +326,13 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	finish(t, again, 0).check(t, exit.Usage, "permission denied")
 }
 
-// Nothing of the run remains, and nothing else may be written in its place (row D7).
+// The folder of the run is removed during training. The program must not create another folder in its place (row D7).
 func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	w := watch(t, p.command(dir, "train.steps=600", "train.log_interval=1"))
 	w.await(t, "step 20/")
-	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; { // the run writes at the same time
+	// repeated, because the run creates files at the same time
+	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; {
 		if time.Since(begun) > patience {
 			t.Fatal("the folder cannot be removed")
 		}
@@ -344,7 +344,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 	}
 }
 
-// A run must keep using the folder that it opened (row D7).
+// A run must continue to use the folder that it opened (row D7).
 func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	p, dir, outside := buildProgram(t), t.TempDir(), t.TempDir()
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
@@ -366,7 +366,7 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	}
 }
 
-// The program runs with limits of the shell (row F14).
+// The program runs with limits that ulimit sets (row F14).
 func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	p := buildProgram(t)
 	for _, c := range []struct {

@@ -21,7 +21,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// trainSmall trains the small run in this process, with changed settings. It returns the run's folder and its output.
+// trainSmall trains the small run in this process with changed settings. It returns the folder of the run and its
+// output.
 func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 	t.Helper()
 	output := t.TempDir()
@@ -122,7 +123,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// The training data of an imported checkpoint is unknown, and the command must not invent any.
+// The training data of an imported checkpoint is unknown, and the command must not use default data.
 func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "imported")
 	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exit.Done {
@@ -163,7 +164,7 @@ func writePNG(t *testing.T, file string, c color.Color) {
 	}
 }
 
-// colours is a folder of red and blue images, which a few steps learn to distinguish.
+// colours returns a folder of red and blue images, which a network learns to distinguish within a few steps.
 func colours(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
-// exampleLines returns the command lines of a command's examples. Continued lines are joined, and comments after two
-// spaces are removed.
+// exampleLines returns the command lines in the examples of a command. It joins continued lines, and removes comments,
+// which follow two spaces.
 func exampleLines(cmd *cobra.Command) []string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
@@ -23,7 +23,7 @@ func exampleLines(cmd *cobra.Command) []string {
 	return lines
 }
 
-// commands returns the commands that --help lists, below cmd and cmd itself.
+// commands returns cmd and all commands below it that --help lists.
 func commands(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, sub := range cmd.Commands() {
@@ -34,7 +34,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// An example with a flag or a command that does not exist must fail here.
+// Every example must consist of flags and commands that exist.
 func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	root := newRoot(&cli.App{})
 	for _, cmd := range commands(root) {
@@ -45,7 +45,7 @@ func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 		for _, line := range lines {
 			at := strings.Index(line, "hetero-train ")
 			if at < 0 {
-				continue // prepares or follows another command
+				continue // the line prepares or follows another command
 			}
 			if err := parses(line[at:]); err != nil {
 				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
@@ -54,12 +54,12 @@ func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	}
 }
 
-// parses reports whether the flags of a command line exist, and the number of its arguments is right.
+// parses returns an error if a flag of a command line does not exist, or if the number of arguments is wrong.
 func parses(line string) error {
 	line, _, _ = strings.Cut(line, " | ")
 	line, _, _ = strings.Cut(line, " > ")
 	line, _, _ = strings.Cut(line, " < ")
-	line = strings.TrimSuffix(line, ")") // of <(hetero-train …)
+	line = strings.TrimSuffix(line, ")") // the end of <(hetero-train …)
 	root := newRoot(&cli.App{})
 	cmd, rest, err := root.Find(strings.Fields(line)[1:])
 	if err != nil {

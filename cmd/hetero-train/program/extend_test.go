@@ -62,7 +62,7 @@ var mine = []parts.Part{
 	parts.Policy{Name: "halves", Doc: "a fixed fraction for rank 0", New: func() parts.PolicyOptions { return new(halves) }},
 }
 
-// extended runs a command line of a program with its own parts.
+// extended runs a command line of a program with additional components.
 func extended(parts []parts.Part, args ...string) (code int, stdout, stderr string) {
 	var out, messages bytes.Buffer
 	env := session.Environment{Name: "mytrain", Stdout: &out, Stderr: &messages, Train: run.Train}

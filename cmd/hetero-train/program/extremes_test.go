@@ -26,8 +26,8 @@ import (
 // extremes are texts of extreme numbers.
 var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308", "-1e308", "nan", "inf", "2147483647", "2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615"}
 
-// Each numeric flag of each command must accept each extreme, or refuse it with the exit code of usage. An accepted
-// value may mean work for years: the command must end soon after its context, without a crash.
+// Each numeric flag of each command must accept each extreme, or refuse it with the exit code of a usage error. An
+// accepted value may request years of work, so the command must end soon after its context, without a crash.
 func TestExtremeNumbersOfFlags(t *testing.T) {
 	if os.Getenv("HETERO_HOSTILE") == "" {
 		t.Skip("each of some hundred commands runs for a moment: HETERO_HOSTILE=1 asks for them")
@@ -38,7 +38,7 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub, append(slices.Clone(path), sub.Name()))
 		}
-		// Commands that measure the machine.
+		// Skips commands that measure the machine.
 		if cmd.RunE == nil || cmd.Hidden || slices.Contains([]string{"profile", "selftest", "nccl", "devices"}, path0(path)) {
 			return
 		}
@@ -76,7 +76,7 @@ func path0(path []string) string {
 	return path[0]
 }
 
-// Each numeric key must accept each extreme or refuse it, and a run of one step with it must end.
+// Each numeric key must accept each extreme or refuse it. A run of one step with an accepted value must end.
 func TestExtremeNumbersOfKeys(t *testing.T) {
 	if os.Getenv("HETERO_HOSTILE") == "" {
 		t.Skip("a thousand runs: HETERO_HOSTILE=1 asks for them")
@@ -110,7 +110,7 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 				}
 				set := prefix + name + "=" + value
 				if slices.Contains([]string{"data.num_samples", "data.image_size", "data.batch_size", "parallel.ranks"}, prefix+name) && len(value) > 3 {
-					continue // depends on the memory of the machine
+					continue // the result depends on the memory of the machine
 				}
 				tested++
 				cmd := p.command(t.TempDir(), "train.steps=1", "train.max_seconds=1", set)
@@ -141,7 +141,7 @@ func TestRefusedExtremes(t *testing.T) {
 	}
 }
 
-// The reciprocal of this number is infinite, which made drawing lambda loop for ever.
+// The reciprocal of this number is infinite, and drawing lambda must nevertheless end.
 func TestTheSmallestMixup(t *testing.T) {
 	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {
 		o := trainIn(t, filepath.Join(t.TempDir(), "runs"), set)

@@ -16,11 +16,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// forge changes a number of a checkpoint's state and corrects the checksums of the manifest.
+// forge changes a number in the state of a checkpoint, and updates the checksums in the manifest.
 func forge(t *testing.T, folder, key, value string) {
 	t.Helper()
 	state := clitest.ReadFile(t, filepath.Join(folder, "state.json"))
-	number := regexp.MustCompile(`(?m)^  "` + key + `": [0-9]+`) // of the outermost object
+	number := regexp.MustCompile(`(?m)^  "` + key + `": [0-9]+`) // two spaces: only keys of the outermost object
 	if len(number.FindAll(state, -1)) != 1 {
 		t.Fatalf("no number %q in %s", key, state)
 	}
@@ -35,7 +35,7 @@ func forge(t *testing.T, folder, key, value string) {
 	}
 }
 
-// A checkpoint with impossible counters is damaged, even if its checksums are right.
+// A checkpoint with impossible counters is damaged even if its checksums are correct.
 func TestForgedCountersAreExitCode3(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
@@ -53,9 +53,9 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 		finish(t, p.command(dir, "train.steps=20", "train.resume="+folder), 0).check(t, exit.Data, c.want)
 		finish(t, exec.Command(p.path, "checkpoint", "verify", folder), 0).check(t, exit.Data, "")
 	}
-	finish(t, p.command(dir, "train.steps=20"), 0).check( // an earlier checkpoint is used instead
+	finish(t, p.command(dir, "train.steps=20"), 0).check( // the run resumes from an earlier checkpoint
 		t, exit.Done, "skipped: "+folder+"/state.json is corrupt: ")
 	again := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20))
-	forge(t, again, "step", "20") // the forgery alone is not damage
+	forge(t, again, "step", "20") // a valid number with updated checksums is no damage
 	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exit.Done, "was=20 now=30")
 }

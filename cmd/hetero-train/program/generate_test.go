@@ -23,7 +23,7 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 	run := filepath.Join(dir, "run")
 	generate := func(args ...string) outcome { return execute(append([]string{"generate", run}, args...)) }
 
-	// 30 tokens after 3 are more than the 12 positions of the model.
+	// 3 tokens of the prompt and 30 generated tokens exceed the 12 positions of the model.
 	if o := generate("--prompt", "cde", "--tokens", "30", "--temperature", "0"); o.code != 0 || o.stdout != "cdefghabcdefghabcdefghabcdefghabc\n" {
 		t.Errorf("exit %d: %q %s", o.code, o.stdout, o.stderr)
 	}

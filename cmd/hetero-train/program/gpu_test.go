@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// onGPU gives a command a machine with GPUs: the CUDA device compiled for the host, and a fake driver with the same
-// number of GPUs. Tests without convolutions and without a fake driver behave like tests on a real GPU.
+// onGPU runs a command as on a machine with GPUs: with the CUDA device compiled for the host, and with a fake driver
+// for the same number of GPUs.
 func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	t.Helper()
 	built := os.Getenv("HETERO_LIB_DIR")
@@ -38,7 +38,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 			continue
 		case "libhetero_cuda_shim.so":
 			name, shim = "libhetero_cuda.so", file
-		case "libhetero_nccl_shim.so": // NCCL is missing unless a test requests it
+		case "libhetero_nccl_shim.so": // without NCCL, unless a test requests it
 			name = "libhetero_nccl_later.so"
 		}
 		if err := os.Symlink(file, filepath.Join(dir, name)); err != nil {
@@ -60,7 +60,7 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	return cmd
 }
 
-// onNCCL also adds the fake NCCL. fault names the fault that it simulates (nccl/shim/fake.cc); "" for none.
+// onNCCL is onGPU with a fake NCCL. fault is the fault that the fake simulates (nccl/shim/fake.cc); "" for none.
 func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	t.Helper()
 	cmd = onGPU(t, gpus, cmd, "HETERO_FAKE_NCCL="+fault)
@@ -75,7 +75,7 @@ func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
 	return cmd
 }
 
-// With "auto" the reason is logged once and the CPU trains. With "cuda" the reason is an error.
+// With "auto", the program must log once why it uses the CPU. With "cuda", the same reason must be an error.
 func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}
 }
 
-// A GPU that opens, but that an invalid CUDA_VISIBLE_DEVICES names, must not be selected.
+// "auto" must not select a GPU if CUDA_VISIBLE_DEVICES is invalid, even if the GPU opens.
 func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	p := buildRanks(t)
 	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
@@ -121,7 +121,7 @@ func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	}
 }
 
-// Other processes may compute on these GPUs, so devices must not create a context. Opening a device creates one.
+// Other processes may compute on these GPUs, so command devices must not create a context, as opening a device does.
 func TestDevicesMakesNoContext(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	contexts := filepath.Join(dir, "contexts")
@@ -144,8 +144,8 @@ func TestDevicesMakesNoContext(t *testing.T) {
 	}
 }
 
-// Two ranks may share a GPU only with device.share_gpu. This is checked at rank discovery, or before if there are fewer
-// GPUs than ranks.
+// Two ranks may share a GPU only with device.share_gpu. Rank discovery must check this, or the program before it if
+// there are fewer GPUs than ranks.
 func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	for _, c := range []struct {
@@ -165,10 +165,11 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	}
 }
 
-// gpuRun is smallRun on a GPU, small enough for the shim, whose threads are fibers.
+// gpuRun contains the settings of a run on a GPU that is small enough for the shim, whose threads are fibers.
 var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1", "train.eval_interval=0"}
 
-// The host cannot access device memory, so images, labels, losses, gradients and weights must travel by copies alone.
+// The host of the shim cannot access device memory. Images, labels, losses, gradients and weights must therefore move
+// only by copies.
 func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	var want outcomeOfRun
@@ -204,25 +205,25 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 				t.Errorf("%v: step %d stood %v in passes of %v: a rank's own time is negative", c.set, r.Iteration, r.Exchanges, r.Forward+r.Backward)
 			}
 		}
-		// Bf16, with other groups of samples.
+		// The computation is in bf16, with other groups of samples.
 		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b {
 			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)
 		}
 	}
 }
 
-// All ranks must end, because NCCL transports their gradients.
+// NCCL transfers the gradients of all ranks, so all ranks must end.
 func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
 	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
 	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exit.Communication, "invalid usage: it was asked to fail")
 }
 
-// The run must end with the device's exit code. The last checkpoint must be complete, and the resumed run must equal a
-// run without the fault.
+// The run must end with the exit code of the device. The last checkpoint must be complete, and the resumed run must
+// equal a run without the fault.
 func TestALostGPUEndsTheRun(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	whole := filepath.Join(dir, "whole")
-	// Also times the algorithms, so that later runs choose the same ones.
+	// This run also measures the algorithms, so that later runs select the same ones.
 	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exit.Done, "")
 	lost := filepath.Join(dir, "lost")
 	set := append(gpuRun, "train.steps=60", "checkpoint.interval_steps=1")
@@ -237,8 +238,8 @@ func TestALostGPUEndsTheRun(t *testing.T) {
 	}
 }
 
-// The lack of memory must be detected before the first step. The error must list the memory of each part and the batch
-// that would fit.
+// The program must detect the lack of memory before the first step. The error must state the memory of each part and
+// the batch that fits.
 func TestTooLittleMemoryOfAGPU(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := append([]string{"data.batch_size=32"}, gpuRun...)

@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Flags of another run than the small one, for measurements.
+// Flags that select a larger run for measurements.
 var (
 	killConfig = flag.String("kill-config", "", "configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
 	killStart  = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
 )
 
-// The test kills the program 20 times at random moments, also while it saves, then lets it finish.
+// The test kills the program 20 times at random moments, also during saves, and then lets it finish.
 func TestKilledRunsResumeBitEqual(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	if *killConfig != "" {
@@ -31,7 +31,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	if out, err := command("whole").CombinedOutput(); err != nil {
 		t.Fatalf("undisturbed run: %v\n%s", err, out)
 	}
-	pause := time.Since(begun) / 80 // 20 kills fit into the run, at any speed of the machine
+	pause := time.Since(begun) / 80 // lets 20 kills occur within the run on a machine of any speed
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 0

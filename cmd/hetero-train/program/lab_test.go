@@ -21,17 +21,18 @@ import (
 
 const labScript = "../../../scripts/lab.sh"
 
-// labCommand runs the script. Each rank is a shell that runs text.
+// labCommand returns a command that runs scripts/lab.sh. Each rank is a shell that executes text.
 func labCommand(t *testing.T, options, text string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a test that hangs must name itself
+	// a time limit, so that the failure names the hanging test
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, labScript, append(strings.Fields(options), "--", "bash", "-c", text)...)
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// needControlGroups skips the test if this machine allows no control groups for CPUs. It returns the folder in which
-// the script creates them.
+// needControlGroups skips the test if this machine has no writable control groups for CPUs. It returns the folder in
+// which the script creates its groups.
 func needControlGroups(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -51,7 +52,7 @@ func needControlGroups(t *testing.T) string {
 	return filepath.Dir(filepath.Dir(group))
 }
 
-// leftover returns the control groups of a script.
+// leftover returns the control groups that a script has not removed.
 func leftover(t *testing.T, parent string, pid int) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(parent, fmt.Sprintf("hetero-lab-%d*", pid)))
@@ -114,7 +115,7 @@ func TestTheLabEndsWithItsRanks(t *testing.T) {
 			}
 			if c.signal != 0 {
 				said := bufio.NewScanner(out)
-				for ready := 0; ready < 3 && said.Scan(); { // every rank has set its trap
+				for ready := 0; ready < 3 && said.Scan(); { // waits until every rank has set its trap
 					if strings.HasSuffix(said.Text(), "ready") {
 						ready++
 					}
@@ -178,8 +179,8 @@ func TestTheLabRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// A simulated testbed has no requirements. Weather and slowdowns change times only: parameters must be bit-equal to
-// those of a run without them.
+// A simulated testbed works on every machine. Scenarios and slowdowns change only times, so the parameters must be
+// bit-equal to those of a run without them.
 func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	storm := clitest.WriteConfig(t, "weather v1\nseed 7\nfrom 5 to 8 rank 1 speed 0.5 jitter 0.1\nfrom 7 to 9 rank 0 neighbour 1\nfrom 12 rank 1 link 10 mbit\nrank 9 speed 0.5\n")
@@ -202,7 +203,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 		}
 		for _, want := range []string{
 			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5",
-			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // for each rank
+			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // one line per rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
 			"weather: rank 1: link has no effect here", "the scenario has lines for ranks that do not exist in this run",
 		} {
@@ -242,7 +243,7 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 	}
 }
 
-// Neighbours must end with a rank that is killed.
+// The neighbour processes of a rank must end when the rank is killed.
 func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(dir, "train.steps=100000000", "train.epochs=0", "lab.weather="+clitest.WriteConfig(t, "weather v1\nall neighbour 2\n"))

@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// smallText is GPT-2 on text with an entropy of 1 nat; 32 steps per epoch, of some milliseconds each.
+// smallText is the configuration of a small GPT-2 on text with an entropy of 1 nat per token. An epoch has 32 steps of
+// several ms.
 const smallText = `
 [experiment]
 name = "run"
@@ -54,7 +55,8 @@ func TestGPT2LearnsSyntheticTextUpToItsEntropy(t *testing.T) {
 		}
 	}
 	got := resultOf(t, filepath.Join(dir, "run"))
-	// The samples are few, so a step's loss may be below the entropy by chance, and the model may learn their noise.
+	// With few samples, the loss of a step can be below the entropy by chance, and the model can learn the noise of the
+	// samples.
 	if loss := got.loss(t); got.Steps != 96 || !(loss > 0.7 && loss < 1.35) {
 		t.Errorf("final loss %v after %d steps, want one close to 1 nat", loss, got.Steps)
 	}
@@ -71,7 +73,8 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 		}
 		output := filepath.Join(dir, strings.Join(set, ""))
 		finish(t, p.command(output, append(set, "parallel.ranks=2", "train.epochs=1")...), 0).check(t, exit.Done, "")
-		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) { // other order of f32 sums
+		// sums of f32 in another order
+		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
 			t.Errorf("%v: final loss %.7g, one rank has %.7g", set, got.loss(t), want.loss(t))
 		}
 	}
@@ -85,7 +88,8 @@ func TestTextRunsResumeBitEqual(t *testing.T) {
 	}
 	whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
 	finish(t, p.command(whole), 0).check(t, exit.Done, "")
-	if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done { // a run that ends before the signal resumes at its end
+	// a run that ends before the signal arrives resumes at its end
+	if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done {
 		stopped.check(t, exit.Terminated, "")
 	}
 	finish(t, p.command(pieces), 0).check(t, exit.Done, "")
@@ -165,7 +169,8 @@ func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
 		for ranks, set := range map[string][]string{"2": {"balance.fixed_shares=[5, 3]"}, "3": {"balance.fixed_shares=[5, 1, 2]"}} {
 			output := filepath.Join(dir, kind, ranks)
 			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "device.kind="+kind)...), 0).check(t, exit.Done, "")
-			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) { // other order of f32 sums
+			// sums of f32 in another order
+			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
 				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t), want.loss(t))
 			}
 		}

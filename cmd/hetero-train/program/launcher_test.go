@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// A flag overrides the launcher even with a default value. A key of a file overrides it only if its value differs from
-// the default.
+// A flag overrides the launcher even if the flag has the default value. A key in a file overrides the launcher only if
+// its value differs from the default.
 func TestAddressOfRank0(t *testing.T) {
 	const file = "../../../configs/simple_cnn.toml"
 	nodes := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "1"}
@@ -47,7 +47,7 @@ func TestAddressOfRank0(t *testing.T) {
 	}
 }
 
-// torchrun's store uses MASTER_PORT while its ranks run.
+// While ranks run, the store of torchrun listens on MASTER_PORT, so rank 0 must use another port.
 func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	store, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // set in the test process that has its own mount namespace
+	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // set in the test process that has a mount namespace of its own
 	builtVariable     = "HETERO_TEST_PROGRAM"    // path of the program that the parent process built
 )
 
-// inOwnMounts reports whether this process may mount file systems that no other process sees. If not, it has run the
-// test in a process that may, and the test returns.
+// inOwnMounts reports whether this process may mount file systems that other processes do not see. If it returns false,
+// it has already run the test in another process that may, and the test must return.
 func inOwnMounts(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownMountsVariable) == t.Name() {
@@ -50,7 +50,7 @@ func inOwnMounts(t *testing.T) bool {
 	return false
 }
 
-// smallDisk is a separate file system with room for the given number of bytes.
+// smallDisk returns the folder of a separate file system of limited size.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -68,7 +68,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill uses all space of a disk until the returned function frees it.
+// fill uses all space of a disk until free is called.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -77,7 +77,7 @@ func fill(t *testing.T, dir string) (free func()) {
 		t.Fatal(err)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // also space that a failed save frees
+	go func() { // repeatedly, because a failed save frees space
 		defer close(stopped)
 		block := make([]byte, 4096)
 		for {

@@ -14,13 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// benchTrace runs bench train with a small network on a GPU, with a timeline.
+// benchTrace returns a command that runs bench train with a small network on a GPU and writes a timeline.
 func (p program) benchTrace(file string) *exec.Cmd {
 	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
 		"--trace", file, "--trace-steps", "3", "--json")
 }
 
-// benchTraced is its summary of the timeline.
+// benchTraced is the summary of the timeline in the output of bench train.
 type benchTraced struct {
 	Trace struct {
 		Steps     int
@@ -38,8 +38,8 @@ func readBench(t *testing.T, out ended) (b benchTraced) {
 	return b
 }
 
-// The timeline must have the kernels under the names of layers, as they ran in graphs, and the activity of the GPU and
-// the host.
+// The timeline must contain the kernels of graphs under the names of layers, and the activity of the GPU and of the
+// host.
 func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	p, file := buildProgram(t), filepath.Join(t.TempDir(), "step.json")
 	out := finish(t, onGPU(t, 1, p.benchTrace(file)), 0)
@@ -89,7 +89,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	}
 }
 
-// Without CUPTI, the host times launch by launch, and the command must state the reason.
+// Without CUPTI, the host measures each launch separately, and the command must print the reason.
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "recorded no kernel"} {
@@ -101,7 +101,7 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	}
 }
 
-// The window begins at a step that captures graphs for it.
+// The window of traced steps begins with a step that captures graphs for the window.
 func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exit.Done, "")

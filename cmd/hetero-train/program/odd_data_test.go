@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// greyPNG is an image of one shade.
+// greyPNG returns an image of one shade.
 func greyPNG(t *testing.T, v uint8) []byte {
 	t.Helper()
 	img := image.NewGray(image.Rect(0, 0, 12, 12))
@@ -30,7 +30,7 @@ func greyPNG(t *testing.T, v uint8) []byte {
 	return b.Bytes()
 }
 
-// Useless data must end a run only with a reason (row M5).
+// A run on unusual data must succeed, or end with a reason (row M5).
 func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	p := buildProgram(t)
 	constant := func(v uint8) []byte { return greyPNG(t, v) }
@@ -74,7 +74,7 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	}
 }
 
-// Shards that are not being read must be closed for those that are (row F14).
+// If there are more shards than file handles, the program must close shards that no goroutine reads (row F14).
 func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for i := range 100 {

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// finishSoon kills a command that blocks for ever.
+// finishSoon runs a command and kills it after a time limit.
 func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
 	t.Helper()
 	cmd := p.command(dir, set...)
@@ -21,7 +21,8 @@ func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
 
 func folderAt(path string) error { return os.Mkdir(path, 0o755) }
 
-// They must be refused before the first step, without waiting for the writer of a pipe.
+// Files of a wrong type in the folder of a run must be refused before the first step. A pipe must not block the
+// program.
 func TestOddFilesOfARunAreRefused(t *testing.T) {
 	p := buildProgram(t)
 	const irregular = "want a regular file"
@@ -49,12 +50,12 @@ func TestOddFilesOfARunAreRefused(t *testing.T) {
 	logs := t.TempDir()
 	clitest.MakeAt(t, filepath.Join(logs, "train.log"), clitest.PipeAt)
 	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exit.Usage, irregular)
-	dir := t.TempDir() // the result of an earlier run is not needed
+	dir := t.TempDir() // a fresh folder, because the result of an earlier run is not needed
 	clitest.MakeAt(t, filepath.Join(dir, "run", "results", "result.json"), clitest.Sparse(20<<30))
 	finishSoon(t, p, dir, "train.steps=4").check(t, exit.Done, "want at most 16777216")
 }
 
-// The same for files that settings name.
+// Files of a wrong type that settings name must be refused in the same way.
 func TestOddFilesInSettingsAreRefused(t *testing.T) {
 	p := buildProgram(t)
 	pictures, pipe := t.TempDir(), filepath.Join(t.TempDir(), "pipe")

@@ -8,10 +8,10 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// A setting that cannot be parsed must be the whole error, without the reasons of other devices.
+// If OMP_NUM_THREADS cannot be parsed, the error must not contain the reasons why other devices were skipped.
 func TestThreadsThatAreNoNumberAreTheWholeError(t *testing.T) {
 	p := buildRanks(t)
-	hasFastBF16(t) // needs the CPU library
+	hasFastBF16(t) // skips the test without the CPU library
 	t.Setenv("OMP_NUM_THREADS", "abc")
 	const want = `hetero-train: error: environment variable OMP_NUM_THREADS: got "abc", want a number of threads from 1`
 	for _, set := range [][]string{{"train.steps=1", "device.kind=auto"}, {"train.steps=1", "device.kind=cpu"}} {

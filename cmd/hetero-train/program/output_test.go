@@ -72,8 +72,8 @@ func TestPipedOutputIsText(t *testing.T) {
 	}
 }
 
-// With JSON, all output is on standard error, and every line is a record: progress, the end, and the error of a failed
-// run.
+// With JSON, the program writes only to standard error, and every line is a record: progress, the end of the run, and
+// the error of a failed run.
 func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	run := func(set ...string) ended {
@@ -102,7 +102,8 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if len(ranks) != 2 {
 		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
 	}
-	if e = run("train.steps=20"); e.code != exit.Done { // complete: lines of standard output are records too
+	// the run is already complete; lines of standard output must also be records
+	if e = run("train.steps=20"); e.code != exit.Done {
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}
 	if clitest.Objects(t, e.stderr); e.stdout != "" {
@@ -114,7 +115,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	}
 }
 
-// openTerminal opens a pseudo-terminal. Data written to slave can be read from master.
+// openTerminal opens a pseudo-terminal. The test reads from master what the program writes to slave.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -157,7 +158,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 		slave.Close()
 		shown := make(chan string)
 		go func() {
-			text, _ := io.ReadAll(master) // ends with an error when the last writer closes
+			text, _ := io.ReadAll(master) // fails when the last writer closes the terminal
 			shown <- string(text)
 		}()
 		code, text := exitOf(t, cmd.Wait()), <-shown
@@ -176,8 +177,8 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 	}
 }
 
-// The terminal of each machine must show that its ranks joined, the progress of the run, and its end. Two nodes on one
-// machine simulate two machines.
+// The terminal of each machine must show that the ranks have joined, the progress of the run, and its end. The test
+// simulates two machines by two nodes on one machine.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	node := func(rank int) *exec.Cmd {
@@ -203,8 +204,8 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	}
 }
 
-// The machines of an unequal cluster have different numbers of GPUs, and so of ranks. --batch-size counts the samples
-// of each rank.
+// Machines with different numbers of GPUs have different numbers of ranks. --batch-size counts the samples of each
+// rank.
 func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	node := func(rank, ranks int) *exec.Cmd {
@@ -222,7 +223,7 @@ func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	}
 }
 
-// A rank that was started by hand must print the run on its own terminal, also on the machine of rank 0.
+// A rank that the user started must print the run on its own terminal, even on the machine of rank 0.
 func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	rank := func(rank int) ended { return finish(t, asRank(p.command(dir, "train.steps=20"), rank, 2, port), 0) }

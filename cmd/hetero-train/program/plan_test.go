@@ -59,7 +59,8 @@ func TestPlanOfSeveralRanks(t *testing.T) {
 	if r.Reserved != 0 || len(r.Ranks) != 3 || r.Ranks[0].Share != 5 || r.Ranks[2].Share != 0 || r.Ranks[0].Bytes <= r.Ranks[1].Bytes {
 		t.Errorf("got %+v", r.Ranks)
 	}
-	// Convolutions and similar ops: the whole batch costs the same with any number of ranks. Each rank adds a little.
+	// The batch needs about the same operations with any number of ranks. Only the update of the parameters occurs on
+	// every rank.
 	if ratio := float64(r.StepFLOPs) / float64(one.StepFLOPs); ratio < 1 || ratio > 1.2 {
 		t.Errorf("got %d operations, want a little more than the %d of one rank", r.StepFLOPs, one.StepFLOPs)
 	}

@@ -18,24 +18,25 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// mixedRun is a network for devices with different layouts, small enough for the shim, whose threads are fibers.
+// mixedRun is a network whose memory layouts differ between devices. It is small enough for the shim, whose threads are
+// fibers.
 var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12", "train.log_interval=1", "train.eval_interval=0",
 	"optimizer.name=sgd", "optimizer.lr=0.01"}
 
-// rankOn is one rank of a launcher, with its own environment.
+// rankOn is one rank of a launcher, with its environment.
 type rankOn struct {
-	kind string   // device.kind
-	env  []string // NAME=value
+	kind string   // value of device.kind
+	env  []string // environment variables, NAME=value
 }
 
-// asRanks runs the program as one rank per entry and returns the result of rank 0. All ranks must succeed.
+// asRanks runs one process per entry of ranks and returns the result of rank 0. All ranks must succeed.
 func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...string) ended {
 	t.Helper()
 	port := freePort(t)
 	gpus := 0
 	for _, r := range ranks {
 		if r.kind == "cuda" {
-			gpus = len(ranks) // each rank uses the GPU with its number
+			gpus = len(ranks) // each rank uses the GPU with the number of the rank
 		}
 	}
 	command := func(rank int) *exec.Cmd {
@@ -92,10 +93,10 @@ func lossesOf(t *testing.T, dir string, ranks int) []float64 {
 	return losses
 }
 
-// An old CPU computes in f32, an old GPU in fp16, and new devices in bf16. The ranks compare hashes of their parameters
-// before the run ends. Loss curves equal those of single-type runs up to rounding. bf16 keeps 8 bits, so a loss is
-// within 1 % of f32's after one step, and the difference grows slowly over the twelve steps of the test. The bound is 3
-// %; ranks with different loss scales would differ by factors.
+// An old CPU computes in f32, an old GPU in fp16, and recent devices in bf16. At the end of the run, the ranks compare
+// hashes of their parameters. The losses must equal those of runs with one type, up to rounding. bf16 has 8 significant
+// bits, so after one step a loss is within 1 % of the f32 loss. The difference grows slowly over the twelve steps of
+// the test, hence the limit of 3 %. If ranks had different loss scales, the losses would differ by factors.
 func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	fast := hasFastBF16(t)
@@ -107,9 +108,9 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 		ranks []rankOn
 		set   []string
 		says  string
-		keeps string // precision in result.json
+		keeps string // expected precision in result.json
 	}{
-		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // the reference run
+		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // reference for the other runs
 		{"bf16", []rankOn{recent}, []string{"train.precision=bf16"}, "", "bf16"},
 		{"fp16", []rankOn{newGPU}, []string{"train.precision=fp16"}, "", "f16"},
 		{"CPUs", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]"}, "", "bf16 (rank 0), f32 (rank 1)"},
@@ -159,10 +160,10 @@ func hasFastBF16(t *testing.T) bool {
 	return dev.Info().FastBF16
 }
 
-// The last ranks of the machine must use its CPUs. The hashes of all ranks are compared before the run ends.
+// The last ranks of the machine must use the CPU. The ranks compare parameter hashes at the end of the run.
 func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	hasFastBF16(t) // skips without a CPU device
+	hasFastBF16(t) // skips the test without a CPU device
 	output := filepath.Join(dir, "mixed")
 	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
 	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
@@ -196,7 +197,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	}
 }
 
-// A resumed run must keep its type, because cached timings may change or be lost between two runs.
+// A resumed run must keep its element type, because cached timings can change between two runs.
 func TestAResumedRunKeepsItsType(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	if !hasFastBF16(t) {
@@ -218,7 +219,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got kept choices %v, %v, want one", files, err)
 	}
-	asIf := func(dt string) (cache string) { // as if the timing had found dt to be faster
+	asIf := func(dt string) (cache string) { // writes the cache entry of a timing in which dt was the fastest type
 		text := string(clitest.ReadFile(t, files[0]))
 		for _, other := range []string{"f32", "bf16"} {
 			text = strings.Replace(text, `"type":"`+other+`"`, `"type":"`+dt+`"`, 1)
@@ -250,7 +251,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	if evaluated := finish(t, eval, 0); !strings.Contains(evaluated.stdout, `"precision":"f32"`) {
 		t.Errorf("eval of a run in f32: got %d, %s%s", evaluated.code, evaluated.stdout, evaluated.stderr)
 	}
-	// A CPU that does not support the type must resume in another one, and say so.
+	// A run on a CPU that does not support the type must resume in another type, and log this.
 	t.Setenv("HETERO_CPU_ISA", "avx2")
 	if got := run("fresh", now, "the checkpoint was trained in bf16, and the run continues in f32", "train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)

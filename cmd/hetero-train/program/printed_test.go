@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// A command whose results cannot be printed must fail. Only a closed pipe is not a failure.
+// A command that cannot write its results to standard output must fail, unless the reader has closed the pipe.
 func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	}
 }
 
-// Commands that run on ranks print through an outlet, whose writes never fail.
+// Commands that run on ranks write to an outlet, whose Write never fails, so the failure must be found at the end.
 func TestAResultBehindAnOutlet(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// profileJSON is the JSON line of profile --json.
+// profileJSON is the output of profile --json.
 type profileJSON struct {
 	Ranks   profiles.Ranks  `json:"gpu_profiles"`
 	Machine profiles.System `json:"system_profile"`
@@ -41,7 +41,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	var stdout, stderr string
 	var got profileJSON
-	for range 4 { // on a machine with other load, the time of --quick may be over before all is measured
+	for range 4 { // repeated, because on a busy machine the time of --quick can end before all measurements
 		got = profileJSON{}
 		stdout, stderr = profiled(t, "--json", "--output-dir", dir)
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
@@ -74,7 +74,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	j := compute.NewRank(nil, session.Options{})
 	j.Device = reference.New()
 	defer j.Device.Close()
-	// The fingerprint includes the memory, which the driver limits.
+	// The fingerprint includes the memory of the GPU, which the driver limits.
 	if id := j.DescribeItself(); id.DeviceType != r.DeviceType {
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
 	}
@@ -135,7 +135,7 @@ func TestRanksAreProfiledTogether(t *testing.T) {
 			t.Errorf("%s: got all-reduce %+v", name, sums)
 		}
 	}
-	// On a machine with other load, the time of --quick may be over before links are measured.
+	// Repeated, because on a busy machine the time of --quick can end before the links are measured.
 	patiently := func(run func() []byte) (stdout []byte) {
 		for range 4 {
 			var got profileJSON

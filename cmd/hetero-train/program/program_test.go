@@ -16,14 +16,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// TestMain gives the tests, and the programs that they start, a separate cache folder. Otherwise the cached curves of
-// one run would change the shares of another.
+// TestMain sets a separate cache folder for the tests and for the programs that they start. Otherwise the cached curves
+// of one run would change the shares of another run.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
 		panic(err)
 	}
-	// The Go build cache stays at its place. Otherwise buildProgram would compile the standard library each time.
+	// Keep the Go build cache. Otherwise buildProgram would compile the standard library each time.
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program is the real binary with the configuration of a small run.
+// program is the compiled program with the configuration of a small run.
 type program struct{ path, config string }
 
 // buildProgram builds the program for a test.
@@ -49,12 +49,12 @@ func buildProgram(t *testing.T) program {
 	return program{path: path, config: clitest.WriteConfig(t, smallRun)}
 }
 
-// builtProgram is built once, in the folder that TestMain removes.
+// builtProgram builds the program once, in the folder that TestMain removes.
 var builtProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtVariable); path != "" {
 		return path, nil
 	}
-	// Next to the cache of the program itself.
+	// The executable is next to the cache of the program.
 	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train")
 	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -62,7 +62,7 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// command trains in the folder output, with changed settings.
+// command returns a command that trains in folder output with changed settings.
 func (p program) command(output string, set ...string) *exec.Cmd {
 	args := []string{"-c", p.config, "--set", "experiment.output_dir=" + output}
 	for _, s := range set {
@@ -71,7 +71,7 @@ func (p program) command(output string, set ...string) *exec.Cmd {
 	return exec.Command(p.path, args...)
 }
 
-// smallRun has 10 steps per epoch, of about a millisecond each.
+// smallRun is a configuration with 10 steps per epoch. A step takes about 1 ms.
 const smallRun = `
 [experiment]
 name = "run"
@@ -122,7 +122,7 @@ type outcomeOfRun struct {
 	Exit        int         `json:"exit"`
 }
 
-// resultOf reads the result of the run in dir, which must be successful.
+// resultOf returns the result of the run in dir, which must have succeeded.
 func resultOf(t *testing.T, dir string) outcomeOfRun {
 	t.Helper()
 	var r outcomeOfRun

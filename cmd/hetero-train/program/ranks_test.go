@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// buildRanks is buildProgram for runs of several ranks on this machine.
+// buildRanks builds the program for runs of several ranks on this machine.
 func buildRanks(t *testing.T) program {
 	t.Helper()
 	if err := shm.Available(); err != nil {
@@ -33,7 +33,7 @@ func buildRanks(t *testing.T) program {
 	return buildProgram(t)
 }
 
-// asRank runs cmd as one rank of a launcher.
+// asRank sets the environment of cmd to that of one rank of a launcher.
 func asRank(cmd *exec.Cmd, rank, size, port int) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
 	return cmd
@@ -65,9 +65,9 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
-		tolerance := 1e-3 // other order of f32 sums, 40 AdamW steps
+		tolerance := 1e-3 // sums of f32 in another order, over 40 AdamW steps
 		if strings.Contains(name, "bf16") {
-			tolerance = 5e-2 // sums of gradients have 8 bits
+			tolerance = 5e-2 // gradients in transit have 8 significant bits
 		}
 		if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > tolerance*b {
 			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
@@ -81,8 +81,8 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
-// Ranks on different CPUs compute gradients with different rounding, but must have equal parameters. The run compares
-// their hashes before it ends.
+// Ranks on different CPUs round gradients differently, but must have equal parameters. The run compares hashes of the
+// parameters before it ends.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
@@ -115,7 +115,7 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
 }
 
-// An error that all ranks find is printed once, as the last line, with the key to change.
+// An error that all ranks find must be printed once, as the last line, with the key to change.
 func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -216,15 +216,15 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 	}
 }
 
-// A lost rank must end the others at once, a hanging one after the time-out. No process may remain, and the last
-// checkpoint must be valid.
+// When a rank is lost, the other ranks must end at once; when a rank hangs, they must end after the time-out. All
+// processes must end, and the last checkpoint must be valid.
 func TestALostRankIsNamed(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name   string
 		victim int
 		signal syscall.Signal
-		says   []string // output of every survivor
+		says   []string // expected output of every surviving rank
 	}{
 		{"rank 0 is killed", 0, syscall.SIGKILL, []string{"rank 0"}},
 		{"rank 1 is killed", 1, syscall.SIGKILL, []string{"rank 1"}},
@@ -244,7 +244,7 @@ func TestALostRankIsNamed(t *testing.T) {
 				defer ranks[rank].Process.Kill()
 			}
 			checkpoints := filepath.Join(dir, "run", "checkpoints")
-			// During a step or a save.
+			// Waits for a point within a step or a save.
 			for limit := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 				if c, _, err := checkpoint.Latest(checkpoints); err == nil {
 					c.Close()
@@ -291,9 +291,9 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
 		name       string
-		rank, size int // of the second process
+		rank, size int // RANK and WORLD_SIZE of the second process
 		set        string
-		code       int // of rank 0
+		code       int // expected exit code of rank 0
 		says       string
 	}{
 		{"other settings", 1, 2, "optimizer.lr=0.5", exit.Usage, "optimizer.lr"},
@@ -314,7 +314,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			go func() { done <- other.Run() }()
 			lead := finish(t, asRank(p.command(t.TempDir(), set...), 0, 2, port), 0)
 			<-done
-			if c.rank == 0 { // one of the two has the port, so the other cannot have it
+			if c.rank == 0 { // only one of the two processes can have the port
 				if lead.code != c.code && other.ProcessState.ExitCode() != c.code {
 					t.Errorf("got exit codes %d and %d, want %d", lead.code, other.ProcessState.ExitCode(), c.code)
 				}

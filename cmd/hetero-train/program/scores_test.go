@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// Two ranks without a profile measure one, write it to the experiment's folder, and use the cached figures the next
-// time. Both ranks have one type, so they have one score.
+// Two ranks without a profile must measure one score, write it to the folder of the experiment, and use the cached
+// figures in the next run. Both ranks have the same type of device, and so one score.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -50,7 +50,7 @@ func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	}
 }
 
-// Ranks on different CPUs have two types, whether both are measured or one has cached figures.
+// Ranks on different CPUs must count as two types, with and without cached figures.
 func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
 	p := buildRanks(t)
 	if !hasFastBF16(t) {

@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// unnamed is a small run without a name, with 10 steps per epoch.
+// unnamed is the configuration of a small run without a name, with 10 steps per epoch.
 const unnamed = `
 [device]
 kind = "reference"
@@ -40,7 +40,7 @@ steps = 20
 tensorboard_interval = 0
 `
 
-// sweep trains in one folder several times, with changed settings on the command line.
+// sweep is a series of runs in one folder, with changed settings on the command line.
 type sweep struct {
 	t      *testing.T
 	p      program
@@ -60,7 +60,7 @@ func (s *sweep) command(args ...string) *exec.Cmd {
 	return exec.Command(s.p.path, append(all, args...)...)
 }
 
-// run trains, and requires an exit code and a text in the output.
+// run trains, and checks the exit code and that the output contains a text.
 func (s *sweep) run(code int, says string, args ...string) ended {
 	s.t.Helper()
 	e := finish(s.t, s.command(args...), 0)
@@ -70,7 +70,7 @@ func (s *sweep) run(code int, says string, args ...string) ended {
 	return e
 }
 
-// steps requires that the run of the given name has this number of steps and this learning rate.
+// steps checks the number of steps and the learning rate of the run with the given name.
 func (s *sweep) steps(name string, want int64, rate string) {
 	s.t.Helper()
 	dir := filepath.Join(s.output, name)
@@ -107,12 +107,13 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	}
 	s.steps(name+"-2", 20, "0.01")
 	s.steps(name, 2, "0.01")
-	s.run(exit.Done, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3") // resumes
+	// the run resumes
+	s.run(exit.Done, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3")
 	s.steps(name, 30, "0.01")
 	s.run(exit.Done, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
 	s.run(exit.Done, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
 	s.steps(name+"-3", 30, "0.01")
-	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, another length makes another run
+	s.steps(name+"-4", 40, "0.01") // with a cosine schedule, another length means another run
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
@@ -142,7 +143,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.steps("mine", 20, "0.3")
 }
 
-// Epochs of another batch size have another number of steps.
+// Epochs have another number of steps if the batch size changes.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
 	s.run(exit.Done, "done: 20 steps", "--epochs", "2")
@@ -152,7 +153,7 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s.run(exit.Usage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
 }
 
-// snapshot lists the files of a folder with their sizes and times, except locks, which name their last holder.
+// snapshot returns the files of a folder with their sizes and times. It omits locks, which contain their last holder.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -172,7 +173,7 @@ func snapshot(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// writePictures writes n images into each of two class folders. Their content depends on shade.
+// writePictures writes n images into each of two class folders. The content depends on shade.
 func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	t.Helper()
 	for class := range 2 {
@@ -193,7 +194,7 @@ func writePictures(t *testing.T, dir string, n int, shade uint8) {
 	}
 }
 
-// The content of the data must be compared, not its path.
+// The program must compare the content of the data, and not only its path.
 func TestOtherDataIsAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
@@ -212,7 +213,7 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	s.run(exit.Usage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
-// A run that was trained on the synthetic images of a fallback must not resume with CIFAR-10.
+// A run that was trained on fallback images must not resume with CIFAR-10.
 func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	cache, archive := t.TempDir(), t.TempDir()
 	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
@@ -232,7 +233,7 @@ func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 	s.run(exit.Usage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
 }
 
-// The content of the weights file must be compared too.
+// The program must compare the content of the file of initial weights.
 func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps", "--experiment-name", "a")
@@ -253,15 +254,15 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s.run(exit.Done, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
 }
 
-// "auto" and the type that it selects must be equal.
+// A run with "auto" and a run with the type that "auto" selects must be the same run.
 func TestResolvedPrecisionIsCompared(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine")
-	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // selects f32 on this device
+	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // "auto" selects f32 on this device
 	s.run(exit.Done, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")
 	s.run(exit.Usage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
 }
 
-// Rank 0 decides, and no rank may write into the old folder.
+// Rank 0 decides for all ranks, and no rank may write into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
@@ -282,7 +283,7 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	}
 }
 
-// balance compare must use its own folders, whatever name the settings contain.
+// balance compare must use folders of its own, even if the settings name a run.
 func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t)
@@ -308,7 +309,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	}
 }
 
-// The test kills processes with changed settings around the moment at which the old run moves.
+// The test kills processes that have changed settings, at moments near the rename of the old run.
 func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	trials := 6
 	if os.Getenv("HETERO_HOSTILE") != "" {
@@ -340,7 +341,8 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 	s.steps("distributed_training", 3, "0.7")
 }
 
-// One process must train, and the other must report that the folder is in use. The old run must exist once.
+// Of two processes, one must train, and the other must report that the folder is in use. The old run must exist exactly
+// once.
 func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps")
@@ -381,7 +383,7 @@ func exitOfRun(err error) int {
 	return 0
 }
 
-// The old run must remain unchanged, and the error must state the remedy.
+// The old run must remain unchanged, and the error must state how to continue.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")
@@ -404,7 +406,7 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	err = filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chown(path, nobody, nobody))
 	})
-	if err != nil { // the user owns the run, but not the folder of all runs
+	if err != nil { // the user owns the folder of the run, but not its parent
 		t.Fatal(err)
 	}
 	before := snapshot(t, s.output)

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// The test puts canaries into all sources of secrets, and searches for them in all output of a run, also when it fails
-// or crashes (row S12).
+// The test puts known secrets into all sources of secrets. It searches for them in all output of runs that succeed,
+// fail or crash (row S12).
 func TestNoSecretLeavesTheProgram(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	const canary = "canary-5e1f"
@@ -28,7 +28,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		"WANDB_API_KEY="+canary+"-wandb", "HTTPS_PROXY=http://user:"+canary+"-proxy@127.0.0.1:9")
 	file := filepath.Join(dir, "faulty.toml")
 	for name, c := range map[string]struct {
-		text string   // content of a file; "" for the small run's
+		text string   // content of the configuration; "" for the small run
 		set  []string // settings
 		code int
 	}{
@@ -67,7 +67,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 	crash.Env = append(environ, "GOTRACEBACK=all")
 	w := watch(t, crash)
 	w.await(t, "step 20/")
-	w.cmd.Process.Signal(syscall.SIGQUIT) // the runtime prints the stacks of all goroutines
+	w.cmd.Process.Signal(syscall.SIGQUIT) // makes the Go runtime print the stacks of all goroutines
 	w.cmd.Wait()
 	w.await(t, "SIGQUIT: quit", "goroutine 1 ")
 	w.mu.Lock()

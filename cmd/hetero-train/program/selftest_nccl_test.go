@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// onSelftest runs the suite of NCCL in the real program, on one simulated GPU and a fake NCCL.
+// onSelftest runs the NCCL suite of the program on one simulated GPU with a fake NCCL.
 func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, out string) {
 	t.Helper()
 	cmd := exec.Command(buildRanks(t).path, "selftest", "--device", "nccl", "--short", "--run", checks)
@@ -20,8 +20,8 @@ func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, ou
 	return exitOf(t, err), string(text)
 }
 
-// Ranks share a GPU, with versions of NCCL that support this and versions that do not. The suite must find simulated
-// faults.
+// Ranks share a GPU, with versions of NCCL that support this and with versions that do not. The suite must detect
+// simulated faults.
 func TestSelftestOfNCCL(t *testing.T) {
 	for _, c := range []struct {
 		name, fault, checks string
@@ -50,7 +50,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 	}
 }
 
-// The command must state what is missing, and fail if HETERO_REQUIRE names it.
+// The command must print the missing part, and fail if HETERO_REQUIRE contains the part.
 func TestSelftestWithoutNCCL(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 	}
 }
 
-// Checks that have not begun in time must fail, and the report must be written.
+// Checks that have not begun before the time limit must count as failed. The command must still write the report.
 func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.Report

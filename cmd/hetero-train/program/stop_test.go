@@ -21,13 +21,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-// ended is the result of a process.
+// ended is the result of a finished process.
 type ended struct {
 	code           int
 	stdout, stderr string
 }
 
-// finish runs cmd to its end. If there is a signal, it sends it after the first step.
+// finish runs cmd to its end. If signal is not 0, it sends the signal after the first step.
 func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
 	return finishAfterStep(t, cmd, func() {
@@ -67,7 +67,7 @@ func (e ended) check(t *testing.T, code int, says string) {
 	}
 }
 
-// The test runs the real binary into each documented end.
+// The program must end with each documented exit code.
 func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 	p := buildProgram(t)
 	notImages := filepath.Join(t.TempDir(), "images.tar")
@@ -112,7 +112,8 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Close()
-	if _, err := io.ReadFull(reader, make([]byte, 1)); err != nil { // as head -c 1 does
+	// reads one byte and closes the pipe, as head -c 1 does
+	if _, err := io.ReadFull(reader, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	reader.Close()
@@ -183,10 +184,10 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := bufio.NewReader(messages)
-	if _, err := said.ReadString('\n'); err != nil { // the configuration line
+	if _, err := said.ReadString('\n'); err != nil { // waits for the line of the configuration
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // signals are caught directly after that line
+	time.Sleep(20 * time.Millisecond) // the program catches signals immediately after this line
 	cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
@@ -219,7 +220,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	}
 }
 
-// One Ctrl-C may arrive twice: from the terminal and from the parent process.
+// One Ctrl-C can cause two signals: from the terminal and from the parent process.
 func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	cmd := buildProgram(t).command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
 	e := finishAfterStep(t, cmd, func() {
@@ -230,7 +231,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 	e.check(t, exit.Interrupted, "saved")
 }
 
-// Also if neither steps nor epochs limit the run.
+// A run that stopped early must continue with a higher patience, even if neither steps nor epochs limit the run.
 func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), clitest.WriteConfig(t, smallRun)
 	for _, c := range []struct {

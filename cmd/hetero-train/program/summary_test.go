@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// The test runs one run to its end, interrupts another, and summarizes one from its records alone.
+// One run ends, one is interrupted, and one is summarized from its records alone.
 func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	moved := filepath.Join(dir, "moved")
@@ -61,7 +61,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 	}
 }
 
-// readSummary reads summary and figure in the folder of logs.
+// readSummary reads the summary and checks the figure in the folder of log files.
 func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	t.Helper()
 	if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {

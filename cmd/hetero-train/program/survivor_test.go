@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// startedBy returns the processes that a supervisor started, by rank.
+// startedBy returns the process ids of the ranks that a supervisor started, by rank.
 func startedBy(t *testing.T, supervisor int) (pids []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
@@ -40,8 +40,8 @@ func startedBy(t *testing.T, supervisor int) (pids []int) {
 	return pids
 }
 
-// A run with a killed or hanging rank must lose no step that all ranks had done. The resumed run must be bit-equal to
-// an undisturbed one.
+// A run in which a rank is killed or hangs must save all steps that all ranks completed. The resumed run must be
+// bit-equal to a run without the fault.
 func TestALostRankCostsNoStep(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			finish(t, p.command(filepath.Join(dir, "whole"), set...), 0).check(t, exit.Done, "")
 			cmd := p.command(filepath.Join(dir, "lost"), set...)
 			lost := finishAfterStep(t, cmd, func() {
-				time.Sleep(100 * time.Millisecond) // during some step
+				time.Sleep(100 * time.Millisecond) // waits for an arbitrary point of training
 				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
 					syscall.Kill(pids[1], c.signal)
 				}
@@ -85,11 +85,10 @@ func TestALostRankCostsNoStep(t *testing.T) {
 	}
 }
 
-// A pause of the whole job that is longer than all time-outs must end nothing: all processes are stopped, then
-// continued.
+// A pause of all processes of a run that is longer than every time-out must not end the run.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	p := buildRanks(t)
-	for _, memory := range []string{"auto", "off"} { // off: over Gloo, as between machines
+	for _, memory := range []string{"auto", "off"} { // "off" selects Gloo, as between machines
 		t.Run("shared memory "+memory, func(t *testing.T) {
 			if memory == "off" && gloo.Available() != nil {
 				t.Skip(gloo.Available())
@@ -113,7 +112,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string) {
 		}
 		signal(syscall.SIGSTOP)
 		before = stepsRecorded(t, dir)
-		time.Sleep(3500 * time.Millisecond) // the time-out of heartbeats is 2 s, all others are 1 s
+		time.Sleep(3500 * time.Millisecond) // longer than the time-out of heartbeats, 2 s, and all other time-outs, 1 s
 		signal(syscall.SIGCONT)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
@@ -136,13 +135,13 @@ func stepsRecorded(t *testing.T, dir string) int64 {
 	return int64(bytes.Count(text, []byte("\n")))
 }
 
-// processEnded reports whether a child has ended, waited for or not.
+// processEnded reports whether a child process has ended, even if its parent has not waited for it.
 func processEnded(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
-// Without a supervisor, rank 0 itself explains how to resume. If rank 0 is lost, the other ranks name the newest
+// Without a supervisor, rank 0 must explain how to resume. If rank 0 is lost, the other ranks must name the newest
 // checkpoint.
 func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 	p := buildRanks(t)
@@ -156,7 +155,7 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		lead := finishAfterStep(t, ranks[0], func() {
-			for { // until there is a checkpoint to resume from
+			for { // waits until there is a checkpoint
 				if _, ok := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints")); ok {
 					break
 				}

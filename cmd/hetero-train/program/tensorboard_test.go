@@ -39,7 +39,7 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	if err := os.RemoveAll(newest); err != nil {
 		t.Fatal(err)
 	}
-	run("train.steps=31") // resumes from step 25: 24 remains, 28 is repeated, 31 replaces 30
+	run("train.steps=31") // resumes from step 25: the point of step 24 remains, 28 is repeated, and 31 replaces 30
 	points(9)
 	run("train.steps=31", "experiment.name=without", "profile.tensorboard_interval=0")
 	if _, err := os.Stat(filepath.Join(dir, "without", "logs", observe.BoardFolder)); err == nil {

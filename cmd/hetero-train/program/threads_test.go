@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// asSomebody returns a command that first runs a line of shell, then the program with two ranks, as a user without
-// other processes. It also returns the folder of the run.
+// asSomebody returns a command that executes a line of shell and then the program with two ranks. The command runs as a
+// user without other processes. runs is the folder of the run.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -44,8 +44,8 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	return cmd, runs
 }
 
-// If too few processes are allowed, the Go runtime ends a process without a message of this program. The limit must
-// therefore be checked before ranks start.
+// If the limit of processes is too low, the Go runtime ends a process without a message of this program. The program
+// must therefore check the limit before it starts ranks.
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
 	e := finish(t, cmd, 0)
@@ -68,7 +68,7 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 			continue
 		}
 		t.Cleanup(func() {
-			for range 100 { // its last process may not have ended yet
+			for range 100 { // the last process of the user may not have ended yet
 				if os.Remove(folder) == nil {
 					return
 				}

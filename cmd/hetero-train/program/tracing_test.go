@@ -15,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// traceEvent is an entry of a timeline, as viewers read it.
+// traceEvent is one event of a timeline in the form that viewers read.
 type traceEvent struct {
 	Name     string
 	Ph       string
@@ -24,7 +24,7 @@ type traceEvent struct {
 	Args     struct{ Kernel, Operands, Pass string }
 }
 
-// ns is a time in whole nanoseconds.
+// ns converts a time from µs to whole ns.
 func ns(t *testing.T, us json.Number) int64 {
 	t.Helper()
 	whole, fraction, _ := strings.Cut(us.String(), ".")
@@ -35,7 +35,7 @@ func ns(t *testing.T, us json.Number) int64 {
 	return v
 }
 
-// readTimeline reads a timeline and checks the requirements of viewers: events of a thread do not overlap.
+// readTimeline reads a timeline. It checks that events of a thread do not overlap, which viewers require.
 func readTimeline(t *testing.T, path string) (events []traceEvent) {
 	t.Helper()
 	var file struct {

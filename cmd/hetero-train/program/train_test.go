@@ -33,7 +33,7 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 	}
 }
 
-// value reads one resolved key from the text of config show.
+// value returns the resolved value of a key, from the text of config show.
 func value(t *testing.T, cfg *config.Config, key string) string {
 	t.Helper()
 	table, name, _ := strings.Cut(key, ".")
@@ -109,7 +109,7 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		args []string
-		says string // "" = no warning
+		says string // part of the expected warning; "" if no warning is expected
 	}{
 		{[]string{"--backend", "nccl"}, "--backend nccl: no GPU found, using gloo"},
 		{[]string{"--backend", "gloo"}, ""},
@@ -124,7 +124,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 }
 
 func TestABatchSizeForEachRankIsRefusedUnderItsFlag(t *testing.T) {
-	// Message for a user with a wrong setting.
+	// The error must name the flag and the key.
 	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr, "--batch-size: data.batch_size: too small (got 0") {
 		t.Errorf("got %s", o.stderr)
 	}
@@ -212,7 +212,7 @@ func TestEveryDataSetCanBeNamed(t *testing.T) {
 	}
 }
 
-// Secrets must reach neither the log nor an error message.
+// Secrets must appear neither in the log nor in an error.
 func TestNoSecretIsPrinted(t *testing.T) {
 	secret := "canary-8e1f0a"
 	for _, args := range [][]string{

@@ -53,7 +53,7 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 		}
 	}
 
-	// As GPT2Model stores it: without the prefix, with buffers and the copy of the tied table.
+	// The form in which GPT2Model stores weights: names without prefix, with buffers and a copy of the tied table.
 	var bare []checkpoint.Tensor
 	for _, w := range theirs {
 		if w.Name = strings.TrimPrefix(w.Name, "transformer."); w.Name == "wte.weight" {

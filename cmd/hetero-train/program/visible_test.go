@@ -15,8 +15,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
-// hostile clears the screen, sets the title, forges a line, overwrites its own line, ends with an 8-bit control
-// sequence, and reverses its end.
+// hostile is a name that clears the screen, sets the title, forges a line, overwrites its own line, ends with an 8-bit
+// control sequence, and reverses the text after it.
 const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
 
 func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
@@ -37,7 +37,7 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		says string // the expected form of the name
+		says string // expected form of the name in the output
 	}{
 		{"inspect", []string{"checkpoint", "inspect", weights}, `"evil\x1b[2J`},
 		{"inspect, JSON", []string{"checkpoint", "inspect", weights, "--json"}, `evil\u001b[2J`},
@@ -70,8 +70,8 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	}
 }
 
-// picturesNamed makes a folder of images with parts and classes. Some files and a class have a hostile name; one image
-// is damaged.
+// picturesNamed creates a folder of images with splits and classes, and returns its path. Some files and one class have
+// a hostile name, and one image is damaged.
 func picturesNamed(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
