@@ -260,7 +260,7 @@ func (s *scanner) tensor(name string) (Info, error) {
 	if !haveType || !haveShape || len(offsets) != 2 {
 		return info, fmt.Errorf("tensor %q: want dtype, shape and two data_offsets", name)
 	}
-	if err := info.place(offsets[0], offsets[1]); err != nil {
+	if err := info.setRange(offsets[0], offsets[1]); err != nil {
 		return info, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	return info, nil
@@ -278,9 +278,9 @@ func (s *scanner) shape() (tensor.Shape, error) {
 	return shape, err
 }
 
-// place sets the position of the tensor. It checks the element type, and that [begin, end) has the size that the
+// setRange sets the position of the tensor. It checks the element type, and that [begin, end) has the size that the
 // shape needs.
-func (i *Info) place(begin, end int64) error {
+func (i *Info) setRange(begin, end int64) error {
 	at := -1
 	for k, e := range elementTypes {
 		if e.wire == i.Wire {

@@ -20,11 +20,11 @@ type Config struct {
 	Lab        Lab
 	NCCL       NCCL
 
-	places map[string]place // places of the keys that were set, by full dotted key
+	origins map[string]origin // origins of the keys that were set, by full dotted key
 }
 
 // Origin returns the source of a value: "FILE:LINE", or Override.Origin. It returns "" if the key has its default.
-func (c *Config) Origin(key string) string { return c.places[key].String() }
+func (c *Config) Origin(key string) string { return c.origins[key].String() }
 
 // table is one table of the file, bound to its struct.
 type table struct {

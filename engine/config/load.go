@@ -62,7 +62,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
 		keys: make(map[string]Key), tableLine: make(map[string]int),
-		places: make(map[string]place), bad: make(map[string]bool),
+		origins: make(map[string]origin), bad: make(map[string]bool),
 	}
 	if len(text) > MaxFileBytes {
 		size := fmt.Sprintf("at least %d bytes", len(text))
@@ -82,28 +82,28 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	for _, o := range overrides {
 		l.override(o)
 	}
-	l.config.fillDependentDefaults(func(key string) bool { return l.places[key] != place{} })
+	l.config.fillDependentDefaults(func(key string) bool { return l.origins[key] != origin{} })
 	l.checkRules()
 	l.checkSamples()
 	l.checkLater()
 	if len(l.faults) > 0 {
 		return nil, l.error()
 	}
-	if len(l.places) > 0 {
-		l.config.places = l.places
+	if len(l.origins) > 0 {
+		l.config.origins = l.origins
 	}
 	return l.config, nil
 }
 
-// place is the source of a value. The zero place means that the key has its default.
-type place struct {
-	name string
-	line int // line in the file, from 1; 0 for an override
-	rank int // position among the overrides, from 1; 0 for the file
+// origin is the source of a value. The zero origin means that the key has its default.
+type origin struct {
+	name     string
+	line     int // line in the file, from 1; 0 for an override
+	position int // position among the overrides, from 1; 0 for the file
 }
 
-// String returns the place in the form that [Config.Origin] documents.
-func (p place) String() string {
+// String returns the origin in the form that [Config.Origin] documents.
+func (p origin) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
 	}
@@ -111,7 +111,7 @@ func (p place) String() string {
 }
 
 // typed reports whether the value comes from the command line.
-func (p place) typed() bool { return p.rank > 0 }
+func (p origin) typed() bool { return p.position > 0 }
 
 // loader converts entries and overrides to a Config, and collects the faults.
 type loader struct {
@@ -123,8 +123,8 @@ type loader struct {
 	order     []string          // names of the keys, in the order of the tables
 	tables    []string
 	tableLine map[string]int
-	places    map[string]place // places of the keys that were set
-	bad       map[string]bool  // keys with an invalid value, which the rules do not check
+	origins   map[string]origin // origins of the keys that were set
+	bad       map[string]bool   // keys with an invalid value, which the rules do not check
 	overrides int
 	faults    []Fault
 }
@@ -183,7 +183,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 
 // entry assigns a value from the file.
 func (l *loader) entry(e entry) {
-	at := place{name: l.file, line: e.line}
+	at := origin{name: l.file, line: e.line}
 	_, isTable := e.value.(map[string]any)
 	knownTable := slices.Contains(l.tables, e.path[0])
 	if len(e.path) == 1 {
@@ -211,7 +211,7 @@ func (l *loader) entry(e entry) {
 // override assigns a value from the command line.
 func (l *loader) override(o Override) {
 	l.overrides++
-	at := place{name: o.Origin, rank: l.overrides}
+	at := origin{name: o.Origin, position: l.overrides}
 	key, known := l.keys[o.Key]
 	if !known {
 		l.unknown(at, strings.Split(o.Key, "."))
@@ -251,8 +251,8 @@ func parseValue(text string, wantText bool) (any, error) {
 	return decoded.Value, nil
 }
 
-func (l *loader) assign(at place, name string, key Key, value any) {
-	l.places[name] = at
+func (l *loader) assign(at origin, name string, key Key, value any) {
+	l.origins[name] = at
 	delete(l.bad, name)
 	if text, isText := value.(string); isText && withPassword.MatchString(text) {
 		l.fault(at, name, Fault{Message: "contains a password, which would appear in logs and checkpoints", Want: "an address without user:password@"})
@@ -271,14 +271,14 @@ func (l *loader) assign(at place, name string, key Key, value any) {
 }
 
 // fault adds a fault with its place.
-func (l *loader) fault(at place, key string, f Fault) {
-	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.rank
+func (l *loader) fault(at origin, key string, f Fault) {
+	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.position
 	l.bad[key] = true
 	l.faults = append(l.faults, f)
 }
 
 // unknown adds the fault of an unknown key.
-func (l *loader) unknown(at place, path []string) {
+func (l *loader) unknown(at origin, path []string) {
 	f := Fault{Message: "unknown key"}
 	key := dotted(path)
 	if len(path) == 2 {

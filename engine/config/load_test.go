@@ -184,7 +184,7 @@ func TestResolvedConfigurationLoadsBackEqual(t *testing.T) {
 	} {
 		c := mustParse(t, text)
 		again := mustParse(t, string(c.TOML()))
-		again.places = c.places // the places differ, because the resolved text sets every key
+		again.origins = c.origins // the origins differ, because the resolved text sets every key
 		if !reflect.DeepEqual(c, again) {
 			t.Errorf("differs: %+v\nof:\n%s", Diff(c, again), text)
 		}
@@ -363,7 +363,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		again, err := Parse("resolved.toml", c.TOML(), town)
 		if err == nil {
-			again.places = c.places // the places differ, because the resolved text sets every key
+			again.origins = c.origins // the origins differ, because the resolved text sets every key
 		}
 		if err != nil || !reflect.DeepEqual(c, again) {
 			t.Errorf("the resolved configuration loads differently: %v", err)

@@ -114,7 +114,7 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	for _, t := range c.tables() {
 		for _, k := range t.keys {
 			key := t.name + "." + k.name
-			at, given := c.places[key]
+			at, given := c.origins[key]
 			if !given || at.name == "" || !at.typed() && values[key] == formatValue(k.def) {
 				continue
 			}
@@ -128,8 +128,8 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 }
 
 // unusedBecause returns the reason why a key has no effect, or "" if it has an effect.
-func (c *Config) unusedBecause(table string, k Key, at place, values map[string]string, keys map[string]Key) string {
-	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.places[by].typed()) {
+func (c *Config) unusedBecause(table string, k Key, at origin, values map[string]string, keys map[string]Key) string {
+	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.origins[by].typed()) {
 		return fmt.Sprintf("%s = %s overrides it", by, values[by])
 	}
 	for _, n := range k.needs {

@@ -225,10 +225,10 @@ func (l *loader) checkRules() {
 // faultAt adds a fault at the place where the key was set. For a key with its default, the place is the key's table in
 // the file.
 func (l *loader) faultAt(key string, f Fault) {
-	at, given := l.places[key]
+	at, given := l.origins[key]
 	if !given {
 		table, _, _ := strings.Cut(key, ".")
-		at = place{name: l.file, line: l.tableLine[table]}
+		at = origin{name: l.file, line: l.tableLine[table]}
 	}
 	l.fault(at, key, f)
 }

@@ -66,7 +66,7 @@ type Span struct {
 }
 
 // Field returns the memory of one field at position j, Lo <= j < Hi. field is an index of Layout.Fields.
-func (s *Span) Field(field, j int) []byte { return s.slot.place(1+field, j) }
+func (s *Span) Field(field, j int) []byte { return s.slot.fieldBytes(1+field, j) }
 
 // elements returns memory as a slice of T. The memory must be aligned for T.
 func elements[T uint8 | int32 | int64 | float32](memory []byte) []T {

@@ -166,8 +166,8 @@ func (s *slot) moveTo(origin int) {
 	s.origin = origin
 }
 
-// place returns the memory of one field of the sample at position j.
-func (s *slot) place(field, j int) []byte {
+// fieldBytes returns the memory of one field of the sample at position j.
+func (s *slot) fieldBytes(field, j int) []byte {
 	size := s.l.sizes[field]
 	at := (j - s.origin) * size
 	return s.fields[field][at : at+size : at+size]

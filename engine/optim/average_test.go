@@ -32,7 +32,7 @@ func TestWeightsOfUpdatesAreTimms(t *testing.T) {
 
 // All intermediate values are exact in f32. A weight of 1 copies a value; a weight of 0.25 takes a quarter of it.
 func TestAveragesFollowTheValues(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{2})
+	b := newRig(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})
 	a, err := NewAverage(b.cache, o, AverageOptions{Decay: 0.75, Interval: 2})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestAveragesFollowTheValues(t *testing.T) {
 }
 
 func TestAveragesThatCannotBeAreRefused(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{2})
+	b := newRig(t, tensor.F32, []int{2})
 	o := b.optimizer(Options{Name: "sgd"})
 	before, _ := b.dev.Memory()
 	for _, opts := range []AverageOptions{{Decay: 1, Interval: 1}, {Decay: 0.9}, {Decay: math.NaN(), Interval: 1}, {Interval: 1}} {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNormsAreThoseOfEachParameter(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{3}, []int{2, 2 * normChunk}, []int{1}) // the second has several partial sums
+	b := newRig(t, tensor.F32, []int{3}, []int{2, 2 * normChunk}, []int{1}) // the second has several partial sums
 	o := b.optimizer(Options{Name: "sgd", ClipNorm: 1e-3, WeightDecay: 0.5})
 	n, err := NewNorms(b.cache, b.state, b.state.Grads)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// bench is a model without a network. The test writes the gradients of its parameters.
-type bench struct {
+// rig is a model without a network. The test writes the gradients of its parameters.
+type rig struct {
 	t      *testing.T
 	dev    device.Device
 	cache  *plan.Cache
@@ -26,10 +26,10 @@ type bench struct {
 	stream device.Stream
 }
 
-// newBench returns a bench with parameters of the given shapes, named p0, p1 and so on.
-func newBench(t *testing.T, dt tensor.DType, shapes ...[]int) *bench {
+// newRig returns a rig with parameters of the given shapes, named p0, p1 and so on.
+func newRig(t *testing.T, dt tensor.DType, shapes ...[]int) *rig {
 	t.Helper()
-	b := &bench{t: t, dev: reference.New()}
+	b := &rig{t: t, dev: reference.New()}
 	b.cache = plan.NewCache(b.dev)
 	g, err := graph.Build(func(g *graph.Graph) {
 		if dt == tensor.F64 {
@@ -60,7 +60,7 @@ func newBench(t *testing.T, dt tensor.DType, shapes ...[]int) *bench {
 	return b
 }
 
-func (b *bench) optimizer(o Options) *Optimizer {
+func (b *rig) optimizer(o Options) *Optimizer {
 	b.t.Helper()
 	opt, err := New(b.cache, b.state, b.state.Grads, o)
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *bench) optimizer(o Options) *Optimizer {
 }
 
 // write writes v to all parameters in order.
-func (b *bench) write(flat device.Buffer, v []float64) {
+func (b *rig) write(flat device.Buffer, v []float64) {
 	b.t.Helper()
 	for _, p := range b.state.Params.Params {
 		n := int(p.Spec.Shape.Elements())
@@ -87,7 +87,7 @@ func (b *bench) write(flat device.Buffer, v []float64) {
 }
 
 // read is the inverse of write.
-func (b *bench) read(flat device.Buffer) []float64 {
+func (b *rig) read(flat device.Buffer) []float64 {
 	b.t.Helper()
 	var v []float64
 	for _, p := range b.state.Params.Params {
@@ -101,7 +101,7 @@ func (b *bench) read(flat device.Buffer) []float64 {
 }
 
 // step runs one update with gradients g.
-func (b *bench) step(o *Optimizer, g []float64, rate, unscale float64) (norm float64, ok bool) {
+func (b *rig) step(o *Optimizer, g []float64, rate, unscale float64) (norm float64, ok bool) {
 	b.t.Helper()
 	b.write(b.state.Grads, g)
 	if err := errors.Join(o.Step(b.stream, rate, unscale), b.stream.Sync()); err != nil {
@@ -111,7 +111,7 @@ func (b *bench) step(o *Optimizer, g []float64, rate, unscale float64) (norm flo
 }
 
 // bytes returns the memory that an update may change.
-func (b *bench) bytes(o *Optimizer) []byte {
+func (b *rig) bytes(o *Optimizer) []byte {
 	all := slices.Clone(b.state.Values.Host())
 	for _, m := range o.Moments() {
 		all = append(all, m.Flat.Host()...)
@@ -147,7 +147,7 @@ func TestUpdatesOfOneWeightArePyTorchs(t *testing.T) {
 		{"adamw with a large epsilon", Options{Name: "adamw", Beta1: 0.5, Beta2: 0.75, Eps: 0.125}, 0.1, []float64{0.92, 0.92, 0.9030486720809205}, 5e-7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, tensor.F32, []int{1})
+			b := newRig(t, tensor.F32, []int{1})
 			o := b.optimizer(c.options)
 			b.write(b.state.Values, []float64{1})
 			for i, g := range []float64{0.5, -0.25, 0.125} {
@@ -232,7 +232,7 @@ func TestUpdatesEqualAStraightforwardImplementation(t *testing.T) {
 	} {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.F64} {
 			t.Run(fmt.Sprintf("%v %+v", dt, o), func(t *testing.T) {
-				b := newBench(t, dt, shapes...)
+				b := newRig(t, dt, shapes...)
 				opt := b.optimizer(o)
 				start := wave(15+5+18+17+40, 0.3)
 				b.write(b.state.Values, start)
@@ -306,7 +306,7 @@ func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 		{2.5, 0.5, []float64{-1.5, -2}},
 		{2.5, 0.25, []float64{-0.75, -1}},
 	} {
-		b := newBench(t, tensor.F32, []int{1}, []int{1}) // the norm is that of all parameters together
+		b := newRig(t, tensor.F32, []int{1}, []int{1}) // the norm is that of all parameters together
 		o := b.optimizer(Options{Name: "sgd", ClipNorm: c.clip})
 		norm, ok := b.step(o, []float64{3, 4}, 1, c.unscale)
 		if norm != 5*c.unscale || !ok {
@@ -321,7 +321,7 @@ func TestClippingTouchesOnlyGradientsThatAreTooLarge(t *testing.T) {
 }
 
 func TestNormCoversMoreThanOneChunk(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{normChunk - 3}, []int{7}, []int{2*normChunk + 1})
+	b := newRig(t, tensor.F32, []int{normChunk - 3}, []int{7}, []int{2*normChunk + 1})
 	o := b.optimizer(Options{Name: "sgd"})
 	g := slices.Repeat([]float64{0.5}, 3*normChunk+5)
 	got, ok := b.step(o, g, 0.1, 1)
@@ -339,9 +339,9 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			for _, place := range []int{0, 6, 14} { // ends of a parameter, and another one
 				t.Run(fmt.Sprintf("%s, momentum %g, %g at %d", o.Name, o.Momentum, bad, place), func(t *testing.T) {
-					b, clean := newBench(t, tensor.F32, []int{3, 2}, []int{9}), newBench(t, tensor.F32, []int{3, 2}, []int{9})
+					b, clean := newRig(t, tensor.F32, []int{3, 2}, []int{9}), newRig(t, tensor.F32, []int{3, 2}, []int{9})
 					opt, twin := b.optimizer(o), clean.optimizer(o)
-					for _, b := range []*bench{b, clean} {
+					for _, b := range []*rig{b, clean} {
 						b.write(b.state.Values, wave(15, 0.3))
 					}
 					for i := range 3 {
@@ -369,14 +369,14 @@ func TestGradientThatIsNotFiniteChangesNothing(t *testing.T) {
 
 func TestRunGoesOnFromMomentsAndSteps(t *testing.T) {
 	o := Options{Name: "adamw", Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}
-	whole := newBench(t, tensor.F32, []int{3, 2}, []int{9})
+	whole := newRig(t, tensor.F32, []int{3, 2}, []int{9})
 	a := whole.optimizer(o)
 	whole.write(whole.state.Values, wave(15, 0.3))
 	for i := range 6 {
 		whole.step(a, wave(15, float64(i)), 0.1, 1)
 	}
 
-	first, second := newBench(t, tensor.F32, []int{3, 2}, []int{9}), newBench(t, tensor.F32, []int{3, 2}, []int{9})
+	first, second := newRig(t, tensor.F32, []int{3, 2}, []int{9}), newRig(t, tensor.F32, []int{3, 2}, []int{9})
 	b, c := first.optimizer(o), second.optimizer(o)
 	first.write(first.state.Values, wave(15, 0.3))
 	for i := range 3 {
@@ -407,7 +407,7 @@ func TestMemoryIsExactlyWhatBytesSays(t *testing.T) {
 		{Options{Name: "sgd", Momentum: 0.9}, []string{"momentum"}},
 		{Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, []string{"exp_avg", "exp_avg_sq"}},
 	} {
-		b := newBench(t, tensor.F32, []int{100, 200}, []int{200})
+		b := newRig(t, tensor.F32, []int{100, 200}, []int{200})
 		before, _ := b.dev.Memory()
 		o, err := New(b.cache, b.state, b.state.Grads, c.options)
 		if err != nil {
@@ -460,7 +460,7 @@ func (d *scarce) take(n int64, alloc func(int64) (device.Buffer, error)) (device
 }
 
 func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{3, 4})
+	b := newRig(t, tensor.F32, []int{3, 4})
 	before, _ := b.dev.Memory()
 	for name, want := range map[string]string{"adam": "optimizer adam: unknown name, want sgd or adamw", "": "unknown name", "SGD": "unknown name"} {
 		if o, err := New(b.cache, b.state, b.state.Grads, Options{Name: name}); err == nil || o != nil || !strings.Contains(err.Error(), want) {
@@ -499,7 +499,7 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 
 // The expected factors are those of timm: layer_decay ** (number of later layers).
 func TestLayersBehindLearnFaster(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{16}, []int{16}, []int{16}, []int{16})
+	b := newRig(t, tensor.F32, []int{16}, []int{16}, []int{16}, []int{16})
 	for i := range b.state.Params.Params {
 		b.state.Params.Params[i].Layer = []int{2, 2, 1, 0}[i] // in the order in which the backward pass completes them
 	}
@@ -511,7 +511,7 @@ func TestLayersBehindLearnFaster(t *testing.T) {
 }
 
 func TestNeighboursOfEqualDecayAreOneSegment(t *testing.T) {
-	b := newBench(t, tensor.F32, []int{3, 5}, []int{5}, []int{7}, []int{2, 2}, []int{4, 4}) // rounded up to 16 elements
+	b := newRig(t, tensor.F32, []int{3, 5}, []int{5}, []int{7}, []int{2, 2}, []int{4, 4}) // rounded up to 16 elements
 	all := []device.Segment{{Offset: 0, Length: 80, WeightDecay: 0.5, LRScale: 1}}
 	for name, c := range map[string]struct {
 		decays func(string, tensor.Shape) bool

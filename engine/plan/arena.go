@@ -16,7 +16,7 @@ func (c *compiler) finish(params *Params) *Plan {
 	seen := map[*storage]bool{}
 	for _, l := range all {
 		for _, v := range slices.Concat(l.in, l.out) {
-			if s := v.mem.root(); s.place == inArena && !seen[s] {
+			if s := v.mem.root(); s.buffer == inArena && !seen[s] {
 				seen[s] = true
 				tensors = append(tensors, s)
 			}
@@ -122,7 +122,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 		taken := map[*storage]bool{} // inputs whose memory another output of this launch reuses
 		for _, a := range pairs {
 			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
-			if from == to || from.place != inArena || to.place != inArena || from.pinned || to.pinned ||
+			if from == to || from.buffer != inArena || to.buffer != inArena || from.pinned || to.pinned ||
 				from.bytes != to.bytes || from.last != i || to.first != i || taken[from] || l.readsBeside(from, a, pairs) {
 				continue
 			}

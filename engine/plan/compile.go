@@ -8,11 +8,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// place is the buffer that contains a tensor.
-type place uint8
+// bufferKind is the buffer that contains a tensor.
+type bufferKind uint8
 
 const (
-	inArena place = iota
+	inArena bufferKind = iota
 	inValues
 	inGrads
 	inStates
@@ -20,9 +20,9 @@ const (
 
 // storage is the memory of one tensor, or of several tensors in the same memory.
 type storage struct {
-	place       place
+	buffer      bufferKind
 	bytes       int64
-	offset      int64 // bytes from the start of the buffer that place names
+	offset      int64 // bytes from the start of the buffer
 	first, last int   // first and last launch during which the tensor is alive
 	pinned      bool  // used from outside the plan or kept between runs: never shared in place
 	shares      *storage
@@ -148,7 +148,7 @@ func (c *compiler) declare() {
 	offset := int64(0)
 	for _, s := range c.g.States {
 		bytes := s.Spec().Size()
-		c.add(s, &version{spec: s.Spec(), mem: &storage{place: inStates, bytes: bytes, offset: offset, pinned: true}})
+		c.add(s, &version{spec: s.Spec(), mem: &storage{buffer: inStates, bytes: bytes, offset: offset, pinned: true}})
 		offset += alignUp(bytes)
 	}
 	for _, o := range c.g.Outputs {

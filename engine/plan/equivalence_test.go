@@ -182,7 +182,7 @@ func (r *rig) apart() {
 	end := len(launches)
 	tenants := map[*storage]*tenancy{} // by the storage that the compiler assigned; a reshaped value has the storage of its source
 	note := func(v *version, at int) *tenancy {
-		if v.mem.root().place != inArena {
+		if v.mem.root().buffer != inArena {
 			return &tenancy{}
 		}
 		if tenants[v.mem] == nil {

@@ -103,7 +103,7 @@ func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece in
 // computedFor reports whether a launch computes v only for this exchange. The exchange may then choose the memory of v.
 func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	l := have.producer
-	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned || have.mem.place != inArena {
+	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned || have.mem.buffer != inArena {
 		return false
 	}
 	for i, out := range l.out {
@@ -223,7 +223,7 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 	last := -1
 	for i, l := range p.backward {
 		for _, v := range slices.Concat(l.in, l.out) {
-			if s := v.mem.root(); s.place == inGrads && s.offset < bytes {
+			if s := v.mem.root(); s.buffer == inGrads && s.offset < bytes {
 				last = i
 			}
 		}

@@ -88,8 +88,8 @@ func lie(s device.TensorSpec, l device.Layout) device.TensorSpec {
 	return device.TensorSpec{Shape: s.Shape, DType: s.DType, Layout: l, Bytes: tensor.Shape(extents).Elements() * s.DType.Size()}
 }
 
-// places returns the byte offset of each element in the layout of s. Elements are in row-major order.
-func places(s device.TensorSpec) []int64 {
+// elementOffsets returns the byte offset of each element in the layout of s. Elements are in row-major order.
+func elementOffsets(s device.TensorSpec) []int64 {
 	order, extents := physical(s.Layout, s.Shape)
 	strides := make([]int64, len(order))
 	for k, step := range tensor.Shape(extents).Strides() {
@@ -116,7 +116,7 @@ func arrange(dst, plain []byte, s device.TensorSpec) {
 	}
 	clear(dst)
 	size := s.DType.Size()
-	for i, at := range places(s) {
+	for i, at := range elementOffsets(s) {
 		copy(dst[at:at+size], plain[int64(i)*size:])
 	}
 }
@@ -128,7 +128,7 @@ func straighten(plain, src []byte, s device.TensorSpec) error {
 		return nil
 	}
 	size, rest := s.DType.Size(), slices.Clone(src)
-	for i, at := range places(s) {
+	for i, at := range elementOffsets(s) {
 		copy(plain[int64(i)*size:], src[at:at+size])
 		clear(rest[at : at+size])
 	}

@@ -169,7 +169,7 @@ func (b binder) launch(l *launch) *device.Launch {
 func (b binder) region(s *storage, at, bytes int64) device.Region {
 	s = s.root()
 	r := device.Region{Offset: s.offset + at, Bytes: bytes}
-	switch s.place {
+	switch s.buffer {
 	case inArena:
 		r.Buffer, r.Offset = b.arena.Buffer, b.arena.Offset+s.offset+at
 	case inValues:
@@ -335,7 +335,7 @@ func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 		if v.spec.Layout != device.Plain {
 			name = layout(v.spec.Layout)
 		}
-		return fmt.Sprintf("%v%v %s %s+%d", v.spec.DType, v.spec.Shape, name, placeNames[s.place], s.offset+v.at)
+		return fmt.Sprintf("%v%v %s %s+%d", v.spec.DType, v.spec.Shape, name, bufferNames[s.buffer], s.offset+v.at)
 	}
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
 		for _, l := range launches {
@@ -357,7 +357,7 @@ func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 	return count.n, err
 }
 
-var placeNames = [...]string{inArena: "arena", inValues: "values", inGrads: "grads", inStates: "states"}
+var bufferNames = [...]string{inArena: "arena", inValues: "values", inGrads: "grads", inStates: "states"}
 
 type countingWriter struct {
 	w io.Writer

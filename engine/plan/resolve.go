@@ -19,9 +19,9 @@ func (c *compiler) resolveParams() (*Params, error) {
 	for _, gr := range c.g.Gradients {
 		i, _ := params.Find(gr.Param.Name)
 		info := params.Params[i]
-		grad := &version{spec: info.Spec, mem: &storage{place: inGrads, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		grad := &version{spec: info.Spec, mem: &storage{buffer: inGrads, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
 		have := c.versions[gr.Value][0]
-		if have.spec.Same(info.Spec) && have.mem.root().place == inArena && !have.mem.pinned {
+		if have.spec.Same(info.Spec) && have.mem.root().buffer == inArena && !have.mem.pinned {
 			*have.mem.root() = *grad.mem
 			continue
 		}
@@ -39,7 +39,7 @@ func (c *compiler) resolveParams() (*Params, error) {
 	for _, u := range c.uses {
 		i, _ := params.Find(u.param.Name)
 		info := params.Params[i]
-		value := &version{spec: info.Spec, mem: &storage{place: inValues, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		value := &version{spec: info.Spec, mem: &storage{buffer: inValues, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
 		if u.spec.Same(info.Spec) {
 			*u.mem = *value.mem
 			continue

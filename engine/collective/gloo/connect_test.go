@@ -87,11 +87,11 @@ func TestConnectingEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer silent.Close()
-				word, err := json.Marshal(place{Address: silent.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)})
+				word, err := json.Marshal(endpoint{Address: silent.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := b.Set(t.Context(), ranks[other].placeKey(other), word); err != nil {
+				if err := b.Set(t.Context(), ranks[other].endpointKey(other), word); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -124,7 +124,7 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	_, ranks := configs(seat)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	said := make(chan place, 1)
+	said := make(chan endpoint, 1)
 	ranks[0].Control = told{ranks[0].Control, said}
 	go func() {
 		conn, err := net.Dial("tcp", (<-said).Address)
@@ -147,28 +147,28 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	const fewer, more = spareGuests / 2, 2 * spareGuests // than connections that may be in a handshake at once
 	for name, attack := range map[string]struct {
 		connections int
-		stray       func(net.Conn, place)
+		stray       func(net.Conn, endpoint)
 	}{
-		"reset": {more, func(c net.Conn, _ place) {
+		"reset": {more, func(c net.Conn, _ endpoint) {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}},
-		"closed":            {more, func(c net.Conn, _ place) { c.Close() }},
-		"held":              {fewer, func(net.Conn, place) {}},
-		"more than allowed": {more, func(net.Conn, place) {}}, // the rank connects when the first of them are closed
-		"garbage":           {more, func(c net.Conn, _ place) { _, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100))) }},
-		"another key":       {more, func(c net.Conn, _ place) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
-		"no such rank":      {more, func(c net.Conn, p place) { _, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0)) }},
-		"a reset within the handshake": {fewer, func(c net.Conn, p place) {
+		"closed":            {more, func(c net.Conn, _ endpoint) { c.Close() }},
+		"held":              {fewer, func(net.Conn, endpoint) {}},
+		"more than allowed": {more, func(net.Conn, endpoint) {}}, // the rank connects when the first of them are closed
+		"garbage":           {more, func(c net.Conn, _ endpoint) { _, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100))) }},
+		"another key":       {more, func(c net.Conn, _ endpoint) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
+		"no such rank":      {more, func(c net.Conn, p endpoint) { _, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0)) }},
+		"a reset within the handshake": {fewer, func(c net.Conn, p endpoint) {
 			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
 		}},
-		"the key alone": {fewer, func(c net.Conn, p place) { _, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0)) }},
+		"the key alone": {fewer, func(c net.Conn, p endpoint) { _, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ranks := configs(seat)
-			said, attacked := make(chan place, 1), make(chan struct{})
+			said, attacked := make(chan endpoint, 1), make(chan struct{})
 			ranks[0].Control = told{ranks[0].Control, said}
 			ranks[1].Control = late{ranks[1].Control, attacked}
 			var conns []net.Conn
@@ -209,11 +209,11 @@ func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 // told publishes the address of its rank before the other ranks know it.
 type told struct {
 	Control
-	said chan place
+	said chan endpoint
 }
 
 func (c told) Set(ctx context.Context, key string, value []byte) error {
-	var p place
+	var p endpoint
 	if json.Unmarshal(value, &p) == nil && p.Address != "" {
 		c.said <- p
 	}

@@ -36,9 +36,9 @@ const (
 	spareGuests = 64
 )
 
-// place is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange places
+// endpoint is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange endpoints
 // through Control.
-type place struct {
+type endpoint struct {
 	Address string
 	Hello   []byte // the first message of a rank that connects
 	Answer  []byte // the reply to Hello
@@ -50,7 +50,7 @@ type place struct {
 type meeting struct {
 	config   Config
 	listener *net.TCPListener
-	own      place
+	own      endpoint
 
 	mu      sync.Mutex
 	sockets []*net.TCPConn  // connections by rank
@@ -73,7 +73,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 		return nil, err
 	}
 	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size), guests: make(map[net.Conn]struct{}),
-		own: place{Address: listener.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)}}
+		own: endpoint{Address: listener.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)}}
 	rand.Read(m.own.Hello)
 	rand.Read(m.own.Answer)
 	for range c.Size {
@@ -214,7 +214,7 @@ func (m *meeting) connect(ctx context.Context) error {
 	c := m.config
 	word, err := json.Marshal(m.own)
 	if err == nil {
-		err = c.Control.Set(ctx, c.placeKey(c.Rank), word)
+		err = c.Control.Set(ctx, c.endpointKey(c.Rank), word)
 	}
 	if err != nil {
 		return fmt.Errorf("publish the address of this rank: %w", c.reason(ctx, err))
@@ -234,7 +234,7 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Unlock()
 			return m.missing(ctx, rank, fmt.Errorf("the rank has not connected to port %s of this rank, which rejected %d connections from outside this run", m.own.Address, refused))
 		}
-		theirs, err := c.placeOf(ctx, rank)
+		theirs, err := c.endpointOf(ctx, rank)
 		if err != nil {
 			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
@@ -256,7 +256,7 @@ func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 }
 
 // visit connects to a rank and retries until ctx ends. It then returns the error of the last attempt.
-func (m *meeting) visit(ctx context.Context, rank int, theirs place) (last error) {
+func (m *meeting) visit(ctx context.Context, rank int, theirs endpoint) (last error) {
 	for {
 		conn, err := m.knock(ctx, theirs)
 		if err == nil {
@@ -277,7 +277,7 @@ func (m *meeting) visit(ctx context.Context, rank int, theirs place) (last error
 }
 
 // knock makes one attempt to connect to a rank.
-func (m *meeting) knock(ctx context.Context, theirs place) (*net.TCPConn, error) {
+func (m *meeting) knock(ctx context.Context, theirs endpoint) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: helloTime, KeepAlive: -1}
 	c, err := dialer.DialContext(ctx, "tcp", theirs.Address)
 	if err != nil {
@@ -297,7 +297,7 @@ func (m *meeting) knock(ctx context.Context, theirs place) (*net.TCPConn, error)
 }
 
 // introduce performs the handshake on the side that connects.
-func (m *meeting) introduce(conn net.Conn, theirs place) error {
+func (m *meeting) introduce(conn net.Conn, theirs endpoint) error {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	hello := binary.LittleEndian.AppendUint32(bytes.Clone(theirs.Hello), uint32(m.config.Rank))
 	if _, err := conn.Write(hello); err != nil {
@@ -314,9 +314,9 @@ func (m *meeting) introduce(conn net.Conn, theirs place) error {
 	return err
 }
 
-// placeOf waits until another rank has published its address.
-func (c Config) placeOf(ctx context.Context, rank int) (p place, err error) {
-	word, err := c.Control.Get(ctx, c.placeKey(rank))
+// endpointOf waits until another rank has published its address.
+func (c Config) endpointOf(ctx context.Context, rank int) (p endpoint, err error) {
+	word, err := c.Control.Get(ctx, c.endpointKey(rank))
 	if err != nil {
 		return p, err
 	}
@@ -329,7 +329,7 @@ func (c Config) placeOf(ctx context.Context, rank int) (p place, err error) {
 	return p, nil
 }
 
-func (c Config) placeKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
+func (c Config) endpointKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
 
 // handle returns a new file descriptor of a connection's socket.
 func handle(conn syscall.Conn) (fd int, err error) {

@@ -110,7 +110,7 @@ type wired struct {
 }
 
 func (c wired) Set(ctx context.Context, key string, value []byte) error {
-	var p place
+	var p endpoint
 	if json.Unmarshal(value, &p) == nil && p.Address != "" {
 		w := newWire(c.t, p.Address)
 		p.Address = w.listener.Addr().String()

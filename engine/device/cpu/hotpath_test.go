@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// bench holds a device and a program that reorders from f32 to bf16.
-type bench struct {
+// rig holds a device and a program that reorders from f32 to bf16.
+type rig struct {
 	dev      device.Device
 	kernel   device.Kernel
 	src, dst device.Buffer
@@ -21,11 +21,11 @@ type bench struct {
 	program  device.Program
 }
 
-// newBench returns a bench. The caller closes it.
-func newBench(t *testing.T, dev device.Device) *bench {
+// newRig returns a rig. The caller closes it.
+func newRig(t *testing.T, dev device.Device) *rig {
 	t.Helper()
 	const n = 1000
-	b := &bench{dev: dev}
+	b := &rig{dev: dev}
 	var err error
 	must := func(e error) {
 		t.Helper()
@@ -55,12 +55,12 @@ func newBench(t *testing.T, dev device.Device) *bench {
 	return b
 }
 
-func (b *bench) launch() *device.Launch {
+func (b *rig) launch() *device.Launch {
 	return &device.Launch{Name: "reorder", Kernel: b.kernel, In: []device.Region{device.Whole(b.src)}, Out: []device.Region{device.Whole(b.dst)}}
 }
 
 // close closes everything except the device, in the order that the contract requires.
-func (b *bench) close(t *testing.T) {
+func (b *rig) close(t *testing.T) {
 	t.Helper()
 	for _, c := range []interface{ Close() error }{b.program, b.kernel, b.stream, b.event} {
 		if err := c.Close(); err != nil {
@@ -77,7 +77,7 @@ func (b *bench) close(t *testing.T) {
 // reorderOnce runs a launch and checks its result.
 func reorderOnce(t *testing.T, dev device.Device) {
 	t.Helper()
-	b := newBench(t, dev)
+	b := newRig(t, dev)
 	defer b.close(t)
 	if err := b.stream.Run(b.program); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	dev := open(t, device.Options{})
 	defer dev.Close()
-	b := newBench(t, dev)
+	b := newRig(t, dev)
 	defer b.close(t)
 	part := device.Region{Buffer: b.dst, Offset: 128, Bytes: 64}
 	from := device.Region{Buffer: b.src, Offset: 64, Bytes: 64}

@@ -13,7 +13,7 @@ import (
 // Only objects that count their users can refuse these calls. devicetest tests wrong arguments.
 func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
-	b := newBench(t, dev)
+	b := newRig(t, dev)
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -40,7 +40,7 @@ func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 
 func TestUsingWhatIsClosedIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
-	b := newBench(t, dev)
+	b := newRig(t, dev)
 	launch := b.launch()
 	region := launch.In[0]
 	other, err := dev.NewStream()
@@ -107,7 +107,7 @@ func TestUsingWhatIsClosedIsRefused(t *testing.T) {
 
 func TestObjectsOfAnotherDeviceAreRefused(t *testing.T) {
 	one, two := open(t, device.Options{}), open(t, device.Options{})
-	b := newBench(t, one)
+	b := newRig(t, one)
 	stream, err := two.NewStream()
 	if err != nil {
 		t.Fatal(err)

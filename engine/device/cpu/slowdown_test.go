@@ -15,7 +15,7 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 	const rest = time.Millisecond
 	dev := open(t, device.Options{Threads: 1})
 	defer dev.Close()
-	b := newBench(t, dev)
+	b := newRig(t, dev)
 	defer b.close(t)
 	s := dev.(device.Slowable)
 	elapsed := make([]time.Duration, 2)

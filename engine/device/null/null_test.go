@@ -24,20 +24,20 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
 }
 
-// bench holds a test, a null device and one of its streams.
-type bench struct {
+// rig holds a test, a null device and one of its streams.
+type rig struct {
 	*testing.T
 	dev    *Device
 	stream *Stream
 }
 
-func open(t *testing.T, m Model) bench {
+func open(t *testing.T, m Model) rig {
 	t.Helper()
 	dev, err := New(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bench{t, dev, newStream(t, dev)}
+	return rig{t, dev, newStream(t, dev)}
 }
 
 func newStream(t *testing.T, dev *Device) *Stream {
@@ -50,7 +50,7 @@ func newStream(t *testing.T, dev *Device) *Stream {
 }
 
 // launch returns a step that runs op on newly allocated memory.
-func (b bench) launch(op device.Op, in ...device.TensorSpec) device.Step {
+func (b rig) launch(op device.Op, in ...device.TensorSpec) device.Step {
 	b.Helper()
 	out, err := op.Infer(in)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b bench) launch(op device.Op, in ...device.TensorSpec) device.Step {
 	return device.Step{Launch: l}
 }
 
-func (b bench) program(steps ...device.Step) device.Program {
+func (b rig) program(steps ...device.Step) device.Program {
 	b.Helper()
 	p, err := b.dev.NewProgram(steps)
 	if err != nil {
@@ -86,7 +86,7 @@ func (b bench) program(steps ...device.Step) device.Program {
 	return p
 }
 
-func (b bench) event() device.Event {
+func (b rig) event() device.Event {
 	b.Helper()
 	e, err := b.dev.NewEvent()
 	if err != nil {
@@ -95,7 +95,7 @@ func (b bench) event() device.Event {
 	return e
 }
 
-func (b bench) must(err error) {
+func (b rig) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

@@ -22,7 +22,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*inFlight{}, landing: make(chan landing, queued)}
 	dev, err := open()
 	if err == nil {
-		s.bench, err = newBench(dev)
+		s.rig, err = newRig(dev)
 	}
 	s.reply(reply{Fault: faultOf(err)})
 	if err != nil {
@@ -54,7 +54,7 @@ const queued = 1 << 16
 // server serves the requests of its process.
 type server struct {
 	connect Connect
-	bench   *bench
+	rig     *rig
 
 	writing sync.Mutex
 	out     *gob.Encoder
@@ -91,7 +91,7 @@ func (s *server) do(q *request) {
 		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() }) // a closed communicator still reports its state until the next group joins
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		c, err := s.connect(ctx, s.bench.dev, q.Group)
+		c, err := s.connect(ctx, s.rig.dev, q.Group)
 		if err == nil {
 			s.groups[q.Group.Number] = &member{Communicator: c}
 		}
@@ -102,7 +102,7 @@ func (s *server) do(q *request) {
 		f := s.starts[q.Of]
 		delete(s.starts, q.Of)
 		if f != nil {
-			f.begin(s.bench, q.Data, q.Cause)
+			f.begin(s.rig, q.Data, q.Cause)
 		}
 	case failure:
 		s.reply(reply{Number: q.Number, Fault: faultOf(comm.Err())})
@@ -135,7 +135,7 @@ func (s *server) do(q *request) {
 
 // enqueue passes an operation to the communicator and starts it if its data is present.
 func (s *server) enqueue(comm *member, q *request) error {
-	f, err := s.bench.prepare(q.Operation)
+	f, err := s.rig.prepare(q.Operation)
 	if err != nil {
 		return err
 	}
@@ -144,14 +144,14 @@ func (s *server) enqueue(comm *member, q *request) error {
 		err = comm.Enqueue(op)
 	}
 	if err != nil {
-		s.bench.giveBack(f)
+		s.rig.giveBack(f)
 		return err
 	}
 	comm.flying.Add(1)
 	if q.Operation.Waits {
 		s.starts[q.Number] = f
 	} else {
-		f.begin(s.bench, q.Data, "")
+		f.begin(s.rig, q.Data, "")
 	}
 	s.landing <- landing{f, q.Number, comm}
 	return nil
@@ -170,14 +170,14 @@ type landing struct {
 func (s *server) land() {
 	for l := range s.landing {
 		r := reply{Number: l.number, Complete: true}
-		data, err := l.result(s.bench)
+		data, err := l.result(s.rig)
 		good := err == nil && l.comm.Err() == nil
 		if r.Fault = faultOf(err); good {
 			r.Data = data
 		}
 		s.reply(r)
 		if good { // after a failure, a request ready may still use this memory
-			s.bench.giveBack(l.inFlight)
+			s.rig.giveBack(l.inFlight)
 		}
 		l.comm.flying.Done()
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// bench holds a rank's device, and buffers that operations reuse because page-locked memory is slow to allocate.
-type bench struct {
+// rig holds a rank's device, and buffers that operations reuse because page-locked memory is slow to allocate.
+type rig struct {
 	dev device.Device
 	in  device.Stream // copies to the device
 	out device.Stream // copies to the host
@@ -20,13 +20,13 @@ type bench struct {
 	spare map[int][]*inFlight // free memory and events, by size class
 }
 
-func newBench(dev device.Device) (*bench, error) {
+func newRig(dev device.Device) (*rig, error) {
 	in, err := dev.NewStream()
 	if err != nil {
 		return nil, err
 	}
 	out, err := dev.NewStream()
-	return &bench{dev: dev, in: in, out: out, spare: map[int][]*inFlight{}}, err
+	return &rig{dev: dev, in: in, out: out, spare: map[int][]*inFlight{}}, err
 }
 
 // inFlight is an in-flight operation: its memory and events.
@@ -57,7 +57,7 @@ func (g *gate) WaitHost(limit time.Duration) error {
 func class(bytes int64) int { return bits.Len64(uint64(max(bytes, 64) - 1)) }
 
 // prepare provides an operation's memory and events.
-func (b *bench) prepare(o operation) (*inFlight, error) {
+func (b *rig) prepare(o operation) (*inFlight, error) {
 	c := class(o.Bytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *bench) prepare(o operation) (*inFlight, error) {
 }
 
 // giveBack keeps the memory for another operation.
-func (b *bench) giveBack(f *inFlight) {
+func (b *rig) giveBack(f *inFlight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := class(f.gpu.Bytes())
@@ -90,7 +90,7 @@ func (f *inFlight) copied() device.Region { return device.Region{Buffer: f.host,
 
 // begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with this
 // cause instead.
-func (f *inFlight) begin(b *bench, data []byte, cause string) {
+func (f *inFlight) begin(b *rig, data []byte, cause string) {
 	if cause != "" {
 		f.start.fail(errors.New(cause))
 		return
@@ -113,7 +113,7 @@ func (f *inFlight) begin(b *bench, data []byte, cause string) {
 }
 
 // result waits until the operation is complete, and returns the content of its buffer.
-func (f *inFlight) result(b *bench) ([]byte, error) {
+func (f *inFlight) result(b *rig) ([]byte, error) {
 	if err := b.out.Wait(f.done); err != nil {
 		return nil, err
 	}
