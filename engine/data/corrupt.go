@@ -27,10 +27,10 @@ type Skipping struct {
 	bad   map[int]int // maps an unreadable sample to its replacement; -1 while the replacement is not known
 }
 
-// Skip returns ds with replacements for its unreadable samples. If there are more than limit of them, the read of the
-// next one returns its error; 0 means no limit. The limit counts only the samples of this rank, and it includes
-// prefetched samples. train.Options therefore has a limit for the whole run, which is checked after each step. report,
-// if not nil, is called once for each unreadable sample, by one goroutine at a time.
+// Skip returns ds with replacements for its unreadable samples. If more than limit samples are unreadable, reads
+// return the error of each further unreadable sample; 0 means no limit. The limit counts only the samples of this
+// rank, including prefetched samples. train.Options therefore has a limit for the whole run, which is checked after
+// each step. report, if not nil, is called once for each unreadable sample, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 	return &Skipping{Dataset: ds, limit: limit, report: report, bad: map[int]int{}}
 }

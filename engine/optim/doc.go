@@ -13,6 +13,6 @@
 //
 // # Duties of the caller
 //
-// The caller must wait for the stream before it reads results, and before the next step, because the host memory of
-// the scalars is reused. The caller closes optimizers and averages before the state that they update.
+// The caller must wait for the stream before it reads results. It must also wait before the next step, which reuses
+// the host memory of the scalars. The caller closes optimizers and averages before the state that they update.
 package optim

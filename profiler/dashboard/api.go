@@ -17,10 +17,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-// listTime is the time for which the list of runs is kept: reading it takes a few files of every run.
+// listTime is the time for which a list of runs is cached, because listing reads a few files of each run.
 const listTime = time.Second
 
-// list answers with all runs.
+// list sends the list of all runs.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.answers.get("list", int64(time.Since(s.begun)/listTime), func() (any, error) {
 		list, err := s.options.Folder.List()
@@ -28,13 +28,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			runs.Listing
 			Folder  string  `json:"folder"`
 			Program string  `json:"program"`
-			Refresh float64 `json:"refresh_seconds"` // 0: at each change
+			Refresh float64 `json:"refresh_seconds"` // 0 means at each change
 		}{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
 	})
 	send(w, r, answer, err)
 }
 
-// view answers with a run, without figures over steps.
+// view sends the state of a run, without figures over steps.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	f, err := s.follow(r.Context(), r.PathValue("name"))
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	send(w, r, answer, err)
 }
 
-// figures answers with figures over steps.
+// figures sends figures over steps.
 func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 	query, err := parseQuery(r.URL.Query())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 	send(w, r, answer, err)
 }
 
-// config answers with the settings of a run.
+// config sends the settings of a run.
 func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 	f, err := s.follow(r.Context(), r.PathValue("name"))
 	if err != nil {
@@ -73,10 +73,10 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, f.run.Config())
 }
 
-// mostRanksAsked limits the ranks that a query names.
+// mostRanksAsked is the largest number of ranks that a query may name.
 const mostRanksAsked = 64
 
-// parseQuery reads the parameters of figures. Unknown parameters are an error.
+// parseQuery parses the parameters of figures. Unknown parameters are an error.
 func parseQuery(values url.Values) (q runs.Query, err error) {
 	q.From, q.Points = 1, 800
 	number := func(name, text string) int64 {
@@ -113,8 +113,8 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 	return q, err
 }
 
-// stream sends the version of a run after each change, until the client leaves. Without a run it sends an event every
-// few seconds, for the list.
+// stream sends the version of a run after each change, until the client disconnects. Without a run, it sends an event
+// every few seconds, after which the page reloads the list.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("run")
 	f, err := s.follow(r.Context(), name)
@@ -123,10 +123,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // of a proxy
+	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)
 	tell := func(text string) error {
-		_ = control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests has none
+		_ = control.SetWriteDeadline(time.Now().Add(writeTime)) // fails only for a recorder in tests
 		if _, err := fmt.Fprint(w, text); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	for version := int64(-1); ; {
 		next := f.wait()
 		if next == nil {
-			return // the client connects again, which starts another follower
+			return // the client connects again, which starts a new follower
 		}
 		if v := f.run.Version(); v != version {
 			version = v
@@ -162,7 +162,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers with an error about a run.
+// fail sends an error about a run.
 func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, new(*runs.NameError)):
@@ -174,24 +174,24 @@ func fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// answer is an encoded answer.
+// answer is an encoded response body.
 type answer struct {
 	version       int64
 	plain, packed []byte // packed: compressed, nil for a short answer
 	used          time.Time
 }
 
-// answers keeps encoded answers for clients that ask the same.
+// answers caches encoded answers, so that clients with the same request share one answer.
 type answers struct {
 	mu    sync.Mutex
 	bytes int
 	all   map[string]*answer
 }
 
-// mostAnswerBytes limits the memory for encoded answers.
+// mostAnswerBytes limits the memory of cached answers, in bytes.
 const mostAnswerBytes = 16 << 20
 
-// get returns the answer of a key in a version, and makes it if there is none.
+// get returns the cached answer for a key and a version. If there is none, it calls build and caches the result.
 func (a *answers) get(key string, version int64, build func() (any, error)) (*answer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +226,7 @@ func (a *answers) get(key string, version int64, build func() (any, error)) (*an
 	return made, nil
 }
 
-// keep stores an answer and drops old ones.
+// keep caches an answer and drops old answers.
 func (a *answers) keep(key string, made *answer) {
 	if a.all == nil {
 		a.all = map[string]*answer{}
@@ -254,7 +254,7 @@ func (a *answers) drop(key string) {
 
 func (x *answer) size() int { return len(x.plain) + len(x.packed) + 256 }
 
-// send sends an answer.
+// send sends an answer or an error.
 func send(w http.ResponseWriter, r *http.Request, x *answer, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -269,7 +269,7 @@ func send(w http.ResponseWriter, r *http.Request, x *answer, err error) {
 		body = x.packed
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the client has left
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 
 func acceptsGzip(r *http.Request) bool {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// bundle is the user interface, each file compressed.
+// bundle contains the files of the user interface. Each file is compressed.
 //
 //go:embed ui/bundle/*.gz
 var bundle embed.FS
 
-// types are the content types of the files, by extension.
+// types contains the content types of the files, by extension.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -31,7 +31,7 @@ type staticFile struct {
 	plain, packed []byte
 }
 
-// readBundle returns the files by path. index.html has the path "/{$}", which matches "/" alone.
+// readBundle returns the handlers of the files by path. The path of index.html is "/{$}", which matches only "/".
 func readBundle() (map[string]http.Handler, error) {
 	entries, err := bundle.ReadDir("ui/bundle")
 	if err != nil {
@@ -77,5 +77,5 @@ func (f *staticFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = f.packed
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the client has left
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }

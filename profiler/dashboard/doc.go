@@ -1,5 +1,5 @@
 // Package dashboard serves a web page about training runs. The server reads the folders of runs through package
-// profiler/runs; it never talks to a training process and never writes.
+// profiler/runs. It does not communicate with training processes and never writes.
 //
 //	server, err := dashboard.New(dashboard.Options{Folder: folder, Token: token, Loopback: true})
 //	err = server.Serve(ctx, listener)   // until ctx is canceled
@@ -14,19 +14,25 @@
 //	GET  /api/stream?run=NAME       server-sent events: the version of the run after each change
 //	POST /login                     exchanges the token for a cookie
 //
-// A follower reads each run that a client watches, and only these. Clients that ask the same question about the same
-// version of a run share one answer, so a client costs little.
+// For each run that a client watches, a follower reads the files of the run. Clients that send the same request about
+// the same version of a run share one answer, so a further client costs little.
 //
 // # Security
 //
-// The page only reads. Without a token, the server answers requests from this machine alone. A request is refused if
-// its Host header is not a name of the server (DNS rebinding), if its Origin is another site, if its path has an
-// escaped character, or if a header is too long. The page loads nothing from other servers and has no inline script;
-// the browser enforces this (Content-Security-Policy). The names of runs have a fixed alphabet, and files are opened
-// through os.Root. Clients that do not read are disconnected.
+// The server only reads. Without a token, it serves only requests from this machine. It refuses a request in these
+// cases:
+//
+//   - The Host header is not a name of the server (DNS rebinding).
+//   - The Origin is another site.
+//   - The path contains an escaped character.
+//   - A header is too long.
+//
+// The page loads nothing from other servers and contains no inline script. Browsers enforce this
+// (Content-Security-Policy). Names of runs have a fixed alphabet, and files are opened through os.Root. Clients that
+// do not read their answers are disconnected.
 //
 // # User interface
 //
-// The sources are in ui (TypeScript). The bundle in ui/bundle is committed, so a build needs no Node.
-// scripts/dashboard_ui.sh rebuilds it, and its option --check compares it with the sources.
+// The sources are in ui (TypeScript). The bundle in ui/bundle is part of the repository, so a build needs no Node.
+// scripts/dashboard_ui.sh rebuilds the bundle. With --check, it compares the bundle with the sources.
 package dashboard

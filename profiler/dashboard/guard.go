@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// policy is the content security policy. uPlot sets styles of elements by script, which needs no permission here.
+// policy is the content security policy. uPlot sets styles of elements by script, which this policy permits.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 const cookieName = "hetero_dashboard"
 
-// guard refuses requests that no page of this server makes, and adds the headers of all answers.
+// guard refuses requests that do not come from a page of this server, and adds headers to all answers.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -44,13 +44,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !s.mayRead(r):
 			s.askToken(w, r)
 		default:
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests has none
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests fails
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// plainPath reports whether a path has only characters that are not escaped, and no empty or relative part.
+// plainPath reports whether a path contains no escaped characters and no empty or relative parts.
 func plainPath(r *http.Request) bool {
 	path := r.URL.EscapedPath()
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "%\\;") || strings.Contains(path, "//") {
@@ -59,8 +59,8 @@ func plainPath(r *http.Request) bool {
 	return !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
-// isOwnName reports whether a Host header names this server. With DNS rebinding, it is the name of a foreign site; an
-// address in digits cannot be rebound.
+// isOwnName reports whether a Host header names this server. In DNS rebinding, the header names a foreign site. A
+// numeric address cannot be rebound.
 func (s *Server) isOwnName(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -78,7 +78,7 @@ func (s *Server) isOwnName(hostport string) bool {
 	return ip != nil || err == nil && host != "" && strings.EqualFold(own, host)
 }
 
-// sameOrigin reports whether a request is from a page of this server, or from no page.
+// sameOrigin reports whether a request comes from a page of this server, or from no page.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !(r.Method == http.MethodGet && r.URL.Path == "/") {
 		return false
@@ -91,7 +91,7 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// mayRead reports whether the client knows the token, or needs none.
+// mayRead reports whether the client has sent the token, or needs none.
 func (s *Server) mayRead(r *http.Request) bool {
 	if s.options.Token == "" || r.URL.Path == "/login" || isPublic(r.URL.Path) {
 		return true
@@ -103,7 +103,7 @@ func (s *Server) mayRead(r *http.Request) bool {
 	return ok && s.logins.allow() && s.known(equal(bearer, s.options.Token))
 }
 
-// known counts a wrong token.
+// known returns right, and counts wrong tokens.
 func (s *Server) known(right bool) bool {
 	if !right {
 		s.logins.failed()
@@ -111,7 +111,8 @@ func (s *Server) known(right bool) bool {
 	return right
 }
 
-// askToken answers a client without the token: the page gets a form, all others an error.
+// askToken responds to a client without the token. A request for the page is redirected to the login form; all other
+// requests get an error.
 func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/" {
 		http.Redirect(w, r, "/login.html", http.StatusSeeOther)
@@ -121,7 +122,8 @@ func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "the token of the dashboard is missing or wrong", http.StatusUnauthorized)
 }
 
-// isPublic reports whether a path is served without the token: the form and its style, which have no data.
+// isPublic reports whether a path is served without the token. These are the login form and its style, which contain
+// no data of runs.
 func isPublic(path string) bool {
 	return path == "/login.html" || path == "/app.css" || path == "/icon.svg"
 }
@@ -152,13 +154,13 @@ func sessionOf(token string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// equal compares in a time that depends on neither text.
+// equal compares two texts in a time that does not depend on their contents.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// limiter allows a few wrong tokens, and then one per second.
+// limiter permits a few wrong tokens at once, and then one per second.
 type limiter struct {
 	mu    sync.Mutex
 	wrong float64

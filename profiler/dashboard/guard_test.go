@@ -23,7 +23,7 @@ import (
 
 const testToken = "0123456789abcdef0123"
 
-// testFolder returns a folder with one run, next to a file that no request may reach.
+// testFolder returns a folder with one run. Next to the folder is a file that no request may reach.
 func testFolder(t *testing.T) *runs.Folder {
 	t.Helper()
 	parent := t.TempDir()
@@ -44,7 +44,7 @@ func testFolder(t *testing.T) *runs.Folder {
 	return folder
 }
 
-// start serves and returns the address.
+// start starts a server and returns its address.
 func start(t *testing.T, o Options) string {
 	t.Helper()
 	o.Folder, o.Log = testFolder(t), slog.New(slog.DiscardHandler)
@@ -77,7 +77,7 @@ type probe struct {
 	want    int
 }
 
-// send sends a request byte for byte: a client library would correct it.
+// send sends a request byte for byte, because a client library would correct it.
 func (p probe) send(t *testing.T, at string) (status int, header http.Header, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -97,7 +97,7 @@ func (p probe) send(t *testing.T, at string) (status int, header http.Header, bo
 		text += fmt.Sprintf("Content-Length: %d\r\nContent-Type: application/x-www-form-urlencoded\r\n", len(p.body))
 	}
 	if _, err := io.WriteString(conn, text+"\r\n"+p.body); err != nil {
-		return 0, nil, "" // the server ended the connection
+		return 0, nil, "" // the server has closed the connection
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -108,12 +108,12 @@ func (p probe) send(t *testing.T, at string) (status int, header http.Header, bo
 	return answer.StatusCode, answer.Header, string(content)
 }
 
-// attacks returns requests that must be refused, whether a token is needed or not.
+// attacks returns requests that must be refused, with and without a token.
 func attacks() (all []probe) {
 	add := func(name, line string, want int, headers ...string) {
 		all = append(all, probe{name: name, line: line, want: want, headers: headers})
 	}
-	// Paths out of the folder, in every encoding.
+	// Paths out of the folder, in several encodings.
 	for _, path := range []string{"/../secret.txt", "/api/runs/../../secret.txt", "/api/runs/..", "/api/runs/../config", "/./", "//", "//etc/passwd", "/api//runs",
 		"/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt", "/..%2Fsecret.txt", "/%252e%252e%252fsecret.txt", "/..%255csecret.txt", "/..%5csecret.txt",
 		"/api/runs/%2e%2e", "/api/runs/..%2f..%2fsecret.txt", "/api/runs/a%00", "/api/runs/a%2f..%2fa", "/api/runs/%61", "/api/runs/..%c0%af", "/api/runs/%c0%ae%c0%ae", "/app.js%00.html",
@@ -123,7 +123,7 @@ func attacks() (all []probe) {
 	for _, path := range []string{`/..\secret.txt`, `/api/runs/..\..\secret.txt`, `/api/runs/C:\`} {
 		add("path "+path, "GET "+path, 400)
 	}
-	// Names that no run has.
+	// Invalid names of runs.
 	for _, name := range []string{".lock", "-a", "a~", "a:b", "a@b", "a$b", "a'b", "a(b)", "a|b", strings.Repeat("a", 65), "...", "a+b", "a,b", "a!"} {
 		add("run "+name, "GET /api/runs/"+name, 400)
 		add("figures of "+name, "GET /api/runs/"+name+"/figures?columns=loss", 400)
@@ -140,7 +140,7 @@ func attacks() (all []probe) {
 	add("two origins", "GET /api/runs", 403, "Origin: http://localhost:8501", "Origin: http://evil.example")
 	add("fetched by another site", "GET /api/runs", 403, "Sec-Fetch-Site: cross-site")
 	add("fetched by a sibling site", "GET /api/stream?run=a", 403, "Sec-Fetch-Site: same-site")
-	// Methods that change something.
+	// Methods that are not GET.
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"} {
 		line := method + " /api/runs/a"
 		want := 405
@@ -152,7 +152,7 @@ func attacks() (all []probe) {
 	all = append(all, probe{name: "login from another site", line: "POST /login", headers: []string{"Origin: http://evil.example"}, body: "token=" + testToken, want: 403},
 		probe{name: "login with a large body", line: "POST /login", body: "token=" + strings.Repeat("x", 8<<10), want: 400},
 		probe{name: "login with a wrong token", line: "POST /login", body: "token=wrong", want: 303})
-	// Requests that cost memory.
+	// Requests that need much memory.
 	add("long header", "GET /", 431, "X: "+strings.Repeat("x", 32<<10))
 	add("long path", "GET /"+strings.Repeat("x", 32<<10), 431)
 	add("many headers", "GET /", 431, strings.Split(strings.TrimSuffix(strings.Repeat("X: 1234567890\n", 3000), "\n"), "\n")...)
@@ -166,7 +166,7 @@ func attacks() (all []probe) {
 	return all
 }
 
-// TestAttacksAreRefused: -1 stands for any status from 400 on, or the end of the connection.
+// In TestAttacksAreRefused, -1 means any status of at least 400, or a closed connection.
 func TestAttacksAreRefused(t *testing.T) {
 	open := start(t, Options{Loopback: true})
 	closed := start(t, Options{Loopback: true, Token: testToken})
@@ -263,7 +263,7 @@ func TestThePageLoadsOnlyItsOwnFiles(t *testing.T) {
 	}
 }
 
-// TestAStreamFollowsARun: the first event comes at once, and one after each change.
+// The stream must send its first event at once, and one event after each change.
 func TestAStreamFollowsARun(t *testing.T) {
 	at := start(t, Options{Loopback: true})
 	answer, err := http.Get("http://" + at + "/api/stream?run=a")

@@ -21,28 +21,28 @@ const (
 	idleTime        = 60 * time.Second
 	// writeTime is the time within which a client must accept an answer, or an event of a stream.
 	writeTime = 10 * time.Second
-	// pushInterval is the time between two looks at the files of a run if Options.Refresh is 0. Runs write their records
-	// twice a second.
+	// pushInterval is the time between two checks of a run's files if Options.Refresh is 0. Runs write records twice
+	// a second.
 	pushInterval = 500 * time.Millisecond
 )
 
-// Options configure a Server.
+// Options configures a Server.
 type Options struct {
 	Folder *runs.Folder
 
-	Token    string        // secret that clients need; "": none
-	Loopback bool          // only this machine reaches the server: its Host headers are loopback addresses or localhost
-	Hosts    []string      // further names of the server in Host headers, without a port
-	Refresh  time.Duration // time between two events of a stream; 0: as soon as a run changes
-	Version  string        // of the program, for the page
+	Token    string        // secret that clients must send; "": no token
+	Loopback bool          // only this machine can reach the server: Host headers must be loopback addresses or localhost
+	Hosts    []string      // further names of the server in Host headers, without ports
+	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
+	Version  string        // version of the program, which the page shows
 	Log      *slog.Logger
 }
 
-// Server is the dashboard.
+// Server serves the web page and its data.
 type Server struct {
 	options Options
 	handler http.Handler
-	session string // value of the cookie of a client that knows the token
+	session string // value of the cookie for clients that have sent the token
 	logins  limiter
 	begun   time.Time
 
@@ -52,7 +52,7 @@ type Server struct {
 	over      context.Context // canceled when the server ends
 }
 
-// New returns a server. It needs the user interface that is part of the program.
+// New returns a server. It fails if the user interface is missing in the program.
 func New(o Options) (*Server, error) {
 	files, err := readBundle()
 	if err != nil {
@@ -73,10 +73,10 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP implements http.Handler, with all checks.
+// ServeHTTP implements http.Handler and includes all checks.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers requests until ctx is canceled. It closes the listener.
+// Serve serves requests until ctx is canceled. It closes the listener.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// limited is a listener that closes connections beyond a number at once.
+// limited is a listener that limits the number of open connections.
 type limited struct {
 	net.Listener
 	free chan struct{}
@@ -115,12 +115,12 @@ func (l *limited) Accept() (net.Conn, error) {
 		case l.free <- struct{}{}:
 			return &counted{Conn: conn, release: sync.OnceFunc(func() { <-l.free })}, nil
 		default:
-			conn.Close() // the client sees the end of the connection and tries again later
+			conn.Close() // the client tries again later
 		}
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that calls release when it is closed.
 type counted struct {
 	net.Conn
 	release func()

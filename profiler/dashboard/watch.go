@@ -9,29 +9,30 @@ import (
 )
 
 const (
-	// sliceBytes is read between two looks at other work, so that clients wait at most a fraction of a second.
+	// sliceBytes is the number of bytes that are read at a time. Clients therefore wait at most a fraction of a
+	// second.
 	sliceBytes = 8 << 20
-	// keepTime is the time for which a run is followed after the last request for it.
+	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
-	// firstLook limits the time that the first request for a run waits for its records.
+	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// mostFollowers limits the runs that are open at once. Each holds up to about 16 MiB.
+	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
 )
 
-// follower reads one run while clients watch it.
+// follower reads the files of one run while clients watch this run.
 type follower struct {
 	run    *runs.Run
 	cancel context.CancelFunc
-	ready  chan struct{} // closed after the first look
+	ready  chan struct{} // closed after the files were read for the first time
 	done   chan struct{}
 
 	mu      sync.Mutex
 	used    time.Time
-	changed chan struct{} // closed at each change, then replaced
+	changed chan struct{} // closed at the next change, then replaced
 }
 
-// follow returns the follower of a run, and starts it if there is none.
+// follow returns the follower of a run. If there is none, it starts one.
 func (s *Server) follow(ctx context.Context, name string) (*follower, error) {
 	s.mu.Lock()
 	f := s.followers[name]
@@ -58,7 +59,7 @@ func (s *Server) follow(ctx context.Context, name string) (*follower, error) {
 	return f, ctx.Err()
 }
 
-// dropOldest ends the follower that was not used for the longest time, if there are too many. s.mu is held.
+// dropOldest ends the least recently used follower if there are too many. The caller must hold s.mu.
 func (s *Server) dropOldest() {
 	if len(s.followers) < mostFollowers {
 		return
@@ -76,7 +77,7 @@ func (s *Server) dropOldest() {
 	delete(s.followers, oldest)
 }
 
-// read reads a run until nobody has asked for it for keepTime.
+// read reads a run until there was no request for it for keepTime.
 func (s *Server) read(ctx context.Context, name string, f *follower) {
 	defer close(f.done)
 	defer f.run.Close() // read only
@@ -122,7 +123,7 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 	}
 }
 
-// forget removes a follower that ends.
+// forget removes a follower that has ended.
 func (s *Server) forget(name string, f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,11 +132,12 @@ func (s *Server) forget(name string, f *follower) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	close(f.changed) // streams notice that the follower ended
+	close(f.changed) // tells streams that the follower has ended
 	f.changed = nil
 }
 
-// wait returns the channel that the next change closes; nil if the follower has ended. It counts as a use.
+// wait returns a channel that the next change closes, or nil if the follower has ended. It counts as a request for
+// the run.
 func (f *follower) wait() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
