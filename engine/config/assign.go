@@ -123,7 +123,7 @@ func (k Key) number(value any) (x any, message string) {
 		return nil, "not a finite number"
 	case v < k.min || k.above && v == k.min:
 		return nil, "too small"
-	case v > k.max && k.max == math.MaxInt32: // the bound is that of the type, so the message does not state it
+	case v > k.max && k.max == math.MaxInt32: // the bound follows from the type, so the message does not state it
 		return nil, "too large, above 2147483647"
 	case v > k.max || k.below && v == k.max:
 		return nil, "too large"

@@ -1,17 +1,17 @@
 package config
 
-// Profile is the [profile] table.
+// Profile contains the keys of table [profile].
 type Profile struct {
 	Enabled             bool
-	Interval            int // steps
-	TensorBoardInterval int // steps; 0 = no event files
-	TraceStep           int // first step to trace; 0 = none
+	Interval            int // steps between two metric records
+	TensorBoardInterval int // steps; 0: no event files
+	TraceStep           int // first step to trace; 0: no trace
 	TraceSteps          int
 	GPUProfiles         string
-	AtStart             string // auto, measure, off
+	AtStart             string // "auto", "measure" or "off"
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (p *Profile) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&p.Enabled, "enabled", true).
@@ -31,15 +31,15 @@ func (p *Profile) Keys() []Key {
 	})
 }
 
-// Checkpoint is the [checkpoint] table.
+// Checkpoint contains the keys of table [checkpoint].
 type Checkpoint struct {
-	IntervalSteps   int     // 0 = not by steps
-	IntervalSeconds float64 // 0 = not by time
+	IntervalSteps   int     // steps; 0: no checkpoints by steps
+	IntervalSeconds float64 // seconds; 0: no checkpoints by time
 	Keep            int
 	Best            bool
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (c *Checkpoint) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").

@@ -1,17 +1,17 @@
 package config
 
-// Dashboard is the [dashboard] table.
+// Dashboard contains the keys of table [dashboard].
 type Dashboard struct {
 	Enabled        bool
 	Address        string
 	Port           int
-	RefreshSeconds int // 0: at each change
+	RefreshSeconds int // seconds; 0: update after each change
 	Hosts          []string
 	TokenFile      string
 	Insecure       bool
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (d *Dashboard) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&d.Enabled, "enabled", false).

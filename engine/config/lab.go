@@ -1,11 +1,11 @@
 package config
 
-// Lab is the [lab] table.
+// Lab contains the keys of table [lab].
 type Lab struct {
-	Weather string // "" = none
+	Weather string // path of a scenario file; "": no scenario
 }
 
-// Keys lists the table's keys.
+// Keys implements [Options].
 func (l *Lab) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&l.Weather, "weather", "").

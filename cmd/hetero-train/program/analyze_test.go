@@ -67,7 +67,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	// a folder that does not exist stands for one that is not writable
+	// a folder that does not exist, in place of one that is not writable
 	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary))
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)

@@ -119,7 +119,7 @@ func TestDashboardRefusesBadInput(t *testing.T) {
 	}
 }
 
-// TestDashboardOnAllAddressesNeedsAToken: the command of earlier versions works, and prints a token.
+// The command of earlier versions must still work, and print a token.
 func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	_, address, output := startDashboard(t, p, "--input-dir", dir, "--server.address", "0.0.0.0")
@@ -149,7 +149,7 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 	}
 }
 
-// TestTrainingStartsAndEndsTheDashboard also shows that a dashboard that cannot start does not end the training.
+// A dashboard that cannot start must not end the training.
 func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000", "parallel.ranks=2")

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// TestEventsOfARun: also after a resume, whose start follows the events of the first process.
+// After a resume, the start of the second process must follow the events of the first process.
 func TestEventsOfARun(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for _, steps := range []int{52, 110} {

@@ -111,8 +111,7 @@ func (r *Run) NewLoader(o data.Options) (*data.Loader, error) {
 	return l, nil
 }
 
-// loaderError gives an error of a loader its exit code: that of the data for a fault of a file, otherwise that of the
-// settings.
+// loaderError attaches an exit code to the error of a loader: Data for a fault in a file, otherwise Usage.
 func loaderError(err error) error {
 	if errors.As(err, new(*data.Fault)) {
 		return exit.With(exit.Data, err)

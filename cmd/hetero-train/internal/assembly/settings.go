@@ -35,7 +35,7 @@ func (r *Run) Report() task.Report {
 	return images.Classify{}.Report()
 }
 
-// predict returns the task of a data set of text, without the model.
+// predict returns the task of predicting the tokens of a data set, without a model.
 func predict(t *parts.TokenSplits) language.Predict {
 	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, Counted: t.Counted}
 }
@@ -81,7 +81,7 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	}, nil
 }
 
-// recomputes lists the values of train.recompute.
+// recomputes maps the values of train.recompute to options of package train.
 var recomputes = map[string]train.Recompute{"auto": train.RecomputeShort, "off": train.RecomputeNever, "all": train.RecomputeAlways}
 
 // OptimizerOptions returns the options of the configured optimizer.

@@ -39,7 +39,7 @@ const (
 	Killed        = 143 // SIGTERM; the save failed
 )
 
-// IsOwn reports whether a code stands for a failure of the rank itself, which other ranks may have too. All other codes
+// IsOwn reports whether a code means a failure of the rank itself, which other ranks may have too. All other codes
 // result from a signal or from the loss of another rank.
 func IsOwn(code int) bool {
 	switch code {

@@ -43,7 +43,7 @@ func (s *Screen) To(w io.Writer) {
 	s.w = w
 }
 
-// Flush waits until the queue of the screen is written, but at most limit.
+// Flush waits until the queue of the screen is written, or until limit has passed.
 func (s *Screen) Flush(limit time.Duration) {
 	s.mu.Lock()
 	o, ok := s.w.(*outlet)

@@ -186,7 +186,7 @@ func (o *outlet) OnGone(say func(error)) {
 	o.whenGone = say
 }
 
-// flush waits until all lines are written, but at most limit. It returns the number of unwritten lines.
+// flush waits until all lines are written, or until limit has passed. It returns the number of unwritten lines.
 func (o *outlet) flush(limit time.Duration) int {
 	o.mu.Lock()
 	if !o.writing {

@@ -13,17 +13,17 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// events is the observer that writes the events of the run, for readers that follow it.
+// events is the observer that writes the file of events, which other programs read during the run.
 type events struct {
 	file    *StepLines
 	report  task.Report
-	counted bool  // the length of the run is written
-	step    int64 // the last step
-	saving  int64 // the step of the checkpoint that is being saved
+	counted bool  // true after the length of the run is written
+	step    int64 // number of the last step
+	saving  int64 // step of the checkpoint that is being saved
 }
 
-// openEvents opens the file after the steps of the checkpoint that the run resumes from, and writes the start of this
-// process.
+// openEvents opens the file of events and writes the start of this process. It removes the events after the checkpoint
+// from which the run resumes.
 func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	kept := int64(0)
 	if resume != nil {
@@ -31,7 +31,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	}
 	path := filepath.Join(a.Folder.LogDir(), runtime.EventsFile)
 	if resume == nil {
-		kept = -1 // none: all lines are another run's
+		kept = -1 // removes all lines, because they belong to another run
 	}
 	file, err := OpenLines("events of the run", path, kept, a.Opts.LogOf(logs.ComponentProfiler))
 	if err != nil {
@@ -48,7 +48,7 @@ func openEvents(a *assembly.Run, resume *checkpoint.State) (*events, error) {
 	return e, nil
 }
 
-// judged writes the verdict on a window.
+// judged writes the bottleneck of a window.
 func (e *events) judged(step int64, v *runtime.BottleneckEvent) {
 	e.file.Add(runtime.Event{Step: step, Time: time.Now(), Bottleneck: v})
 }
@@ -77,7 +77,7 @@ func (e *events) RolledBack(step int64) {
 	e.file.RolledBack(step)
 }
 
-// Saving implements train.Observer. A run that resumes from the checkpoint has the events of every step before it.
+// Saving implements [train.Observer]. It flushes the file, so that all events before the checkpoint are on the disk.
 func (e *events) Saving() {
 	e.saving = e.step
 	e.file.sync()

@@ -15,7 +15,7 @@ func bertModel(name, size string) LanguageModel {
 		func() LanguageOptions { return &bertOptions{size: bert.Family[name]} }}
 }
 
-// bertOptions are the keys of the BERT family. A size of 0 is that of the published model.
+// bertOptions are the keys of the BERT family. A key with value 0 selects the size of the published model.
 type bertOptions struct {
 	size bert.Size
 
@@ -29,7 +29,7 @@ func (*bertOptions) Ignores() []string {
 	return []string{"batch_norm", "ghost_group", "init_head", "num_classes"}
 }
 
-// Keys lists them.
+// Keys implements [config.Options].
 func (o *bertOptions) Keys() []config.Key {
 	return append(o.transformerSizes.keys(),
 		config.Int(&o.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1<<18).
@@ -38,10 +38,11 @@ func (o *bertOptions) Keys() []config.Key {
 			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
 }
 
-// masked implements maskedModel.
+// masked implements [maskedModel].
 func (*bertOptions) masked() {}
 
-// sizes returns those of the model for samples of length positions, with tokens below vocabulary.
+// sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
+// tokens in a sample.
 func (o *bertOptions) sizes(vocabulary, length int) bert.Size {
 	return bert.Size{Vocabulary: cmp.Or(o.Vocabulary, vocabulary), Positions: cmp.Or(o.Positions, length), Segments: o.size.Segments, Layers: cmp.Or(o.Layers, o.size.Layers),
 		Heads: cmp.Or(o.Heads, o.size.Heads), Channels: cmp.Or(o.Channels, o.size.Channels), Inner: o.Inner}
@@ -70,7 +71,7 @@ func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
 func (o *bertOptions) Adopt(settings weights.Settings) {
 	s, ok := settings.(*weights.BERTSettings)
 	if !ok {
-		return // CompareSettings reports another kind of model
+		return // CompareSettings reports that config.json describes another kind of model
 	}
 	o.adopt(s.NumHiddenLayers, s.NumAttentionHeads, s.HiddenSize, s.VocabSize, s.MaxPositionEmbeddings)
 	if o.Inner == 0 {
@@ -91,7 +92,8 @@ func (o *bertOptions) options() bert.Options {
 	return bert.Options{HiddenDropout: o.Dropout, AttentionDropout: o.Dropout}
 }
 
-// transformerSizes are the keys that all transformers have. 0 selects the size of the published model or of the data.
+// transformerSizes are the keys that all transformer models have. A key with value 0 selects the size of the published
+// model or of the data.
 type transformerSizes struct {
 	Layers, Heads, Channels int
 	Vocabulary, Positions   int
@@ -112,7 +114,7 @@ func (t *transformerSizes) keys() []config.Key {
 	}
 }
 
-// adopt sets the sizes that no key states.
+// adopt sets each key with value 0 to the given size.
 func (t *transformerSizes) adopt(layers, heads, channels, vocabulary, positions int) {
 	for _, size := range []struct {
 		own   *int
@@ -124,7 +126,8 @@ func (t *transformerSizes) adopt(layers, heads, channels, vocabulary, positions 
 	}
 }
 
-// checkSizes refuses sizes of a model that do not fit each other or samples of length positions.
+// checkSizes returns an error if the sizes of a model are inconsistent or too small for the data. vocabulary is the
+// number of token types in the data, length the number of tokens in a sample.
 func checkSizes(channels, heads, tokens, positions, vocabulary, length int) error {
 	switch {
 	case channels%heads != 0:

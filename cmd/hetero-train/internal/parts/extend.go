@@ -95,7 +95,7 @@ func (p Policy) addTo(c *config.Catalog) error {
 	return addKind(&c.Policies, "policy", config.Kind{Name: p.Name, Doc: p.Doc}, p.New)
 }
 
-// addKind adds a part to list. kind lacks only Options, which makes the part's options.
+// addKind adds a component to list. It sets the field Options of kind to a function that calls make.
 func addKind[O config.Options](list *[]config.Kind, what string, kind config.Kind, make func() O) error {
 	if make == nil {
 		return fmt.Errorf("%s %q: New is nil, want a function that returns its options", what, kind.Name)

@@ -14,16 +14,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// MaskedKeys are the keys of [data] that have an effect with models of masked tokens only.
+// MaskedKeys are the keys of [data] that only masked language models use.
 var MaskedKeys = []string{"mask_fraction", "vocab_file"}
 
-// maskFraction is the key of the fraction of masked tokens.
+// maskFraction returns the key that states the fraction of masked tokens.
 func maskFraction(field *float64) config.Key {
 	return config.Float(field, "mask_fraction", 0.15).Learnt().Above(0).AtMost(1).
 		Doc("Fraction of the tokens of a sample that the model predicts, for models of masked tokens (BERT). Of these, 80 % are replaced by `[MASK]`, 10 % by a random token, and 10 % stay.")
 }
 
-// masked returns the splits for a model of masked tokens.
+// masked returns the splits for a masked language model.
 func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplits, err error) {
 	source, err := tokens.NewMaskedMarkov(train, s.MaskFraction)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *syntheticText) masked(train, held tokens.MarkovOptions) (out TokenSplit
 		Note: fmt.Sprintf("entropy %.4f nats per token, given the previous one, perplexity %.2f; 4 of the %d tokens are special tokens", source.Entropy(), math.Exp(source.Entropy()), s.Vocabulary)}, nil
 }
 
-// wordPiece returns the vocabulary of token files.
+// wordPiece opens the vocabulary of the token files.
 func (s *textFiles) wordPiece(corpus *tokens.Corpus, model string) (*tokenizer.WordPiece, error) {
 	shard := corpus.Shards[0]
 	const advice = "want files of hetero-train data tokenize --tokenizer wordpiece --vocab FILE"
@@ -65,7 +65,7 @@ func tokenizerName(name string) string {
 	return "tokenizer " + name
 }
 
-// masked returns the samples of a corpus for a model of masked tokens.
+// masked returns the samples of a corpus for a masked language model.
 func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece) (*tokens.Masked, error) {
 	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction}
 	for _, end := range []string{".", "!", "?"} {

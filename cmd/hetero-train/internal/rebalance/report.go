@@ -73,7 +73,7 @@ type rankLine struct {
 	Health  string            `json:"health"`
 	Cause   string            `json:"cause,omitempty"`
 
-	Evidence string `json:"evidence,omitempty"` // for Health, unless the rank is healthy
+	Evidence string `json:"evidence,omitempty"` // evidence for the value of Health; "" for a healthy rank
 }
 
 // ReportTo opens the files of decisions, and sends the state of the ranks to screen. It removes decisions that are

@@ -154,7 +154,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 			return nil, err
 		}
 		f.length, f.vocabulary = cmp.Or(f.length, positions), cmp.Or(f.vocabulary, vocabulary)
-		// The tables of the model are as large as published, whatever part of them the samples use.
+		// The tables of the model have the published sizes, even if the samples use only a part of them.
 		all = append(all, [3]string{"--model", "model.positions", strconv.Itoa(max(f.length, positions))},
 			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))}, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
 		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}}
@@ -172,7 +172,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 	return config.Load("", f.env.Catalog, settings...)
 }
 
-// published returns the sizes of the tables of a model of text.
+// published returns the number of rows of the token table and of the position table in the published model.
 func (f *modelFlags) published() (vocabulary, positions int, err error) {
 	cfg, err := config.Load("", f.env.Catalog, config.Override{Origin: "--model", Key: "model.name", Value: f.model}, config.Override{Origin: "--model", Key: "data.dataset", Value: "synthetic_text"})
 	if err != nil {

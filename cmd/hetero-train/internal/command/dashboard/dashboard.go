@@ -44,13 +44,13 @@ const example = `  hetero-train dashboard
   hetero-train dashboard --address 0.0.0.0 --token-file ~/.hetero-token
   ssh -L 8501:localhost:8501 HOST hetero-train dashboard       a page of another machine, without opening its port`
 
-// Variable is the environment variable with the token.
+// Variable is the name of the environment variable that contains the token.
 const Variable = "HETERO_DASHBOARD_TOKEN"
 
-// leastToken is the least length of a token in bytes. A shorter one can be guessed.
+// leastToken is the minimum length of a token, bytes. An attacker could guess a shorter token.
 const leastToken = 16
 
-// New returns the command that serves the page.
+// New returns the command that serves the web page about runs.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "dashboard",
@@ -90,7 +90,8 @@ func New(a *cli.App) *cobra.Command {
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // the end matters, whatever its cause
+			// returns at the end of standard input, or at an error, which has the same meaning
+			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel(errTrainingEnded)
 		}()
 		if err := awaitFolder(ctx, input); err != nil {
@@ -101,7 +102,7 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// errTrainingEnded is the cause with which the dashboard of a training ends.
+// errTrainingEnded is the cause with which a dashboard ends together with its training.
 var errTrainingEnded = errors.New("the training has ended")
 
 func withoutEnd(err error) error {
@@ -126,7 +127,8 @@ func awaitFolder(ctx context.Context, path string) error {
 	}
 }
 
-// serve serves the page until the command is stopped. A training logs the lines that serve prints, so it gets no token.
+// serve serves the page until ctx is canceled. A training writes the output of serve to its log, so serve then prints
+// no token.
 func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, withTraining bool) error {
 	d := &cfg.Dashboard
 	folder, err := runs.OpenFolder(input)
@@ -136,7 +138,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return exit.Usagef("dashboard: %w", err)
 	}
-	defer folder.Close() // read only
+	defer folder.Close() // the error of closing a folder that was only read does not matter
 	token, err := process.ReadSecret("dashboard.token_file", d.TokenFile, Variable, a.Env)
 	if err != nil {
 		return err
@@ -179,7 +181,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	}
 	err = server.Serve(ctx, listener)
 	if cause := context.Cause(ctx); cause != nil {
-		return cause // Ctrl-C
+		return cause // a signal ended the command
 	}
 	return exit.With(exit.IO, err)
 }

@@ -1,2 +1,2 @@
-// Package dashboard serves the web page about runs.
+// Package dashboard contains the command that serves the web page about runs.
 package dashboard

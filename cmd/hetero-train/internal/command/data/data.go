@@ -184,7 +184,7 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	if err != nil {
 		return exit.With(exit.Data, err)
 	}
-	defer in.Close() // opened for reading only
+	defer in.Close() // the error of closing a file that was only read does not matter
 	taken := exit.Usagef("data repack: %s exists: delete it, or choose another name", to)
 	if _, err := os.Lstat(to); err == nil {
 		return taken

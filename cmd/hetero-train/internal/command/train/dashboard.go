@@ -14,9 +14,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// startDashboard starts the dashboard as a process of its own, so that it cannot slow down or end the training. The
-// process ends when the pipe to it is closed: by stop, or by the end of this process for any reason. If it cannot start
-// or fails, the training continues with a warning.
+// startDashboard starts the dashboard as a separate process, which can neither slow down nor end the training. The
+// process ends when the pipe to it is closed, by stop or by the end of this process. If the dashboard cannot start or
+// fails, training continues with a warning.
 func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	log := opts.Log.With(logs.ComponentKey, logs.ComponentDashboard)
 	failed := func(err error) func() {
@@ -36,7 +36,8 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		"--set", fmt.Sprintf("dashboard.address=%q", d.Address), "--set", fmt.Sprint("dashboard.port=", d.Port), "--set", fmt.Sprint("dashboard.refresh_seconds=", d.RefreshSeconds),
 		"--set", fmt.Sprintf("dashboard.token_file=%q", d.TokenFile), "--set", fmt.Sprint("dashboard.insecure=", d.Insecure), "--set", "dashboard.hosts=["+strings.Join(hosts, ",")+"]")
 	cmd.Env = opts.Env.Environ
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C ends the training, which then ends the dashboard
+	// Ctrl-C ends only the training, which then ends the dashboard
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	alive, err := cmd.StdinPipe()
