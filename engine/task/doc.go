@@ -1,7 +1,8 @@
 // Package task defines the interface of tasks. A [Task] determines what a replica learns: it builds the graph from
 // the inputs of a batch to one loss per target.
 //
-// The training loop does not depend on images or text. It copies the fields of a batch to the graph inputs with the same names. It divides the sum of the losses by the number of targets, and reports the metrics of the task.
+// The training loop does not depend on images or text. It copies the fields of a batch to the graph inputs with the
+// same names. It divides the sum of the losses by the number of targets, and reports the metrics of the task.
 //
 // Package engine/task/images implements image classification. Package engine/task/language implements the prediction
 // of tokens.
