@@ -51,8 +51,8 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
-	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample, for models of text; 0: the positions of the published model")
-	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "number of different tokens, for models of text; 0: that of the published model")
+	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample of a language model; 0: number of positions of the published model")
+	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "number of different tokens of a language model; 0: number of the published model")
 	f.changed = cmd.Flags().Changed
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
 	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
@@ -162,7 +162,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 	}
 	for _, flag := range others {
 		if f.changed != nil && f.changed(flag) {
-			return nil, exit.Usagef("--%s: model %s does not use it", flag, f.model)
+			return nil, exit.Usagef("--%s: model %s does not use this flag", flag, f.model)
 		}
 	}
 	var settings []config.Override
@@ -182,7 +182,7 @@ func (f *modelFlags) published() (vocabulary, positions int, err error) {
 		vocabulary, positions = t.Published()
 		return vocabulary, positions, nil
 	}
-	return 0, 0, exit.Usagef("model %s has no published sizes: want --seq-len and --vocabulary", f.model)
+	return 0, 0, exit.Usagef("model %s has no published sizes: set --seq-len and --vocabulary", f.model)
 }
 
 // text reports whether the model reads tokens.

@@ -17,10 +17,10 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		want         string // part of the expected error; "" for none
 	}{
 		{"gpt2", "seq-len", "96 tokens", ""},
-		{"gpt2", "image-size", "", "--image-size: model gpt2 does not use it"},
-		{"gpt2", "classes", "", "--classes: model gpt2 does not use it"},
+		{"gpt2", "image-size", "", "--image-size: model gpt2 does not use this flag"},
+		{"gpt2", "classes", "", "--classes: model gpt2 does not use this flag"},
 		{"resnet50", "image-size", "32x32", ""},
-		{"resnet50", "vocabulary", "", "--vocabulary: model resnet50 does not use it"},
+		{"resnet50", "vocabulary", "", "--vocabulary: model resnet50 does not use this flag"},
 		{"resnet51", "", "", "model.name"},
 	} {
 		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10, length: 96, vocabulary: 500,

@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const exportLong = `Write the weights of a checkpoint as one .safetensors file, or as a folder of transformers.
+const exportLong = `Write the weights of a checkpoint as one .safetensors file, or as a folder of the Python library transformers.
 
 For ResNets the tensors have torchvision's names, so PyTorch can load the file with load_state_dict(strict=True). The file includes
 PyTorch's batch counters of batch normalization (num_batches_tracked).

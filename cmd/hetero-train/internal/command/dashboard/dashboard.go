@@ -24,16 +24,16 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
-const long = `Show runs on a web page while they train, and after their end.
+const long = `Show running and finished runs on a web page.
 
-The command reads the folder --input-dir, or the folder of a single run. It changes no file and never talks to a training. The page
-lists all runs, and shows for each run the ranks, loss, throughput, step times, shares with the reasons of each decision, lost time,
-bottlenecks and alerts.
+--input-dir names the folder that contains the runs, or the folder of one run. The command changes no file in it and does not
+communicate with the runs. The page lists all runs. For each run, it shows ranks, loss, throughput, step times, shares with the reason
+of each decision, lost time, bottlenecks and alerts.
 
-By default, only this machine reaches the page. With another --address, a browser must send a token once. The token is in
-HETERO_DASHBOARD_TOKEN or in the file --token-file; without one, the command makes a token and prints it.
+By default, only programs on this machine can read the page. With another --address, a browser must send a token once.
+HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neither is set, the command creates a token and prints it.
 
-The flags --server.address and --server.port are other names of --address and --port.
+--server.address and --server.port are other names of --address and --port.
 
 Exit codes:
   2    bad flags or configuration, no folder of runs, or the port is in use
@@ -42,7 +42,7 @@ Exit codes:
 const example = `  hetero-train dashboard
   hetero-train dashboard --input-dir experiments/benchmarks --port 8502
   hetero-train dashboard --address 0.0.0.0 --token-file ~/.hetero-token
-  ssh -L 8501:localhost:8501 HOST hetero-train dashboard       a page of another machine, without opening its port`
+  ssh -L 8501:localhost:8501 HOST hetero-train dashboard       show the page of another machine without opening a port`
 
 // Variable is the name of the environment variable that contains the token.
 const Variable = "HETERO_DASHBOARD_TOKEN"

@@ -20,13 +20,14 @@ import (
 
 const generateLong = `Continue a text with a trained GPT-2, and print the prompt and the continuation as it is generated.
 
-The command stops at the end-of-text token, or after --tokens. An empty prompt starts a document. The prompt may have at most as many
-tokens as the model has positions; when prompt and continuation have more, the model reads the last ones.
+The command stops at the end-of-text token, or after the number of tokens that --tokens states. An empty prompt starts a new
+document. A prompt with more tokens than the model has positions is an error. If prompt and continuation together exceed the
+positions, the model reads only the last tokens.
 
-The tokenizer is that of the training data. For a checkpoint without this information, 50,257 tokens select gpt2 and 257 tokens
-select bytes; --tokenizer selects another one.
+By default, the command uses the tokenizer of the training data. If the checkpoint does not name a tokenizer, a vocabulary of 50,257
+tokens selects gpt2, and a vocabulary of 257 tokens selects bytes. --tokenizer selects another tokenizer.
 
-Equal weights, flags and devices give equal texts. At --temperature 0 the command always takes the most likely token, and the seed
+Equal weights, flags and devices give equal texts. At --temperature 0, the command always selects the most likely token, and --seed
 has no effect. CHECKPOINT and RUN select the checkpoint as for eval.`
 
 const generateExample = `  hetero-train generate experiments/gpt2 --prompt "ROMEO:" --tokens 200
@@ -52,11 +53,11 @@ func NewGenerate(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print one JSON object at the end instead of the text")
 	flags.StringVar(&f.prompt, "prompt", "", "`TEXT` to continue")
 	flags.IntVar(&f.tokens, "tokens", 100, "maximum number of tokens to generate")
-	flags.Float64Var(&f.sampler.Temperature, "temperature", 1, "divides the scores: below 1 likely tokens become more likely; 0: always the most likely token")
+	flags.Float64Var(&f.sampler.Temperature, "temperature", 1, "divisor of the scores: below 1, likely tokens become more likely; 0: always the most likely token")
 	flags.IntVar(&f.sampler.TopK, "top-k", 0, "sample from the `K` most likely tokens; 0: all")
 	flags.Float64Var(&f.sampler.TopP, "top-p", 1, "sample from the most likely tokens that together have probability `P`")
-	flags.Uint64Var(&f.sampler.Seed, "seed", 1, "seed of the samples")
-	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer: `"+strings.Join(tokenizer.Names, "|")+"`; default: that of the training data")
+	flags.Uint64Var(&f.sampler.Seed, "seed", 1, "seed of the random selection of tokens")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer: `"+strings.Join(tokenizer.Names, "|")+"`; default: tokenizer of the training data")
 	flags.StringVar(&f.vocab, "vocab", "", "`FILE` with the vocabulary of wordpiece")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {

@@ -31,7 +31,7 @@ const planLong = `Compute what a run costs, without running it: parameters, oper
 The command also finds the largest micro-batch that fits into memory.
 
 The memory figures are exact, because the command chooses kernels and places tensors as training does. It opens the data set only
-in two cases: for a text model, and to count the classes of the data sets images and webdataset if model.num_classes is 0.
+in two cases: for a language model, and to count the classes of the data sets images and webdataset if model.num_classes is 0.
 
 With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each distinct micro-batch size among the
 ranks. The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB,
