@@ -36,6 +36,7 @@ type Declaration struct {
 	Unit   string // unit; "" for a count
 	Column string // name of the column in metric records; "" if the records omit the sensor
 	Window Rule   // rule that summarizes the samples of a window
+	DCGM   string // field of NVIDIA's DCGM with the same quantity and unit on a GPU; "" if there is none
 
 	// Cause is the cause of a slowdown that Sign detects; "" if Sign is nil.
 	Cause string
@@ -94,9 +95,9 @@ var Declared = [Count]Declaration{
 		Sign: func(now *Summary, healthy *Sample) string {
 			return drop("clock %.0f %% of its maximum, was %.0f %%", now.Value[Clock], healthy[Clock])
 		}},
-	Utilization: {Name: "utilization", Unit: percent, Column: "gpu_utilization"},
-	Temperature: {Name: "temperature", Unit: "°C", Column: "temperature"},
-	Power:       {Name: "power", Unit: "W", Column: "power"},
+	Utilization: {Name: "utilization", Unit: percent, Column: "gpu_utilization", DCGM: "DCGM_FI_DEV_GPU_UTIL"},
+	Temperature: {Name: "temperature", Unit: "°C", Column: "temperature", DCGM: "DCGM_FI_DEV_GPU_TEMP"},
+	Power:       {Name: "power", Unit: "W", Column: "power", DCGM: "DCGM_FI_DEV_POWER_USAGE"},
 }
 
 const (

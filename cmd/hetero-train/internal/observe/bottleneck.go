@@ -32,8 +32,8 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 
 // Watchers returns the observers of the run: the observers in first, then the observers that the configuration selects.
 // If profiling is off, it returns no observer of bottlenecks.
-func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
-	all := observers(first)
+func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer) (Observers, error) {
+	all := Observers(first)
 	if a.Cfg.Profile.Enabled {
 		events, err := openEvents(a, resume)
 		if err != nil {

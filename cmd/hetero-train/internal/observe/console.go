@@ -18,40 +18,40 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// observers is an observer that calls each of several observers.
-type observers []train.Observer
+// Observers is an observer that calls each of several observers.
+type Observers []train.Observer
 
-func (o observers) StepDone(r *train.StepRecord) {
+func (o Observers) StepDone(r *train.StepRecord) {
 	for _, x := range o {
 		x.StepDone(r)
 	}
 }
 
-func (o observers) EvalDone(e train.Evaluation) {
+func (o Observers) EvalDone(e train.Evaluation) {
 	for _, x := range o {
 		x.EvalDone(e)
 	}
 }
 
-func (o observers) RolledBack(step int64) {
+func (o Observers) RolledBack(step int64) {
 	for _, x := range o {
 		x.RolledBack(step)
 	}
 }
 
-func (o observers) Saving() {
+func (o Observers) Saving() {
 	for _, x := range o {
 		x.Saving()
 	}
 }
 
-func (o observers) Saved(s checkpoint.Saved, took time.Duration) {
+func (o Observers) Saved(s checkpoint.Saved, took time.Duration) {
 	for _, x := range o {
 		x.Saved(s, took)
 	}
 }
 
-func (o observers) Warn(err error) {
+func (o Observers) Warn(err error) {
 	for _, x := range o {
 		x.Warn(err)
 	}

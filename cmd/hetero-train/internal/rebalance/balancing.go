@@ -49,6 +49,27 @@ type Balancer struct {
 	decisions int
 	stored    time.Time      // time of the latest write to the cache of curves
 	report    *balanceReport // nil on all ranks except rank 0
+	watchers  []Watcher
+}
+
+// Watcher receives each decision, with the number of steps of its window and the verdicts on the ranks, which may be
+// nil. The training goroutine calls it.
+type Watcher func(steps int, d *balancer.Decision, verdicts []balancer.Verdict)
+
+// Watch adds a watcher. It does nothing in a run of one rank.
+func (b *Balancer) Watch(w Watcher) {
+	if b != nil {
+		b.watchers = append(b.watchers, w)
+	}
+}
+
+// Kinds returns the kind of each rank's device, such as "cpu" or "cuda".
+func (b *Balancer) Kinds() []string {
+	kinds := make([]string, len(b.known))
+	for rank, k := range b.known {
+		kinds[rank] = k.Kind
+	}
+	return kinds
 }
 
 // knownRank contains the properties that a rank sends before training.
@@ -335,6 +356,9 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	b.checkScores(d.Shares, func(rank int) float64 { return d.Ranks[rank].Seconds })
 	if b.report != nil {
 		b.report.decided(step, d, verdicts)
+	}
+	for _, watch := range b.watchers {
+		watch(b.waiting.Steps, d, verdicts)
 	}
 	b.keepCurve(false)
 	b.waiting.Reset()

@@ -38,6 +38,9 @@ func (tr *training) follow(ctx context.Context) error {
 		screen.Begin(nil)
 		options.Observer = screen
 	}
+	if tr.exporter != nil {
+		options.Observer = observe.Observers{options.Observer, tr.exporter}
+	}
 	if err := tr.Team.Ready(ctx); err != nil {
 		return err
 	}

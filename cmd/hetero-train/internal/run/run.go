@@ -33,6 +33,7 @@ type training struct {
 	records   *observe.Records     // set on rank 0 only; nil on other ranks
 	tracing   *observe.Tracing     // nil if the configuration selects no steps
 	balancing *rebalance.Balancer  // nil in a run of one rank
+	exporter  *observe.Exporter    // nil if this rank serves no metrics
 	lifeline  *supervisor.Lifeline // tells the supervisor that this rank is saving
 	saves     atomic.Int64         // number of SIGUSR1 signals of this process so far
 	looping   atomic.Bool          // true from shortly before the training loop until its end
@@ -42,6 +43,9 @@ type training struct {
 // supervisor of ranks.
 func Train(ctx context.Context, cfg *config.Config, opts session.Options) error {
 	if err := process.CheckThreads(cfg, opts); err != nil {
+		return err
+	}
+	if _, err := metricsToken(cfg, opts.Env); err != nil {
 		return err
 	}
 	if opts.Place.Launch && opts.Place.LocalWorldSize > 1 {
@@ -59,7 +63,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
 	defer release()
 	defer tr.CloseAll()
-	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.beginRun, tr.openTestbed} {
+	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openMetrics, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			var s exit.Stopped
@@ -245,6 +249,9 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
 	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
+	if tr.exporter != nil {
+		all = append(all, tr.exporter)
+	}
 	o.Observer = rebalance.Muted{Observer: all, Quiet: tr.balancing.Quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), session.Seconds(c.Checkpoint.IntervalSeconds)

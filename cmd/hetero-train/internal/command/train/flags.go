@@ -41,6 +41,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "experiment-name", "experiment.name", "string", "name of the run and its folder")
 	a.AddKeyFlag(cmd, "output-dir", "experiment.output_dir", "string", "folder that contains all runs")
 	a.AddKeyFlag(cmd, "log-dir", "experiment.log_dir", "string", "folder of logs and metrics")
+	a.AddKeyFlag(cmd, "metrics-address", "metrics.address", "string", "address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
 	flags := new(trainFlags)
 	cli.AddPlaceFlags(&flags.PlaceFlags, cmd, a)
 	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {

@@ -1,0 +1,97 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/profiler/prometheus"
+)
+
+// metricsToken checks table [metrics] without opening a port. It returns the secret that scrapers must send, or "".
+func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
+	c := cfg.Metrics
+	if c.Address == "" {
+		return "", nil
+	}
+	token, err := process.ReadSecret("metrics.token_file", c.TokenFile, "HETERO_METRICS_TOKEN", env)
+	if err != nil {
+		return "", err
+	}
+	err = (&prometheus.ServerOptions{Address: c.Address, Token: token, Insecure: c.Insecure}).CheckAddress()
+	if errors.Is(err, prometheus.ErrExposed) {
+		err = fmt.Errorf("%w: set metrics.token_file or HETERO_METRICS_TOKEN, use 127.0.0.1, or set metrics.insecure", err)
+	}
+	if err != nil {
+		return "", exit.Usagef("metrics.address: %w", err)
+	}
+	return token, nil
+}
+
+// openMetrics starts the server of metrics on the ranks that metrics.ranks selects.
+func (tr *training) openMetrics(context.Context) error {
+	c := tr.Cfg.Metrics
+	all := c.Ranks == "all"
+	if c.Address == "" || !all && !tr.Team.Leads() {
+		return nil
+	}
+	token, err := metricsToken(tr.Cfg, tr.Opts.Env)
+	if err != nil {
+		return err
+	}
+	kinds := []string{tr.Device.Info().Kind}
+	own := 0
+	if tr.balancing != nil {
+		kinds, own = tr.balancing.Kinds(), tr.Team.Place.Rank
+	}
+	var ranks []prometheus.Rank
+	for rank, kind := range kinds {
+		if !all || rank == own {
+			ranks = append(ranks, prometheus.Rank{Number: rank, GPU: kind == "cuda"})
+		}
+	}
+	address := c.Address
+	if all && tr.Team != nil {
+		if address, err = besides(c.Address, tr.Team.Group.Members()[own].LocalRank); err != nil {
+			return err
+		}
+	}
+	exporter := observe.NewExporter(&tr.Run, ranks)
+	server, err := prometheus.Listen(prometheus.ServerOptions{Address: address, Token: token, Insecure: c.Insecure, Metrics: exporter.Metrics})
+	if err != nil {
+		return exit.Usagef("metrics.address: %w; choose another port, or port 0", err)
+	}
+	tr.Later(server.Close)
+	tr.exporter = exporter
+	tr.balancing.Watch(exporter.Decided)
+	log := tr.Opts.LogOf(logs.ComponentProfiler)
+	log.Info(fmt.Sprintf("metrics for Prometheus at http://%s/metrics", server.Address()), "ranks", len(ranks))
+	if c.Insecure && token == "" {
+		log.Warn("metrics.insecure: every program that can connect to this port can read the metrics", "address", server.Address())
+	}
+	return nil
+}
+
+// besides returns the address of a rank's own server: the port of address plus the number of the rank on its machine.
+func besides(address string, local int) (string, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", exit.Usagef("metrics.address: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port == 0 {
+		return address, nil // every rank gets a free port
+	}
+	if port += max(local, 0); port > 65535 {
+		return "", exit.Usagef("metrics.address: got port %s and rank %d of this machine, want a sum of at most 65535", text, local)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), nil
+}

@@ -1,0 +1,226 @@
+package prometheus
+
+import (
+	"math"
+	"strconv"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/telemetry"
+)
+
+// Run describes a run. It does not change.
+type Run struct {
+	Name, Model, Dataset, Policy, Program string
+	Ranks                                 []Rank   // ranks whose metrics are served
+	Metrics                               []string // names of the metrics of evaluations
+}
+
+// Rank identifies a rank.
+type Rank struct {
+	Number int
+	GPU    bool
+}
+
+var nan = math.NaN()
+
+// Phases are the names of the phases of a step, in the order of RankState.Phases.
+var Phases = [...]string{"data", "forward", "backward", "communication", "optimizer"}
+
+// Causes are the names of the causes of lost time, in the order of State.Lost.
+var Causes = [...]string{"imbalance", "communication", "data", "noise", "granularity"}
+
+// Verdicts are the names of the verdicts on a rank. RankState.Verdict is an index into this list.
+var Verdicts = [...]string{"healthy", "slow_type", "sick"}
+
+// State contains the values of all metrics. Counters count from the start of the process, except Step and Skipped.
+type State struct {
+	Step, Planned      int64 // optimizer steps of the run: done, and in all (0: unknown)
+	Epoch              float64
+	Steps              int64 // counter
+	Samples            int64 // counter, over all ranks
+	Skipped            int64 // counter: steps without an update, over the whole run
+	RollBacks          int64 // counter
+	Warnings           int64 // counter
+	Loss, Rate         float64
+	GradNorm           float64
+	LossScale          float64
+	StepSeconds        Histogram
+	LastProgress       float64 // time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
+	Checkpoints        int64   // counter
+	LastCheckpoint     float64 // s since 1970; before the first checkpoint of this process, its start
+	CheckpointSeconds  float64 // duration of the last save
+	Evaluations        int64   // counter
+	EvaluationStep     int64
+	EvaluationLoss     float64
+	EvaluationMetrics  []float64 // in the order of Run.Metrics
+	Decisions, Changes int64     // counters: decisions of the balancer, and those that changed the shares
+	Oracle             float64   // step time with the best shares divided by the step time; NaN: unknown
+	Imbalance          float64
+	Lost               [len(Causes)]float64 // counters, s
+	Ranks              []RankState          // in the order of Run.Ranks
+}
+
+// RankState contains the values of the metrics of a rank.
+type RankState struct {
+	Share   int                  // samples of the global batch
+	Samples int64                // counter
+	Compute float64              // time of the rank's own work in the last step, s
+	Phases  [len(Phases)]float64 // counters, s
+	Verdict int                  // index into Verdicts; -1: unknown
+	Sensors telemetry.Sample
+}
+
+// Metrics holds the values of all metrics. One goroutine calls Update; any goroutine may render the metrics.
+type Metrics struct {
+	run     Run
+	numbers []string // numbers of the ranks, as texts
+	own     State    // belongs to the goroutine that calls Update
+
+	mu     sync.Mutex // guards shared; the goroutine that calls Update never waits for it
+	shared State
+}
+
+// New returns metrics without steps. now is the time in s since 1970.
+func New(run Run, now float64) *Metrics {
+	m := &Metrics{run: run}
+	for range 2 {
+		m.own, m.shared = m.shared, State{LastProgress: now, LastCheckpoint: now, LossScale: 1, Oracle: nan, Imbalance: nan,
+			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
+		for i := range m.shared.Ranks {
+			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown()}
+		}
+	}
+	for _, r := range run.Ranks {
+		m.numbers = append(m.numbers, strconv.Itoa(r.Number))
+	}
+	return m
+}
+
+// Update calls change with the state, which is valid only during the call. It never waits and allocates no memory.
+func (m *Metrics) Update(change func(*State)) {
+	change(&m.own)
+	if m.mu.TryLock() {
+		m.shared.take(&m.own)
+		m.mu.Unlock()
+	}
+}
+
+// take copies a state. Both states have lists of the same lengths.
+func (s *State) take(from *State) {
+	ranks, metrics := s.Ranks, s.EvaluationMetrics
+	*s = *from
+	s.Ranks, s.EvaluationMetrics = ranks, metrics
+	copy(s.Ranks, from.Ranks)
+	copy(s.EvaluationMetrics, from.EvaluationMetrics)
+}
+
+// read returns a copy of the state.
+func (m *Metrics) read() State {
+	s := State{Ranks: make([]RankState, len(m.run.Ranks)), EvaluationMetrics: make([]float64, len(m.run.Metrics))}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.take(&m.shared)
+	return s
+}
+
+// Text returns the metrics in Prometheus' text format.
+func (m *Metrics) Text() []byte {
+	s := m.read()
+	t := &text{out: make([]byte, 0, 8<<10+len(s.Ranks)*3<<10)}
+	r := m.run
+	t.family("hetero_train_run_info", "gauge", "Properties of the run; always 1.")
+	t.sample(1, label{"run", r.Name}, label{"model", r.Model}, label{"dataset", r.Dataset}, label{"policy", r.Policy}, label{"version", r.Program})
+	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
+	counter := func(name, help string, v float64) { t.family(name, "counter", help); t.sample(v) }
+	gauge("hetero_train_run_step", "Optimizer steps of the run so far, including those of earlier processes.", float64(s.Step))
+	if s.Planned > 0 {
+		gauge("hetero_train_run_planned_steps", "Optimizer steps of the whole run.", float64(s.Planned))
+	}
+	gauge("hetero_train_run_epoch", "Passes over the training data so far.", s.Epoch)
+	counter("hetero_train_steps_total", "Optimizer steps of this process.", float64(s.Steps))
+	counter("hetero_train_samples_total", "Samples that the served ranks have trained in this process.", float64(s.Samples))
+	counter("hetero_train_skipped_steps_total", "Steps of the run without an update because the gradient was not finite.", float64(s.Skipped))
+	counter("hetero_train_rollbacks_total", "Returns to an earlier checkpoint in this process.", float64(s.RollBacks))
+	counter("hetero_train_warnings_total", "Warnings of the training loop in this process.", float64(s.Warnings))
+	t.family("hetero_train_step_seconds", "histogram", "Duration of an optimizer step on the serving rank.")
+	s.StepSeconds.write(t)
+	gauge("hetero_train_last_progress_timestamp_seconds", "Time of the last step, evaluation or checkpoint; before these, of the start.", s.LastProgress)
+	if s.Steps > 0 {
+		gauge("hetero_train_loss", "Mean training loss of the last step.", s.Loss)
+		gauge("hetero_train_learning_rate", "Learning rate of the last step.", s.Rate)
+		gauge("hetero_train_gradient_norm", "Norm of the gradient of the last step, before clipping.", s.GradNorm)
+		gauge("hetero_train_loss_scale", "Factor of the loss in mixed precision.", s.LossScale)
+	}
+	m.writeResults(t, &s)
+	m.writeRanks(t, &s)
+	m.writeSensors(t, &s)
+	return t.out
+}
+
+// writeResults writes the metrics of evaluations, checkpoints and decisions.
+func (m *Metrics) writeResults(t *text, s *State) {
+	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
+	counter := func(name, help string, v float64) { t.family(name, "counter", help); t.sample(v) }
+	counter("hetero_train_evaluations_total", "Evaluations of this process.", float64(s.Evaluations))
+	if s.Evaluations > 0 {
+		gauge("hetero_train_evaluation_step", "Optimizer steps before the last evaluation.", float64(s.EvaluationStep))
+		gauge("hetero_train_evaluation_loss", "Mean loss of the last evaluation.", s.EvaluationLoss)
+		if len(m.run.Metrics) > 0 {
+			t.family("hetero_train_evaluation_metric", "gauge", "Metrics of the last evaluation; fractions are 0 to 1.")
+			for i, name := range m.run.Metrics {
+				t.sample(s.EvaluationMetrics[i], label{"metric", name})
+			}
+		}
+	}
+	counter("hetero_train_checkpoints_total", "Checkpoints that this process has saved.", float64(s.Checkpoints))
+	gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint; before the first one, of the start.", s.LastCheckpoint)
+	if s.Checkpoints > 0 {
+		gauge("hetero_train_checkpoint_save_seconds", "Duration of the last save.", s.CheckpointSeconds)
+	}
+	counter("hetero_train_decisions_total", "Decisions of the load balancer.", float64(s.Decisions))
+	counter("hetero_train_share_changes_total", "Decisions of the load balancer that changed the shares.", float64(s.Changes))
+	if s.Decisions > 0 {
+		if s.Oracle == s.Oracle {
+			gauge("hetero_train_oracle_ratio", "Step time with the best shares divided by the step time, without noise, in the last window.", s.Oracle)
+		}
+		gauge("hetero_train_imbalance_ratio", "Difference between the slowest and the fastest rank, divided by the slowest, in the last window.", s.Imbalance)
+		t.family("hetero_train_lost_seconds_total", "counter", "Time that steps lost, by cause.")
+		for i, cause := range Causes {
+			t.sample(s.Lost[i], label{"cause", cause})
+		}
+	}
+}
+
+// writeRanks writes the metrics of each rank except its sensors.
+func (m *Metrics) writeRanks(t *text, s *State) {
+	if s.Steps == 0 {
+		return
+	}
+	each := func(name, kind, help string, value func(*RankState) float64) {
+		t.family(name, kind, help)
+		for i := range s.Ranks {
+			t.sample(value(&s.Ranks[i]), label{"rank", m.numbers[i]})
+		}
+	}
+	each("hetero_train_share", "gauge", "Samples of the global batch that the rank gets.", func(r *RankState) float64 { return float64(r.Share) })
+	each("hetero_train_rank_samples_total", "counter", "Samples that the rank has trained in this process.", func(r *RankState) float64 { return float64(r.Samples) })
+	each("hetero_train_rank_compute_seconds", "gauge", "Time of the rank's own work in the last step.", func(r *RankState) float64 { return r.Compute })
+	t.family("hetero_train_rank_phase_seconds_total", "counter", "Time of the rank in each phase of the steps.")
+	for i := range s.Ranks {
+		for phase, name := range Phases {
+			t.sample(s.Ranks[i].Phases[phase], label{"rank", m.numbers[i]}, label{"phase", name})
+		}
+	}
+	if s.Decisions == 0 {
+		return
+	}
+	t.family("hetero_train_rank_verdict", "gauge", "1 for the verdict on the rank, 0 for the other verdicts.")
+	for i := range s.Ranks {
+		if s.Ranks[i].Verdict < 0 {
+			continue
+		}
+		for verdict, name := range Verdicts {
+			t.sample(float64(b2i(verdict == s.Ranks[i].Verdict)), label{"rank", m.numbers[i]}, label{"verdict", name})
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package prometheus
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of a server. A Prometheus server needs one connection.
+const (
+	mostConnections = 64
+	mostScrapes     = 4
+	mostHeaderBytes = 16 << 10
+	headerTime      = 5 * time.Second  // to receive a request
+	answerTime      = 10 * time.Second // to send a response; the default time-out of a scrape
+	idleTime        = 5 * time.Minute  // between two requests of a connection
+)
+
+// ErrExposed means that other machines could read the metrics without a token.
+var ErrExposed = errors.New("other machines can reach this address, and there is no token")
+
+// ServerOptions configure a server.
+type ServerOptions struct {
+	Address  string // HOST:PORT; port 0: any free port
+	Token    string // secret that scrapers send; "": none
+	Insecure bool   // allow an address that other machines can reach, without a token
+	Metrics  *Metrics
+}
+
+// Server serves metrics.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	served   chan struct{} // closed when the server has stopped
+}
+
+// CheckAddress returns an error if the address is invalid, and ErrExposed if the server would need a token.
+func (o *ServerOptions) CheckAddress() error {
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return fmt.Errorf("got %q, want HOST:PORT, such as 127.0.0.1:9464", o.Address)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return fmt.Errorf("got port %q, want a number from 0 to 65535", port)
+	}
+	if o.Token == "" && !o.Insecure && !isLoopback(host) {
+		return fmt.Errorf("%s: %w", o.Address, ErrExposed)
+	}
+	return nil
+}
+
+// Listen starts a server. The caller closes it.
+func Listen(o ServerOptions) (*Server, error) {
+	if err := o.CheckAddress(); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{listener: l, served: make(chan struct{})}
+	s.http = &http.Server{Handler: handler(&o), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)} // a client must not fill the log of the run
+	go func() {
+		defer close(s.served)
+		s.http.Serve(&limited{Listener: l}) // returns after Close
+	}()
+	return s, nil
+}
+
+// Address returns the address with the actual port.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Close ends all connections. It does not wait for clients.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	<-s.served
+	return err
+}
+
+// isLoopback reports whether only this machine reaches a host.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// handler answers GET /metrics.
+func handler(o *ServerOptions) http.Handler {
+	want := sha256.Sum256([]byte("Bearer " + o.Token))
+	host, _, _ := net.SplitHostPort(o.Address) // CheckAddress has checked it
+	local := isLoopback(host)
+	slots := make(chan struct{}, mostScrapes)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if o.Token != "" {
+			got := sha256.Sum256([]byte(r.Header.Get("Authorization"))) // equal lengths, so that the comparison takes constant time
+			if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="hetero-train"`)
+				http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+				return
+			}
+		} else if local && !isLoopback(hostOf(r.Host)) { // a page in a browser of this machine that rebinds its own name
+			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
+			return
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Write(o.Metrics.Text()) // an error means that the client is gone
+	})
+	return mux
+}
+
+// hostOf returns the host of a Host header without its port.
+func hostOf(header string) string {
+	if host, _, err := net.SplitHostPort(header); err == nil {
+		return host
+	}
+	return strings.Trim(header, "[]")
+}
+
+// limited is a listener that closes connections beyond mostConnections.
+type limited struct {
+	net.Listener
+	open atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= mostConnections {
+			return &counted{Conn: c, open: &l.open}, nil
+		}
+		l.open.Add(-1)
+		c.Close() // the client sees a closed connection
+	}
+}
+
+// counted is a connection that counts as open until its first Close.
+type counted struct {
+	net.Conn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}

@@ -1,0 +1,137 @@
+package prometheus
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func serve(t *testing.T, o ServerOptions) *Server {
+	t.Helper()
+	o.Metrics = full()
+	s, err := Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// answer returns the status and the body of a request.
+func answer(t *testing.T, s *Server, method, path string, change func(*http.Request)) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.Address()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(r)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if errors.Is(err, syscall.ECONNRESET) { // the server refuses a large header without reading all of it
+		return http.StatusRequestHeaderFieldsTooLarge, ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestWhoMayReadTheMetrics(t *testing.T) {
+	token := func(text string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", text) }
+	}
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	const local = "127.0.0.1:0"
+	for _, c := range []struct {
+		name         string
+		o            ServerOptions
+		method, path string
+		change       func(*http.Request)
+		want         int
+	}{
+		{"a program of this machine", ServerOptions{Address: local}, "GET", "/metrics", nil, 200},
+		{"localhost by name", ServerOptions{Address: local}, "GET", "/metrics", host("localhost:9464"), 200},
+		{"a name that points to this machine", ServerOptions{Address: local}, "GET", "/metrics", host("evil.example:9464"), 403},
+		{"another address", ServerOptions{Address: local}, "GET", "/metrics", host("10.0.0.7"), 403},
+		{"another path", ServerOptions{Address: local}, "GET", "/", nil, 404},
+		{"a path that goes up", ServerOptions{Address: local}, "GET", "/metrics/..%2f..%2fetc/passwd", nil, 404},
+		{"POST", ServerOptions{Address: local}, "POST", "/metrics", nil, 405},
+		{"DELETE", ServerOptions{Address: local}, "DELETE", "/metrics", nil, 405},
+		{"a large header", ServerOptions{Address: local}, "GET", "/metrics", func(r *http.Request) { r.Header.Set("X-Large", strings.Repeat("x", 64<<10)) }, 431},
+		{"no token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", nil, 401},
+		{"a wrong token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr3u"), 401},
+		{"a part of the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr"), 401},
+		{"another scheme", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Basic s3cr3t"), 401},
+		{"the token in the address", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics?token=s3cr3t", nil, 401},
+		{"the token", ServerOptions{Address: "0.0.0.0:0", Token: "s3cr3t"}, "GET", "/metrics", token("Bearer s3cr3t"), 200},
+		{"the token on this machine", ServerOptions{Address: local, Token: "s3cr3t"}, "GET", "/metrics", nil, 401},
+		{"another machine, insecure", ServerOptions{Address: "0.0.0.0:0", Insecure: true}, "GET", "/metrics", host("node7:9464"), 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, body := answer(t, serve(t, c.o), c.method, c.path, c.change)
+			if code != c.want || (code == 200) != strings.Contains(body, "hetero_train_run_step 12\n") || strings.Contains(body, "s3cr3t") {
+				t.Errorf("got status %d, want %d; body %.200q", code, c.want, body)
+			}
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		exposed bool
+	}{{"0.0.0.0:9464", true}, {":9464", true}, {"[::]:9464", true}, {"node7:9464", true}, {"10.1.2.3:9464", true},
+		{"127.0.0.1", false}, {"127.0.0.1:99999", false}, {"127.0.0.1:http", false}, {"", false}} {
+		_, err := Listen(ServerOptions{Address: c.address, Metrics: full()})
+		if err == nil || errors.Is(err, ErrExposed) != c.exposed {
+			t.Errorf("%q: got %v, want an error that says exposed: %v", c.address, err, c.exposed)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:0", "localhost:0", "127.0.0.9:0"} {
+		s, err := Listen(ServerOptions{Address: address, Metrics: full()})
+		if err != nil {
+			t.Errorf("%q: got %v, want a server", address, err)
+			continue
+		}
+		s.Close()
+	}
+}
+
+// Clients that connect and send nothing use up the connections. They must not use more, and Close must not wait for them.
+func TestSilentClients(t *testing.T) {
+	s := serve(t, ServerOptions{Address: "127.0.0.1:0"})
+	closed := make(chan bool, 3*mostConnections)
+	var all []net.Conn
+	for range 3 * mostConnections {
+		c, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		all = append(all, c)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			closed <- err != nil
+		}()
+	}
+	for range 2 * mostConnections { // the server closes these at once; the time-out of the others is seconds away
+		<-closed
+	}
+	for _, c := range all {
+		c.Close()
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
