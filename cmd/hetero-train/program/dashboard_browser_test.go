@@ -1,0 +1,242 @@
+package program
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	cdplog "github.com/chromedp/cdproto/log"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// browser opens a Chromium. Without one, the test skips.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("no Chromium is installed (Debian: apt-get install chromium)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1400, 1000))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium refuses its sandbox to root
+	}
+	allocated, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocated)
+	ctx, stop := context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(func() {
+		stop()
+		cancel()
+		cancelAllocator()
+	})
+	visit(t, ctx, "about:blank")
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *cdpruntime.EventExceptionThrown:
+			t.Errorf("the page failed: %+v", e.ExceptionDetails)
+		case *cdplog.EventEntryAdded:
+			if e.Entry.Level == cdplog.EntryLevelError {
+				t.Errorf("the browser refused a part of the page: %s", e.Entry.Text)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// in runs an action in the browser.
+func in[T any](t *testing.T, ctx context.Context, action chromedp.Action[T]) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// visit loads a page.
+func visit(t *testing.T, ctx context.Context, address string) {
+	t.Helper()
+	in(t, ctx, chromedp.Navigate(address))
+}
+
+// evaluate returns the value of a JavaScript expression, or of its promise.
+func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
+	t.Helper()
+	return in(t, ctx, chromedp.Evaluate[T](expression, chromedp.EvalAsValue, chromedp.EvalAwaitPromise))
+}
+
+// await waits until a JavaScript expression is true.
+func await(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !evaluate[bool](t, ctx, "!!("+expression+")"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("never true: %s; the page shows\n%s", expression, evaluate[string](t, ctx, `document.body.innerText`))
+		}
+	}
+}
+
+// screenshot stores the page in the folder HETERO_SCREENSHOTS, for people who look at it.
+func screenshot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("HETERO_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	in(t, ctx, chromedp.Sleep(300*time.Millisecond))
+	image := in(t, ctx, chromedp.FullScreenshot(100))
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), image, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// valuesOf returns the values that a chart saves as CSV, by the heads of its columns.
+func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]float64 {
+	t.Helper()
+	text := evaluate[string](t, ctx, fmt.Sprintf(`URL.createObjectURL = b => { window.saved = b; return '#' }, document.querySelector('#%s .tools button').click(), window.saved.text()`, chart))
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(rows) < 2 {
+		t.Fatalf("chart %s: got %d rows and error %v", chart, len(rows), err)
+	}
+	values := map[string][]float64{}
+	for column, head := range rows[0] {
+		for _, row := range rows[1:] {
+			v, err := strconv.ParseFloat(row[column], 64)
+			if err != nil {
+				v = math.NaN()
+			}
+			values[head] = append(values[head], v)
+		}
+	}
+	return values
+}
+
+// TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser.
+func TestDashboardShowsTheRecords(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	port := freePort(t)
+	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
+		"train.steps=100000", "balance.policy=hybrid"}
+	slow := asRank(p.command(dir, set...), 1, 2, port)
+	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN=3")
+	lead := asRank(p.command(dir, set...), 0, 2, port)
+	var messages strings.Builder
+	lead.Stderr = &messages
+	for _, cmd := range []*exec.Cmd{slow, lead} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill() })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- lead.Wait() }()
+	for started := false; !started; { // until the folder of the run is there
+		select {
+		case err := <-ended:
+			if exitOf(t, err) == exit.Usage && strings.Contains(messages.String(), "libhetero_cpu.so") {
+				t.Skip("no CPU device was built")
+			}
+			t.Fatalf("the run did not start: %s", &messages)
+		case <-time.After(50 * time.Millisecond):
+			_, err := os.Stat(filepath.Join(dir, "run", "logs", runtime.FileName(1)))
+			started = err == nil
+		}
+	}
+	_, address, _ := startDashboard(t, p, "--input-dir", dir)
+
+	visit(t, ctx, address)
+	await(t, ctx, `document.querySelector('tbody a')?.textContent === 'run' && document.querySelector('.badge').textContent === 'running'`)
+	evaluate[bool](t, ctx, `document.querySelector('tbody a').click(), true`)
+	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
+	// The page moves, without another load.
+	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
+	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20`, step))
+	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
+	screenshot(t, ctx, "run-light")
+
+	lead.Process.Signal(syscall.SIGINT)
+	if code := exitOf(t, <-ended); code != exit.Interrupted {
+		t.Errorf("got exit code %d, want %d", code, exit.Interrupted)
+	}
+	slow.Wait()
+	await(t, ctx, `document.querySelector('.badge').textContent === 'stopped'`)
+	var records [2][]runtime.Record
+	for rank := range records {
+		var err error
+		if records[rank], _, err = runtime.ReadMetrics(filepath.Join(dir, "run", "logs", runtime.FileName(rank))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := records[0][len(records[0])-1]
+	await(t, ctx, fmt.Sprintf(`document.querySelector('main.run').dataset.step === '%d'`, last.Iteration))
+
+	// Charts of the first steps have the exact values of each record.
+	visit(t, ctx, address+"?run=run&from=2&to=40")
+	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
+	for _, c := range []struct {
+		chart, column string
+		rank          int
+		of            func(*runtime.Record) float64
+	}{
+		{"loss", "training", 0, func(r *runtime.Record) float64 { return r.Loss }},
+		{"shares", "rank 0", 0, func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
+		{"shares", "rank 1", 1, func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
+		{"own", "rank 1", 1, func(r *runtime.Record) float64 {
+			return 1000 * (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds()
+		}},
+		{"throughput", "rank 1", 1, (*runtime.Record).Throughput},
+		{"communication", "rank 0 exposed", 0, func(r *runtime.Record) float64 { return 1000 * r.Communication.Seconds() }},
+		{"communication", "rank 1 hidden", 1, func(r *runtime.Record) float64 { return 1000 * r.CommunicationHidden.Seconds() }},
+	} {
+		got := valuesOf(t, ctx, c.chart)
+		if len(got[c.column]) != 39 {
+			t.Fatalf("chart %s: got %d values of %q, want 39 steps; columns %v", c.chart, len(got[c.column]), c.column, len(got))
+		}
+		for i, step := range got["step"] {
+			r := &records[c.rank][int(step)-1]
+			if want := c.of(r); r.Iteration != int64(step) || math.Abs(got[c.column][i]-want) > 1e-9*math.Abs(want) { // the page multiplies by 1000 in another order
+				t.Errorf("chart %s, %s, step %v: got %v, want %v", c.chart, c.column, step, got[c.column][i], want)
+			}
+		}
+	}
+	share := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
+	if want := fmt.Sprint(records[1][len(records[1])-1].BatchSize); share != want {
+		t.Errorf("table of ranks: got share %s of rank 1, want %s", share, want)
+	}
+	// No part of the page is refused by its own policy, and nothing overlaps the width.
+	if wide := evaluate[bool](t, ctx, `document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
+		t.Error("the page is wider than the window")
+	}
+	evaluate[bool](t, ctx, `document.querySelector('#theme').value = 'dark', document.querySelector('#theme').dispatchEvent(new Event('change'))`)
+	screenshot(t, ctx, "run-dark")
+	in(t, ctx, chromedp.EmulateViewport(390, 844))
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
+	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("the page is %d pixels wide on a phone, want at most 390", wide)
+	}
+	screenshot(t, ctx, "run-phone")
+	visit(t, ctx, address)
+	await(t, ctx, `document.querySelectorAll('tbody tr').length > 0`)
+	screenshot(t, ctx, "list-phone")
+}
