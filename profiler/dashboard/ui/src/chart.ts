@@ -2,7 +2,7 @@
 
 import uPlot from 'uplot'
 import { h, save } from './dom'
-import { figure, group } from './format'
+import { figure, group, tick } from './format'
 import type { Maybe } from './format'
 import { color } from './theme'
 
@@ -13,7 +13,7 @@ export type Series = {
   values: Maybe[]
   low?: Maybe[] // a band below and above the line
   high?: Maybe[]
-  points?: boolean // draw points, and no line between distant values
+  points?: boolean // draw points as well as the line
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
 }
@@ -68,6 +68,7 @@ export class Chart {
     this.content = content
     const hasValues = content.steps.length > 0 && content.series.some(s => s.values.some(v => v !== null && v !== undefined))
     this.empty.hidden = hasValues
+    this.note.hidden = !content.marks?.length
     this.place.hidden = !hasValues
     if (!hasValues) {
       this.drop()
@@ -81,12 +82,6 @@ export class Chart {
     this.shape = shape
     this.drop()
     this.plot = new uPlot(this.plotOptions(), this.data(), this.place)
-  }
-
-  // redraw makes the plot again, with other colours.
-  redraw(): void {
-    this.shape = ''
-    this.set(this.content)
   }
 
   drop(): void {
@@ -121,7 +116,7 @@ export class Chart {
       }
       series.push({
         label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true,
-        points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40 },
+        points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40, size: 4, fill: s.color },
       })
       if (s.low && s.high) {
         const at = series.length
@@ -148,7 +143,7 @@ export class Chart {
       },
       axes: [
         axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')) }),
-        axis({ size: 64, values: (_, values) => values.map(v => (v === null ? '' : format(v))) }),
+        axis({ size: 64, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
       legend: { live: true },

@@ -49,7 +49,7 @@ export class ComparePage {
   }
 
   redraw(): void {
-    for (const c of this.charts) c.redraw()
+    void this.load()
   }
 
   private zoom(range: Range): void {

@@ -3,7 +3,7 @@
 import uPlot from 'uplot'
 import type { Curve, View } from './api'
 import { h, save } from './dom'
-import { figure } from './format'
+import { figure, tick } from './format'
 import type { Maybe } from './format'
 import { color, seriesColor } from './theme'
 
@@ -84,19 +84,14 @@ export class Curves {
     curves.forEach((c, i) => {
       const stroke = seriesColor(c.rank)
       series.push({ label: `rank ${c.rank} curve`, stroke, width: 1.5, spanGaps: true, points: { show: false }, value })
-      series.push({ label: 'measured', stroke, width: 0, paths: () => null, points: { show: true, size: 4, fill: stroke }, value })
-      series.push({ label: 'present share', stroke, width: 0, paths: () => null, points: { show: true, size: 12, width: 2, fill: color('panel') }, value })
+      series.push({ label: `rank ${c.rank} measured`, stroke, width: 0, paths: () => null, points: { show: true, size: 4, fill: stroke }, value })
+      series.push({ label: `rank ${c.rank} present share`, stroke, width: 0, paths: () => null, points: { show: true, size: 12, width: 2, fill: color('panel') }, value })
       data.push(fitted[i] ?? [], measured[i] ?? [], chosen[i] ?? [])
     })
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: '12px system-ui, sans-serif', grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
     this.plot = new uPlot({
       width: this.width(), height: 300, series, scales: { x: { time: false, range: (_, a, b) => [0, Math.max(b, a + 1) * 1.04] }, y: { range: (_, __, b) => [0, b * 1.1 || 1] } },
-      axes: [axis({}), axis({ size: 64, values: (_, values) => values.map(t => (t === null ? '' : figure(t, 3) + ' ms')) })], cursor: { drag: { x: false, y: false } },
+      axes: [axis({}), axis({ size: 64, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } },
     }, data as uPlot.AlignedData, this.place)
-  }
-
-  redraw(v: View): void {
-    this.shown = ''
-    this.set(v)
   }
 }

@@ -18,6 +18,12 @@ export function figure(v: Maybe, digits = 3): string {
   return Math.abs(v) >= 10_000 ? group(text) : text
 }
 
+// tick shows a number at an axis, without zeros at its end.
+export function tick(v: number): string {
+  const text = figure(v, 4)
+  return text.includes('.') && !text.includes('e') ? text.replace(/\.?0+$/, '') : text
+}
+
 // group separates thousands by narrow spaces.
 export function group(text: string): string {
   const [whole = '', fraction] = text.split('.')

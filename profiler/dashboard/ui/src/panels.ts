@@ -75,8 +75,9 @@ const ms = (v: number) => figure(v, 3) + ' ms'
 const pc = (v: number) => figure(v, 3) + ' %'
 
 // describe returns a decision in one line.
-export function describe(d: { step: number; shares: number[] | null; next: number[] | null; reason: string }): string {
+export function describe(d: { step: number; shares: number[] | null; next: number[] | null; changed?: boolean; reason: string }): string {
   const brief = (list: number[] | null) => (list ?? []).length > 8 ? `${(list ?? []).slice(0, 8).join('/')}/…` : (list ?? []).join('/')
+  if (d.changed === false) return `step ${d.step}: shares stay ${brief(d.shares)}: ${d.reason}`
   return `step ${d.step}: ${brief(d.shares)} → ${brief(d.next)}: ${d.reason}`
 }
 

@@ -6,9 +6,10 @@ import { Chart } from './chart'
 import { Curves } from './curves'
 import { fill, h } from './dom'
 import { clock, count, duration, figure, percent } from './format'
+import type { Maybe } from './format'
 import { stateBadge } from './list'
 import { columnsOf, contentOf, panels } from './panels'
-import { stack, waits } from './stack'
+import { mean, stack, waits } from './stack'
 import * as tables from './tables'
 
 const points = 600 // of each line: more than a chart has pixels for at usual widths
@@ -49,10 +50,9 @@ export class RunPage {
     for (const c of this.charts.values()) c.drop()
   }
 
+  // redraw shows the same values in other colours.
   redraw(): void {
-    for (const c of this.charts.values()) c.redraw()
-    if (this.view) this.curves.redraw(this.view)
-    if (this.figures) this.showStack(this.figures)
+    if (this.view && this.figures) this.show(this.view, this.figures)
   }
 
   private section(id: string, title: string, explain: string): HTMLElement {
@@ -217,12 +217,9 @@ export class RunPage {
   }
 
   private factsOf(v: View, f: Figures): [string, string][] {
-    const total = f.lines.find(l => l.column === 'total_throughput')?.mean
-    const recent = (total ?? []).slice(-20).filter((x): x is number => typeof x === 'number')
-    const rate = recent.length ? recent.reduce((a, b) => a + b, 0) / recent.length : null
+    const rate = recent(f.lines.find(l => l.column === 'total_throughput')?.mean), step = recent(f.lines.find(l => l.column === 'step')?.mean)
     const start = v.starts?.at(-1)?.start
     const record = v.ranks[0]?.record
-    const step = record?.iteration_time ?? null
     const left = v.state.kind === 'running' && v.length > v.last && step ? (v.length - v.last) * step : null
     const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
     const facts: [string, string][] = [
@@ -235,6 +232,12 @@ export class RunPage {
     if (record?.timestamp) facts.push(['Newest record', clock(record.timestamp)])
     return facts
   }
+}
+
+// recent returns the mean of the last 20 points.
+function recent(values: Maybe[] | undefined): number | null {
+  const last = (values ?? []).slice(-20)
+  return last.length ? mean(last) : null
 }
 
 // parseRanks reads a list of ranks such as "0,3"; null stands for all.

@@ -15,7 +15,7 @@ export function now(v: View): HTMLElement {
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
   return table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
-    { title: 'device', of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
+    { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
     { title: 'throughput', unit: 'samples/s', numeric: true, of: r => figure(r.record?.throughput) },
     { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward, without waits for other ranks', of: r => milliseconds(own(r)).replace(' ms', '') },
@@ -47,22 +47,22 @@ export const changes = (list: Decision[]): HTMLElement => table('Decisions that 
   { title: 'shares before', of: d => d.shares.slice(0, 16).join(' / ') },
   { title: 'shares after', of: d => d.next.slice(0, 16).join(' / ') },
   { title: 'of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
-  { title: 'reason', of: d => d.reason },
+  { title: 'reason', wide: true, of: d => d.reason },
 ], [...list].reverse().slice(0, 200))
 
 export const verdicts = (list: Verdict[]): HTMLElement => table('Bottleneck verdicts', [
   { title: 'steps', of: (v: Verdict) => `${count(Math.max(1, v.from))} to ${count(v.to)}` },
   { title: 'limited by', of: v => h('span', { class: 'badge ' + v.bound.replaceAll(' ', '-') }, v.bound) },
-  { title: 'finding', of: v => v.text },
-  { title: 'advice', of: v => v.advice },
+  { title: 'finding', wide: true, of: v => v.text },
+  { title: 'advice', wide: true, of: v => v.advice },
 ], [...list].reverse().slice(0, 100))
 
 export const alerts = (list: Alert[]): HTMLElement => table('Alerts', [
   { title: 'step', numeric: true, of: (a: Alert) => count(Math.max(1, a.step)) },
   { title: 'kind', of: a => h('span', { class: 'badge ' + a.kind.replaceAll(' ', '-') }, a.kind) },
   { title: 'rank', of: a => (a.rank >= 0 ? String(a.rank) : 'all') },
-  { title: 'what', of: a => a.text },
-  { title: 'evidence, or what to do', of: a => a.evidence || unknown },
+  { title: 'what', wide: true, of: a => a.text },
+  { title: 'evidence, or what to do', wide: true, of: a => a.evidence || unknown },
 ], [...list].reverse().slice(0, 200))
 
 // hardware compares the devices of the ranks.
@@ -83,7 +83,7 @@ export function hardware(list: Profile[]): HTMLElement {
   return table('Hardware of the ranks', [
     { title: 'rank', numeric: true, of: (p: Profile) => String(p.rank) },
     { title: 'host', of: p => p.host },
-    { title: 'device', of: p => `${p.device.model || p.device.name}${p.device.cpus ? `, ${figure(p.device.cpus)} CPUs` : ''}${p.device.isa ? ', ' + p.device.isa : ''}` },
+    { title: 'device', wide: true, of: p => `${p.device.model || p.device.name}${p.device.cpus ? `, ${figure(p.device.cpus)} CPUs` : ''}${p.device.isa ? ', ' + p.device.isa : ''}` },
     { title: 'score', hint: 'Compute score; the balancer starts with it', of: p => bar(p.compute_score, best(x => x.compute_score), `${figure(p.compute_score)} (${figure(p.relative_score)} × slowest)`) },
     { title: 'compute', unit: 'TFLOP/s', of: p => bar(tflops(p), best(tflops), `${figure(tflops(p))} ${p.measured?.dtype ?? ''}`) },
     { title: 'memory', unit: 'GB/s', of: p => bar(bandwidth(p), best(bandwidth), figure(bandwidth(p))) },
