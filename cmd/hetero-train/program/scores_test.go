@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// Two ranks without a profile must measure one score, write it to the folder of the experiment, and use the cached
-// figures in the next run. Both ranks have the same type of device, and so one score.
+// Two ranks without a profile must measure one score and write it to the folder of the experiment. The next run must
+// use the cached figures. Both ranks have the same type of device, and so one score.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

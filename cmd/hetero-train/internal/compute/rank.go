@@ -78,7 +78,8 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	return err
 }
 
-// ClockCPUs returns the CPU time per second with which this rank's work is timed; see measure.SpeedOptions.
+// ClockCPUs returns the value of measure.SpeedOptions.CPUs for this rank. It returns cpus if measurements of the rank
+// can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
 	// A simulated slowdown idles, which uses no CPU time.
 	if k.Opts.Lab.Place.Slowdown > 1 || k.Device.Info().Kind != "cpu" {

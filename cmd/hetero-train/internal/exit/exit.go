@@ -95,8 +95,8 @@ func Code(err error) int {
 	return Unexpected
 }
 
-// FolderCode returns the exit code of an error in a folder: Usage if the user must fix the folder (missing, read-only,
-// owned by another user, not a folder), IO if the disk has failed or is full.
+// FolderCode returns the exit code of an error in a folder. The code is Usage if the user must fix the folder: it is
+// missing, read-only, owned by another user, or not a folder. The code is IO if the disk has failed or is full.
 func FolderCode(err error) int {
 	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, mend) {

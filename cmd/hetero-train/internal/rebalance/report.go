@@ -144,8 +144,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 	r.lines.Add(line)
 }
 
-// waited returns the time for which a rank waited for slower ranks, and the sum of the times for which other ranks
-// waited for this rank. Both are in s per step, averaged over the window.
+// waited returns two times in s per step, averaged over the window. waited is the time for which a rank waited for
+// slower ranks. caused is the sum of the times for which other ranks waited for this rank.
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	w := &r.balancing.waiting
 	if w.Steps == 0 {

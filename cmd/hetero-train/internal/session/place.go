@@ -23,10 +23,11 @@ func (s *Session) IsCPURank() (bool, error) {
 	return place.LocalRank >= place.LocalWorldSize-n, nil
 }
 
-// LocalRanks returns the number of ranks on this machine that is known before rank discovery.
+// LocalRanks returns the number of ranks on this machine that is known before rank discovery; see RanksOfMachine.
 func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Place) }
 
-// RanksOfMachine returns the number of ranks on this machine that is known before rank discovery.
+// RanksOfMachine returns the number of ranks on this machine according to place. All ranks are on this machine if the
+// address of rank 0 is a loopback address.
 func RanksOfMachine(place discovery.Place) int {
 	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
 		return max(place.WorldSize, 1)

@@ -191,18 +191,20 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	}
 	// With a CPU quota, the best of short passes would exceed the sustained bandwidth.
 	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) {
-		_ = p.part("reading and writing memory", &r.Skipped, func() error { // part has recorded the failure
+		// p.part has recorded the failure in the report
+		_ = p.part("reading and writing memory", &r.Skipped, func() error {
 			peaks, err := measure.Memory(ctx, k.Device, p.budget.memory)
 			r.Measured.Memory.Read, r.Measured.Memory.Write = peaks.Read, peaks.Write
 			return err
 		})
 	}
-	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // part has recorded the failure
+	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // p.part has recorded the failure in the report
 		r.Measured.Copies, err = measure.HostDevice(ctx, k.Device, p.budget.copies)
 		return err
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
-		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // part has recorded the failure
+		// p.part has recorded the failure in the report
+		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) {
 			p.report.MemoryFraction, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
@@ -258,7 +260,7 @@ func (p *profiling) leadsHost() bool {
 func (p *profiling) measureHost(ctx context.Context) {
 	h := profiles.Describe(p.host, p.gpus.All(), p.gpus.Reason())
 	skipped := &p.report.Rank.Skipped
-	_ = p.part("memory of the host", skipped, func() error { // part has recorded the failure
+	_ = p.part("memory of the host", skipped, func() error { // p.part has recorded the failure in the report
 		triad, err := measure.Triad(ctx, session.UsableCPUs(), p.budget.triad)
 		h.TriadGBytes = measure.Figure(triad)
 		return err
