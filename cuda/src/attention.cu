@@ -36,11 +36,11 @@ struct Heads {
 };
 
 // The tile of a block: a head of a sample, and its first row.
-struct Place {
+struct TileOrigin {
   int64_t n, h, first, length;
 
   // In a causal op later tiles have more keys. They start first, so that the last blocks to run are short.
-  __device__ Place(const Heads &a, int rows) {
+  __device__ TileOrigin(const Heads &a, int rows) {
     const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
     first = (tiles - 1 - b % tiles) * rows;
     h = b / tiles % a.heads;
@@ -69,7 +69,7 @@ __device__ void take(const T *from, int64_t stride, int64_t first, int64_t limit
 
 // Draws which pairs of a tile of queries and keys dropout keeps: a bit per pair, four adjacent keys in a byte.
 template <int R>
-__device__ void draw(const Heads &a, const Place &p, int64_t query, int64_t key, uint8_t (&kept)[R][R / 4]) {
+__device__ void draw(const Heads &a, const TileOrigin &p, int64_t query, int64_t key, uint8_t (&kept)[R][R / 4]) {
   if (!a.ids) return;
   for (int i = static_cast<int>(threadIdx.x); i < R * R / 4; i += kBlock) {
     const int r = i / (R / 4), four = i % (R / 4);
@@ -106,7 +106,7 @@ __global__ void attend(Heads a, const T *q, const T *k, const T *v, T *dst, floa
   __shared__ Tile<R, D> queries, others; // others: keys, then values
   __shared__ Tile<R, R> weights;
   __shared__ uint8_t kept[R][R / 4];
-  const Place p(a, R);
+  const TileOrigin p(a, R);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
   const int64_t at = p.at(a, a.stride);
   float largest[Rows], sum[Rows], out[Rows][Channels];
@@ -184,7 +184,7 @@ template <int R, int D> struct Pairs {
 
 // Computes weights and scores of queries from `query` on and keys from `key` on.
 template <int R, int D>
-__device__ void differentiate(const Heads &a, const Place &p, int64_t query, int64_t key, const float *lse,
+__device__ void differentiate(const Heads &a, const TileOrigin &p, int64_t query, int64_t key, const float *lse,
                               const float *inner, Pairs<R, D> &x) {
   constexpr int Rows = R / kDown, Columns = R / kAcross;
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
@@ -210,7 +210,7 @@ __global__ void diff_keys(Heads a, const T *diff, const float *lse, const float 
                           const T *v, T *diff_k, T *diff_v) {
   constexpr int Rows = R / kDown, Channels = D / kAcross;
   __shared__ Pairs<R, D> x;
-  const Place p(a, R);
+  const TileOrigin p(a, R);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
   const int64_t at = p.at(a, a.stride);
   float dk[Rows][Channels] = {}, dv[Rows][Channels] = {};
@@ -246,7 +246,7 @@ __global__ void diff_queries(Heads a, const T *diff, const float *lse, const flo
                              const T *v, T *diff_q) {
   constexpr int Rows = R / kDown, Channels = D / kAcross;
   __shared__ Pairs<R, D> x;
-  const Place p(a, R);
+  const TileOrigin p(a, R);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
   const int64_t at = p.at(a, a.stride);
   float dq[Rows][Channels] = {};

@@ -99,17 +99,17 @@ struct Runner {
 };
 
 // A comparison in progress: prepare, then start at quiescence, then finish.
-class Race {
+class Timing {
 public:
-  explicit Race(const Contest &contest) : contest_(contest) {}
+  explicit Timing(const Comparison &comparison) : comparison_(comparison) {}
 
   void prepare() {
-    for (size_t i = 0; i < contest_.candidates.size(); i++)
-      attempt(i, [&] { field_.push_back({i, contest_.candidates[i].prepare(), {}}); });
+    for (size_t i = 0; i < comparison_.candidates.size(); i++)
+      attempt(i, [&] { field_.push_back({i, comparison_.candidates[i].prepare(), {}}); });
   }
   // The first run loads code, and is not timed.
   void start() {
-    watch_.emplace(contest_.bytes);
+    watch_.emplace(comparison_.bytes);
     std::vector<Runner> started;
     for (Runner &r : field_)
       attempt(r.index, [&] {
@@ -121,7 +121,7 @@ public:
   // Returns the index and the time of the fastest candidate.
   std::pair<size_t, float> finish() {
     if (field_.empty())
-      throw Unsupported("none of " + std::to_string(contest_.candidates.size()) + " ways works: " + reason_);
+      throw Unsupported("none of " + std::to_string(comparison_.candidates.size()) + " ways works: " + reason_);
     for (Runner &r : field_) r.ms.push_back(watch_->milliseconds(r.attempt));
     const auto quicker = [](const Runner &a, const Runner &b) { return a.ms[0] < b.ms[0]; };
     const float best = std::min_element(field_.begin(), field_.end(), quicker)->ms[0];
@@ -142,12 +142,12 @@ private:
     } catch (const OutOfMemory &) {
       throw;
     } catch (const std::exception &e) {
-      reason_ = contest_.candidates[candidate].name + ": " + e.what();
+      reason_ = comparison_.candidates[candidate].name + ": " + e.what();
       cudaGetLastError();
     }
   }
 
-  const Contest &contest_;
+  const Comparison &comparison_;
   std::optional<Stopwatch> watch_;
   std::vector<Runner> field_;
   std::string reason_ = "no candidates";
@@ -248,26 +248,26 @@ private:
 };
 
 // The index of the candidate with that name; the number of candidates if there is none.
-size_t named(const Contest &contest, const std::string &name) {
+size_t named(const Comparison &comparison, const std::string &name) {
   size_t i = 0;
-  while (i < contest.candidates.size() && contest.candidates[i].name != name) i++;
+  while (i < comparison.candidates.size() && comparison.candidates[i].name != name) i++;
   return i;
 }
 
 } // namespace
 
-size_t fastest(const Contest &contest) {
-  const size_t count = contest.candidates.size();
+size_t fastest(const Comparison &comparison) {
+  const size_t count = comparison.candidates.size();
   if (count == 1) return 0;
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // cached choices, by file
   std::unique_lock<std::mutex> hold(one_at_a_time);
 
-  const std::string machine = this_machine(), key = contest.library + " " + contest.key;
+  const std::string machine = this_machine(), key = comparison.library + " " + comparison.key;
   Choices &mine = known[machine];
   auto chosen = [&](const Choices &list) {
     const auto found = list.find(key);
-    return found == list.end() ? count : named(contest, found->second.first);
+    return found == list.end() ? count : named(comparison, found->second.first);
   };
   if (const size_t i = chosen(mine); i < count) return i;
 
@@ -283,20 +283,20 @@ size_t fastest(const Contest &contest) {
   };
   if (const size_t i = chosen_by_others(); i < count) return i;
   try {
-    Race race(contest);
-    race.prepare();
-    if (!Quiet::now([&] { race.start(); })) {
+    Timing timing(comparison);
+    timing.prepare();
+    if (!Quiet::now([&] { timing.start(); })) {
       // Release the locks first: the stream may be blocked on a rank that waits for this lock.
       others.reset();
       hold.unlock();
-      Quiet::moment([&] { race.start(); });
+      Quiet::moment([&] { timing.start(); });
       hold.lock();
       if (const size_t i = chosen(mine); i < count) return i; // another thread has made the choice in the meantime
       others = std::make_unique<Lock>(lock);
       if (const size_t i = chosen_by_others(); i < count) return i;
     }
-    const auto [i, ms] = race.finish();
-    stored[key] = mine[key] = {contest.candidates[i].name, std::to_string(1000 * ms)};
+    const auto [i, ms] = timing.finish();
+    stored[key] = mine[key] = {comparison.candidates[i].name, std::to_string(1000 * ms)};
     if (!folder.empty()) write(path, stored);
     return i;
   } catch (const OutOfMemory &) {

@@ -25,7 +25,7 @@ struct Candidate {
   std::function<Attempt()> prepare;
 };
 
-struct Contest {
+struct Comparison {
   std::string library;               // name and version of the library: "cuBLASLt 130100"
   std::string key;                   // op, shapes, types: everything else that times depend on
   int64_t bytes;                     // size of scratch, for the operands and the largest workspace of the candidates
@@ -34,6 +34,6 @@ struct Contest {
 
 // Returns the index of the fastest candidate on the device in use. Throws Unsupported with the last reason if no
 // candidate works. If scratch memory is short, returns the best guess and does not cache it.
-size_t fastest(const Contest &contest);
+size_t fastest(const Comparison &comparison);
 
 } // namespace hetero

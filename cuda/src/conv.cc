@@ -261,17 +261,18 @@ Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
 
 // The fastest kernel among the ways of one priority. Throws Unsupported if none works.
 std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, std::vector<Option> &options) {
-  Contest contest{
+  Comparison comparison{
       "cuDNN " + std::to_string(Dnn::get().version), key_of(c) + ", " + text(options[0].way), kMostWorkspace, {}};
   int64_t staging = 0;
   for (Option &o : options) {
     staging = std::max(staging, ConvKernel::staging(c, o.way));
-    contest.candidates.push_back({text(o.way) + " " + o.engine.text(), [&] { return attempt_of(o.made(c), specs); }});
+    comparison.candidates.push_back(
+        {text(o.way) + " " + o.engine.text(), [&] { return attempt_of(o.made(c), specs); }});
   }
-  contest.bytes += staging;
+  comparison.bytes += staging;
   for (const Specs *side : {&specs.in, &specs.out})
-    for (const ht_spec &s : *side) contest.bytes += align_up(s.bytes);
-  std::rotate(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fastest(contest)), options.end());
+    for (const ht_spec &s : *side) comparison.bytes += align_up(s.bytes);
+  std::rotate(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fastest(comparison)), options.end());
   std::string why;
   for (Option &o : options) { // the fastest is first; others follow in case it fails
     try {

@@ -121,7 +121,7 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)), b = padded(s.k * s.n * dtype_size(s.factors)),
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
-  Contest contest{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
+  Comparison comparison{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
   std::vector<Way> ways;
   int64_t workspace = 0;
   for (const ProductShape &shape : shapes)
@@ -132,13 +132,13 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
         run_product(shape, algorithm, {p, p + a, p + a + b, p + a + b + d, p + a + b + d + bias}, stream);
         if (apart && !in_one) apart(p + a, nullptr, p + a + b + d, stream);
       };
-      contest.candidates.push_back({(in_one ? "one pass " : "") + algorithm.name, [attempt] { return attempt; }});
+      comparison.candidates.push_back({(in_one ? "one pass " : "") + algorithm.name, [attempt] { return attempt; }});
       workspace = std::max(workspace, algorithm.workspace);
       ways.push_back({shape, algorithm});
     }
   if (ways.empty()) throw Unsupported("cuBLASLt has no algorithm for " + s.text());
-  contest.bytes += workspace;
-  return ways[fastest(contest)];
+  comparison.bytes += workspace;
+  return ways[fastest(comparison)];
 }
 
 // Sets how the product is computed. shapes are all suitable shapes; the last one also serves operands of any alignment.

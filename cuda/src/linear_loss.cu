@@ -98,13 +98,13 @@ __global__ void gather(int64_t rows, int64_t from, int64_t n, const float *logit
 }
 
 __global__ void finish(int64_t rows, int64_t classes, const int32_t *labels, const Stats *stats, float *loss,
-                       int32_t *rank, float *lse) {
+                       int32_t *position, float *lse) {
   for (int64_t r = first_index(); r < rows; r += index_stride()) {
     const int32_t label = labels[r];
     const Stats s = stats[r];
     const float log_sum = logf(s.sum);
     loss[r] = label < 0 ? 0 : label < classes ? log_sum - (s.own - s.largest) : NAN;
-    rank[r] = label < 0 ? -1 : s.higher;
+    position[r] = label < 0 ? -1 : s.higher;
     lse[r] = label < 0 ? 0 : s.largest + log_sum;
   }
 }

@@ -59,9 +59,9 @@ cudaDeviceProp facts_in_use() {
 }
 
 // Memory and a stream for measurements, freed at the end.
-class Bench {
+class Rig {
 public:
-  explicit Bench(int64_t bytes) {
+  explicit Rig(int64_t bytes) {
     try {
       check(cudaMalloc(&memory_, static_cast<size_t>(bytes)), "memory to measure with");
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream to measure on");
@@ -74,8 +74,8 @@ public:
       throw;
     }
   }
-  ~Bench() { release(); }
-  Bench(const Bench &) = delete;
+  ~Rig() { release(); }
+  Rig(const Rig &) = delete;
 
   char *at(int64_t offset) const { return static_cast<char *>(memory_) + offset; }
 
@@ -117,7 +117,7 @@ double measure_bytes(int32_t what, double seconds) {
                                           static_cast<int64_t>(facts.totalGlobalMem / 16)) /
                         256 * 256;
   const bool two = what == HT_PEAK_COPY_BYTES;
-  Bench b(two ? 2 * bytes : bytes);
+  Rig b(two ? 2 * bytes : bytes);
   const int64_t n = bytes / int64_t{sizeof(Pack16)};
   auto *a = reinterpret_cast<Pack16 *>(b.at(0));
   return b.best(static_cast<double>(bytes) * (two ? 2 : 1), seconds, [&] {
@@ -132,7 +132,7 @@ double measure_bytes(int32_t what, double seconds) {
 
 double measure_f32(double seconds) {
   const int64_t blocks = 16 * int64_t{facts_in_use().multiProcessorCount};
-  Bench b(256);
+  Rig b(256);
   const double flops = 2.0 * kChains * kTurns * kThreads * static_cast<double>(blocks);
   return b.best(flops, seconds,
                 [&] { launch(multiply_add, Grid{blocks}, b.stream, reinterpret_cast<float *>(b.at(0))); });
@@ -146,16 +146,16 @@ double measure_product(int32_t dtype, double seconds) {
   if (algorithms.empty()) throw Unsupported("measure_peak: cuBLASLt has no algorithm for " + shape.text());
   int64_t workspace = 0;
   for (const Algorithm &a : algorithms) workspace = std::max(workspace, a.workspace);
-  Contest contest{products_by(), shape.text(), 3 * bytes + kProductAlign + workspace, {}};
+  Comparison comparison{products_by(), shape.text(), 3 * bytes + kProductAlign + workspace, {}};
   const int64_t behind = (3 * bytes + kProductAlign - 1) / kProductAlign * kProductAlign;
   auto run = [=](const Algorithm &a, char *p, cudaStream_t stream) {
     run_product(shape, a, {p, p + bytes, p + 2 * bytes, nullptr, p + behind}, stream);
   };
   for (const Algorithm &a : algorithms)
-    contest.candidates.push_back(
+    comparison.candidates.push_back(
         {a.name, [=] { return [=](void *p, cudaStream_t s) { run(a, static_cast<char *>(p), s); }; }});
-  const Algorithm chosen = algorithms[fastest(contest)];
-  Bench b(contest.bytes);
+  const Algorithm chosen = algorithms[fastest(comparison)];
+  Rig b(comparison.bytes);
   return b.best(2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n), seconds,
                 [&] { run(chosen, b.at(0), b.stream); });
 }

@@ -81,16 +81,15 @@ func (g *Graph) AttentionStep(name string, heads int, qkv, past, lengths *Value)
 	return g.one(name, device.AttentionStep{Heads: heads}, qkv, past, lengths)
 }
 
-// LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label; the
-// result rank holds the positions. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
+// LinearCrossEntropy returns, for each row of x (R, C), the loss (R) and the top-k position (R) of its label. The logits are x·wᵀ (V, C) + bias (V), and the labels (R) are i32. bias may be nil.
 // Rows with a label < 0 are ignored.
-func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, rank *Value) {
+func (g *Graph) LinearCrossEntropy(name string, x, w, labels, bias *Value) (loss, position *Value) {
 	return g.SparseLinearCrossEntropy(name, 0, x, w, labels, bias)
 }
 
 // SparseLinearCrossEntropy is LinearCrossEntropy for rows of which only a fraction has a label. FLOPs counts only this
 // fraction. The fraction is an expectation and does not change the result.
-func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss, rank *Value) {
+func (g *Graph) SparseLinearCrossEntropy(name string, fraction float64, x, w, labels, bias *Value) (loss, position *Value) {
 	in := []*Value{x, g.as(w, x.DType), labels}
 	if bias != nil {
 		in = append(in, bias)
