@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Moves GPT-2 between Hugging Face's transformers and this program, and compares the outputs of both.
+"""Moves GPT-2 and BERT between Hugging Face's transformers and this program, and compares the outputs of both.
 
     python3 -m venv .venv && .venv/bin/pip install torch transformers safetensors numpy
     .venv/bin/python scripts/check_hf.py [--program ./hetero-train] [--device cpu]
@@ -12,6 +12,10 @@
     loss of an evaluation of the imported weights must be that of transformers.
 
 The samples of the evaluation are a token file that the script writes, so both programs read the same tokens.
+
+BERT goes both ways as BertForMaskedLM, BertForPreTraining (only as a source) and BertForSequenceClassification. The
+comparison is of the predictions of hetero-train for texts with [MASK], and of the probabilities of classes of texts
+and pairs of texts.
 Exit code 1 if a comparison fails.
 """
 
@@ -91,6 +95,129 @@ def load(folder):
     return model
 
 
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + "the a cat dog saw sat on mat and ran big small .".split()
+TEXTS = ["the cat sat on the [MASK] .", "a [MASK] dog saw the cat and the [MASK] ran", "the [MASK]"]
+CLASSES = ["bad", "good", "neither"]
+
+
+def write_vocabulary(folder):
+    path = folder / "vocab.txt"
+    path.write_text("\n".join(WORDS) + "\n")
+    return path
+
+
+def bert_config(**extra):
+    return transformers.BertConfig(vocab_size=len(WORDS), hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+                                   intermediate_size=80, max_position_embeddings=24, **extra)
+
+
+def shaken(model):
+    """Adds noise to all parameters, so that biases and the weights of LayerNorm can show a mistake."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.2)
+    return model.eval()
+
+
+def predictions(args, checkpoint, vocab, folder, texts, top):
+    path = folder / "texts.txt"
+    path.write_text("\n".join(texts) + "\n")
+    out = run(args.program, "predict", checkpoint, path, "--vocab", vocab, "--json", "--top", top, "--device", args.device, "--precision", "f32")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def probabilities(guesses):
+    return torch.tensor([g["probability"] for g in sorted(guesses, key=lambda g: g["label"])], dtype=torch.float64)
+
+
+def encode(text, second=None):
+    """Returns tokens and segments of texts that consist of words of the vocabulary."""
+    ids = [WORDS.index(w) for w in text.split()]
+    tokens = [2] + ids + [3]
+    segments = [0] * len(tokens)
+    if second is not None:
+        more = [WORDS.index(w) for w in second.split()] + [3]
+        tokens, segments = tokens + more, segments + [1] * len(more)
+    return torch.tensor([tokens]), torch.tensor([segments])
+
+
+def compare_masked(args, what, checkpoint, vocab, folder, model):
+    worst = 0.0
+    for line in predictions(args, checkpoint, vocab, folder, TEXTS, len(WORDS)):
+        tokens, segments = encode(TEXTS[line["line"] - 1])
+        with torch.no_grad():
+            logits = model(input_ids=tokens, token_type_ids=segments)[0][0]
+        places = (tokens[0] == WORDS.index("[MASK]")).nonzero().flatten().tolist()
+        for at, guesses in zip(places, line["masks"], strict=True):
+            worst = max(worst, (probabilities(guesses) - logits[at].double().softmax(0)).abs().max().item())
+    check(what, worst < 1e-5, f"probabilities of masked tokens differ by at most {worst:.1e}")
+
+
+def compare_classes(args, what, checkpoint, vocab, folder, model, pairs):
+    texts = ["the cat sat", "a big dog ran and the small cat saw", "the mat ."]
+    seconds = ["a dog", "the mat", "the cat and a dog"] if pairs else [None] * 3
+    lines = [t if s is None else t + "\t" + s for t, s in zip(texts, seconds)]
+    worst = 0.0
+    for line in predictions(args, checkpoint, vocab, folder, lines, len(CLASSES)):
+        tokens, segments = encode(texts[line["line"] - 1], seconds[line["line"] - 1])
+        with torch.no_grad():
+            logits = model(input_ids=tokens, token_type_ids=segments).logits[0]
+        worst = max(worst, (probabilities(line["top"]) - logits.double().softmax(0)).abs().max().item())
+    check(what, worst < 1e-5, f"probabilities of classes differ by at most {worst:.1e}")
+
+
+def equal_weights(what, got, want):
+    differ = [n for n in set(got) | set(want) if n not in got or n not in want or not torch.equal(got[n], want[n])]
+    check(what, not differ, differ or f"{len(got)} tensors equal bit by bit")
+
+
+def loads(kind, folder):
+    model, info = kind.from_pretrained(folder, output_loading_info=True)
+    problems = {k: sorted(v) for k, v in info.items() if v}
+    check(f"{kind.__name__}.from_pretrained", not problems, problems or "no missing, unexpected or mismatched names")
+    return model.eval()
+
+
+def check_bert(args, folder):
+    vocab = write_vocabulary(folder)
+    torch.manual_seed(2)
+    masked = shaken(transformers.BertForMaskedLM(bert_config()))
+    pre = shaken(transformers.BertForPreTraining(bert_config()))
+    tied = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+    for model in (masked, pre):
+        kind = type(model).__name__
+        theirs, imported, back = folder / kind, folder / (kind + ".imported"), folder / (kind + ".back")
+        model.save_pretrained(theirs)
+        run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--output", imported)
+        run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
+        want = {n: t for n, t in model.state_dict().items() if n not in tied and not n.startswith(("bert.pooler", "cls.seq_relationship"))}
+        equal_weights(f"{kind} -> hetero-train -> transformers", load_file(back / "model.safetensors"), want)
+        compare_masked(args, f"{kind} -> hetero-train", imported, vocab, folder, model)
+        compare_masked(args, f"hetero-train -> BertForMaskedLM, from {kind}", imported, vocab, folder, loads(transformers.BertForMaskedLM, back))
+
+    classifier = shaken(transformers.BertForSequenceClassification(bert_config(id2label=dict(enumerate(CLASSES)), label2id={c: i for i, c in enumerate(CLASSES)})))
+    theirs, imported, back = folder / "classifier", folder / "classifier.imported", folder / "classifier.back"
+    classifier.save_pretrained(theirs)
+    run(args.program, "checkpoint", "import", theirs, "--output", imported)
+    run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
+    equal_weights("BertForSequenceClassification -> hetero-train -> transformers", load_file(back / "model.safetensors"), classifier.state_dict())
+    compare_classes(args, "BertForSequenceClassification -> hetero-train", imported, vocab, folder, classifier, False)
+
+    # hetero-train fine-tunes the masked model on pairs of texts, and transformers reads the result.
+    rows = [("the cat sat", "a dog ran", "good"), ("the dog", "the mat", "bad"), ("a cat", "a cat", "neither")] * 20
+    data = folder / "pairs.tsv"
+    data.write_text("first\tsecond\tlabel\n" + "".join("\t".join(r) + "\n" for r in rows))
+    run(args.program, "train", "--set", f"device.kind={args.device}", "--set", "model.name=bert_base", "--set", "model.layers=3", "--set", "model.heads=4",
+        "--set", "model.embedding_size=48", "--set", "model.inner_size=80", "--set", "model.positions=24", "--set", f"model.init_from={folder / 'BertForPreTraining'}",
+        "--set", "data.dataset=labelled_text", "--set", f"data.path={data}", "--set", f"data.vocab_file={vocab}", "--set", "data.sequence_length=20",
+        "--set", "data.text_column=first", "--set", "data.second_column=second", "--set", "data.batch_size=8", "--set", "train.precision=f32",
+        "--set", "train.epochs=2", "--set", "optimizer.name=adamw", "--set", f"experiment.output_dir={folder}", "--set", "experiment.name=tuned")
+    run(args.program, "checkpoint", "export", folder / "tuned", "--format", "hf", "--output", folder / "tuned.hf")
+    tuned = loads(transformers.BertForSequenceClassification, folder / "tuned.hf")
+    check("names of classes", [tuned.config.id2label[i] for i in range(3)] == CLASSES, tuned.config.id2label)
+    compare_classes(args, "fine-tuned by hetero-train -> BertForSequenceClassification", folder / "tuned", vocab, folder, tuned, True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="./hetero-train")
@@ -124,6 +251,7 @@ def main():
             # A learning rate of 0 keeps the weights; the run ends with an evaluation of them.
             result = train(args, folder / (kind + ".run"), data, "--set", f"model.init_from={theirs}", "--set", "optimizer.lr=0.0", "--set", "optimizer.weight_decay=0.0")
             close(f"{kind} -> hetero-train", evaluation(result), loss_of(model, data))
+        check_bert(args, folder)
     sys.exit(failed)
 
 

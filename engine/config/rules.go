@@ -27,7 +27,7 @@ var rules = []rule{
 	{key: "train.resume", check: notEmpty("train.resume")},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only data set webdataset has this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset" || c.Data.Dataset == "labelled_text", "only data sets webdataset and labelled_text have this key", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {

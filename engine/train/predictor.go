@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -29,8 +30,8 @@ type Predictor struct {
 // NewPredictor compiles a plan for batches of up to opts.BatchSize samples and allocates all memory. It ignores
 // options that concern training only. All weights are 0 until LoadWeights or LoadAverages.
 func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
-	opts.Accumulation, opts.Peers, opts.logits = 1, nil, true
-	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true, targets: opts.Task.Targets()}}
+	opts.Accumulation, opts.Peers, opts.logits = 1, nil, !opts.ScoresOnly
+	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -113,6 +114,9 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	sums.Count = targetsOf(b)
 	return sums, nil
 }
+
+// Count adds the predictions of the last batch, which is b, to c. The predictor must compute probabilities.
+func (p *Predictor) Count(b *data.Batch, c *task.Confusion) { p.pass.count(b, c) }
 
 // Probabilities writes the softmax of the logits of target i to out, one number per class. Target i belongs to the
 // last batch.

@@ -39,6 +39,9 @@ type ReplicaOptions struct {
 	Norms        bool                 // permit measuring norms of single parameters, see Options.NormsInterval
 	Peers        *Peers               // connections to other ranks; nil: a single rank
 
+	// ScoresOnly makes a Predictor compute losses only, without probabilities.
+	ScoresOnly bool
+
 	logits bool // the pass also outputs logits, for a Predictor
 }
 

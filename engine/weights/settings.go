@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -64,6 +65,25 @@ type BERTSettings struct {
 	TieWordEmbeddings      bool     `json:"tie_word_embeddings"`
 	HiddenDropoutProb      float64  `json:"hidden_dropout_prob"`
 	AttentionProbsDropProb float64  `json:"attention_probs_dropout_prob"`
+
+	// Of a BertForSequenceClassification: the names of the classes by number, and the numbers by name.
+	ID2Label map[string]string `json:"id2label,omitempty"`
+	Label2ID map[string]int    `json:"label2id,omitempty"`
+}
+
+// Classifies reports whether the settings are those of a BertForSequenceClassification.
+func (s *BERTSettings) Classifies() bool {
+	return slices.Contains(s.Architectures, bertClassifier)
+}
+
+const bertClassifier = "BertForSequenceClassification"
+
+// SetClasses makes the settings those of a BertForSequenceClassification with the given class names.
+func (s *BERTSettings) SetClasses(names []string) {
+	s.Architectures, s.ID2Label, s.Label2ID = []string{bertClassifier}, map[string]string{}, map[string]int{}
+	for i, name := range names {
+		s.ID2Label[strconv.Itoa(i)], s.Label2ID[name] = name, i
+	}
 }
 
 // NewGPT2Settings returns settings with the defaults of transformers.
@@ -178,7 +198,7 @@ func fields(s Settings) map[string]json.RawMessage {
 		panic(err) // the text is a JSON object
 	}
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
-		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id")
+		return name == "architectures" || strings.Contains(name, "drop") || strings.HasSuffix(name, "_token_id") || name == "id2label" || name == "label2id"
 	})
 	return all
 }

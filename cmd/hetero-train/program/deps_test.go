@@ -110,7 +110,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/show", nil},
 	{"cmd/hetero-train/internal/clitest", nil}, // no package may import clitest; only tests do
 	{"cmd/hetero-train/internal/logs", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
-	{"cmd/hetero-train/internal/parts", imports("engine/data/tokens", "engine/data/tokenizer", "engine/models/bert", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
+	{"cmd/hetero-train/internal/parts", imports("engine/task", "engine/task/language", "engine/data/tokens", "engine/data/tokenizer", "engine/models/bert", "engine/models/gpt2", "engine/weights", "cmd/hetero-train/internal/show", "balancer", "engine/checkpoint", "engine/config", "engine/data",
 		"engine/data/cifar", "engine/data/download", "engine/data/images", "engine/data/webdataset", "engine/experiment",
 		"engine/graph", "engine/models", "engine/models/resnet", "engine/models/simplecnn", "engine/nn", "engine/tensor",
 		"cmd/hetero-train/internal/exit")},
@@ -203,7 +203,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/version", imports("cuda", "engine/collective/gloo", "engine/collective/shm",
 		"engine/data/jpeg", "engine/device/cpu", "engine/nativelib", "nccl", "profiler/hardware",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/command/inference", imports("engine/data/tokenizer", "engine/generate", "engine/task/images", "engine/checkpoint", "engine/cluster/discovery",
+	{"cmd/hetero-train/internal/command/inference", imports("engine/task", "engine/data/tokens", "engine/data/tokenizer", "engine/generate", "engine/task/images", "engine/checkpoint", "engine/cluster/discovery",
 		"engine/config", "engine/data", "engine/data/images", "engine/experiment", "engine/lab", "engine/regular",
 		"engine/train", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/parts",

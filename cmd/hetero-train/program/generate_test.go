@@ -56,9 +56,6 @@ func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
 			t.Errorf("%q: exit %d: %s%s, want %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
 	}
-	if o := execute([]string{"predict", run, "x.png"}); o.code != exit.Usage || !strings.Contains(o.stderr, "models of images only") {
-		t.Errorf("predict: exit %d: %s", o.code, o.stderr)
-	}
 }
 
 func TestGenerateNeedsALanguageModel(t *testing.T) {

@@ -3,9 +3,11 @@ package tokens
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,6 +278,23 @@ func sortNumbers(labels []string) {
 	slices.SortStableFunc(labels, func(a, b string) int { return values[a] - values[b] })
 }
 
+// WriteTo writes the tokens and labels of all samples, for a digest.
+func (c *Classification) WriteTo(w io.Writer) (total int64, err error) {
+	var line []byte
+	for _, r := range c.rows {
+		line = line[:0]
+		for _, v := range append([]int32{r.label, r.first, r.second}, c.tokens[r.at:][:r.first+r.second]...) {
+			line = binary.LittleEndian.AppendUint32(line, uint32(v))
+		}
+		n, err := w.Write(line)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
 // Split divides the samples into a part for training and one for evaluation. Each sample is for evaluation with
 // probability fraction; the choice depends on the number of the sample only. Both parts share the memory of c and have
 // the classes of c.
@@ -335,21 +354,37 @@ func (s *classificationSource) Read(span *data.Span, errs []error) {
 	for j := span.Lo; j < span.Hi; j++ {
 		r := s.rows[span.Index[j]]
 		text := s.Classification.tokens[r.at:][:r.first+r.second]
-		s.tokens = append(append(append(s.tokens[:0], k.Class), text[:r.first]...), k.Separator)
-		s.segments = s.segments[:0]
-		for range s.tokens {
-			s.segments = append(s.segments, 0)
-		}
-		if s.o.Second != "" {
-			s.tokens = append(append(s.tokens, text[r.first:]...), k.Separator)
-			for len(s.segments) < len(s.tokens) {
-				s.segments = append(s.segments, 1)
-			}
-		}
+		s.tokens, s.segments = join(s.tokens[:0], s.segments[:0], k, text[:r.first], text[r.first:], s.o.Second != "")
 		put(span.Field(0, j), s.tokens, k.Pad)
 		putOne(span.Field(1, j), r.label)
 		put(span.Field(2, j), s.segments, 0)
 		putOne(span.Field(3, j), int32(len(s.tokens)))
 		errs[j-span.Lo] = nil
 	}
+}
+
+// join appends the tokens and segments of a sample to two slices. pair adds the second text.
+func join(tokens, segments []int32, k tokenizer.Specials, first, second []int32, pair bool) ([]int32, []int32) {
+	tokens = append(append(append(tokens, k.Class), first...), k.Separator)
+	for range len(first) + 2 {
+		segments = append(segments, 0)
+	}
+	if pair {
+		tokens = append(append(tokens, second...), k.Separator)
+		for range len(second) + 1 {
+			segments = append(segments, 1)
+		}
+	}
+	return tokens, segments
+}
+
+// Pair returns the tokens and segments of a text, or of a pair of texts, as a sample of Classification has them. It
+// truncates the texts to length positions in total.
+func Pair(w *tokenizer.WordPiece, e tokenizer.Encoder, first, second []byte, pair bool, length int) (tokens, segments []int32) {
+	a, b, specials := e.Append(nil, first), []int32(nil), 2
+	if pair {
+		b, specials = e.Append(nil, second), 3
+	}
+	n, m := fit(len(a), len(b), length-specials)
+	return join(nil, nil, w.Specials, a[:n], b[:m], pair)
 }

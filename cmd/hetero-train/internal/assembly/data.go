@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -28,6 +29,9 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 	if r.Data.Note != "" {
 		r.Opts.LogOf(logs.ComponentData).Warn(r.Data.Note, "epochs", r.Epochs, "configured_epochs", r.Cfg.Train.Epochs)
 	}
+	if err := r.checkEarlyStop(); err != nil {
+		return err
+	}
 	r.warnOfUnused()
 	if classes := r.Data.Classes(); len(classes) == 1 {
 		r.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
@@ -47,6 +51,18 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		return exit.Usagef("schedule.name: %q needs the length of the run, but only train.max_seconds limits this run: set train.epochs or train.steps, or use another schedule", name)
 	}
 	return exit.With(exit.Usage, r.Schedule().Check())
+}
+
+// checkEarlyStop refuses a metric of early stopping that evaluations do not have.
+func (r *Run) checkEarlyStop() error {
+	t, have := r.Cfg.Train, []string{"loss"}
+	for _, m := range r.Report().Metrics {
+		have = append(have, m.Key)
+	}
+	if t.EarlyStopPatience > 0 && !slices.Contains(have, t.EarlyStopMetric) {
+		return exit.Usagef("train.early_stop_metric: evaluations on %s have no %s (got %q, want %s)", r.Data.Name, t.EarlyStopMetric, t.EarlyStopMetric, strings.Join(have, ", "))
+	}
+	return nil
 }
 
 // CheckModel checks that the network accepts images of the configured size. It runs before the program creates a file.

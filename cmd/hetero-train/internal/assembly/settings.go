@@ -10,7 +10,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
-	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -18,7 +17,7 @@ import (
 // classes returns the number of classes of the model.
 func (r *Run) classes() (int, error) {
 	have, want := len(r.Data.Classes()), r.Cfg.Model.NumClasses
-	if want == 0 {
+	if want == 0 || r.Data.Tokens != nil && have == 0 {
 		return have, nil
 	}
 	if want < have {
@@ -30,28 +29,20 @@ func (r *Run) classes() (int, error) {
 // Report returns the format in which the results of the task are shown.
 func (r *Run) Report() task.Report {
 	if t := r.Data.Tokens; t != nil {
-		return predict(t).Report()
+		return t.Report()
 	}
 	return images.Classify{}.Report()
-}
-
-// predict returns the task of predicting the tokens of a data set, without a model.
-func predict(t *parts.TokenSplits) language.Predict {
-	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, Counted: t.Counted}
 }
 
 // Task returns the learning task: the configured model with the targets and metrics of the data set.
 func (r *Run) Task() (task.Task, error) {
 	c := r.Cfg
-	if t := r.Data.Tokens; t != nil {
-		model, err := parts.BuildLanguage(&c.Model, t.Vocabulary, t.Length)
-		learns := predict(t)
-		learns.Model = model
-		return learns, err
-	}
 	classes, err := r.classes()
 	if err != nil {
 		return nil, err
+	}
+	if t := r.Data.Tokens; t != nil {
+		return t.Task(&c.Model, parts.TextTask{Vocabulary: t.Vocabulary, Positions: t.Length, Classes: classes, LabelSmoothing: c.Train.LabelSmoothing})
 	}
 	model, err := parts.BuildClassifier(&c.Model)
 	norm := parts.Normalization(c.Data, r.Data.Normalization)

@@ -46,7 +46,7 @@ func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Ope
 		all = slices.DeleteFunc(all, func(u config.Unused) bool { return strings.HasPrefix(u.Key, "balance.") })
 	}
 	if set.Tokens != nil {
-		all = append(all, unusedOfText(cfg)...)
+		all = append(all, unusedOfText(cfg, set)...)
 	}
 	if cfg.Origin("data.val_fraction") != "" && set.OwnEval {
 		all = append(all, cfg.NoEffect("data.val_fraction", set.Name+" has its own evaluation samples"))
@@ -85,17 +85,33 @@ func largestSide(set data.Dataset) (largest int) {
 	return largest
 }
 
-// unusedOfText returns the settings that only images use and that the user set for text.
-func unusedOfText(cfg *config.Config) (all []config.Unused) {
-	for _, s := range cfg.Settings() {
-		if (strings.HasPrefix(s.Key, "augment.") || s.Key == "train.label_smoothing") && cfg.Origin(s.Key) != "" {
-			all = append(all, cfg.NoEffect(s.Key, "data.dataset = \""+cfg.Data.Dataset+"\" has text, and only images use it"))
+// unusedOfText returns the settings that the user set for text and that the data set or the model does not use.
+func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
+	none := func(why string, keys ...string) {
+		for _, key := range keys {
+			if cfg.Origin(key) != "" {
+				all = append(all, cfg.NoEffect(key, why))
+			}
 		}
 	}
-	for _, name := range parts.MaskedKeys {
-		if key := "data." + name; !parts.Masks(&cfg.Model) && cfg.Origin(key) != "" {
-			all = append(all, cfg.NoEffect(key, "model.name = \""+cfg.Model.Name+"\" predicts the next token, and only models of masked tokens use it"))
+	for _, s := range cfg.Settings() {
+		if strings.HasPrefix(s.Key, "augment.") {
+			none("data.dataset = \""+cfg.Data.Dataset+"\" has text, and only images use it", s.Key)
 		}
+	}
+	labelled, masks := set.Classes() != nil, parts.Masks(&cfg.Model)
+	classless := "data.dataset = \"" + cfg.Data.Dataset + "\" has no classes"
+	if !labelled {
+		none(classless, "train.label_smoothing")
+	}
+	if !labelled && masks { // other models of text never have classes
+		none(classless, "model.init_head", "model.num_classes")
+	}
+	if !labelled && !masks {
+		none("model.name = \""+cfg.Model.Name+"\" predicts the next token, and only models of masked tokens use it", parts.MaskedKeys...)
+	}
+	if labelled && cfg.Data.ValPath != "" {
+		none("data.val_path has the evaluation samples", "data.val_fraction")
 	}
 	return all
 }

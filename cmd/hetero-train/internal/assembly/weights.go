@@ -37,10 +37,13 @@ func (r *Run) InitFrom() error {
 	}
 	// Only the name of the classifier is used, so the number of classes has no effect.
 	var own parts.Network
-	if r.Data.Tokens == nil { // language models have no classifier
-		if own, err = parts.DescribeNetwork(&m, 1, r.Cfg.Data.ImageSize); err != nil {
-			return err
-		}
+	if r.Data.Tokens == nil {
+		own, err = parts.DescribeNetwork(&m, 1, r.Cfg.Data.ImageSize)
+	} else {
+		own, err = parts.DescribeText(&m, len(r.Data.Classes()))
+	}
+	if err != nil {
+		return err
 	}
 	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead})
 	if err != nil {

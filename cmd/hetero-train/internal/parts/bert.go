@@ -26,7 +26,7 @@ type bertOptions struct {
 
 // Ignores implements [config.Ignorer].
 func (*bertOptions) Ignores() []string {
-	return []string{"batch_norm", "ghost_group", "init_head", "num_classes"}
+	return []string{"batch_norm", "ghost_group"}
 }
 
 // Keys implements [config.Options].
@@ -86,6 +86,15 @@ func (o *bertOptions) BuildLanguage(vocabulary, length int) (models.Language, er
 		return nil, err
 	}
 	return bert.Build(s, o.options()), nil
+}
+
+// buildTexts implements textClassifier.
+func (o *bertOptions) buildTexts(vocabulary, length int) (models.SequenceClassifier, error) {
+	s := o.sizes(vocabulary, length)
+	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
+		return nil, err
+	}
+	return bert.BuildClassifier(s, o.options()), nil
 }
 
 func (o *bertOptions) options() bert.Options {

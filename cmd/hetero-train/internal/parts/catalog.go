@@ -37,6 +37,7 @@ var Builtin = append([]Part{
 	TokenData{"synthetic_text", "tokens of a Markov source, computed from the seed; its known entropy is the lowest possible loss", func() TokenDataOptions { return new(syntheticText) },
 		config.DataTraits{Computed: true}},
 	TokenData{"text", "token files of `hetero-train data tokenize`, llm.c or nanoGPT", func() TokenDataOptions { return new(textFiles) }, config.DataTraits{NeedsPath: true}},
+	TokenData{LabelledText, "texts with classes, in a file of tab-separated values or of JSON lines", func() TokenDataOptions { return new(labelledText) }, config.DataTraits{}},
 }, policies()...)
 
 // BuiltinCatalog is the catalog of the components in Builtin.

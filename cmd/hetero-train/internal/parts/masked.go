@@ -14,8 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
 )
 
-// MaskedKeys are the keys of [data] that only masked language models use.
-var MaskedKeys = []string{"mask_fraction", "vocab_file"}
+// MaskedKeys are the keys of data sets of text that only masked language models use.
+var MaskedKeys = []string{"data.mask_fraction", "data.vocab_file"}
 
 // maskFraction returns the key that states the fraction of masked tokens.
 func maskFraction(field *float64) config.Key {

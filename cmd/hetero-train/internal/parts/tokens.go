@@ -64,6 +64,7 @@ type TokenSplits struct {
 	Eval       data.Samples // nil if the data set has no evaluation samples
 	Vocabulary int          // number of token types: each token is in [0, Vocabulary)
 	Length     int          // number of tokens in a sample
+	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
 	Counted    float64      // expected fraction of the positions that have a label; 0: all
 	Note       string       // description of the data that the start of a run prints; may be ""
@@ -125,8 +126,8 @@ func (o *Opened) HasEval() bool {
 
 // Classes returns the names of the classes, or nil for text.
 func (o *Opened) Classes() []string {
-	if o.Tokens != nil {
-		return nil
+	if t := o.Tokens; t != nil {
+		return t.Classes
 	}
 	return o.Train.Classes()
 }

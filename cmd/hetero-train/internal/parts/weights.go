@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/graph"
-	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -42,25 +42,36 @@ func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err er
 	return n, nil
 }
 
-// DescribeLanguage builds the graph of a language model for a sample of one token. For each size that no key states, it
-// uses the size of the published model.
-func DescribeLanguage(m *config.Model) (n Network, err error) {
-	vocabulary, positions := 1, 1
-	if t, ok := m.Options.(Transformer); ok {
-		vocabulary, positions = t.Published()
-	}
-	build, err := BuildLanguage(m, vocabulary, positions)
+// DescribeText builds the graph of a model of text for a sample of one token: of a classifier of texts if classes is
+// above 0, otherwise of a model that predicts tokens. For each size that no key states, it uses the size of the
+// published model.
+func DescribeText(m *config.Model, classes int) (n Network, err error) {
+	learns, err := PublishedTask(m, classes)
 	if err != nil {
 		return n, err
 	}
+	var net *nn.Net
 	g, err := graph.Build(func(g *graph.Graph) {
-		g.Output("rows", build(&nn.Net{Graph: g, Compute: tensor.F32}, models.Tokens{Tokens: g.Input("tokens", tensor.I32, 1, 1)}).Rows)
+		net = &nn.Net{Graph: g, Compute: tensor.F32}
+		g.Output("loss", learns.Graph(net, 1, false).Loss)
 	})
 	if err != nil {
 		return n, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	n.add(g)
+	n.Head = net.Head
 	return n, nil
+}
+
+// PublishedTask returns the learning task of a model of text for samples of one token. The weights do not depend on the
+// length of the samples. For each size that no key states, the task uses the size of the published model.
+func PublishedTask(m *config.Model, classes int) (task.Task, error) {
+	vocabulary, positions := 1, 1
+	if t, ok := m.Options.(Transformer); ok {
+		vocabulary, positions = t.Published()
+	}
+	splits := &TokenSplits{Length: 1, Masked: Masks(m)}
+	return splits.Task(m, TextTask{Vocabulary: vocabulary, Positions: positions, Classes: classes})
 }
 
 // add appends the parameters and running statistics of a graph to n.

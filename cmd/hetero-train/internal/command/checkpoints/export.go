@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -90,7 +92,13 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("checkpoint export: --format hf: the settings of %s cannot be read: %w", c.Path, err))
 		}
-		settings, err := transformersSettings(cfg, c.Model)
+		var trained assembly.Trained
+		if raw, ok := c.State.Extra[assembly.DataKey]; ok {
+			if err := json.Unmarshal(raw, &trained); err != nil {
+				return exit.With(exit.Data, fmt.Errorf("%s: description of the training data: %w", c.Path, err))
+			}
+		}
+		settings, err := transformersSettings(cfg, c.Model, trained.Classes)
 		if err != nil {
 			return err
 		}
@@ -127,8 +135,9 @@ func (f *exportFlags) target() (string, error) {
 	return "", exit.Usagef("checkpoint export: --format: got %q, want torch or hf", f.format)
 }
 
-// transformersSettings returns the contents of config.json for the model of a checkpoint.
-func transformersSettings(cfg *config.Config, f *checkpoint.File) (weights.Settings, error) {
+// transformersSettings returns the contents of config.json for the model of a checkpoint. names are the class names of a
+// classifier, if they are known.
+func transformersSettings(cfg *config.Config, f *checkpoint.File, names []string) (weights.Settings, error) {
 	t, ok := cfg.Model.Options.(parts.Transformer)
 	if !ok {
 		return nil, exit.Usagef("checkpoint export: --format hf: transformers has no model %s; export it without --format", cfg.Model.Name)
@@ -137,7 +146,18 @@ func transformersSettings(cfg *config.Config, f *checkpoint.File) (weights.Setti
 	if err != nil {
 		return nil, err
 	}
-	return t.Settings(vocabulary, positions), nil
+	settings := t.Settings(vocabulary, positions)
+	head, classifies := f.Info("classifier.weight")
+	if bert, ok := settings.(*weights.BERTSettings); ok && classifies && len(head.Shape) == 2 {
+		if len(names) != head.Shape[0] { // unknown, or fewer than the outputs (model.num_classes)
+			names = make([]string, head.Shape[0])
+			for i := range names {
+				names[i] = "LABEL_" + strconv.Itoa(i)
+			}
+		}
+		bert.SetClasses(names)
+	}
+	return settings, nil
 }
 
 // toConv1D transposes the weights that the library transformers stores transposed.

@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/task/images"
-	"github.com/hetero-train/hetero-train/engine/task/language"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/weights"
@@ -170,12 +170,22 @@ func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error)
 			a.Overrides = append(a.Overrides, config.Override{Origin: weights.SettingsFile, Key: key, Value: value})
 		}
 	}
-	if _, isGPT2 := settings.(*weights.GPT2Settings); isGPT2 && name == "" {
-		name = "gpt2"
-		own("model.name", name)
+	classes := set["model.num_classes"]
+	switch theirs := settings.(type) {
+	case *weights.GPT2Settings:
+		own("model.name", "gpt2")
+		name = cmp.Or(name, "gpt2")
+	case *weights.BERTSettings:
+		own("model.name", "bert_base")
+		name = cmp.Or(name, "bert_base")
+		classes = classes || theirs.Classifies()
 	}
 	at := slices.IndexFunc(a.Env.Catalog.Models, func(k config.Kind) bool { return k.Name == name })
-	if at >= 0 && a.Env.Catalog.Models[at].Samples == config.Tokens {
+	switch {
+	case at < 0 || a.Env.Catalog.Models[at].Samples != config.Tokens:
+	case classes:
+		own("data.dataset", parts.LabelledText)
+	default:
 		own("data.dataset", "synthetic_text")
 	}
 	cfg, err := a.Load()
@@ -184,9 +194,6 @@ func loadSettings(a *cli.App, settings weights.Settings) (*config.Config, error)
 	}
 	if t, ok := cfg.Model.Options.(parts.Transformer); ok && settings != nil {
 		t.Adopt(settings)
-	}
-	if _, isBERT := settings.(*weights.BERTSettings); isBERT && cfg.Model.Samples != config.Tokens {
-		return nil, exit.Usagef("checkpoint import: %s describes a BERT model: select a BERT model with -c FILE or --model NAME", weights.SettingsFile)
 	}
 	return cfg, nil
 }
@@ -237,17 +244,21 @@ func checkFolder(path string) error {
 // matchNetwork matches the tensors of a file with the configured model. If no number of classes is configured, it sets
 // the number in cfg to that of the file.
 func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
-	if cfg.Model.Samples == config.Tokens {
-		if net, err = parts.DescribeLanguage(&cfg.Model); err != nil {
+	describe := func(classes int) error {
+		if cfg.Model.Samples == config.Tokens {
+			net, err = parts.DescribeText(&cfg.Model, classes)
+		} else {
+			net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
+		}
+		o.Head = net.Head
+		return err
+	}
+	if cfg.Model.Samples == config.Tokens && textClasses(cfg) == 0 {
+		if err := describe(0); err != nil {
 			return net, nil, err
 		}
 		fit, err = weights.Match(file, net.Tensors, o)
 		return net, fit, err
-	}
-	describe := func(classes int) error {
-		net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
-		o.Head = net.Head
-		return err
 	}
 	if err := describe(max(cfg.Model.NumClasses, 1)); err != nil {
 		return net, nil, err
@@ -327,17 +338,19 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	return err
 }
 
-// learnt returns the task of the configured model. Samples of text have length 1, because weights do not depend on the
-// length.
+// learnt returns the task of the configured model.
 func learnt(cfg *config.Config) (task.Task, error) {
 	if cfg.Model.Samples == config.Tokens {
-		vocabulary, positions := 1, 1
-		if t, ok := cfg.Model.Options.(parts.Transformer); ok {
-			vocabulary, positions = t.Published()
-		}
-		network, err := parts.BuildLanguage(&cfg.Model, vocabulary, positions)
-		return language.Predict{Model: network, Length: 1}, err
+		return parts.PublishedTask(&cfg.Model, textClasses(cfg))
 	}
 	network, err := parts.BuildClassifier(&cfg.Model)
 	return images.Classify{Model: network, Classes: cfg.Model.NumClasses, Size: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}}, err
+}
+
+// textClasses returns the number of classes of a classifier of texts; 0 for a model that predicts tokens.
+func textClasses(cfg *config.Config) int {
+	if cfg.Data.Dataset == parts.LabelledText {
+		return max(cfg.Model.NumClasses, 1)
+	}
+	return 0
 }

@@ -16,10 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const evalLong = `Evaluate a trained model: loss, top-1 and top-5 accuracy, and images per second, on the samples held out of training.
+const evalLong = `Evaluate a trained model on the samples held out of training. Images: loss, top-1 and top-5 accuracy, and images per second. Text:
+loss, perplexity and accuracy over the predicted tokens. Labelled texts: loss, accuracy and F1. F1 is that of the second class if there
+are two classes, otherwise the mean over the classes.
 
 CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run; the command then evaluates the newest valid checkpoint of
 this run. Without an argument, -c FILE selects the run of that file.
@@ -35,7 +38,8 @@ const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --ema                 with averaged weights
   hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
   hetero-train eval -c configs/resnet50.toml --split train
-  hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
+  hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256
+  hetero-train eval experiments/bert --best --set data.val_path=test.tsv`
 
 // NewEval returns command eval, which evaluates a checkpoint.
 func NewEval(a *cli.App) *cobra.Command {
@@ -57,7 +61,11 @@ func NewEval(a *cli.App) *cobra.Command {
 		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
 			m.Opts.Log.Warn("the training run evaluated averaged weights, but these results are for the trained weights; add --ema to evaluate the averages", "checkpoint", m.checkpoint.Path)
 		}
-		r, err := m.evaluate(cmd.Context(), f, split)
+		evaluate := m.evaluate
+		if m.readsText() {
+			evaluate = m.evaluateText
+		}
+		r, err := evaluate(cmd.Context(), f, split)
 		if err != nil {
 			return exit.Classify(cmd.Context(), err)
 		}
@@ -91,6 +99,12 @@ type Evaluation struct {
 	Device     string            `json:"device"`
 	Precision  string            `json:"precision"`
 	BatchSize  int               `json:"batch_size"`
+
+	// Of text.
+	Targets    int                `json:"targets,omitempty"`         // number of targets that count: predicted tokens, or labelled texts
+	Length     int                `json:"sequence_length,omitempty"` // tokens of a sample, with padding
+	Perplexity *experiment.Number `json:"perplexity,omitempty"`
+	F1         *float64           `json:"f1,omitempty"`
 }
 
 // evaluate evaluates the model on all samples of a split.
@@ -109,7 +123,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	if set == nil {
 		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_fraction, or use --split train", m.Data.Name)
 	}
-	if err := m.checkClasses(set); err != nil {
+	if err := m.checkClasses(set.Classes()); err != nil {
 		return r, err
 	}
 	n := min(m.samplesAtOnce(f), set.Len())
@@ -120,7 +134,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		return r, err
 	}
 	_, view := parts.Transforms(m.Cfg.Data)
-	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	sums, took, err := m.score(ctx, data.Options{Samples: data.Images{Dataset: set, Transform: view}, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, nil)
 	if err != nil {
 		return r, err
 	}
@@ -133,7 +147,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 
 // score evaluates all samples that a loader with options o reads. took is the time from the request for the first batch
 // to the last result.
-func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums, took time.Duration, err error) {
+func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.Confusion) (all train.Sums, took time.Duration, err error) {
 	loader, err := m.NewLoader(o)
 	if err != nil {
 		return all, 0, err
@@ -148,6 +162,9 @@ func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums,
 			return all, 0, err
 		}
 		sums, err := m.predictor.Run(b)
+		if err == nil && confusion != nil {
+			m.predictor.Count(b, confusion)
+		}
 		b.Release()
 		if err != nil {
 			return all, 0, err
@@ -163,6 +180,9 @@ func (r Evaluation) write(w io.Writer) error {
 		weights = ", averaged weights"
 	}
 	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device, weights)
+	if r.Length > 0 {
+		return r.writeText(w)
+	}
 	_, err := fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
 	if r.Note != "" {
 		_, err = fmt.Fprintf(w, "NOTE %s\n", r.Note)

@@ -102,14 +102,14 @@ type Generation struct {
 // generate prints the prompt and its continuation.
 func (m *savedModel) generate(ctx context.Context, f *generateFlags, out io.Writer) error {
 	t, ok := m.Cfg.Model.Options.(parts.Transformer)
-	if !ok {
+	if !ok || parts.Masks(&m.Cfg.Model) {
 		return exit.Usagef("generate: %s has model %s, want a language model such as gpt2", m.checkpoint.Path, m.Cfg.Model.Name)
 	}
 	vocabulary, positions, err := parts.TableSizes(t, m.checkpoint.Model)
 	if err != nil {
 		return err
 	}
-	text, err := m.tokenizer(f, vocabulary)
+	text, err := m.tokenizer("generate", f.tokenizer, f.vocab, vocabulary)
 	if err != nil {
 		return err
 	}
@@ -185,10 +185,10 @@ func (m *savedModel) sample(ctx context.Context, f *generateFlags, model *genera
 	return nil
 }
 
-// tokenizer returns the tokenizer of the flags, or else of the training data, or else the tokenizer with this size of
+// tokenizer returns the tokenizer called name, or else of the training data, or else the tokenizer with this size of
 // vocabulary.
-func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Tokenizer, error) {
-	name := cmp.Or(f.tokenizer, m.trained.Tokenizer)
+func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tokenizer.Tokenizer, error) {
+	name = cmp.Or(name, m.trained.Tokenizer)
 	if name == "" {
 		for _, t := range []tokenizer.Tokenizer{tokenizer.GPT2(), tokenizer.Bytes()} {
 			if t.Vocabulary() == vocabulary {
@@ -196,10 +196,14 @@ func (m *savedModel) tokenizer(f *generateFlags, vocabulary int) (tokenizer.Toke
 			}
 		}
 	}
-	if name == "" {
-		return nil, exit.Usagef("generate: %s does not name a tokenizer, and no built-in tokenizer has %d tokens: set --tokenizer", m.checkpoint.Path, vocabulary)
+	advice := ": set --tokenizer"
+	if command != "generate" {
+		advice = ""
 	}
-	t, err := tokenizer.New(name, f.vocab)
+	if name == "" {
+		return nil, exit.Usagef("%s: %s does not name a tokenizer, and no built-in tokenizer has %d tokens%s", command, m.checkpoint.Path, vocabulary, advice)
+	}
+	t, err := tokenizer.New(name, vocab)
 	if err != nil {
 		return nil, exit.With(exit.Usage, fmt.Errorf("--tokenizer: %w", err))
 	}

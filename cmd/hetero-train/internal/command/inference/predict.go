@@ -26,9 +26,13 @@ import (
 
 const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
 
-IMAGE is a JPEG or PNG file, a folder, or "-", which reads one image from standard input. For a folder, the command reads all images in it and in
+For a model of images, FILE is a JPEG or PNG file, a folder, or "-", which reads one image from standard input. For a folder, the command reads all images in it and in
 its subfolders. It crops and normalises images as evaluation does. It reports unreadable images on standard error and skips them;
 the exit code is then 3.
+
+For a model of text, FILE has one text per line, and "-" reads standard input. Empty lines are skipped. A classifier of pairs wants a
+tab between the two texts. A BERT without classifier predicts the tokens of each [MASK] in the text, and GPT-2 the token that follows
+the text. The command reports lines without a prediction on standard error; the exit code is then 3.
 
 CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. Checkpoints written by
 older versions of the program have no class names. For these the command prints class numbers, or the names in the file that
@@ -37,27 +41,30 @@ older versions of the program have no class names. For these the command prints 
 const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
   hetero-train predict experiments/resnet50 photos/ --top 1
   hetero-train predict experiments/resnet50 --best --json photos/ | jq -r .top[0].class
-  hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg`
+  hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg
+  hetero-train predict experiments/bert_classify --best reviews.txt`
 
 // predictFlags are the flags of command predict.
 type predictFlags struct {
 	savedFlags
 	top   int
 	names string // path of a file with one class name per line
+	vocab string // path of a WordPiece vocabulary
 }
 
 // NewPredict returns command predict, which classifies images.
 func NewPredict(a *cli.App) *cobra.Command {
 	f := new(predictFlags)
-	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
+	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) FILE...", Short: "Classify images or texts with a trained model", Long: predictLong, Example: predictExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders or -", len(args))
+				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders, files of text or -", len(args))
 			}
 			return nil
 		}}
 	f.add(cmd, a)
-	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes to print per image")
+	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes or tokens to print per image or text")
+	cmd.Flags().StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary of a model of text; default: that of the settings")
 	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {
@@ -68,7 +75,13 @@ func NewPredict(a *cli.App) *cobra.Command {
 			return exit.Classify(cmd.Context(), err)
 		}
 		defer m.CloseAll()
-		return exit.Classify(cmd.Context(), m.predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
+		predict := m.predict
+		if m.readsText() {
+			predict = m.predictText
+		} else if f.vocab != "" {
+			return exit.Usagef("--vocab: model %s reads images", m.Cfg.Model.Name)
+		}
+		return exit.Classify(cmd.Context(), predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
 	}
 	return cmd
 }

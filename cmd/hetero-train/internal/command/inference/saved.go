@@ -78,7 +78,9 @@ func openSaved(a *cli.App, path string, f *savedFlags) (*savedModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = parts.BuildClassifier(&m.Cfg.Model); err != nil {
+	if m.readsText() {
+		m.classes = m.textClasses()
+	} else if _, err = parts.BuildClassifier(&m.Cfg.Model); err != nil {
 		err = fmt.Errorf("%s: %w", m.checkpoint.Path, err)
 	} else {
 		m.classes, err = m.countClasses()
@@ -294,8 +296,8 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 }
 
 // checkClasses returns an error if a label of the data set means another class than in the training run.
-func (m *savedModel) checkClasses(set data.Dataset) error {
-	have, want := set.Classes(), m.trained.Classes
+func (m *savedModel) checkClasses(have []string) error {
+	want := m.trained.Classes
 	if len(have) > m.classes {
 		return exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
 	}

@@ -1,0 +1,320 @@
+package inference
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// TextPrediction is the prediction for one line of text. The most probable class or token is first.
+type TextPrediction struct {
+	File  string    `json:"file"`
+	Line  int       `json:"line"`
+	Top   []guess   `json:"top,omitempty"`   // classes, or the token that follows the text
+	Masks [][]guess `json:"masks,omitempty"` // tokens for each [MASK]
+	Error string    `json:"error,omitempty"` // reason if there is no prediction
+}
+
+// typed is a line of text with its tokens and the positions whose predictions are asked for.
+type typed struct {
+	TextPrediction
+	text  tokens.GivenText
+	wants []int // positions; nil for a class
+}
+
+// reader turns lines into samples for a model.
+type reader struct {
+	words   *tokenizer.WordPiece // of models with segments; nil for GPT-2
+	text    tokenizer.Tokenizer
+	encoder tokenizer.Encoder
+	classes bool
+	pairs   bool
+	length  int // largest number of tokens of a sample
+}
+
+// predictText prints a prediction for each line of the files.
+func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
+	if m.classes > 0 {
+		if err := m.nameClasses(f.names); err != nil {
+			return err
+		}
+	} else if f.names != "" {
+		return exit.Usagef("--class-names: %s predicts tokens and has no classes", m.checkpoint.Path)
+	}
+	options := m.Cfg.Model.Options.(parts.Transformer)
+	vocabulary, positions, err := parts.TableSizes(options, m.checkpoint.Model)
+	if err != nil {
+		return err
+	}
+	r, err := m.newReader(f, vocabulary, positions)
+	if err != nil {
+		return err
+	}
+	var lines []typed
+	for _, arg := range args {
+		if lines, err = r.read(ctx, lines, arg, stdin); err != nil {
+			return err
+		}
+	}
+	if len(lines) == 0 {
+		return exit.With(exit.Data, errors.New("predict: the files have no text"))
+	}
+	splits := &parts.TokenSplits{Vocabulary: vocabulary, Masked: r.words != nil}
+	given := tokens.Given{Class: r.classes, Padded: r.words != nil}
+	if r.words != nil {
+		given.Pad = r.words.Specials.Pad
+	}
+	var asked []*typed
+	for i := range lines {
+		if lines[i].Error == "" {
+			asked = append(asked, &lines[i])
+			given.Texts = append(given.Texts, lines[i].text)
+			given.Length = max(given.Length, len(lines[i].text.Tokens))
+		}
+	}
+	if len(asked) > 0 {
+		splits.Length = given.Length
+		if err := m.runText(ctx, f, r, splits, given, asked); err != nil {
+			return err
+		}
+	}
+	out := bufio.NewWriter(m.Opts.Env.Stdout)
+	for _, l := range lines {
+		if err := l.write(out, m, f.json); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if bad := len(lines) - len(asked); bad > 0 {
+		return exit.With(exit.Data, fmt.Errorf("%d of %d lines have no prediction", bad, len(lines)))
+	}
+	return nil
+}
+
+// mostScores limits the probabilities of a batch, in numbers: 256 MiB in f32. Larger batches are hardly faster.
+const mostScores = 64 << 20
+
+// runText computes the predictions of the samples.
+func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, splits *parts.TokenSplits, given tokens.Given, asked []*typed) error {
+	outputs := m.classes
+	if outputs == 0 {
+		outputs = splits.Vocabulary
+	}
+	n := min(m.samplesAtOnce(&f.savedFlags), given.Len())
+	if m.classes == 0 && f.batch == 0 {
+		n = max(1, min(n, mostScores/(given.Length*outputs)))
+	}
+	if err := m.openText(ctx, n, splits, false); err != nil {
+		return err
+	}
+	loader, err := m.NewLoader(data.Options{Samples: given, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	if err != nil {
+		return err
+	}
+	probabilities := make([]float64, outputs)
+	for {
+		b, err := loader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := m.predictor.Run(b); err != nil {
+			b.Release()
+			return err
+		}
+		for i := range b.N {
+			l := asked[b.IDs[i]]
+			if l.wants == nil {
+				m.predictor.Probabilities(i, probabilities)
+				l.Top = m.best(probabilities, f.top)
+				continue
+			}
+			for _, at := range l.wants {
+				m.predictor.Probabilities(i*given.Length+at, probabilities)
+				top := r.named(m.best(probabilities, f.top))
+				if r.words == nil {
+					l.Top = top
+				} else {
+					l.Masks = append(l.Masks, top)
+				}
+			}
+		}
+		b.Release()
+	}
+}
+
+// newReader opens the tokenizer of the model.
+func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *reader, err error) {
+	r = &reader{classes: m.classes > 0, length: positions}
+	if !parts.Masks(&m.Cfg.Model) {
+		r.text, err = m.tokenizer("predict", "", f.vocab, vocabulary)
+	} else {
+		if r.words, err = parts.VocabularyOf(m.Cfg, f.vocab, m.trained.Tokenizer); err != nil {
+			return nil, err
+		}
+		r.text = r.words
+		if r.classes {
+			length, pairs := parts.SampleOf(m.Cfg)
+			if r.pairs = pairs; length > 0 {
+				r.length = min(length, positions)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.text.Vocabulary() > vocabulary {
+		return nil, exit.Usagef("--vocab: tokenizer %s has %d tokens, but the model of %s has %d", r.text.Name(), r.text.Vocabulary(), m.checkpoint.Path, vocabulary)
+	}
+	r.encoder = r.text.NewEncoder()
+	return r, nil
+}
+
+// mostTextBytes is the maximum size of a file of lines.
+const mostTextBytes = 1 << 30
+
+// read appends the lines of a file, or of standard input for "-", without empty lines.
+func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.Reader) ([]typed, error) {
+	in := stdin
+	if name != "-" {
+		info, err := os.Stat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", name)
+		}
+		if err != nil {
+			return nil, exit.Usagef("predict: %w", err)
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, exit.Usagef("predict: %w", err)
+		}
+		defer file.Close() // opened for reading only
+		in = file
+	}
+	scanner := bufio.NewScanner(io.LimitReader(in, mostTextBytes))
+	scanner.Buffer(nil, 16<<20)
+	for number := 1; scanner.Scan(); number++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		line := bytes.TrimRight(scanner.Bytes(), "\r")
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		l := typed{TextPrediction: TextPrediction{File: name, Line: number}}
+		if err := r.encode(&l, line); err != nil {
+			l.Error = fmt.Sprintf("%s:%d: %v", name, number, err)
+		}
+		lines = append(lines, l)
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("predict: read %s: %w", name, err))
+	}
+	return lines, nil
+}
+
+// encode sets the tokens of a line.
+func (r *reader) encode(l *typed, line []byte) error {
+	if !utf8.Valid(line) {
+		return errors.New("the line is not UTF-8")
+	}
+	if r.words == nil {
+		all := r.encoder.Append(nil, line)
+		l.text.Tokens = all[max(0, len(all)-r.length):] // the model reads the last tokens
+		l.text.Segments = make([]int32, len(l.text.Tokens))
+		l.wants = []int{len(l.text.Tokens) - 1}
+		return nil
+	}
+	if r.classes {
+		first, second, tab := bytes.Cut(line, []byte("\t"))
+		if r.pairs != tab {
+			return fmt.Errorf("got %d tabs, want %s", bytes.Count(line, []byte("\t")), map[bool]string{true: "two texts with a tab between them", false: "one text without tabs"}[r.pairs])
+		}
+		l.text.Tokens, l.text.Segments = tokens.Pair(r.words, r.encoder, first, second, r.pairs, r.length)
+		return nil
+	}
+	special := r.words.Specials
+	all := []int32{special.Class}
+	for i, part := range bytes.Split(line, []byte(maskWord)) {
+		if i > 0 {
+			l.wants = append(l.wants, len(all))
+			all = append(all, special.Mask)
+		}
+		all = r.encoder.Append(all, part)
+	}
+	all = append(all, special.Separator)
+	if len(l.wants) == 0 {
+		return fmt.Errorf("the line has no %s", maskWord)
+	}
+	if len(all) > r.length {
+		return fmt.Errorf("the line has %d tokens, want at most %d", len(all)-2, r.length-2)
+	}
+	l.text.Tokens, l.text.Segments = all, make([]int32, len(all))
+	return nil
+}
+
+// maskWord stands for a token to predict.
+const maskWord = "[MASK]"
+
+// named replaces the names of classes by the texts of tokens.
+func (r *reader) named(top []guess) []guess {
+	for i := range top {
+		if text, err := r.text.Decode(nil, []int32{int32(top[i].Label)}); err == nil {
+			top[i].Class = strings.ToValidUTF8(string(text), "\uFFFD")
+		} else { // a row of the table beyond the tokenizer
+			top[i].Class = fmt.Sprintf("token %d", top[i].Label)
+		}
+	}
+	return top
+}
+
+// write prints a prediction.
+func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
+	switch {
+	case asJSON:
+		return show.JSON(w, l.TextPrediction)
+	case l.Error != "":
+		m.Opts.Log.Warn(l.Error)
+		return nil
+	}
+	lists := l.Masks
+	if lists == nil {
+		lists = [][]guess{l.Top}
+	}
+	var texts []string
+	for _, top := range lists {
+		var line strings.Builder
+		for i, g := range top {
+			if i > 0 {
+				line.WriteString(", ")
+			}
+			name := g.Class
+			if m.classes == 0 {
+				name = fmt.Sprintf("%q", name)
+			}
+			fmt.Fprintf(&line, "%s %.2f %%", show.Foreign(name), 100*g.Probability)
+		}
+		texts = append(texts, line.String())
+	}
+	_, err := fmt.Fprintf(w, "%s:%d: %s\n", show.Foreign(cmp.Or(filepath.Clean(l.File), "-")), l.Line, strings.Join(texts, " | "))
+	return err
+}

@@ -1,0 +1,138 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// readsText reports whether the model reads tokens.
+func (m *savedModel) readsText() bool { return m.Cfg.Model.Samples == config.Tokens }
+
+// textClasses returns the number of classes of a classifier of texts; 0 if the model predicts tokens.
+func (m *savedModel) textClasses() int {
+	if head, ok := m.checkpoint.Model.Info("classifier.bias"); ok && len(head.Shape) == 1 {
+		return head.Shape[0]
+	}
+	return 0
+}
+
+// evaluateText evaluates all samples of a split of text.
+func (m *savedModel) evaluateText(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
+	if m.noData {
+		return r, exit.Usagef("eval: %s was imported, so it has no data settings: want -c FILE, or --set data.dataset=NAME and --set data.path=PATH", m.checkpoint.Path)
+	}
+	parts.UseClasses(m.Cfg, m.trained.Classes)
+	if m.Data, err = parts.OpenData(ctx, m.Cfg, 0, m.Opts.Log); err != nil {
+		return r, err
+	}
+	m.Later(m.Data.Close)
+	t := m.Data.Tokens
+	set := t.Eval
+	if split == "train" {
+		set = t.Train
+	}
+	if set == nil {
+		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_path or data.val_fraction, or use --split train", m.Data.Name)
+	}
+	if err := m.checkText(t); err != nil {
+		return r, err
+	}
+	n := m.samplesAtOnce(f) // with the plan of the training, the figures are bit-equal to those of the training
+	if f.batch > 0 {
+		n = min(n, set.Len())
+	}
+	if err := m.openText(ctx, n, t, m.classes == 0); err != nil {
+		return r, err
+	}
+	var confusion *task.Confusion
+	if m.classes > 0 {
+		confusion = task.NewConfusion(m.classes)
+	}
+	sums, took, err := m.score(ctx, data.Options{Samples: set, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers}, confusion)
+	if err != nil {
+		return r, err
+	}
+	s, score := m.checkpoint.State, sums.Score()
+	r = Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
+		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
+		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n, Targets: sums.Count, Length: t.Length}
+	if confusion != nil {
+		f1 := confusion.F1()
+		r.F1 = &f1
+	} else {
+		perplexity := experiment.Number(math.Exp(score.Loss))
+		r.Perplexity = &perplexity
+	}
+	return r, nil
+}
+
+// checkText returns an error if the tokens or labels of a data set have another meaning than in training.
+func (m *savedModel) checkText(t *parts.TokenSplits) error {
+	switch {
+	case t.Classes == nil && m.classes > 0:
+		return exit.Usagef("%s classifies texts, but data set %s has no classes: want data.dataset=%s", m.checkpoint.Path, m.Data.Name, parts.LabelledText)
+	case t.Classes != nil && m.classes == 0:
+		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path, m.Data.Name)
+	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
+		return exit.Usagef("the data have tokens of tokenizer %s, but %s was trained with %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
+	}
+	return m.checkClasses(t.Classes)
+}
+
+// openText opens the device and loads the weights of a model of text, for batches of n samples. With scores, the model
+// computes losses only, and no probabilities.
+func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, scores bool) error {
+	options := m.Cfg.Model.Options.(parts.Transformer)
+	vocabulary, positions, err := parts.TableSizes(options, m.checkpoint.Model)
+	if err != nil {
+		return err
+	}
+	if t.Vocabulary > vocabulary || t.Length > positions {
+		return exit.Usagef("the data have %d tokens and samples of %d positions, but the model of %s has %d tokens and %d positions", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
+	}
+	if err := m.openDevice(ctx); err != nil {
+		return err
+	}
+	learns, err := t.Task(&m.Cfg.Model, parts.TextTask{Vocabulary: vocabulary, Positions: positions, Classes: m.classes})
+	if err != nil {
+		return err
+	}
+	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{Task: learns, Compute: m.Precision, BatchSize: n, ScoresOnly: scores})
+	if errors.As(err, new(*train.MemoryError)) {
+		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
+	}
+	if err != nil {
+		return fmt.Errorf("model %s on %d tokens: %w", m.Cfg.Model.Name, t.Length, err)
+	}
+	m.Later(m.predictor.Close)
+	if m.averaged {
+		return m.predictor.LoadAverages(m.checkpoint)
+	}
+	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// writeText prints the figures of an evaluation of text.
+func (r Evaluation) writeText(w io.Writer) error {
+	figures := fmt.Sprintf("accuracy %.2f %%", 100*r.Top1)
+	if r.F1 != nil {
+		figures += fmt.Sprintf(" | F1 %.4f", *r.F1)
+	} else {
+		figures = fmt.Sprintf("perplexity %.2f | ", float64(*r.Perplexity)) + figures
+	}
+	_, err := fmt.Fprintf(w, "loss %.4f | %s | %d targets | %.2f s, %.0f tok/s\n", float64(r.Loss), figures, r.Targets, r.Seconds, r.PerSecond*float64(r.Length))
+	return err
+}

@@ -1,0 +1,201 @@
+package parts
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/models"
+)
+
+// textClassifier is implemented by the options of models of text that can also classify texts.
+type textClassifier interface {
+	LanguageOptions
+	// buildTexts is BuildLanguage for a classifier.
+	buildTexts(vocabulary, length int) (models.SequenceClassifier, error)
+}
+
+// LabelledText is the name of the data set of labelled texts.
+const LabelledText = "labelled_text"
+
+// labelledText is a file of labelled texts, which data.path names.
+type labelledText struct {
+	Length              int
+	Text, Second, Label string
+	VocabFile           string
+	Cased               bool
+
+	classes []string // see UseClasses
+}
+
+// Ignores implements [config.Ignorer].
+func (*labelledText) Ignores() []string {
+	return append([]string{"cache_dir", "num_samples"}, imageKeys...)
+}
+
+// Keys implements [config.Options].
+func (s *labelledText) Keys() []config.Key {
+	return []config.Key{
+		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
+			Doc("Number of tokens per sample, with `[CLS]`, `[SEP]` and padding. Longer texts are truncated; of a pair, the longer text first."),
+		config.String(&s.Text, "text_column", "text").Learnt().
+			Doc("Column, or field of each JSON line, that contains the text."),
+		config.String(&s.Second, "second_column", "").Learnt().
+			Doc("Column or field that contains the second text of a pair. Empty: single texts."),
+		config.String(&s.Label, "label_column", "label").Learnt().
+			Doc("Column or field that contains the class."),
+		config.String(&s.VocabFile, "vocab_file", "").Operational().
+			Doc("WordPiece vocabulary: the `vocab.txt` of the BERT model. Required."),
+		config.Bool(&s.Cased, "cased", false).Learnt().
+			Doc("Keeps capital letters and accents, as the vocabulary of a cased model needs."),
+	}
+}
+
+// UseClasses sets the class names of labelled texts to those of a trained model, so that each label has the number that
+// it had in training. It has no effect on other data sets.
+func UseClasses(cfg *config.Config, names []string) {
+	if s, ok := cfg.Data.Options.(*labelledText); ok {
+		s.classes = names
+	}
+}
+
+// wordPiece returns the tokenizer of the texts.
+func (s *labelledText) wordPiece() (*tokenizer.WordPiece, error) {
+	if s.VocabFile == "" {
+		return nil, exit.Usagef("data.vocab_file: labelled texts need a WordPiece vocabulary, for example the vocab.txt of a BERT model")
+	}
+	w, err := tokenizer.OpenWordPiece(s.VocabFile, s.Cased)
+	if err != nil {
+		return nil, fmt.Errorf("data.vocab_file: %w", err)
+	}
+	return w, nil
+}
+
+// OpenTokens implements [TokenDataOptions].
+func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (out TokenSplits, err error) {
+	if cfg.Data.Path == "" {
+		return out, exit.Usagef("data.path: data set %s needs a file of tab-separated values or of JSON lines", LabelledText)
+	}
+	if _, ok := cfg.Model.Options.(textClassifier); !ok {
+		return out, exit.Usagef("model %s predicts tokens, but data set %s has classes: want a model that classifies texts, such as bert_base", cfg.Model.Name, LabelledText)
+	}
+	words, err := s.wordPiece()
+	if err != nil {
+		return out, err
+	}
+	o := tokens.ClassificationOptions{Path: cfg.Data.Path, Tokenizer: words, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label, Classes: s.classes}
+	open := func(o tokens.ClassificationOptions) (*tokens.Classification, error) {
+		set, err := tokens.OpenClassification(ctx, o)
+		if err != nil && !errors.As(err, new(*data.Fault)) && ctx.Err() == nil {
+			err = exit.With(exit.Usage, fmt.Errorf("data.sequence_length: %w", err))
+		}
+		return set, err
+	}
+	all, err := open(o)
+	if err != nil {
+		return out, err
+	}
+	train, eval, cut := all, (*tokens.Classification)(nil), all.Truncated()
+	if cfg.Data.ValPath != "" {
+		o.Path, o.Classes = cfg.Data.ValPath, all.Classes()
+		if eval, err = open(o); err != nil {
+			return out, err
+		}
+		cut += eval.Truncated()
+	} else {
+		train, eval = all.Split(cfg.Data.ValFraction)
+	}
+	if cut > 0 {
+		log.Warn("texts are longer than data.sequence_length and are truncated", "texts", cut, "sequence_length", s.Length)
+	}
+	out = TokenSplits{Train: train, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
+		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
+	if eval.Len() > 0 {
+		out.Eval = eval
+	} else {
+		log.Warn("no samples for evaluation: set data.val_path or data.val_fraction", "path", cfg.Data.Path)
+	}
+	out.Identity = identifyLabelled(train, eval)
+	return out, nil
+}
+
+// classList shows the first classes.
+func classList(names []string) string {
+	const most = 8
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += ", …"
+	}
+	return text
+}
+
+// identifyLabelled returns a digest of all samples.
+func identifyLabelled(sets ...*tokens.Classification) string {
+	h := sha256.New()
+	for _, set := range sets {
+		fmt.Fprintf(h, "%d %q\n", set.Len(), set.Classes())
+		set.WriteTo(h) // a hash returns no errors
+	}
+	return digest(h.Sum(nil))
+}
+
+var _ io.WriterTo = (*tokens.Classification)(nil)
+
+// BuildTexts returns the classifier of texts that the configuration selects. Its error is a usage error.
+func BuildTexts(m *config.Model, vocabulary, length int) (models.SequenceClassifier, error) {
+	o, ok := m.Options.(textClassifier)
+	if !ok {
+		return nil, exit.Usagef("model %s predicts tokens, want a model that classifies texts, such as bert_base", m.Name)
+	}
+	model, err := o.buildTexts(vocabulary, length)
+	if err != nil {
+		return nil, exit.With(exit.Usage, fmt.Errorf("model %s: %w", m.Name, err))
+	}
+	return model, nil
+}
+
+// SampleOf returns the number of tokens of a sample of labelled texts, and whether samples are pairs of texts; 0 if the
+// configuration has no labelled texts.
+func SampleOf(cfg *config.Config) (length int, pairs bool) {
+	s, ok := cfg.Data.Options.(*labelledText)
+	if !ok {
+		return 0, false
+	}
+	return s.Length, s.Second != ""
+}
+
+// VocabularyOf opens the WordPiece vocabulary of a trained model: path if it is not empty, otherwise the vocabulary of
+// the data settings. trained is the name of the tokenizer of the training data; "" if it is unknown.
+func VocabularyOf(cfg *config.Config, path, trained string) (*tokenizer.WordPiece, error) {
+	key, cased := "--vocab", trained == "wordpiece-cased"
+	if path == "" {
+		key = "data.vocab_file"
+		switch o := cfg.Data.Options.(type) {
+		case *labelledText:
+			path, cased = o.VocabFile, o.Cased
+		case *textFiles:
+			path = o.VocabFile
+			if found, err := tokens.Find(cfg.Data.Path); path == "" && err == nil && len(found.Train) > 0 {
+				path = filepath.Join(filepath.Dir(found.Train[0]), "vocab.txt")
+			}
+		}
+	}
+	if path == "" {
+		return nil, exit.Usagef("--vocab: the settings have no WordPiece vocabulary: want --vocab FILE, for example the vocab.txt of the BERT model")
+	}
+	w, err := tokenizer.OpenWordPiece(path, cased)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return w, nil
+}
