@@ -34,8 +34,8 @@ var start = sync.OnceValue(func() error {
 	return versionError(cu.Version(), C.CUDA_VERSION)
 })
 
-// seen returns the number of GPUs that the driver shows. asked is false in a program without this binding, which cannot
-// query the driver.
+// seen returns the number of GPUs that the driver shows. asked reports whether the driver was queried; it is false only
+// in a program that was built without this binding.
 func seen() (count int, asked bool, err error) {
 	if err := start(); err != nil {
 		return 0, true, err

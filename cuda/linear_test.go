@@ -50,7 +50,7 @@ func freshShim(t *testing.T, beside ...string) *native.Library {
 	return lib
 }
 
-// Describe must return the same as Info of the opened device, as far as it is known without a context.
+// Describe must return what Info of the opened device returns, except for the fields that need a context.
 func TestAGPUIsDescribedAsItOpens(t *testing.T) {
 	lib := loadShim(t)
 	dev := open(t, lib)
@@ -116,7 +116,7 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 		t.Errorf("an old library: got %v, want both versions", err)
 	}
 	t.Setenv("HETERO_FAKE_CUBLASLT_VERSION", "130000")
-	open(t, lib) // the library was searched again, and was found
+	open(t, lib) // Open searched for the library again and found it
 }
 
 func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
@@ -146,7 +146,7 @@ func TestLibrariesAreFoundWhereToolkitsAndPythonPutThem(t *testing.T) {
 	}
 }
 
-// products logs the products that a fake cuBLASLt computes from now on.
+// products is the log of the matrix products that the fake cuBLASLt computes after the call of logProducts.
 type products struct {
 	t    *testing.T
 	path string
@@ -174,7 +174,8 @@ func (p *products) take() []string {
 	return strings.Fields(string(text))
 }
 
-// choices returns the path of the only file with choices in the user's cache folder.
+// choices returns the path of the file in the user's cache folder that stores the chosen algorithms. There must be
+// exactly one.
 func choices(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", "*.tsv"))
@@ -377,8 +378,9 @@ func TestWithoutACacheFolderChoicesAreMadeAnew(t *testing.T) {
 	wantAllFive(t, values, err)
 }
 
-// Sums of a gradient's rows come from the product's own pass or from a separate pass, whichever is faster. If cuBLASLt
-// cannot compute them in the product's pass (the fake: f32), the separate pass is the only way.
+// The bias gradient, the sum of the rows of diff_dst, comes from the cuBLASLt call of the product or from a separate
+// kernel, whichever is faster. If cuBLASLt cannot sum in this call, a separate kernel must do it. The fake cuBLASLt
+// cannot sum f32.
 func TestSumsComeFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told string

@@ -23,8 +23,8 @@ var advice = map[int]string{
 	999: "CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing (nvidia-modprobe -u creates it), or the machine needs a restart after a driver update",
 }
 
-// startError returns the error of a driver that does not start. result is the CUresult of its initialisation. If result
-// is -1, the driver's library cannot be opened, and why is the reason.
+// startError returns the error of a driver that does not start. result is the CUresult of its initialisation. A result
+// of -1 means that the driver's library cannot be opened; the argument why then contains the reason.
 func startError(result int, why string) error {
 	switch {
 	case result == -1 && (why == "" || strings.Contains(why, "cannot open shared object file")):

@@ -160,7 +160,8 @@ struct shimEvent {
 
 namespace {
 
-thread_local cudaStream_t capturing = nullptr; // stream that this thread captures, without waits and allocations
+thread_local cudaStream_t capturing =
+    nullptr; // stream that this thread captures; the thread must neither wait nor allocate meanwhile
 
 std::mutex streams_mutex;
 std::set<Stream *> streams;
@@ -292,7 +293,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
 
-// CUDA allows these calls in a relaxed capture. The device's kernels allocate nothing, so the shim refuses them.
+// CUDA allows these calls in a relaxed capture. The shim refuses these calls, because the device's kernels never
+// allocate.
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
@@ -367,8 +369,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 
-// HETERO_SHIM_WAITING is a file that is created when a thread polls: when it has queried an event kAsksOfAWait times
-// since it last selected its device.
+// HETERO_SHIM_WAITING names a file. The shim creates it when a thread polls, that is, after kAsksOfAWait queries of an
+// event since it last selected its device.
 static constexpr int kAsksOfAWait = 100;
 static thread_local int asked = 0;
 

@@ -10,7 +10,7 @@
 // shape.
 //
 // The mask of BN+add+ReLU has one byte for 16 bytes of a row (for one element in plain). Bit v belongs to channel v of
-// these.
+// these 16 bytes.
 #include <cmath>
 
 #include "gpu.h"
@@ -35,7 +35,7 @@ struct Norm {
   }
 };
 
-// The part of a thread: V channels starting at c, and the rows first, first + step, … below end.
+// The work of one thread: V channels from c on, in the rows first, first + step, … below end.
 template <int V> struct Span {
   int64_t c, first, end, step, g;
   bool any; // whether this thread has channels
@@ -293,7 +293,7 @@ __global__ void move_running(int64_t groups, int64_t channels, double momentum, 
 
 // --- the host's side ---
 
-// A launch over rows: grid x channels, y chunks of rows, z groups.
+// Launches a kernel over rows. Grid dimension x covers the channels, y the chunks of rows, z the groups.
 template <class... Params, class... Args>
 void launch_rows(void (*kernel)(Params...), const Norm &b, int per_thread, void *queue, Args... args) {
   const int64_t owners = (b.channels + per_thread - 1) / per_thread;

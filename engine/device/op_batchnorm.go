@@ -43,7 +43,7 @@ type BatchNormStats struct{ Group int }
 //	out  mean (1, C); var (1, C), biased
 type BatchNormMerge struct{}
 
-// BatchNormApply normalises. With running statistics mean and var have shape (C).
+// BatchNormApply normalises. If mean and var are running statistics, they have shape (C).
 //
 //	in   x (N, C, H, W); mean (G, C) or (C); var likewise; gamma (C); beta (C); [residual (N, C, H, W)] if Add
 //	out  y (N, C, H, W); [mask, opaque: where z > 0] if ReLU and Add
@@ -71,8 +71,9 @@ type BatchNormDiffReduce struct {
 //	in   x (N, C, H, W); mean (G, C); var (G, C); gamma (C); beta (C); dz; diff_gamma (G, C); diff_beta (G, C)
 //	out  diff_x (N, C, H, W)
 //
-// If ReLU is set, the operand dz is diff_y without the mask, because BatchNormDiffReduce returned no dz. If the sums
-// include other ranks, Count is n of a full group over all ranks. Count 0 means n of this operand.
+// If ReLU is set, the caller passes diff_y as dz, because BatchNormDiffReduce returned no dz; this op then applies the
+// ReLU mask. If the sums include other ranks, Count is n of a full group over all ranks. If Count is 0, n is computed
+// from the shape of x.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64
@@ -84,7 +85,7 @@ type BatchNormDiffApply struct {
 // variance is unbiased (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics
 // are not finite stays unchanged, because a step that is skipped for NaN must change nothing. Ranks on all kinds of
 // devices must get the same bits. The op therefore uses only f64 operations, in the order written here, and rounds only
-// the result to f32. For each channel and u(n) = n/(n-1), 1 for n = 1:
+// the result to f32. Let u(n) = n/(n-1), and u(1) = 1. For each channel:
 //
 //	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
 //	running_mean += Momentum·(m/G - running_mean);  running_var += Momentum·(v/G - running_var)

@@ -27,7 +27,7 @@ type Plan struct {
 	bound                      bool
 	arena                      device.Region
 	programs                   [4]device.Program // program of each phase; nil if the phase has no steps
-	owners                     [3][]int          // index of the launch of each step of a program; nil if every step is a launch
+	owners                     [3][]int          // for each step of a program, the index of its launch; nil if the steps are exactly the launches
 }
 
 // The programs of a plan.
@@ -35,7 +35,7 @@ const (
 	prepare = iota
 	forward
 	backward
-	backwardFinal // the backward pass with the inserted steps; nil without inserted steps
+	backwardFinal // the backward pass with the steps of Wiring.Gradients; its program is nil without such steps
 )
 
 // ArenaBytes returns the memory that Bind needs: activations, their gradients, copies of parameters, scratch, inputs
@@ -50,8 +50,8 @@ func (p *Plan) Bind(arena device.Region, state *State) error {
 	return p.BindWired(arena, state, Wiring{})
 }
 
-// BindWired is Bind for a plan that exchanges values with other ranks. The events, and everything that inserted steps
-// refer to, must outlive the binding.
+// BindWired is Bind for a plan that exchanges values with other ranks. The events of w, and everything that the steps
+// of w.Gradients refer to, must outlive the binding.
 func (p *Plan) BindWired(arena device.Region, state *State, w Wiring) error {
 	if err := p.checkBinding(arena, state, w); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (b binder) launch(l *launch) *device.Launch {
 	return s
 }
 
-// region returns the region of the given size that starts at byte at of storage s.
+// region returns the part of storage s with the given number of bytes, from byte offset at on.
 func (b binder) region(s *storage, at, bytes int64) device.Region {
 	s = s.root()
 	r := device.Region{Offset: s.offset + at, Bytes: bytes}

@@ -30,9 +30,9 @@
 //
 // # Time to save
 //
-// Rank 0 inherits a pipe, its [Lifeline]. While rank 0 holds the Lifeline, it sends heartbeats. Each heartbeat restarts
-// the time limits, for up to half an hour in total. A frozen process sends no heartbeats. If the supervisor itself or
-// the machine was paused, the time limits also restart.
+// Rank 0 inherits a pipe, its [Lifeline]. After rank 0 calls Lifeline.Hold, for example while it saves, the Lifeline
+// sends heartbeats to the supervisor. Each heartbeat restarts the time limits, for up to half an hour in total. A
+// frozen process sends no heartbeats. If the supervisor itself or the machine was paused, the time limits also restart.
 //
 // # Failed ranks
 //

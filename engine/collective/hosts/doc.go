@@ -31,13 +31,14 @@
 //
 // The first failure of an inner communicator ends all three inner communicators on this rank. The communicators of all
 // other ranks then end too. The package translates [collective.PeerError], [collective.TimeoutError] and
-// [collective.MismatchError], so that they name ranks of the whole group. An inner communicator may send only the text
-// of a failure to another rank. The package therefore writes a failure as a line that the receiver parses. While no
-// operation runs, failures are detected by polling every 20 ms.
+// [collective.MismatchError], so that they name ranks of the whole group. Some inner communicators transfer only the
+// text of an error to other ranks, not its type. The package therefore writes a failure as a line that the receiver
+// parses. While no operation runs, failures are detected by polling every 20 ms.
 //
 // Inner communicators have their own time-outs. If a rank never arrives, the ranks of its host must report that rank
 // before the other hosts report the host's first rank as missing. [Timeouts] returns suitable limits.
 //
-// The inner communicators detect differences between the ranks' operations, with one exception. If the ranks of one
-// host differ only in the counts of other hosts, no error is reported, and the counts of the host's first rank apply.
+// The inner communicators detect differences between the ranks' operations, with one exception. If ranks of one host
+// pass different counts for the ranks of other hosts, no error is reported. The counts that the host's first rank
+// passed apply.
 package hosts

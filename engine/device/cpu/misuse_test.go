@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Only objects that count their users can refuse these calls. devicetest tests wrong arguments.
+// Devices can refuse these calls only because their objects are reference-counted. devicetest tests wrong arguments.
 func TestClosingInTheWrongOrderIsRefused(t *testing.T) {
 	dev := open(t, device.Options{})
 	b := newRig(t, dev)

@@ -31,12 +31,12 @@ func TestASlowedDeviceIdlesAfterItsLaunches(t *testing.T) {
 		}
 		return worked, idle
 	}
-	for _, factor := range []float64{3, 1.5} { // in this order, so that the remainder after the first factor is small compared with the idle time of the second
+	for _, factor := range []float64{3, 1.5} { // the larger factor first: idle time that is still owed after it is small compared with the idle time for the second factor
 		if err := s.SetSlowdown(factor); err != nil {
 			t.Fatal(err)
 		}
 		clear(elapsed)
-		credit := 20 * time.Millisecond // largest excess of earlier sleeps that counts as idle time
+		credit := 20 * time.Millisecond // if earlier sleeps lasted too long, at most this time is deducted from later idle times
 		if factor == 3 {
 			credit = 0
 		}

@@ -82,7 +82,8 @@ func TestGradientsFindsFaults(t *testing.T) {
 	} {
 		err := plantest.Gradients(func(g *graph.Graph) *graph.Value {
 			x := g.Param("x", graph.Uniform(2), 2, 5)
-			// The op has two readers and reads a computed value, so its gradients are summed and passed on.
+			// Output y has two readers, so its gradients are summed. The op's input is itself computed, so the gradient
+			// must reach x.
 			y := g.Apply("y", c.op, g.Binary("x²", device.Mul, x, x))[0]
 			return g.Binary("sum", device.Add, y, g.Apply("z", c.op, y)[0])
 		})

@@ -5,9 +5,9 @@
 //   diff_reduce  diff_gamma, diff_beta       one read of x and diff_y, one write of dz if the op outputs it
 //   diff_apply   diff_x                      one read of x and dz, one write
 //
-// Work is divided into items: a part of the rows (rows.h) of one or more units. The division depends on the shape
-// alone, so partial sums and their order do not depend on the number of threads. All passes over a tensor use the same
-// division, so that a later pass finds the data of an earlier pass in a core's cache. The inner loops are in
+// The work is divided into items. Each item is a range of rows (rows.h) of one or more units. The division depends on
+// the shape alone, so partial sums and their order do not depend on the number of threads. All passes over a tensor use
+// the same division, so that a later pass finds the data of an earlier pass in a core's cache. The inner loops are in
 // batchnorm_simd.h.
 #include <cmath>
 #include <cstring>
@@ -40,7 +40,7 @@ struct BatchNorm : Kernel {
   int64_t parts, unit_blocks, units_a_block;
   bool threads;
 
-  // Sets the specs. Images at these positions have the same layout; all other operands are plain.
+  // Sets the specs. The operands at positions in and out are images with one layout; all other operands are plain.
   BatchNorm(const Request &request, const Positions &in, const Positions &out, int made_for = -1)
       : p(*static_cast<const ht_batch_norm_params *>(request.params)), bf16(is_bf16(request.in[0])) {
     take_plain_but(request, out);
@@ -68,8 +68,8 @@ struct BatchNorm : Kernel {
     return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Returns the number of elements per channel of a group, including those on other ranks if the op states their
-  // number.
+  // Returns the number of elements per channel of a group. If the op states the total over all ranks (p.count), a full
+  // group has that number.
   double full_count(int64_t group) const {
     const int64_t n = std::min(group_samples, samples - group * group_samples);
     if (p.count > 0 && n == group_samples) return double(p.count);
@@ -352,7 +352,8 @@ struct Running final : Kernel {
         m += mean[g * channels + c];
         v += var[g * channels + c] * (n > 1 ? n / (n - 1) : 1);
       }
-      if (!std::isfinite(m) || !std::isfinite(v)) continue; // a skipped step changes nothing
+      if (!std::isfinite(m) || !std::isfinite(v))
+        continue; // a step with non-finite statistics is skipped: running statistics must stay unchanged
       running_mean[c] = float(old_mean[c] + momentum * (m / double(groups) - old_mean[c]));
       running_var[c] = float(old_var[c] + momentum * (v / double(groups) - old_var[c]));
     }

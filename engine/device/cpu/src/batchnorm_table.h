@@ -18,7 +18,7 @@ struct Piece {
 };
 
 // Moments of the channels of a unit over some rows: the number of elements, their mean, and the sum of squared
-// deviations from the mean. Lanes of the same channel have equal values.
+// deviations from the mean. A channel may occupy several of the 16 lanes; these lanes then have equal values.
 struct Moments {
   double mean[16], m2[16];
   double count;

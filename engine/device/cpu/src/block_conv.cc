@@ -1,5 +1,5 @@
-// block_conv.cc: selects the small convolutions that these kernels compute instead of oneDNN, and loops over the
-// register tiles.
+// block_conv.cc: decides which small convolutions the kernels of block_conv.h compute instead of oneDNN, and loops over
+// their register tiles.
 #include "block_conv.h"
 
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
@@ -91,9 +91,9 @@ struct GatherConv : Kernel {
   }
 };
 
-// Computes diff_weights. The samples are processed in chunks: one block of src and two blocks of diff_dst fit into the
-// second-level cache. Chunks are packed, so that the samples are the innermost dimension. f32 images with long enough
-// rows are read without packing.
+// Computes diff_weights. The samples are processed in chunks. A chunk is so small that one block of src and two blocks
+// of diff_dst fit into the second-level cache. Chunks are packed, so that the samples are the innermost dimension. f32
+// images with long enough rows are read without packing.
 struct OuterConv : Kernel {
   BlockKernels tiles;
   bool direct; // whether images are read without packing
@@ -283,9 +283,9 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Returns whether these kernels are faster than oneDNN 3.2. The limits were measured on Zen 5 with the images of
-// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times the answer is yes: the
-// threads of oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier can
-// block for a scheduler tick.
+// ResNet-50: batches of 8 at 224 pixels, and batches of 128 at 32 pixels. For equal times the answer is yes, because
+// the threads of oneDNN's weight gradients wait in spinning barriers. If another process needs a core, such a barrier
+// can block for a scheduler tick.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;

@@ -48,8 +48,8 @@ struct LossTable {
     int64_t higher;
   };
   Row (*row[2])(int64_t classes, const void *x, int64_t label);
-  // The labels of a sample. q is base for most classes, base + hot for the label, and base + second_hot for the second
-  // label.
+  // The labels of a sample. The target probability q of a class is base; for the label it is base + hot, for the second
+  // label base + second_hot.
   struct Target {
     int64_t label, second; // second = label if there is one label
     float hot, second_hot, base;
@@ -63,13 +63,14 @@ struct LossTable {
 struct DropoutSample {
   uint64_t id;
   uint32_t key[2], stream;
-  uint64_t threshold; // an element is dropped if its word is below threshold
+  uint64_t threshold; // an element is dropped if its random number is below threshold
   float factor;
 };
 
 struct DropoutTable {
   void (*apply[2])(const DropoutSample &, int64_t from, int64_t n, const void *src, void *dst);
-  // Writes one byte per position: 1 if the element is kept, else 0. Writes up to a multiple of 64 bytes.
+  // Writes one byte per position: 1 if the element is kept, else 0. It rounds n up to a multiple of 64, so it may write
+  // up to 63 bytes beyond n.
   void (*keep)(const DropoutSample &, int64_t from, int64_t n, uint8_t *keep);
 };
 
