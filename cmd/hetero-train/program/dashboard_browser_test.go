@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -239,4 +240,67 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelectorAll('tbody tr').length > 0`)
 	screenshot(t, ctx, "list-phone")
+}
+
+// TestDashboardShowsForeignTextAsText: each text of a run's files is markup that would run a script.
+func TestDashboardShowsForeignTextAsText(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	markup := func(field string) string {
+		return `<img src=x onerror=window.hacked='` + field + `'><script>window.hacked='` + field + `'</script>`
+	}
+	quoted := func(field string) string { return strconv.Quote(markup(field)) }
+	record := func(rank int) string {
+		r := runtime.Record{Iteration: 10, Rank: rank, BatchSize: 4, Loss: 1, Forward: time.Millisecond, Backward: time.Millisecond}
+		text, err := r.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "[\n" + string(text) + "\n]\n"
+	}
+	files := map[string]string{
+		"configs/resolved.toml": fmt.Sprintf("[model]\nname = %s\n[data]\ndataset = %s\n[balance]\npolicy = %s\n", quoted("model"), quoted("dataset"), quoted("policy")),
+		"configs/gpu_profiles.json": fmt.Sprintf(`{"ranks":[{"rank":0,"host":%s,"device":{"name":%s,"model":%s,"isa":%s},"measured":{"dtype":%s},"compute_score":1}]}`,
+			quoted("host"), quoted("device"), quoted("device model"), quoted("isa"), quoted("dtype")),
+		"logs/rank_0_metrics.json": record(0), "logs/rank_1_metrics.json": record(1),
+		"logs/balance.jsonl": fmt.Sprintf(`{"step":10,"policy":%s,"shares":[4,4],"next":[5,3],"changed":true,"reason":%s,"share_of_oracle":0.9,"lost_seconds":{%s:1},"ranks":[{"health":%s,"cause":%s},{"health":"sick","cause":%s,"evidence":%s}]}`+"\n",
+			quoted("balancer"), quoted("reason"), quoted("lost"), quoted("health"), quoted("cause"), quoted("alert"), quoted("evidence")),
+		"logs/events.jsonl": fmt.Sprintf(`{"step":0,"start":{"model":%s,"dataset":%s,"policy":%s,"unit":%s,"units_per_sample":2,"metrics":[{"key":%s,"title":%s}]}}
+{"step":10,"evaluation":{"loss":1,"metrics":{%s:1}}}
+{"step":50,"bottleneck":{"bound":%s,"rank":0,"text":%s,"advice":%s}}
+`, quoted("start model"), quoted("start dataset"), quoted("start policy"), quoted("unit"), quoted("key"), quoted("title"), quoted("key"), quoted("bound"), quoted("verdict"), quoted("advice")),
+		"results/result.json": fmt.Sprintf(`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`, quoted("error"), quoted("result model"), quoted("result dataset"), quoted("note")),
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, "run", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, address, _ := startDashboard(t, p, "--input-dir", dir)
+	for path, fields := range map[string][]string{
+		"":                 {"result model", "result dataset", "policy"},
+		"?compare=run,run": nil,
+		"?run=run": {"model", "start dataset", "policy", "host", "device model", "isa", "dtype", "reason", "health", "cause", "alert", "evidence", "title", "unit", "bound", "verdict", "advice",
+			"error", "note"},
+	} {
+		visit(t, ctx, address+path)
+		await(t, ctx, `document.querySelectorAll('td, canvas').length > 0`)
+		if path == "?run=run" {
+			await(t, ctx, `document.querySelectorAll('#hardware td').length > 0`)
+		}
+		in(t, ctx, chromedp.Sleep(300*time.Millisecond)) // for a script that would run
+		if hacked := evaluate[string](t, ctx, `String(window.hacked)`); hacked != "undefined" {
+			t.Errorf("%q: the text of field %s ran as a script", path, hacked)
+		}
+		if n := evaluate[int](t, ctx, `document.querySelectorAll('img, #app script').length`); n != 0 {
+			t.Errorf("%q: the page has %d elements from texts", path, n)
+		}
+		shown := evaluate[string](t, ctx, `document.body.textContent`)
+		for _, field := range fields {
+			if !strings.Contains(shown, markup(field)) {
+				t.Errorf("%q: the text of field %s is not shown", path, field)
+			}
+		}
+	}
+	visit(t, ctx, "about:blank") // before the server ends
 }

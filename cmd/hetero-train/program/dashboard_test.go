@@ -202,3 +202,40 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Errorf("a port in use: got %s, want a warning with the reason", busy.stderr)
 	}
 }
+
+func TestStatusOfRuns(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, p.command(dir, "train.steps=60", "parallel.ranks=2"), 0).check(t, exit.Done, "")
+	status := func(code int, args ...string) string {
+		t.Helper()
+		text, err := exec.Command(p.path, append([]string{"status"}, args...)...).CombinedOutput()
+		if got := exitOf(t, err); got != code {
+			t.Errorf("status %q: got exit code %d, want %d: %s", args, got, code, text)
+		}
+		return string(text)
+	}
+	for _, args := range [][]string{{"--input-dir", dir}, {"--input-dir", dir, "run"}, {filepath.Join(dir, "run")}, {"--input-dir", filepath.Join(dir, "run"), "--watch"}} {
+		text := status(exit.Done, args...)
+		for _, want := range []string{"run: finished, step 60 of 60 (100 %)\n", "[Load Balancer Status] step ", "Cluster Throughput: ", "bottleneck: ", "last decision: step "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("status %q: got %q, want also %q", args, text, want)
+			}
+		}
+		if strings.Contains(text, "\x1b") {
+			t.Errorf("status %q: got control characters in a pipe", args)
+		}
+	}
+	var v struct {
+		Last  int
+		Ranks []any
+	}
+	if text := status(exit.Done, "--input-dir", dir, "--json"); json.Unmarshal([]byte(text), &v) != nil || v.Last != 60 || len(v.Ranks) != 2 {
+		t.Errorf("--json: got %s", text)
+	}
+	for want, args := range map[string][]string{"no such file": {"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")}, "other characters": {"--input-dir", dir, "a b"},
+		"there is no run": {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"}} {
+		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
+			t.Errorf("status %q: got %q, want %q", args, text, want)
+		}
+	}
+}

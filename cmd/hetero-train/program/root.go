@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/status"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	versions "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/version"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -115,6 +116,7 @@ func families(a *cli.App) []*cobra.Command {
 		balance.New(a),
 		newConfig(a),
 		signals.Tidied(dashboard.New(a)),
+		cli.WithoutConfig(signals.Tidied(status.New(a)), "status reads the folder of a run"),
 		signals.Tidied(bench.New(a)),
 		signals.Tidied(nccl.New(a)),
 		signals.Tidied(data.New(a)),

@@ -1,0 +1,2 @@
+// Package status shows a run in a terminal.
+package status

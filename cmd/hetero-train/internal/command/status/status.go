@@ -1,0 +1,181 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+const long = `Show the state of a run: its ranks, the last decision of the balancer, the bottleneck and the newest alerts.
+
+RUN is the name of a run in --input-dir, or the folder of a run. Without RUN, the command shows the newest run of --input-dir.
+With --watch, the command shows the run again after each change, until the run ends. The command only reads files, so the run may
+train on another machine that shares the folder.
+
+Exit codes:
+  2    bad flags, or there is no such run
+  130  stopped by Ctrl-C`
+
+const example = `  hetero-train status
+  hetero-train status resnet50 --watch
+  hetero-train status experiments/resnet50 --json | jq .decision.share_of_oracle`
+
+// watchInterval is the time between two looks at a run. Runs write their records twice a second.
+const watchInterval = time.Second
+
+// New returns the command that shows a run.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "status [RUN]", Short: "Show a run in the terminal", Long: long, Example: example, Args: cli.AtMostOne}
+	var input string
+	var watch, asJSON bool
+	cmd.Flags().StringVar(&input, "input-dir", "experiments", "`folder` that contains the runs")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show the run again after each change, until it ends")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		run, close, err := open(input, cli.First(args))
+		if err != nil {
+			return err
+		}
+		defer close()
+		s := screen{out: a.Env.Stdout, json: asJSON}
+		if f := logs.FileOf(a.Env.Stdout); f != nil && logs.IsTerminal(a.Env.Stdout) {
+			s.terminal = f
+		}
+		if !watch {
+			readAll(run)
+			return s.show(run.View())
+		}
+		return follow(cmd.Context(), run, s)
+	}
+	return cmd
+}
+
+// open opens a run by its name or its folder; "" is the newest run of the folder input.
+func open(input, name string) (run *runs.Run, close func(), err error) {
+	path := input
+	if strings.ContainsRune(name, filepath.Separator) || name == "." {
+		path, name = name, ""
+	}
+	folder, err := runs.OpenFolder(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, exit.Usagef("status: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", path)
+	}
+	if err != nil {
+		return nil, nil, exit.Usagef("status: %w", err)
+	}
+	defer folder.Close() // the run has its own handle
+	if name == "" {
+		list, err := folder.List()
+		if err != nil {
+			return nil, nil, exit.Usagef("status: %w", err)
+		}
+		if len(list.Runs) == 0 {
+			return nil, nil, exit.Usagef("status: there is no run in %s", path)
+		}
+		name = list.Runs[0].Name
+	}
+	run, err = folder.Open(name)
+	if err != nil {
+		return nil, nil, exit.Usagef("status: %w: hetero-train dashboard lists the runs of a folder", err)
+	}
+	return run, func() { run.Close() }, nil
+}
+
+// readAll reads all records that a run has now.
+func readAll(run *runs.Run) {
+	for run.Update(64 << 20) {
+	}
+}
+
+// follow shows a run after each change, until it ends.
+func follow(ctx context.Context, run *runs.Run, s screen) error {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for shown := int64(-1); ; {
+		readAll(run)
+		v := run.View()
+		if v.Version != shown {
+			shown = v.Version
+			if err := s.show(v); err != nil {
+				return err
+			}
+		}
+		if v.State.Kind != runs.Running {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// screen is the place where runs are shown.
+type screen struct {
+	out      io.Writer
+	json     bool
+	terminal *os.File // nil: a file or a pipe
+	again    bool     // something was shown
+}
+
+// show prints a run. On a terminal it replaces the previous text, within the size of the window.
+func (s *screen) show(v runs.View) error {
+	if s.json {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = s.out.Write(append(text, '\n'))
+		return err
+	}
+	text := Text(v)
+	switch {
+	case s.terminal != nil:
+		text = s.fit(text)
+		if s.again { // out would escape the control characters
+			if _, err := s.terminal.WriteString("\x1b[H\x1b[J"); err != nil {
+				return err
+			}
+		}
+	case s.again:
+		text = "\n" + text
+	}
+	s.again = true
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+// fit cuts a text to the size of the window, so that it does not scroll.
+func (s *screen) fit(text string) string {
+	width, height, err := term.GetSize(int(s.terminal.Fd()))
+	if err != nil || width < 1 || height < 2 {
+		return text
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) > height-1 {
+		left := len(lines) - (height - 2)
+		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines: enlarge the window, or use --json", left))
+	}
+	for i, line := range lines {
+		if runes := []rune(line); len(runes) > width {
+			lines[i] = string(runes[:width-1]) + "…"
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
