@@ -77,6 +77,14 @@ var rules = []rule{
 		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0, "early stopping needs evaluations during the run",
 			fmt.Sprintf("%d with train.eval_interval = 0", c.Train.EarlyStopPatience), "0, or train.eval_interval of at least 1")
 	}},
+	{key: "notify.events", check: func(c *Config) *Fault {
+		for _, e := range c.Notify.Events {
+			if !slices.Contains(NotifyEvents, e) {
+				return &Fault{Message: "unknown event", Got: quote(e), Want: "some of " + strings.Join(NotifyEvents, ", ")}
+			}
+		}
+		return nil
+	}},
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
 		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov momentum needs a momentum above 0",
 			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")

@@ -63,6 +63,8 @@ func TestRules(t *testing.T) {
 		{"early stop without evaluations", "train = {early_stop_patience = 3, eval_interval = 0}", "train.early_stop_patience"},
 		{"early stop", "train = {early_stop_patience = 3, early_stop_metric = \"loss\"}", ""},
 
+		{"an event that does not exist", "notify.events = [\"finished\", \"ended\"]", "notify.events"},
+		{"all events", "notify.events = [\"finished\", \"failed\", \"straggler\", \"diverged\", \"stalled\"]", ""},
 		{"nesterov without momentum", "optimizer = {momentum = 0.0, nesterov = true}", "optimizer.nesterov"},
 		{"nesterov with momentum", "optimizer.nesterov = true", ""},
 		{"empty betas", "optimizer.betas = []", "optimizer.betas"},

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/notify"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
@@ -30,13 +31,16 @@ import (
 // training is the state of one process that trains.
 type training struct {
 	assembly.Run
-	records   *observe.Records     // set on rank 0 only; nil on other ranks
-	tracing   *observe.Tracing     // nil if the configuration selects no steps
-	balancing *rebalance.Balancer  // nil in a run of one rank
-	exporter  *observe.Exporter    // nil if this rank serves no metrics
-	lifeline  *supervisor.Lifeline // tells the supervisor that this rank is saving
-	saves     atomic.Int64         // number of SIGUSR1 signals of this process so far
-	looping   atomic.Bool          // true from shortly before the training loop until its end
+	records   *observe.Records       // set on rank 0 only; nil on other ranks
+	tracing   *observe.Tracing       // nil if the configuration selects no steps
+	balancing *rebalance.Balancer    // nil in a run of one rank
+	exporter  *observe.Exporter      // nil if this rank serves no metrics
+	sender    *notify.Sender         // nil without a receiver of events
+	watch     *notify.Watch          // nil if sender is nil
+	folder    atomic.Pointer[string] // path of the run's folder, for events; nil before the run has one
+	lifeline  *supervisor.Lifeline   // tells the supervisor that this rank is saving
+	saves     atomic.Int64           // number of SIGUSR1 signals of this process so far
+	looping   atomic.Bool            // true from shortly before the training loop until its end
 }
 
 // Train executes the training that cfg describes. This process is the only rank, one of several ranks, or the
@@ -63,6 +67,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	ctx, release := signals.Context(ctx, opts.Signals, say, opts.Screen, &tr.saves, tr.toldToStop)
 	defer release()
 	defer tr.CloseAll()
+	if err := tr.openNotify(cfg, opts); err != nil {
+		return err
+	}
 	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openMetrics, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
@@ -70,7 +77,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			if errors.As(context.Cause(ctx), &s) {
 				err = exit.With(s.Saved(), s) // whichever operation the signal interrupted
 			}
-			return tr.tellLog(exit.Classify(ctx, err))
+			err = exit.Classify(ctx, err)
+			tr.reportEnd(err)
+			return tr.tellLog(err)
 		}
 		if tr.finished() {
 			return sayFinished(&tr.Run)
@@ -80,6 +89,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	defer end(nil)
 	tr.balancing.EndBy(end)
 	err = exit.Classify(ctx, tr.train(ctx))
+	tr.reportEnd(err)
 	if err != nil && !errors.As(err, new(exit.Stopped)) { // after a signal, all ranks stop together
 		tr.Team.Abort(err)
 	}
@@ -128,6 +138,7 @@ func (tr *training) openRun(ctx context.Context) (err error) {
 			return err
 		}
 		tr.Folder = run
+		tr.tellFolder(run.Dir)
 		tr.Later(run.Close)
 		if run.Checkpoint != nil {
 			tr.Later(run.Checkpoint.Close)
@@ -249,6 +260,10 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
 	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
+	if tr.watch != nil {
+		tr.balancing.Watch(tr.watch.Decided)
+		all = append(all, tr.watch)
+	}
 	if tr.exporter != nil {
 		all = append(all, tr.exporter)
 	}

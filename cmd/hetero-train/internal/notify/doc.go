@@ -1,0 +1,13 @@
+// Package notify reports events of a run to a program or a webhook.
+//
+//	n, err := notify.Open(notify.Options{…})     // rank 0; checks the settings
+//	n.Send(notify.Event{Event: notify.Failed, …}) // any goroutine; never waits
+//	n.Close()                                    // waits at most one time-out
+//
+// A goroutine delivers the events in order. The queue holds mostWaiting events; later events are dropped and counted. A
+// try that fails is repeated mostTries times. A receiver that is slow, dead or hostile costs the run at most one
+// time-out, at the end of the process.
+//
+// An [Event] contains no secrets: Options.Hide removes them from its texts. The address of a webhook is itself a secret
+// and appears in no message.
+package notify
