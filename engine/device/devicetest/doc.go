@@ -26,7 +26,7 @@
 // 2⁻²⁴:
 //
 //	f32 output:         ‖got - truth‖ ≤ 3·‖plain - truth‖ + floor·u·‖truth‖                    =: d
-//	bf16 or f16 output: ‖got - truth‖ ≤ ‖round(truth) - truth‖ + 2·d
+//	bf16 or f16 output: ‖got - truth‖ ≤ (1 + inner)·‖round(truth) - truth‖ + 2·d
 //	f64 output:         ‖got - truth‖ ≤ 2⁻⁴⁰·‖truth‖
 //
 // The floor is needed because plain results may be exact by chance. Each kind of case states its floor with the reason.

@@ -12,6 +12,7 @@ import (
 type tolerance struct {
 	exact  bool    // the output must equal that of the reference device with the same types; floor is unused
 	floor  float64 // part of the tolerance that does not depend on plain, in units of u·‖truth‖
+	inner  float64 // for outputs of 16 bits: error of roundings to 16 bits inside the op, in units of the output's rounding
 	reason string
 }
 
@@ -56,7 +57,7 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 		if chain {
 			limit = 3*norm(same.Values, truth.Values) + norm(rounded, truth.Values)
 		} else {
-			limit = norm(rounded, truth.Values) + 2*limit
+			limit = (1+tol.inner)*norm(rounded, truth.Values) + 2*limit
 		}
 	case chain:
 		limit = 3*norm(same.Values, truth.Values) + tol.floor*roundoff*size

@@ -8,15 +8,15 @@
 //             again. The gradients of the block's keys and values stay in the cache; the gradients of queries are summed
 //             in f32.
 //
-// One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types.
+// One thread computes each task, so results do not depend on the number of threads. Products are in f32 for both types;
+// pair_attention.cc has kernels with products of bf16.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "images.h"
+#include "attention.h"
 #include "layout.h"
 #include "ops.h"
-#include "simd_table.h"
 #include "transformer_table.h"
 
 namespace hetero {
@@ -28,62 +28,8 @@ constexpr int64_t kRows = 16;     // queries of a backward block
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-struct AttentionKernel : Kernel {
-  ht_attention_params p;
-  bool bf16;
-  int64_t n, t, c, d, dp, heads, stride, size, sources, parts;
-  size_t first; // index of q among the inputs
-  float scale, factor = 1;
-  uint64_t threshold = 0;
-
-  AttentionKernel(const Request &request, size_t before, int64_t threads)
-      : p(*static_cast<const ht_attention_params *>(request.params)), parts(threads), first(before) {
-    take_plain(*this, request);
-    const ht_spec &q = in.at(first);
-    bf16 = is_bf16(q);
-    n = q.dims[0];
-    t = q.dims[1];
-    stride = q.dims[2];
-    sources = p.packed ? 1 : 3;
-    c = p.packed ? stride / 3 : stride;
-    heads = p.heads;
-    d = c / heads;
-    dp = up(d, 32);
-    size = dtype_size(q.dtype);
-    scale = float(1 / std::sqrt(double(d)));
-    const size_t wanted = first + size_t(sources) + (p.lengths ? 1 : 0) + (p.p > 0 ? 2 : 0);
-    want_operands(request, wanted, request.out.size());
-    if (p.lengths && in[first + size_t(sources)].dtype != HT_I32)
-      throw Invalid("lengths: got " + describe(in[first + size_t(sources)]) + ", want i32");
-    if (p.p > 0) {
-      threshold = uint64_t(std::round(p.p * 4294967296.0));
-      factor = float(1 / (1 - p.p));
-      if (in[wanted - 2].dtype != HT_I64) throw Invalid("ids: got " + describe(in[wanted - 2]) + ", want i64");
-      if (in[wanted - 1].dtype != HT_U32) throw Invalid("key: got " + describe(in[wanted - 1]) + ", want u32");
-    }
-  }
-
-  // Returns row i of q (0), k (1) or v (2) of head h of sample s.
-  const char *source(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
-    const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
-    return static_cast<const char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
-  }
-
-  int64_t length(const Args &a, int64_t s) const {
-    if (!p.lengths) return t;
-    return std::clamp<int64_t>(static_cast<const int32_t *>(a.in[first + size_t(sources)])[s], 0, t);
-  }
-
-  int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
-
-  // Writes for keys from … from+count-1 a byte, which is 1 if dropout keeps the pair of query i and this key. from is a
-  // multiple of 64.
-  void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
-    const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
-    const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);
-    const DropoutSample sample{uint64_t(ids[s]), {key[0], key[1]}, p.stream + uint32_t(h), threshold, factor};
-    simd().dropout.keep(sample, i * 65536 + from, count, to);
-  }
+struct RowKernel : AttentionKernel {
+  using AttentionKernel::AttentionKernel;
 
   // Copies rows, multiplied by f, to f32 rows of dp elements. Padding is zero.
   void take(const char *rows, int64_t row_bytes, int64_t count, float f, float *to) const {
@@ -124,19 +70,12 @@ struct AttentionKernel : Kernel {
         product({int(std::min<int64_t>(8, rows - r)), k, coefficients + r * row, row, step, x + j, dp, out + r * dp + j,
                  dp, add});
   }
-
-  // Calls f(task, memory) for all tasks. memory is the scratch of the thread's part of the tasks.
-  template <class F> void each(const Args &a, int64_t tasks, int64_t floats, F f) const {
-#pragma omp parallel for schedule(static)
-    for (int64_t part = 0; part < parts; part++)
-      for (int64_t i = part; i < tasks; i += parts) f(i, static_cast<float *>(a.workspace) + part * floats);
-  }
 };
 
-struct Attention final : AttentionKernel {
+struct Attention final : RowKernel {
   int64_t tp, pieces, floats; // keys, rounded up to 64; tasks per head; scratch of a part, floats
 
-  explicit Attention(const Request &request) : AttentionKernel(request, 0, request.threads) {
+  explicit Attention(const Request &request) : RowKernel(request, 0, request.threads) {
     tp = up(t, 64);
     pieces = n * heads >= 2 * parts ? 1 : up(t, kQueries) / kQueries;
     floats = tp * d + 2 * tp * dp + 8 * tp + 16 * dp + tp;
@@ -144,10 +83,10 @@ struct Attention final : AttentionKernel {
   }
 
   void run(const Args &a) override {
-    each(a, n * heads * pieces, floats, [&](int64_t task, float *memory) {
+    each(a, n * heads * pieces, floats * int64_t(sizeof(float)), [&](int64_t task, char *memory) {
       const int64_t head = task / pieces, piece = task % pieces;
       const int64_t from = up(t * piece / pieces, 8), to = piece + 1 == pieces ? t : up(t * (piece + 1) / pieces, 8);
-      queries(a, head / heads, head % heads, std::min(from, t), std::min(to, t), memory);
+      queries(a, head / heads, head % heads, std::min(from, t), std::min(to, t), reinterpret_cast<float *>(memory));
     });
   }
 
@@ -186,17 +125,18 @@ struct Attention final : AttentionKernel {
   }
 };
 
-struct AttentionDiff final : AttentionKernel {
+struct AttentionDiff final : RowKernel {
   int64_t floats;
 
-  explicit AttentionDiff(const Request &request) : AttentionKernel(request, 3, request.threads) {
+  explicit AttentionDiff(const Request &request) : RowKernel(request, 3, request.threads) {
     want_f32(in[2]);
     floats = up(t, 64) * (3 * dp + 1) + kKeys * (2 * d + 4 * dp) + 2 * kRows * kKeys + kKeys;
     workspace = parts * floats * int64_t(sizeof(float));
   }
 
   void run(const Args &a) override {
-    each(a, n * heads, floats, [&](int64_t task, float *memory) { head(a, task / heads, task % heads, memory); });
+    each(a, n * heads, floats * int64_t(sizeof(float)),
+         [&](int64_t task, char *memory) { head(a, task / heads, task % heads, reinterpret_cast<float *>(memory)); });
   }
 
   char *result(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
@@ -260,7 +200,14 @@ struct AttentionDiff final : AttentionKernel {
 
 } // namespace
 
-std::unique_ptr<Kernel> make_attention(const Request &request) { return std::make_unique<Attention>(request); }
-std::unique_ptr<Kernel> make_attention_diff(const Request &request) { return std::make_unique<AttentionDiff>(request); }
+std::unique_ptr<Kernel> make_attention(const Request &request) {
+  if (auto k = make_pair_attention(request)) return k;
+  return std::make_unique<Attention>(request);
+}
+
+std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
+  if (auto k = make_pair_attention_diff(request)) return k;
+  return std::make_unique<AttentionDiff>(request);
+}
 
 } // namespace hetero

@@ -9,6 +9,7 @@
 #include "images.h"
 #include "layout.h"
 #include "ops.h"
+#include "pair_product.h"
 #include "transformer_table.h"
 
 namespace hetero {
@@ -108,7 +109,8 @@ struct BiasGelu final : RowKernel {
   }
 
   void run(const Args &a) override {
-    const auto f = transformer().bias_gelu[bf16][tanh];
+    const PairTable *pairs = bf16 ? pair_table() : nullptr;
+    const auto f = pairs ? pairs->bias_gelu[tanh] : transformer().bias_gelu[bf16][tanh];
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))
     for (int64_t r = 0; r < rows; r++)
       f(channels, at(a.in[0], r * row_bytes), static_cast<const float *>(a.in[1]), at(a.out[0], r * row_bytes));
@@ -125,7 +127,8 @@ struct BiasGeluDiff final : RowKernel {
   }
 
   void run(const Args &a) override {
-    const auto f = transformer().bias_gelu_diff[bf16][tanh];
+    const PairTable *pairs = bf16 ? pair_table() : nullptr;
+    const auto f = pairs ? pairs->bias_gelu_diff[tanh] : transformer().bias_gelu_diff[bf16][tanh];
     sum_pieces(a, 1, 1, [&](int64_t r, float *sums) {
       f(channels, at(a.in[0], r * row_bytes), at(a.in[1], r * row_bytes), static_cast<const float *>(a.in[2]),
         at(a.out[0], r * row_bytes), sums);

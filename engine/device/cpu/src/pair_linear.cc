@@ -68,7 +68,7 @@ struct RowsByPanels : Kernel {
         pairs.interleave(weight + at, columns, sum, n, kPanel, 0, panel, nullptr);
       for (int64_t r = from; r < std::min(to, rows); r += kTileRows) {
         const int64_t count = std::min(kTileRows, rows - r);
-        pairs.tile[count - 1][vectors(n) - 1]({sum / 2, src + r * sum, sum / 2, 1, panel, sums, kPanel, false});
+        pairs.tile[count - 1][vectors(n) - 1]({sum / 2, src + r * sum, sum / 2, 1, panel, kPanel, sums, kPanel, false});
         pairs.finish[bf16](count, n, sums, bias ? bias + at : nullptr,
                            static_cast<char *>(a.out[0]) + (r * columns + at) * size, columns);
       }
@@ -90,7 +90,7 @@ struct DiffWeights : Kernel {
     panels = (inputs + kPanel - 1) / kPanel;
     groups = up(outputs, kPanel) / kTileRows;
     panel = block / 2 * kPanel;
-    group = block / 2 * kTileRows;
+    group = block / 2 * kTileRows + 16; // a line more, or all groups would compete for the same lines of the cache
     workspace = (panels * panel + groups * group) * int64_t(sizeof(uint32_t));
     workspace += parts * kTileRows * kPanel * int64_t(sizeof(float));
   }
@@ -127,7 +127,7 @@ struct DiffWeights : Kernel {
           const int64_t o = g * kTileRows, height = std::min(kTileRows, outputs - o);
           float *to = weights + o * inputs + at;
           const bool whole = n % 16 == 0, add = from > 0;
-          PairTile t{(count + 1) / 2, lines + g * group, 1, kTileRows, columns + p * panel, to, inputs, add};
+          PairTile t{(count + 1) / 2, lines + g * group, 1, kTileRows, columns + p * panel, kPanel, to, inputs, add};
           if (!whole) { // the tile writes whole vectors, so it writes to sums first
             t.out = sums, t.out_row = kPanel, t.add = false;
           }

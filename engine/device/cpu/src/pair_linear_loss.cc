@@ -67,7 +67,7 @@ struct PairLoss : LinearLoss {
   LogitTile logits(const Args &a, char *memory, int64_t from, int64_t to, int64_t p, int64_t count, float *sums) const {
     const int64_t valid = std::min(kPanel, count - p * kPanel);
     pairs.tile[to - from - 1][vectors(valid) - 1](
-        {channels / 2, row(a.in[1], from), channels / 2, 1, src_panel(memory, p), sums, kPanel, false});
+        {channels / 2, row(a.in[1], from), channels / 2, 1, src_panel(memory, p), kPanel, sums, kPanel, false});
     const auto *labels = reinterpret_cast<int32_t *>(memory + labels_at) + p * kPanel;
     return {to - from, valid, sums, bias(a, from), int32_t(from), labels};
   }
@@ -230,8 +230,8 @@ struct PairBackward final : PairLoss {
       for (int64_t k = split(n, i); k < end; k += kTileRows) {
         const int64_t height = std::min(kTileRows, end - k);
         pairs.tile[height - 1][vectors(channels - at) - 1]({(block_rows + 1) / 2, transposed + k * width, width / 2, 1,
-                                                            lines(memory, c, first), diff_weight + k * channels + at,
-                                                            channels, first > 0});
+                                                            lines(memory, c, first), kPanel,
+                                                            diff_weight + k * channels + at, channels, first > 0});
         for (int64_t r = k; c == 0 && diff_bias && r < k + height; r++)
           diff_bias[r] = pairs.sum(block_rows, transposed + r * width) + (first > 0 ? diff_bias[r] : 0.0f);
       }
@@ -243,7 +243,7 @@ struct PairBackward final : PairLoss {
       for (int64_t r = p * kPanel; r < std::min((p + 1) * kPanel, block_rows); r += kTileRows)
         pairs.tile[std::min(kTileRows, block_rows - r) - 1][vectors(channels - at) - 1](
             {(n + 1) / 2, gradients + p * (padded / 2) * kPanel + r % kPanel, 1, kPanel,
-             weights + c * (padded / 2) * kPanel, diff + r * channels + at, channels, from > 0});
+             weights + c * (padded / 2) * kPanel, kPanel, diff + r * channels + at, channels, from > 0});
     }
   }
 };

@@ -1,4 +1,5 @@
-// pair_product.h: matrix products of bf16 in register tiles, with f32 sums, for AVX-512 BF16.
+// pair_product.h: matrix products of bf16 in register tiles, with f32 sums, and the loops between such products, for
+// AVX-512 BF16.
 //
 // The instruction vdpbf16ps multiplies pairs: two elements that are adjacent along the summed dimension, in 32 bits. A
 // tile reads one operand pair by pair and broadcasts each pair. The other operand is a panel, whose rows are vectors:
@@ -20,10 +21,23 @@ struct PairTile {
   int64_t pairs;
   const void *a; // pair (row, k) is at a_row*row + a_step*k, counted in pairs
   int64_t a_row, a_step;
-  const void *panel; // (pairs, kPanel)
+  const void *panel; // pair row k is at panel_row*k, in pairs
+  int64_t panel_row;
   float *out;
   int64_t out_row; // distance between rows of out, elements
   bool add;        // whether to add to the present values of out
+};
+
+// Two rows of scores of attention, and the gradients of their probabilities. Row i has n[i] keys. The results are zero
+// for the keys from n[i] up to `padded`, a multiple of 16.
+struct ScoreRows {
+  int64_t n[2], padded;
+  const float *scores[2], *diff[2]; // diff: gradients of the probabilities after dropout
+  float scale, lse[2], inner[2];    // inner: the product of a row of dst and its gradient
+  const uint8_t *keep[2];           // one byte for each key; null without dropout
+  float factor;                     // factor of the probabilities that dropout keeps
+  uint32_t *p, *d;                  // pairs of both rows: probabilities after dropout, gradients of scores
+  uint16_t *d_row[2];               // gradients of scores
 };
 
 // The logits of up to kTileRows classes for the rows of a panel. The logit of class c and row r is sums[c*kPanel + r] +
@@ -64,6 +78,23 @@ struct PairTable {
   // are zero.
   void (*logit_diff)(const LogitTile &, const float *lse, float scale, uint16_t *dst, int64_t dst_row, uint32_t *pairs);
   float (*sum)(int64_t n, const uint16_t *src); // returns the sum of n bf16 elements
+
+  // Forms pairs of rows 2k and 2k+1 of src (rows, columns). Column c of pair k goes to dst[k*width + c]. Missing rows and
+  // columns are zero. width is a multiple of 16.
+  void (*pair_rows)(const void *src, int64_t src_row, int64_t rows, int64_t columns, int64_t width, uint32_t *dst);
+  float (*dot)(int64_t n, const void *a, const void *b); // returns the sum of the products of n bf16 elements
+  // Computes dst[i] = exp((scores[i] - largest)·scale) for n scores, rounded to bf16. dst[i] is 0 where keep[i] is 0, and
+  // from n up to `padded`, a multiple of 16. keep may be null. sum is the sum of all exponentials, also of those that
+  // keep removes. scale is positive.
+  void (*exponentials)(int64_t n, int64_t padded, const float *scores, float scale, const uint8_t *keep, uint16_t *dst,
+                       float *largest, float *sum);
+  // Computes the probabilities of two rows from their scores, and the gradients of the scores.
+  void (*score_diff)(const ScoreRows &);
+
+  // One row of BiasGELU and of its gradient, as in transformer_table.h. The index is 1 for the tanh approximation.
+  void (*bias_gelu[2])(int64_t n, const void *src, const float *bias, void *dst);
+  void (*bias_gelu_diff[2])(int64_t n, const void *diff, const void *src, const float *bias, void *diff_src,
+                            float *diff_bias);
 };
 
 // Returns the loops for this CPU. Returns nullptr if the CPU lacks the instructions, or if it has matrix tiles (AMX),

@@ -1,0 +1,83 @@
+// attention.h: what the kernels of attention have in common.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "images.h"
+#include "kernel.h"
+#include "layout.h"
+#include "simd_table.h"
+
+namespace hetero {
+
+// The kernels on the tiles of pair_product.h; nullptr if they do not support the request.
+std::unique_ptr<Kernel> make_pair_attention(const Request &request);
+std::unique_ptr<Kernel> make_pair_attention_diff(const Request &request);
+
+struct AttentionKernel : Kernel {
+  ht_attention_params p;
+  bool bf16;
+  int64_t n, t, c, d, dp, heads, stride, size, sources, parts;
+  size_t first; // index of q among the inputs
+  float scale, factor = 1;
+  uint64_t threshold = 0;
+
+  AttentionKernel(const Request &request, size_t before, int64_t threads)
+      : p(*static_cast<const ht_attention_params *>(request.params)), parts(threads), first(before) {
+    take_plain(*this, request);
+    const ht_spec &q = in.at(first);
+    bf16 = is_bf16(q);
+    n = q.dims[0];
+    t = q.dims[1];
+    stride = q.dims[2];
+    sources = p.packed ? 1 : 3;
+    c = p.packed ? stride / 3 : stride;
+    heads = p.heads;
+    d = c / heads;
+    dp = (d + 31) / 32 * 32;
+    size = dtype_size(q.dtype);
+    scale = float(1 / std::sqrt(double(d)));
+    const size_t wanted = first + size_t(sources) + (p.lengths ? 1 : 0) + (p.p > 0 ? 2 : 0);
+    want_operands(request, wanted, request.out.size());
+    if (p.lengths && in[first + size_t(sources)].dtype != HT_I32)
+      throw Invalid("lengths: got " + describe(in[first + size_t(sources)]) + ", want i32");
+    if (p.p > 0) {
+      threshold = uint64_t(std::round(p.p * 4294967296.0));
+      factor = float(1 / (1 - p.p));
+      if (in[wanted - 2].dtype != HT_I64) throw Invalid("ids: got " + describe(in[wanted - 2]) + ", want i64");
+      if (in[wanted - 1].dtype != HT_U32) throw Invalid("key: got " + describe(in[wanted - 1]) + ", want u32");
+    }
+  }
+
+  // Returns row i of q (0), k (1) or v (2) of head h of sample s.
+  const char *source(const Args &a, int which, int64_t s, int64_t h, int64_t i) const {
+    const void *base = p.packed ? a.in[first] : a.in[first + size_t(which)];
+    return static_cast<const char *>(base) + ((s * t + i) * stride + (p.packed ? which * c : 0) + h * d) * size;
+  }
+
+  int64_t length(const Args &a, int64_t s) const {
+    if (!p.lengths) return t;
+    return std::clamp<int64_t>(static_cast<const int32_t *>(a.in[first + size_t(sources)])[s], 0, t);
+  }
+
+  int64_t keys(int64_t length, int64_t i) const { return p.causal ? std::min(length, i + 1) : length; }
+
+  // Writes for keys from … from+count-1 a byte, which is 1 if dropout keeps the pair of query i and this key. from is a
+  // multiple of 64.
+  void keep(const Args &a, int64_t s, int64_t h, int64_t i, int64_t from, int64_t count, uint8_t *to) const {
+    const auto *ids = static_cast<const int64_t *>(a.in[in.size() - 2]);
+    const auto *key = static_cast<const uint32_t *>(a.in[in.size() - 1]);
+    const DropoutSample sample{uint64_t(ids[s]), {key[0], key[1]}, p.stream + uint32_t(h), threshold, factor};
+    simd().dropout.keep(sample, i * 65536 + from, count, to);
+  }
+
+  // Calls f(task, memory) for all tasks. memory is the scratch of the thread's part of the tasks.
+  template <class F> void each(const Args &a, int64_t tasks, int64_t bytes, F f) const {
+#pragma omp parallel for schedule(static)
+    for (int64_t part = 0; part < parts; part++)
+      for (int64_t i = part; i < tasks; i += parts) f(i, static_cast<char *>(a.workspace) + part * bytes);
+  }
+};
+
+} // namespace hetero
