@@ -17,7 +17,7 @@ func (d *Dashboard) Keys() []Key {
 		Bool(&d.Enabled, "enabled", false).
 			Doc("Starts the dashboard with the training, and ends it with the training. It shows all runs of `experiment.output_dir`. `hetero-train dashboard` shows the same page at any time."),
 		String(&d.Address, "address", "127.0.0.1").
-			Doc("Address to listen on. Clients on other machines need an address of this machine, or `0.0.0.0`, and a token."),
+			Doc("Address to listen on. To admit clients on other machines, set an address of this machine or `0.0.0.0`, and a token."),
 		Int(&d.Port, "port", 8501).AtMost(65535).
 			Doc("TCP port. 0: any free port."),
 		Int(&d.RefreshSeconds, "refresh_seconds", 0).Unit("s").AtMost(30).

@@ -16,7 +16,7 @@ type DataInput struct {
 func (d *DataInput) Keys() []Key {
 	return []Key{
 		String(&d.ValPath, "val_path", "").Operational().
-			Doc("`webdataset`: the evaluation shards, in the form of `path`. Empty: shards with matching names (`val-*.tar`, `val/`); without such shards, `val_fraction` of the samples. `labelled_text`: the evaluation file. Empty: `val_fraction` of the samples."),
+			Doc("`webdataset`: the evaluation shards, written in the same ways as `path`. Empty: shards with matching names (`val-*.tar`, `val/`); without such shards, `val_fraction` of the samples. `labelled_text`: the evaluation file. Empty: `val_fraction` of the samples."),
 		String(&d.ClassNames, "class_names", "").Operational().
 			Doc("File with one class name per line. The file can be `synset_words.txt` or `LOC_synset_mapping.txt` (lines such as `n01440764 tench, …`, class folder first), or a plain list in the order of the numeric labels. Empty: the program uses such a file next to the data; without one, class names are folder names or numbers."),
 		Int(&d.MaxClasses, "max_classes", 0).Unit("classes").Learnt().

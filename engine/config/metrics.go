@@ -13,9 +13,9 @@ func (m *Metrics) Keys() []Key {
 	on := IsNot("metrics.address", "")
 	return each(Key.Operational, []Key{
 		String(&m.Address, "address", "").
-			Doc("Address on which the run serves `/metrics` for Prometheus, such as `127.0.0.1:9464`. Port 0: any free port, which the log names. Other machines need an address of this machine or `0.0.0.0`, and a token. Empty: no metrics."),
+			Doc("Address on which the run serves `/metrics` for Prometheus, such as `127.0.0.1:9464`. Port 0: any free port, which the log names. To admit other machines, set an address of this machine or `0.0.0.0`, and a token. Empty: no metrics."),
 		Choice(&m.Ranks, "ranks", "first", "first", "all").Only(on).
-			Doc("`first`: rank 0 serves the metrics of all ranks. `all`: each rank serves its own metrics, on the port of `address` plus its number on its machine."),
+			Doc("`first`: rank 0 serves the metrics of all ranks. `all`: each rank serves its own metrics, on the port of `address` plus its local rank."),
 		String(&m.TokenFile, "token_file", "").Only(on).
 			Doc("File with the secret that a scraper sends (`authorization` in Prometheus). Only its owner may have access to it. Empty: the environment variable `HETERO_METRICS_TOKEN`."),
 		Bool(&m.Insecure, "insecure", false).Only(on).

@@ -51,7 +51,7 @@ func (op Embedding) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, err
 	}
 	if !op.To.IsFloat() {
-		return nil, fmt.Errorf("embedding: got type %v of the result, want a float", op.To)
+		return nil, fmt.Errorf("embedding: result type: got %v, want a float type", op.To)
 	}
 	tokens, weight := in[0], in[1]
 	table := weightType(op.To)

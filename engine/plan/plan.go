@@ -236,7 +236,7 @@ func (p *Plan) BackwardFinal(s device.Stream) error {
 
 func (p *Plan) run(s device.Stream, i int) error {
 	if !p.bound {
-		return errors.New("plan: run before Bind")
+		return errors.New("plan: Run was called before Bind")
 	}
 	if p.programs[i] == nil {
 		return nil
@@ -290,7 +290,7 @@ func (p *Plan) Launches() []LaunchInfo {
 // RunTimed runs prepare, forward and backward, and adds the time of launch i of Launches to elapsed[i].
 func (p *Plan) RunTimed(s device.Stream, elapsed []time.Duration) error {
 	if !p.bound {
-		return errors.New("plan: run before Bind")
+		return errors.New("plan: Run was called before Bind")
 	}
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
 		n := len(launches)

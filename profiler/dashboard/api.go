@@ -108,7 +108,7 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 		}
 	}
 	if len(q.Columns) == 0 || len(q.Columns) > 40 || len(q.Ranks) > mostRanksAsked {
-		err = errors.Join(err, fmt.Errorf("got %d columns and %d ranks, want 1 to 40 and at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
+		err = errors.Join(err, fmt.Errorf("got %d columns, want 1 to 40, and %d ranks, want at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
 	}
 	return q, err
 }

@@ -37,7 +37,7 @@ const (
 // device must compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("time number formats: device %s does not compute", dev.Info().Name)
+		return nil, fmt.Errorf("measure the speed of number formats: device %s does not compute", dev.Info().Name)
 	}
 	runtime.LockOSThread() // a device's threads belong to the calling thread
 	defer runtime.UnlockOSThread()
@@ -49,7 +49,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	}()
 	for i, dt := range types {
 		if err := trials[i].open(dev, dt); err != nil {
-			return nil, fmt.Errorf("time number formats: %v: %w", dt, err)
+			return nil, fmt.Errorf("measure the speed of number formats: %v: %w", dt, err)
 		}
 	}
 	seconds = make([]float64, len(types))
@@ -64,7 +64,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 		for i := range trials {
 			took, err := trials[i].step(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("time number formats: %v: %w", types[i], err)
+				return nil, fmt.Errorf("measure the speed of number formats: %v: %w", types[i], err)
 			}
 			if round > 0 {
 				seconds[i] = min(seconds[i], took)

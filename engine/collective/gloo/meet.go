@@ -232,7 +232,7 @@ func (m *meeting) connect(ctx context.Context) error {
 			m.mu.Lock()
 			refused := m.refused
 			m.mu.Unlock()
-			return m.missing(ctx, rank, fmt.Errorf("the rank has not connected to port %s of this rank, which rejected %d connections from outside this run", m.own.Address, refused))
+			return m.missing(ctx, rank, fmt.Errorf("it has not connected to port %s here; this port rejected %d connections from outside this run", m.own.Address, refused))
 		}
 		theirs, err := c.endpointOf(ctx, rank)
 		if err != nil {

@@ -48,7 +48,7 @@ func NewMarkov(o MarkovOptions) (*Markov, error) {
 		errs = append(errs, fmt.Errorf("Markov source: %d samples, want 1 to %d", o.Samples, math.MaxInt32))
 	}
 	if o.Shortest < 0 || o.Shortest > o.Length {
-		errs = append(errs, fmt.Errorf("Markov source: shortest sample of %d positions, want 1 to the %d of the longest one, or 0 for equal lengths", o.Shortest, o.Length))
+		errs = append(errs, fmt.Errorf("Markov source: shortest sample: got %d positions, want 1 to %d (the longest sample), or 0 for equal lengths", o.Shortest, o.Length))
 	}
 	if o.Part < 0 || o.Part > 1 {
 		errs = append(errs, fmt.Errorf("Markov source: part %d, want 0 or 1", o.Part))

@@ -260,7 +260,7 @@ func TestMarkovOptionsThatAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*MarkovOptions){
 		"vocabulary of 1": func(o *MarkovOptions) { o.Vocabulary = 1 }, "at most 2.3026": func(o *MarkovOptions) { o.Entropy = 2.31 },
 		"entropy of 0": func(o *MarkovOptions) { o.Entropy = 0 }, "entropy of NaN": func(o *MarkovOptions) { o.Entropy = math.NaN() },
-		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "shortest sample of 5": func(o *MarkovOptions) { o.Shortest = 5 }, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
+		"0 positions": func(o *MarkovOptions) { o.Length = 0 }, "shortest sample: got 5": func(o *MarkovOptions) { o.Shortest = 5 }, "0 samples": func(o *MarkovOptions) { o.Samples = 0 }, "part 2": func(o *MarkovOptions) { o.Part = 2 },
 	} {
 		o := good
 		change(&o)
@@ -462,7 +462,7 @@ func TestMaskedMarkovOptionsThatAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*MarkovOptions, *float64){
 		"vocabulary of 5": func(o *MarkovOptions, _ *float64) { o.Vocabulary = 5 }, "at most 1.7918": func(o *MarkovOptions, _ *float64) { o.Entropy = 1.8 },
 		"samples of 2 positions": func(o *MarkovOptions, _ *float64) { o.Length = 2 }, "samples of 1 positions": func(o *MarkovOptions, _ *float64) { o.Shortest = 1 },
-		"shortest sample of 3": func(o *MarkovOptions, _ *float64) { o.Shortest = 5 }, "fraction of masks is 1.5": func(_ *MarkovOptions, f *float64) { *f = 1.5 },
+		"shortest sample: got 3": func(o *MarkovOptions, _ *float64) { o.Shortest = 5 }, "fraction of masks is 1.5": func(_ *MarkovOptions, f *float64) { *f = 1.5 },
 	} {
 		o, fraction := good, 0.15
 		change(&o, &fraction)

@@ -148,7 +148,7 @@ func (k *Rank) keepType(own typeReport) {
 		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: k.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		k.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run times the types", "error", err)
+		k.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached, so each run measures again which format is faster", "error", err)
 	}
 	k.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", k.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }

@@ -47,7 +47,7 @@ func (*labelledText) Ignores() []string {
 func (s *labelledText) Keys() []config.Key {
 	return []config.Key{
 		config.Int(&s.Length, "sequence_length", 128).Learnt().Shapes().Unit("tokens").AtLeast(1).AtMost(tokens.MostLength).
-			Doc("Number of tokens per sample, with `[CLS]`, `[SEP]` and padding. Longer texts are truncated; of a pair, the longer text first."),
+			Doc("Number of tokens per sample, with `[CLS]`, `[SEP]` and padding. Longer texts are truncated. In a pair, the longer text is truncated first."),
 		config.String(&s.Text, "text_column", "text").Learnt().
 			Doc("Column, or field of each JSON line, that contains the text."),
 		config.String(&s.Second, "second_column", "").Learnt().

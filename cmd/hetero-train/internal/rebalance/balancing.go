@@ -170,7 +170,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		for rank, r := range ranks {
 			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
-				b.log().Warn("profile.gpu_profiles was measured in another precision than that of a rank, so the first shares may be less accurate",
+				b.log().Warn("a rank trains in another precision than that of the measurements in profile.gpu_profiles, so the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
 		}

@@ -208,7 +208,7 @@ func (tr *training) train(ctx context.Context) error {
 		if err == nil {
 			err = exit.With(exit.IO, writeErr)
 		} else {
-			tr.Opts.Log.Warn("the result cannot be written either", "error", writeErr)
+			tr.Opts.Log.Warn("the run failed, and its result file cannot be written", "error", writeErr)
 		}
 	}
 	screen.End(result, err)

@@ -88,7 +88,7 @@ func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 // configuration may come from another machine.
 func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
-		return nil, exit.Usagef("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
+		return nil, exit.Usagef("--threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, most)
 	}
 	place, err := lab.Find(f.env.Lookup)
 	if err != nil {

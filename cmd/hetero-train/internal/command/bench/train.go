@@ -52,7 +52,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
 	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample of a language model; 0: number of positions of the published model")
-	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "number of different tokens of a language model; 0: number of the published model")
+	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "vocabulary size of a language model; 0: that of the published model")
 	f.changed = cmd.Flags().Changed
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
 	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")

@@ -29,14 +29,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const importLong = `Convert the weights of another program to a model of this program.
+const importLong = `Convert weights from another program for use in a hetero-train model.
 
 PATH is a .safetensors file, or a folder that save_pretrained of transformers wrote. Its tensor names must match the model that -c,
 --model or --set selects. ResNets use torchvision's names. The command removes the prefixes that wrappers add to names (module.,
 _orig_mod., model., state_dict.) and skips batch counters. Use --rename to change other names. The command converts weights to f32.
 
-GPT-2 uses the names of transformers, with or without "transformer.". The command transposes weights that the file has in the
-orientation of transformers (Conv1D). It ignores buffers and copies of tied parameters. A folder needs no --model: config.json
+GPT-2 uses the names of transformers, with or without "transformer.". If the file stores weights transposed, as transformers
+does (Conv1D), the command transposes them back. It ignores buffers and copies of tied parameters. A folder needs no --model: config.json
 selects the model and its sizes. With --format hf a file also needs a config.json next to it. If -c or --set states another size
 than config.json, the command lists the differences (exit code 2).
 
@@ -61,7 +61,7 @@ type importFlags struct {
 
 func newCheckpointImport(a *cli.App) *cobra.Command {
 	f := new(importFlags)
-	cmd := &cobra.Command{Use: "import PATH", Short: "Convert the weights of another program to a model of this one", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file or a folder of transformers")}
+	cmd := &cobra.Command{Use: "import PATH", Short: "Convert weights from another program for use in hetero-train", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file or a folder of transformers")}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or the folder of a checkpoint")
 	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the model (model.name), instead of -c FILE")

@@ -30,9 +30,9 @@ For a model of images, FILE is a JPEG or PNG file, a folder, or "-", which reads
 its subfolders. It crops and normalises images as evaluation does. It reports unreadable images on standard error and skips them;
 the exit code is then 3.
 
-For a model of text, FILE has one text per line, and "-" reads standard input. Empty lines are skipped. A classifier of pairs wants a
-tab between the two texts. A BERT without classifier predicts the tokens of each [MASK] in the text, and GPT-2 the token that follows
-the text. The command reports lines without a prediction on standard error; the exit code is then 3.
+For a model of text, FILE has one text per line, and "-" reads standard input. Empty lines are skipped. If the model
+classifies pairs of texts, separate the two texts with a tab. A BERT without a classifier prints the most likely tokens for each [MASK];
+GPT-2 prints those for the next token. The command reports lines without a prediction on standard error; the exit code is then 3.
 
 CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. Checkpoints written by
 older versions of the program have no class names. For these the command prints class numbers, or the names in the file that
@@ -64,7 +64,7 @@ func NewPredict(a *cli.App) *cobra.Command {
 		}}
 	f.add(cmd, a)
 	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes or tokens to print per image or text")
-	cmd.Flags().StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary of a model of text; default: that of the settings")
+	cmd.Flags().StringVar(&f.vocab, "vocab", "", "`FILE` with the WordPiece vocabulary of a model of text; default: data.vocab_file")
 	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {

@@ -102,7 +102,7 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 		return err
 	}
 	if t.Vocabulary > vocabulary || t.Length > positions {
-		return exit.Usagef("the data have %d tokens and samples of %d positions, but the model of %s has %d tokens and %d positions", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
+		return exit.Usagef("the data have a vocabulary of %d tokens and samples of %d positions, but the model of %s has %d tokens and %d positions", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
 	}
 	if err := m.openDevice(ctx); err != nil {
 		return err

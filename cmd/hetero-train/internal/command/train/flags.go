@@ -49,7 +49,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
-	cmd.Flags().BoolFunc("dashboard", "show the runs on a web page while this one trains (dashboard.enabled)", func(text string) error {
+	cmd.Flags().BoolFunc("dashboard", "show all runs on a web page during this run (dashboard.enabled)", func(text string) error {
 		a.Overrides = append(a.Overrides, config.Override{Origin: "--dashboard", Key: "dashboard.enabled", Value: text})
 		return nil
 	})
