@@ -2,7 +2,9 @@ package program
 
 import (
 	"bytes"
+	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -239,5 +241,45 @@ func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
 	out.check(t, exit.Done, "")
 	if want := `data.mask_fraction = 0.2 (--set data.mask_fraction) has no effect: model.name = "gpt2" predicts the next token`; !strings.Contains(out.stdout+out.stderr, want) {
 		t.Errorf("%q is missing in %s%s", want, out.stdout, out.stderr)
+	}
+}
+
+// Every fault of token files ends a run with the exit code of the data, and names the file and the position.
+func TestFaultsOfTokenFiles(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	in, vocab := writeText(t, dir, "a.txt", strings.Repeat("It was the best of times, it was the worst of times.\n\n", 40)), wordVocabulary(t, dir)
+	shards := map[string]string{"gpt2": filepath.Join(dir, "bytes"), "bert_base": filepath.Join(dir, "words")}
+	for model, args := range map[string][]string{"gpt2": {"--tokenizer", "bytes"}, "bert_base": {"--tokenizer", "wordpiece", "--vocab", vocab}} {
+		if o := execute(append([]string{"data", "tokenize", in, "-o", shards[model], "--separator", ""}, args...)); o.code != 0 {
+			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+		}
+	}
+	for model, folder := range shards {
+		settings := map[string]string{"gpt2": smallText, "bert_base": smallMasked}[model]
+		settings = strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"", "synthetic_text\"\nvocabulary = 20\nentropy = 0.3\nmin_sequence_length = 5", "text\"", "num_samples = 256\n", "").Replace(settings)
+		p.config = clitest.WriteConfig(t, settings)
+		good := clitest.ReadFile(t, filepath.Join(folder, "train-000000.bin"))
+		for name, c := range map[string]struct {
+			shard []byte
+			want  string
+		}{
+			"truncated":            {good[:len(good)-1], "truncated"},
+			"header only":          {good[:256], "but 0 bytes follow it"},
+			"half a header":        {good[:100], "header"},
+			"empty":                {nil, "empty"},
+			"damaged header":       {append([]byte("HTTOKENS\x01\x00\x00\x00\x02\x00\x00\x00\xff"), good[17:]...), "header"},
+			"unknown version":      {append([]byte("HTTOKENS\x09"), good[9:]...), "header"},
+			"token too large":      {append(append(append([]byte{}, good[:356]...), 0xff, 0x7f), good[358:]...), "token 50 (byte 356 of the file) is 32767, want below"},
+			"another file's magic": {append([]byte("NOTOKENS"), good[8:]...), ""},
+		} {
+			bad := filepath.Join(dir, model+" "+name)
+			if err := errors.Join(os.Mkdir(bad, 0o755), os.WriteFile(filepath.Join(bad, "train-000000.bin"), c.shard, 0o600), os.WriteFile(filepath.Join(bad, "vocab.txt"), clitest.ReadFile(t, vocab), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			out := finish(t, p.command(filepath.Join(dir, "run"), "train.epochs=1", "train.resume=none", "data.path="+bad), 0)
+			if out.code != exit.Data || !strings.Contains(out.stderr, "train-000000.bin") || !strings.Contains(out.stderr, c.want) {
+				t.Errorf("%s, %s: exit %d: %s", model, name, out.code, out.stderr)
+			}
+		}
 	}
 }

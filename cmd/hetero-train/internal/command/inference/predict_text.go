@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -307,11 +308,11 @@ func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
 			if i > 0 {
 				line.WriteString(", ")
 			}
-			name := g.Class
-			if m.classes == 0 {
-				name = fmt.Sprintf("%q", name)
+			name := show.Foreign(g.Class)
+			if m.classes == 0 { // tokens may begin with a space
+				name = strconv.Quote(g.Class)
 			}
-			fmt.Fprintf(&line, "%s %.2f %%", show.Foreign(name), 100*g.Probability)
+			fmt.Fprintf(&line, "%s %.2f %%", name, 100*g.Probability)
 		}
 		texts = append(texts, line.String())
 	}
