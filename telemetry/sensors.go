@@ -18,8 +18,8 @@ const (
 	PCIe                            // link generation × width, % of the maximum; also low on an idle GPU
 	ECCErrors                       // counter of uncorrected memory errors since the driver was loaded
 	OtherProcesses                  // number of other processes that compute on the GPU
-	// CPU time that other processes or virtual machines used while this process was ready to run, in % of the time that
-	// this process ran or was ready to run.
+	// Time that threads of this process waited for CPUs that others used, in % of this time plus the time that they
+	// ran.
 	StolenCPU
 	Memory      // memory in use, % of the device's memory or of the memory limit of this process
 	Clock       // clock of the SMs or of the CPU, % of the maximum; low on an idle device
@@ -44,7 +44,8 @@ type Declaration struct {
 	// evidence for Cause if the difference is large enough, else "". A mean is NaN if no sample of the healthy windows
 	// is known.
 	//
-	// Sign is called only for a rank that is slower than its own step-time curve. Its thresholds are therefore small.
+	// Sign is called only for a rank that is slower than its step-time curve in package balancer predicts. Its
+	// thresholds are therefore small.
 	Sign func(now *Summary, healthy *Sample) string
 }
 
@@ -115,7 +116,7 @@ const (
 	signProcess   = 0.5  // increase of the number of other processes
 )
 
-// when returns the formatted text if is is true, else "".
+// when returns the formatted text if the condition holds, else "".
 func when(is bool, format string, args ...any) string {
 	if !is {
 		return ""

@@ -57,7 +57,7 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	return Parse(file, text, catalog, overrides...)
 }
 
-// Parse is [Load] for the text of a file. Error messages call the text name.
+// Parse is [Load] for the text of a file. Error messages use name as the name of the file.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
@@ -205,7 +205,7 @@ func (l *loader) entry(e entry) {
 		l.assign(at, e.key(), key, e.value)
 	case !isTable || len(e.value.(map[string]any)) == 0 || len(e.path) == deepest:
 		l.unknown(at, e.path)
-	} // in a known table, each key is assigned or reported
+	} // a nested table that is not empty needs no report, because each of its keys has its own entry
 }
 
 // override assigns a value from the command line.

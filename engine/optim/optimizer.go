@@ -49,7 +49,7 @@ type Optimizer struct {
 	modelled bool // the device computes no values, so all gradients count as finite
 
 	scalars device.Buffer // on the device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
-	held                  // its host memory has copies of hyper, unscale and control
+	held                  // held.host contains copies of hyper, unscale and control
 }
 
 // Byte offsets in scalars. control and the partial sums each start on a cache line.
@@ -190,8 +190,8 @@ func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.
 	return err
 }
 
-// Step enqueues one update at the given learning rate. unscale is the factor that removes the loss scale, 1 without a
-// loss scale. Wait for the stream before the next Step, because it overwrites the host memory of the scalars.
+// Step enqueues one update at the given learning rate. Step multiplies the gradients by unscale, for example to remove
+// a loss scale. Wait for the stream before the next Step: that Step overwrites the host memory of the scalars.
 func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	o.steps++
 	hyper := [4]float64{rate}

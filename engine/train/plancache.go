@@ -63,8 +63,8 @@ type memory struct {
 	sums  *gradsync.Sync // nil for a single rank
 }
 
-// cachedPlans is the capacity of a plan cache: a number of shares. For a large network, the kernels and programs of
-// each share take some megabytes.
+// cachedPlans is the capacity of a plan cache: the number of shares whose plans it keeps. For a large network, the
+// kernels and programs of each share take some megabytes.
 const cachedPlans = 32
 
 // planCache compiles the plans of a replica and binds them to memory. It keeps the plans of recently used shares. Its
@@ -87,7 +87,7 @@ type planCache struct {
 	mu       sync.Mutex
 	cached   map[int]*plans
 	turn     int64 // number of requests so far
-	capacity int   // largest number of cached plans; plans that are held may exceed it
+	capacity int   // maximum number of cached plans; the cache can exceed it while plans are held
 }
 
 // useMemory sets the memory to which acquire binds plans.
@@ -248,8 +248,9 @@ func (c *planCache) drop(p *plans) error {
 	return p.free()
 }
 
-// fit returns the largest share whose plans need at most free bytes: most, a multiple of unit below most, or 0. need
-// is the memory of most samples in bytes. If most samples fit, the cache keeps their plans.
+// fit returns the largest share whose plans fit into free bytes of device memory. The result is most, a smaller
+// multiple of unit, or 0. need is the device memory, in bytes, of the plans for the full share (most). If the full
+// share fits, the cache keeps its plans.
 func (c *planCache) fit(most, unit int, free int64) (samples int, need int64, err error) {
 	c.compiling.Lock()
 	defer c.compiling.Unlock()
@@ -297,9 +298,9 @@ func (c *planCache) bytes(n int) (int64, error) {
 	return p.arenaBytes(), p.free()
 }
 
-// search returns the largest number of samples below most that fits into free bytes; most samples need too much. The
-// memory of plans grows almost linearly with the samples. Each guess is therefore a linear extrapolation from the
-// previous two points.
+// search returns the largest multiple of unit below most whose plans fit into free bytes, or 0. The plans for most
+// itself need too much memory. The memory of plans grows almost linearly with the samples. Each guess is therefore a
+// linear extrapolation from the previous two points.
 func (c *planCache) search(most, unit int, need, free int64) (int, error) {
 	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
 	x0, y0, x1, y1 := 0.0, 0.0, float64(most), float64(need)

@@ -19,8 +19,8 @@ type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
 }
 
-// StepTimes are the times of the parts of a step on one rank. Forward includes the preparation of the working copies
-// of the parameters. Communication is the time after the backward pass that the rank waits for sums of gradients.
+// StepTimes are the times of the parts of a step on one rank. Forward includes the preparation of the working copies of
+// the parameters. Communication is the time for which the rank waits for gradient sums after the backward pass.
 type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
@@ -38,7 +38,7 @@ type StepResult struct {
 	Sums                        // totals over the samples of this rank
 	GradNorm float64            // norm of the gradient of the mean loss, before clipping
 	Updated  bool               // false if the norm was not finite; the step then updated nothing
-	Scale    float64            // loss scale; 1 without one
+	Scale    float64            // loss scale; 1 if the run uses no loss scale
 	Lowered  bool               // the step updated nothing because the loss scale was too high; the scale is now lower
 	Norms    []optim.ParamNorms // norms of single parameters; nil unless the step measured them
 	Times    StepTimes
@@ -49,7 +49,7 @@ type StepResult struct {
 
 // Step runs one optimizer step at the given learning rate:
 //
-//	g = d/dw 1/M · sum of the losses of the M targets of the global batch that count; w = update(w, g)
+//	g = d/dw 1/M · sum of the losses of the M labelled targets of the global batch; w = update(w, g)
 //
 // The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns
 // this rank's share of each micro-batch. An all-reduce sums the gradients over all ranks, so g is equal on all ranks.
@@ -150,10 +150,10 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		return nil
 	}
 	err := r.settle(out)
-	// The wait in exchanges is at most the time of the passes. If the device does not report the wait, the host
-	// measures it. The measured time then includes work that ran at the same time.
+	// Exchanges run inside the passes, so their wait cannot exceed the time of the passes. If the device does not
+	// report the wait, the host measures it. The measured time then includes work that ran at the same time.
 	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
-	return err // error of a single rank; with peers, the other ranks receive it below
+	return err // an error of this rank; package function Run sends it to the other ranks
 }
 
 // settle waits for all enqueued work and reads the results.
@@ -221,7 +221,8 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 // forget drops the prefetched batch. The caller continues at another position of the data.
 func (r *Replica) forget() error { return r.feed.discard() }
 
-// sumOverRanks waits until the gradient is the sum over all ranks. The operations behind run after the last bucket.
+// sumOverRanks waits until the gradient is the sum over all ranks. The operations passed as behind run after the
+// all-reduce of the last bucket.
 func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
 	if r.sums == nil {
 		return nil
@@ -241,9 +242,9 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return r.lap(&out.Times, communicationPart)
 }
 
-// update updates the parameters, and their averages if an update is due. measure requests norms of single parameters.
-// count is the number of targets of the global batch that count. A single rank also stages the first batch of the
-// next step, from batches.
+// update updates the parameters. At the interval of the averages, it also updates the averages of the parameters.
+// measure requests norms of single parameters. count is the number of labelled targets in the global batch. A single
+// rank also stages the first batch of the next step, from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, count int, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
@@ -303,7 +304,7 @@ func (r *Replica) unscale(count int, scale float64) float64 {
 	return 1 / scale
 }
 
-// lossScale returns the current loss scale, a power of two, or 1.
+// lossScale returns the current loss scale, which is a power of two. If the run uses no loss scale, it returns 1.
 func (r *Replica) lossScale() float64 {
 	if r.scale == nil {
 		return 1
@@ -327,8 +328,8 @@ func (r *Replica) begin(epoch int) error {
 	return nil
 }
 
-// accumulate adds the gradients of one micro-batch to the sum. With peers, the sum over ranks adds the gradients of
-// the last micro-batch.
+// accumulate adds the gradients of one micro-batch to the sum. With peers, the backward pass of the last micro-batch
+// adds its own gradients.
 func (r *Replica) accumulate(micro int, last bool) error {
 	if r.sum == nil || r.sums != nil && last {
 		return nil

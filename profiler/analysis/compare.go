@@ -16,7 +16,7 @@ const baseline = "none"
 // soloPrefix is the prefix of scenarios in which a single rank runs alone.
 const soloPrefix = "solo-"
 
-// minSteadySteps is the smallest number of steps after the warm-up, which is two blocks.
+// minSteadySteps is the number of steps after the warm-up that a comparison needs from each run: two blocks.
 const minSteadySteps = 2 * blockSteps
 
 // Options configures a comparison of runs.
@@ -58,8 +58,8 @@ type Comparison struct {
 	Solo                     []Solo          // one entry per rank; empty if unknown
 	Policies                 []*PolicyResult // the baseline comes first
 	TargetLoss               float64         // lowest loss that every run reached; NaN if losses are unknown
-	// LossSpread is the largest difference between the loss curves of two policies with the same seed, as a fraction
-	// of the first loss. It is NaN if there is only one policy.
+	// LossSpread is the largest loss difference, at equal seed and step, between the first policy and another. It is a
+	// fraction of the first policy's first loss. It is NaN if there is only one policy.
 	LossSpread float64
 	Notes      []string // remarks that are needed to interpret the results
 }
@@ -81,7 +81,7 @@ type PolicyResult struct {
 	Efficiency  Estimate // throughput divided by the sum of the ranks' solo throughputs
 	Imbalance   Estimate // 0…1
 	Waiting     Estimate // fraction of the ranks' compute time, 0…1
-	Oracle      Estimate // 0…1
+	Oracle      Estimate // throughput as a fraction of the throughput with the best shares, 0…1
 	Speedup     Estimate // relative to the baseline
 	Ratios      map[string]Estimate
 
@@ -271,7 +271,7 @@ func (r *Run) steadyDecisions(set int64) []Decision {
 	return slices.DeleteFunc(slices.Clone(r.Decisions), func(d Decision) bool { return d.Step < steps[0].Iteration })
 }
 
-// lose sets the mean of the lost times in the decisions of the balancer.
+// lose sets p.Lost. For each cause, p.Lost is the mean lost time over the balancer's decisions that state lost times.
 func (p *PolicyResult) lose(o Options) {
 	n := 0.0
 	for _, run := range p.Runs {

@@ -30,7 +30,7 @@
 //	communication_hidden_time  s; communication that overlaps computing; not part of iteration_time
 //	exchange_time              s; time that the forward and backward passes wait for batch-normalisation exchanges with
 //	                           other ranks; included in forward_time and backward_time
-//	communication_bytes        bytes of gradients that were summed over ranks, in the type on the wire
+//	communication_bytes        bytes of gradients that were summed over ranks, in the data type of the messages
 //	communication_buckets      number of all-reduces of these gradients
 //	gpu_utilization            percent of the time in which a kernel ran; on a CPU rank, percentage of its CPU quota in use
 //	gpu_memory_percent         percent; on a CPU rank, the percentage of its memory limit in use
@@ -64,14 +64,14 @@
 //
 // # Events
 //
-// [EventsFile] has one line for each start of a process, evaluation, verdict on the bottleneck, and checkpoint: see
-// [Event].
+// [EventsFile] has one line per [Event]. An event is a process start, a run length, an evaluation, a bottleneck verdict
+// or a checkpoint.
 //
 // # Bottlenecks
 //
-// During the run, [Bottlenecks] analyses these times of all ranks. Every 50 steps it reports what limits the speed of
-// the run, and how much time this costs. The limit is waiting for data, computing, communication, a straggler, or
-// full memory.
+// During the run, [Bottlenecks] analyses the step times of all ranks. Every 50 steps it reports what limits the speed
+// of the run, and how much time this costs. The limit is one of these: computing, waiting for data, communication, a
+// straggler, full memory.
 //
 // # Partial writes
 //

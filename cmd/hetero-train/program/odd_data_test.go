@@ -30,7 +30,7 @@ func greyPNG(t *testing.T, v uint8) []byte {
 	return b.Bytes()
 }
 
-// A run on unusual data must succeed, or end with a reason (row M5).
+// A run on unusual data must succeed, or end with an error that states the reason (docs/reliability.md, row M5).
 func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	p := buildProgram(t)
 	constant := func(v uint8) []byte { return greyPNG(t, v) }
@@ -74,7 +74,8 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 	}
 }
 
-// If there are more shards than file handles, the program must close shards that no goroutine reads (row F14).
+// If there are more shards than file handles, the program must close shards that no goroutine reads
+// (docs/reliability.md, row F14).
 func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for i := range 100 {

@@ -48,8 +48,8 @@ func (r *Run) facts() []rendezvous.Fact {
 	}...)
 }
 
-// fingerprint returns a digest of the content of the data set. It is "" if the names and the numbers of samples
-// identify the data.
+// fingerprint returns a digest of the text data, or of the names, labels and sizes of the image samples. It is "" if
+// the other facts already identify the data.
 func (r *Run) fingerprint() string {
 	if t := r.Data.Tokens; t != nil {
 		return t.Identity

@@ -21,7 +21,7 @@ func (r *Run) InitFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	defer f.Close()
-	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // in a folder of the library transformers, config.json describes the weights
+	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // config.json, if the folder has one, describes the weights in the format of Hugging Face Transformers
 		settings, err := parts.TransformersSettings(f.Path())
 		if err == nil {
 			err = parts.CheckTransformers(f.Path(), settings, &m, t.Vocabulary, t.Length)

@@ -24,7 +24,7 @@ type App struct {
 	Args []string // arguments of the command line
 
 	Trains  bool // true if the command trains: standard output then shows progress, not results
-	Started bool // true after flags and arguments were found valid: a later error is not a usage error by default
+	Started bool // true after the check of flags and arguments; an error before that is a usage error
 
 	File       string                     // value of -c
 	LogLevel   string                     // --log-level

@@ -18,7 +18,8 @@ type tracedSteps struct {
 	File  string `json:"file"`
 	Steps int    `json:"steps"`
 	Spans int    `json:"spans"`
-	// Explained is the fraction of the steps' time that events cover, or in which a GPU executed work.
+	// Explained is the fraction of the steps' time that recorded events cover. If the GPU records its activity, only
+	// its own events count.
 	Explained float64 `json:"explained"`
 	Least     float64 `json:"explained_least"` // minimum of Explained over the steps
 	Launches  float64 `json:"launch_share"`
@@ -35,8 +36,8 @@ type tracedSteps struct {
 	Missing string `json:"gpu_missing,omitempty"`
 }
 
-// traceSteps records steps between untraced steps, and writes their timeline. before contains the times of the untraced
-// steps so far.
+// traceSteps records some steps and writes their timeline. It then runs untraced steps, which show the cost of
+// recording. before contains the times of the untraced steps so far.
 func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
 	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
 	notes, missing := observe.StartNoting(b.device)
@@ -68,7 +69,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	return t, nil
 }
 
-// more runs additional steps and calls each with the time of every step.
+// more runs additional steps. After each step, it calls the function each with the time of the step.
 func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
 	for range steps {
 		begun := time.Now()
@@ -89,7 +90,7 @@ func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *tim
 		}
 	}()
 	unseen := func(time.Duration) {}
-	if notes != nil { // not measured, because a step that captures its graphs again is not typical
+	if notes != nil { // the device captures its graphs again in this step, so the step is not measured
 		if err := b.more(ctx, 1, unseen); err != nil {
 			return nil, 0, err
 		}

@@ -25,7 +25,7 @@ type Inspected struct {
 	Dataset     string     `json:"dataset"`
 	Path        string     `json:"path,omitempty"`
 	Classes     int        `json:"classes"`
-	Fingerprint string     `json:"fingerprint,omitempty"` // digest of names and labels, which ranks compare
+	Fingerprint string     `json:"fingerprint,omitempty"` // digest of the names, labels and sizes of the samples; the ranks of a run compare it
 	Parts       []dataPart `json:"parts"`
 }
 
@@ -164,10 +164,11 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 	return p, nil
 }
 
-// someOf returns up to most of the numbers below n, in ascending order. The result depends only on n and most.
+// someOf chooses min(n, most) different numbers from 0 to n-1 and returns them in ascending order. The result depends
+// only on n and most.
 func someOf(n, most int) []int {
-	// Up to this number, someOf shuffles all numbers. For a larger n, the shuffle would need too much memory, and
-	// someOf draws numbers until enough different numbers are found.
+	// If n is at most few, someOf shuffles the numbers from 0 to n-1. For a larger n, the shuffle would need too much
+	// memory. someOf then draws random numbers until enough differ, or takes the first ones if most exceeds n/2.
 	const few = 1 << 20
 	random := rand.New(rand.NewPCG(0, 0))
 	var chosen []int

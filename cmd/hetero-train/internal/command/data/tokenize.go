@@ -54,7 +54,7 @@ token follows each document. To continue an interrupted conversion, repeat the c
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.o.Inputs = args
 			if cmd.Flags().Changed("separator") {
-				f.o.Separator = append([]byte{}, f.separator...) // not nil, so that an empty separator is an empty line
+				f.o.Separator = append([]byte{}, f.separator...) // not nil: with an empty separator, an empty line ends a document; nil means that each file is one document
 			}
 			return tokenize(cmd.Context(), a, f)
 		},
