@@ -5,6 +5,7 @@
 #   make
 #   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; also: apt-get install libtcmalloc-minimal4
 #   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model resnet50 --image-size 32 --batch-size 128
+#   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model gpt2 --seq-len 256 --batch-size 4    needs transformers, too
 #
 # stdout: a Markdown table with one row per precision, as in docs/benchmarks/cpu.md. stderr: progress. A JSON file
 # contains all times. The ratio of a round is the speed of hetero-train divided by the speed of the faster PyTorch
@@ -18,8 +19,9 @@ set -euo pipefail
 usage() {
 	cat <<-'TEXT'
 		usage: [PYTHON=python3] scripts/compare_pytorch.sh [options]
-		  --model NAME         simple_cnn, resnet18 ... resnet152      (resnet50)
+		  --model NAME         simple_cnn, resnet18 ... resnet152, gpt2, bert_base  (resnet50)
 		  --image-size PIXELS                                          (32)
+		  --seq-len TOKENS     of a sample of text; text is without dropout  (256)
 		  --batch-size SAMPLES                                         (128)
 		  --precision LIST     of f32, bf16, fp16 (on a GPU)           (f32,bf16)
 		  --device NAME        cpu or cuda, for both programs           (cpu)
@@ -65,19 +67,20 @@ default_threads() { # the number of CPUs that this process may use, or its CPU q
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 peer=scripts/peers/pytorch_step.py
-model=resnet50 image=32 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
+model=resnet50 image=32 length=256 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
 modes=eager,compile binary=./hetero-train output= ranks=1 device=cpu
 
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--model | --image-size | --batch-size | --precision | --device | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
+	--model | --image-size | --seq-len | --batch-size | --precision | --device | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
 		(($# > 1)) || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
 	case $1 in
 	--model) model=$2 ;;
 	--image-size) number "$1" "$2" && image=$2 ;;
+	--seq-len) number "$1" "$2" && length=$2 ;;
 	--batch-size) number "$1" "$2" && batch=$2 ;;
 	--precision) members "$1" "$2" "f32 bf16 fp16" && precisions=$2 ;;
 	--device) members "$1" "$2" "cpu cuda" && device=$2 ;;
@@ -93,13 +96,18 @@ while (($#)); do
 	esac
 	shift 2
 done
-output=${output:-build/compare_pytorch/$device-$model-$image-$batch-$ranks.json}
+case $model in
+gpt2 | bert_base) size=$length sample=(--seq-len "$length") ours_only=(--dropout 0) library=transformers ;;
+*) size=$image sample=(--image-size "$image" --classes "$classes") ours_only=() library=torchvision ;;
+esac
+[[ $library != transformers ]] || ((ranks == 1)) || fail 2 "--ranks: got $ranks, want 1 for a model of text"
+output=${output:-build/compare_pytorch/$device-$model-$size-$batch-$ranks.json}
 
 # Check requirements.
-command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and torchvision"
+command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and $library"
 [[ -x $binary ]] || fail 2 "no $binary: run make first"
-"$PYTHON" -c 'import torch, torchvision' 2>/dev/null || fail 2 "$PYTHON has no torch and torchvision. Install them:
-    python3 -m venv .venv && .venv/bin/pip install torch torchvision
+"$PYTHON" -c "import torch, $library" 2>/dev/null || fail 2 "$PYTHON has no torch and $library. Install them:
+    python3 -m venv .venv && .venv/bin/pip install torch $library
     PYTHON=.venv/bin/python $0"
 if [[ $device == cpu && $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'* ]]; then
 	cat >&2 <<-'TEXT'
@@ -136,15 +144,15 @@ record() {
 	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
 }
 
-settings=(--model "$model" --image-size "$image" --batch-size "$batch" --classes "$classes" --steps "$steps" --warmup "$warmup" --threads "$threads" --device "$device")
+settings=(--model "$model" "${sample[@]}" --batch-size "$batch" --steps "$steps" --warmup "$warmup" --threads "$threads" --device "$device")
 ours=("$binary" bench train)
 if ((ranks > 1)); then
 	ours=("$PYTHON" scripts/peers/ranks_step.py --binary "$binary" --ranks "$ranks")
 fi
 for precision in ${precisions//,/ }; do
 	for ((round = 1; round <= rounds; round++)); do
-		echo "$model $image, batch $batch, $precision: round $round of $rounds" >&2
-		record ours "$precision" "$round" "${ours[@]}" "${settings[@]}" --precision "$precision" --json
+		echo "$model $size, batch $batch, $precision: round $round of $rounds" >&2
+		record ours "$precision" "$round" "${ours[@]}" "${settings[@]}" "${ours_only[@]}" --precision "$precision" --json
 		for mode in ${modes//,/ }; do
 			flags=()
 			[[ $mode == eager ]] || flags=(--compile)

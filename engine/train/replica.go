@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -423,13 +426,37 @@ func (r *Replica) initialize() error {
 }
 
 // initialValues returns the initial values of a tensor: plain layout, little endian. They are computed in double
-// precision and rounded to the tensor's type.
+// precision and rounded to the tensor's type. All CPUs compute pieces of a large tensor; a value depends only on its
+// index.
 func initialValues(p plan.ParamInfo, seed uint64) []byte {
-	n := p.Spec.Shape.Elements()
-	s := random.New(seed, p.Name)
-	out := make([]byte, 0, n*p.Spec.DType.Size())
-	for i := range uint64(n) {
-		v := p.Init.A
+	const piece = 1 << 16 // elements: about 2 ms
+	n := int(p.Spec.Shape.Elements())
+	size := int(p.Spec.DType.Size())
+	s, out := random.New(seed, p.Name), make([]byte, n*size)
+	var next atomic.Int64
+	fill := func() {
+		for {
+			from := int(next.Add(piece)) - piece
+			if from >= n {
+				return
+			}
+			initialPiece(p, s, from, out[from*size:min(from+piece, n)*size])
+		}
+	}
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (n+piece-1)/piece) - 1 {
+		others.Go(fill)
+	}
+	fill()
+	others.Wait()
+	return out
+}
+
+// initialPiece writes the values from index `from` on to out.
+func initialPiece(p plan.ParamInfo, s random.Stream, from int, out []byte) {
+	size := int(p.Spec.DType.Size())
+	for at := 0; at < len(out); at += size {
+		i, v := uint64(from+at/size), p.Init.A
 		switch p.Init.Kind {
 		case graph.Gaussian:
 			v = s.Gaussian(i, p.Init.A, p.Init.B)
@@ -437,12 +464,11 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 			v = s.Between(i, p.Init.A, p.Init.B)
 		}
 		if p.Spec.DType == tensor.F64 {
-			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
+			binary.LittleEndian.PutUint64(out[at:], math.Float64bits(v))
 		} else {
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
+			binary.LittleEndian.PutUint32(out[at:], math.Float32bits(float32(v)))
 		}
 	}
-	return out
 }
 
 // Close waits for a compilation in progress, then frees all resources in reverse order of allocation.

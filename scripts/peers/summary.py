@@ -64,7 +64,7 @@ def compare(records):
 def row(c, first, peer, a):
     rate = c["samples_per_second"]
     cells = [
-        f"{first['model']} {peer['image_size']}, batch {first['batch_size']}, {c['precision']}" + (f", {peer['ranks']} ranks" if peer["ranks"] > 1 else ""),
+        f"{first['model']} {peer.get('image_size') or peer['sequence_length']}, batch {first['batch_size']}, {c['precision']}" + (f", {peer['ranks']} ranks" if peer["ranks"] > 1 else ""),
         f"{rate['ours']:.1f}" + ("" if c["share_of_peak"] is None else f" ({100 * c['share_of_peak']:.0f} %)"),
         f"{rate['eager']:.1f}" if "eager" in rate else "not run",
         f"{rate['compile']:.1f}" if "compile" in rate else "not run",

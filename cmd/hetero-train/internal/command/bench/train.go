@@ -36,6 +36,7 @@ type modelFlags struct {
 	classes    int
 	length     int // tokens in a sample of text
 	vocabulary int
+	dropout    float64
 	changed    func(flag string) bool // reports whether a flag was given; nil if no flag was given
 	batch      int
 	precision  string
@@ -53,6 +54,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
 	cmd.Flags().IntVar(&f.length, "seq-len", 0, "tokens per sample of a language model; 0: number of positions of the published model")
 	cmd.Flags().IntVar(&f.vocabulary, "vocabulary", 0, "vocabulary size of a language model; 0: that of the published model")
+	cmd.Flags().Float64Var(&f.dropout, "dropout", 0.1, "dropout of a language model, 0 to 1")
 	f.changed = cmd.Flags().Changed
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
 	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
@@ -147,7 +149,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 	all := [][3]string{{"--model", "model.name", f.model}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)}, {"--precision", "train.precision", f.precision},
 		{"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)}}
 	of := [][3]string{{"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--image-size", "data.image_size", strconv.Itoa(f.image)}}
-	others := []string{"seq-len", "vocabulary"}
+	others := []string{"seq-len", "vocabulary", "dropout"}
 	if f.text() {
 		vocabulary, positions, err := f.published()
 		if err != nil {
@@ -157,7 +159,7 @@ func (f *modelFlags) settings() (*config.Config, error) {
 		// The tables of the model have the published sizes, even if the samples use only a part of them.
 		all = append(all, [3]string{"--model", "model.positions", strconv.Itoa(max(f.length, positions))},
 			[3]string{"--model", "model.vocabulary_size", strconv.Itoa(max(f.vocabulary, vocabulary))}, [3]string{"--model", "data.dataset", "synthetic_text"}, [3]string{"--batch-size", "data.num_samples", strconv.Itoa(2 * f.batch)})
-		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}}
+		of = [][3]string{{"--seq-len", "data.sequence_length", strconv.Itoa(f.length)}, {"--vocabulary", "data.vocabulary", strconv.Itoa(f.vocabulary)}, {"--dropout", "model.dropout", strconv.FormatFloat(f.dropout, 'g', -1, 64)}}
 		others = []string{"classes", "image-size"}
 	}
 	for _, flag := range others {
@@ -211,7 +213,7 @@ func (f *modelFlags) shape() string {
 // describeSamples adds the size of a sample to the JSON output.
 func (f *modelFlags) describeSamples(out map[string]any) {
 	if f.text() {
-		out["sequence_length"], out["vocabulary"] = f.length, f.vocabulary
+		out["sequence_length"], out["vocabulary"], out["dropout"] = f.length, f.vocabulary, f.dropout
 		return
 	}
 	out["image_size"] = f.image

@@ -21,6 +21,7 @@ func TestModelsOfTextHaveTheirOwnFlags(t *testing.T) {
 		{"gpt2", "classes", "", "--classes: model gpt2 does not use this flag"},
 		{"resnet50", "image-size", "32x32", ""},
 		{"resnet50", "vocabulary", "", "--vocabulary: model resnet50 does not use this flag"},
+		{"resnet50", "dropout", "", "--dropout: model resnet50 does not use this flag"},
 		{"resnet51", "", "", "model.name"},
 	} {
 		f := &modelFlags{deviceFlags: deviceFlags{env: session.Environment{Catalog: parts.BuiltinCatalog}}, model: c.model, image: 32, classes: 10, length: 96, vocabulary: 500,
