@@ -28,6 +28,7 @@ type Run struct {
 	failed   map[string]string // reasons why files cannot be read, by file name
 
 	ranks     []*rank
+	next      int // rank that reads next
 	decisions *runtime.LineTail
 	decided   decided
 	events    *runtime.LineTail
@@ -50,6 +51,9 @@ type shareTotal struct {
 	n             int64
 	sum, min, max float64 // compute time, s
 }
+
+// leastTurn is the minimum number of bytes that a rank reads in one turn. A smaller turn opens files more often.
+const leastTurn = 256 << 10
 
 // mostShares is the largest number of shares for which a run keeps times, summed over all ranks.
 const mostShares = 32768
@@ -100,8 +104,9 @@ func (r *Run) Update(limit int64) (more bool) {
 	}
 	if r.logs != nil {
 		more = r.read(limit)
-		if info, err := r.logs.Stat(metricsOfRank0); err == nil && len(r.ranks) > 0 && r.ranks[0].found {
-			e.noteRecord(&r.ranks[0].last, info.ModTime().UnixMilli())
+		// The newest record of the file, which may not be read yet.
+		if last, found, modified := readLastRecord(r.logs, 0); found {
+			e.noteRecord(&last, modified)
 		}
 	}
 	state := r.evidence.judge()
@@ -123,13 +128,22 @@ func (r *Run) progress() (sum int64) {
 	return sum
 }
 
-// read reads new records. The ranks take turns, so that all ranks are at similar steps.
+// read reads new records. The ranks take turns, so that all ranks are at similar steps. With many ranks, the next call
+// continues with the ranks that had no turn.
 func (r *Run) read(limit int64) (more bool) {
 	r.discover()
-	turn := max(limit/int64(max(len(r.ranks), 1)), 256<<10)
-	for _, k := range r.ranks {
+	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
+	done := int64(0) // bytes
+	for range r.ranks {
+		k := r.ranks[r.next%len(r.ranks)]
+		r.next = (r.next + 1) % len(r.ranks)
+		before := k.tail.Offset()
 		left, err := k.read(turn, len(r.ranks))
 		more = r.note(k.tail.Name(), err, k.tail.Damaged) && left || more
+		if done += max(0, k.tail.Offset()-before); done >= limit {
+			more = true
+			break
+		}
 	}
 	left, err := r.decisions.Next(limit, func(line []byte) { r.decided.add(line, r.decisions.Replaced) })
 	r.decided.follow(r.decisions.Replaced)

@@ -358,3 +358,39 @@ func TestFoldersOpenOnlyRuns(t *testing.T) {
 		t.Errorf("the folder of a run: got %+v and error %v", list, err)
 	}
 }
+
+// TestStateOfARunThatIsPartlyRead: the state follows from the newest record of the file, not from the newest one read.
+func TestStateOfARunThatIsPartlyRead(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 1).steps(1, 5000)
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	run, err := folder.Open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if !run.Update(1) {
+		t.Fatal("got all records at once, want a part")
+	}
+	if v := run.View(); v.Last >= 5000 || !strings.Contains(v.State.Why, "after step 5000") {
+		t.Errorf("after step %d was read: got %q", v.Last, v.State.Why)
+	}
+}
+
+func TestManyRanksAreReadInTurns(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 5).steps(1, 2000) // more than leastTurn bytes for each rank
+	run := open(t, dir, "a")
+	if got := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; len(got) == 0 || math.IsNaN(got[len(got)-1]) {
+		t.Errorf("got %v, want the throughput of all ranks up to the end", got)
+	}
+	for i, k := range run.ranks {
+		if k.last.Iteration != 2000 {
+			t.Errorf("rank %d: read up to step %d, want 2000", i, k.last.Iteration)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -66,7 +67,7 @@ func (g *growing) Offset() int64 { return g.offset }
 func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) (err error) {
 		end := t.offset + limit
-		t.offset, t.Damaged, err = scan(file, make([]byte, tailChunkBytes), t.offset, t.Damaged, func(at int64, r *Record) bool {
+		t.offset, t.Damaged, err = scan(file, t.offset, t.Damaged, func(at int64, r *Record) bool {
 			each(at, r)
 			more = at >= end
 			return !more
@@ -174,16 +175,22 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	defer file.Close() // read only
-	if _, _, err = scan(file, make([]byte, tailChunkBytes), offset, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
+	if _, _, err = scan(file, offset, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
 		return fmt.Errorf("read metrics %s: %w", name, err)
 	}
 	return nil
 }
 
+// chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a file.
+var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
+
 // scan calls each with the records from offset on, until each returns false. It returns the end of the last record,
 // and damaged plus the number of complete lines that are not records. It ignores text after the last line break,
 // because a Writer may still write to this line.
-func scan(file io.ReaderAt, chunk []byte, offset int64, damaged int, each func(at int64, r *Record) bool) (int64, int, error) {
+func scan(file io.ReaderAt, offset int64, damaged int, each func(at int64, r *Record) bool) (int64, int, error) {
+	buffer := chunks.Get().(*[]byte)
+	defer chunks.Put(buffer)
+	chunk := *buffer
 	var record Record
 	for {
 		n, err := file.ReadAt(chunk, offset)

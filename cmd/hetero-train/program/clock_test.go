@@ -33,7 +33,6 @@ var wallClock = map[string]string{
 	"profiler/runtime/record.go":                        "when a step ended, for readers of the file",
 	"profiler/runtime/parse.go":                         "likewise",
 	"profiler/runs/files.go":                            "when a file was written, for the age of a run that another machine trains",
-	"profiler/runs/run.go":                              "when a step ended, for readers of its figures",
 	"profiler/runs/state.go":                            "when a run was written last, for its readers",
 	"profiler/trace/board.go":                           "the name of a file",
 	"profiler/trace/event.go":                           "when an event was, for readers of the file",

@@ -120,8 +120,8 @@ export class Chart {
       })
       if (s.low && s.high) {
         const at = series.length
-        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: 'transparent', width: 0, spanGaps: true, points: { show: false } })
-        bands.push({ series: [at + 1, at], fill: s.color + '2e' })
+        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: s.color + '66', width: 1, spanGaps: true, points: { show: false } })
+        bands.push({ series: [at + 1, at], fill: s.color + '40' })
       }
     }
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: text, font: axisFont, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, ...more })
@@ -143,7 +143,7 @@ export class Chart {
       },
       axes: [
         axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')) }),
-        axis({ size: 64, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
+        axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
       legend: { live: true },
@@ -234,6 +234,11 @@ export class Chart {
     }
     canvas.toBlob(blob => blob && save(this.options.id + '.png', blob))
   }
+}
+
+// axisSize returns the width of the axis of values in CSS pixels, so that its longest number fits.
+export function axisSize(_: unknown, values: string[] | null): number {
+  return Math.max(44, 20 + 7 * Math.max(0, ...(values ?? []).map(v => v.length)))
 }
 
 // quote makes a text one field of a CSV file that a spreadsheet does not take for a formula.

@@ -2,6 +2,7 @@
 
 import uPlot from 'uplot'
 import type { Curve, View } from './api'
+import { axisSize } from './chart'
 import { h, save } from './dom'
 import { figure, tick } from './format'
 import type { Maybe } from './format'
@@ -91,7 +92,7 @@ export class Curves {
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: '12px system-ui, sans-serif', grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
     this.plot = new uPlot({
       width: this.width(), height: 300, series, scales: { x: { time: false, range: (_, a, b) => [0, Math.max(b, a + 1) * 1.04] }, y: { range: (_, __, b) => [0, b * 1.1 || 1] } },
-      axes: [axis({}), axis({ size: 64, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } },
+      axes: [axis({}), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } },
     }, data as uPlot.AlignedData, this.place)
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Figures } from './api'
-import { quote } from './chart'
+import { axisSize, quote } from './chart'
 import { join } from './compare'
 import { align, timeAt } from './curves'
 import { atSteps, describe as tell } from './panels'
@@ -49,6 +49,8 @@ describe('step-time curves', () => {
     expect(a.measured[0]).toEqual([null, 1500, null, null])
   })
 })
+
+test('the longest number fits the axis', () => expect([axisSize(null, ['0', '2\u202f000\u202f000']), axisSize(null, null)]).toEqual([83, 44]))
 
 test('a field of a CSV file is quoted, and is no formula', () => {
   expect([quote('a,b'), quote('say "x"'), quote('=1+1')]).toEqual(['"a,b"', '"say ""x"""', "'=1+1"])

@@ -5,6 +5,8 @@ import { h, table } from './dom'
 import { count, figure, milliseconds, percent, scaled, unknown } from './format'
 import { causeText, describe } from './panels'
 
+const mostRanks = 64 // rows of the table
+
 type Row = View['ranks'][number]
 
 const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health) : unknown)
@@ -13,7 +15,8 @@ const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + heal
 export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
-  return table('Ranks now', [
+  const shown = v.ranks.slice(0, mostRanks)
+  return h('div', {}, v.ranks.length > shown.length && h('p', { class: 'explain' }, `The first ${shown.length} of ${v.ranks.length} ranks. The field Ranks selects ranks for the charts.`), table('Ranks now', [
     { title: 'rank', numeric: true, of: (r: Row) => String(r.rank) },
     { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
@@ -25,7 +28,7 @@ export function now(v: View): HTMLElement {
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
     { title: 'verdict', of: r => h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ' ' + r.cause : '') },
-  ], v.ranks.slice(0, 64))
+  ], shown))
 }
 
 export function own(r: Row): number | null {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -49,6 +50,10 @@ const Variable = "HETERO_DASHBOARD_TOKEN"
 
 // leastToken is the minimum length of a token, bytes. An attacker could guess a shorter token.
 const leastToken = 16
+
+// memoryLimit is a soft limit of the process in bytes: the garbage collector works more often above it. The training on
+// the same machine needs the memory more.
+const memoryLimit = 48 << 20
 
 // New returns the command that serves the web page about runs.
 func New(a *cli.App) *cobra.Command {
@@ -150,6 +155,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return exit.Usagef("dashboard: %w: set another --address or --port", err)
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	at := listener.Addr().(*net.TCPAddr)
 	loopback := at.IP.IsLoopback()
 	made := false
