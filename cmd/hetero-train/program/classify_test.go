@@ -47,11 +47,11 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 		p, dir := buildProgram(t), t.TempDir()
 		vocab := wordVocabulary(t, dir)
 		p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, c.name, 144, c.classes), vocab))
-		out := finish(t, p.command(dir, "train.epochs=10", "model.dropout=0.0", "train.early_stop_metric=f1", "train.early_stop_patience=20"), 0)
+		out := finish(t, p.command(dir, "train.epochs=10", "data.sequence_length=24", "model.dropout=0.0", "train.early_stop_metric=f1", "train.early_stop_patience=20"), 0)
 		out.check(t, exit.Done, "")
-		for _, want := range []string{" classes: ", "| accuracy ", "| F1 ", "tok/s"} {
-			if !strings.Contains(out.stdout, want) {
-				t.Errorf("%q is missing in\n%s", want, out.stdout)
+		for _, want := range []string{" classes: ", "| accuracy ", "| F1 ", "tok/s", "the longest text needs fewer tokens than data.sequence_length"} {
+			if !strings.Contains(out.stdout+out.stderr, want) {
+				t.Errorf("%q is missing in\n%s%s", want, out.stdout, out.stderr)
 			}
 		}
 		run := filepath.Join(dir, "run")

@@ -118,6 +118,9 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if cut > 0 {
 		log.Warn("texts are longer than data.sequence_length and are truncated", "texts", cut, "sequence_length", s.Length)
 	}
+	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
+		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding", "longest", longest, "sequence_length", s.Length)
+	}
 	out = TokenSplits{Train: train, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
 		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
 	if eval.Len() > 0 {
@@ -127,6 +130,14 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	}
 	out.Identity = identifyLabelled(train, eval)
 	return out, nil
+}
+
+// longestOf returns the number of tokens of the longest sample.
+func longestOf(set *tokens.Classification) (longest int) {
+	for i := range set.Len() {
+		longest = max(longest, set.Length(i))
+	}
+	return longest
 }
 
 // classList shows the first classes.
