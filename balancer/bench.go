@@ -90,7 +90,7 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 		if h.benched[r]++; h.benched[r] < h.recall[r] || d.Shares[r] > 0 {
 			continue
 		}
-		h.benched[r], h.recall[r] = 0, min(2*h.recall[r], recallMost)
+		h.benched[r], h.recall[r] = 0, 2*h.recall[r]
 		batch := h.opts.Batch
 		batch.Limits = make([]int, len(best))
 		for i := range batch.Limits {

@@ -61,7 +61,7 @@ func BenchmarkStep(b *testing.B) {
 
 // BenchmarkDecision is one step with a decision, from a window of this step alone.
 func BenchmarkDecision(b *testing.B) {
-	for _, policy := range append(Policies(), "posterior") {
+	for _, policy := range Policies() {
 		for _, ranks := range []int{4, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
 				p, steps := unequal(b, policy, ranks, 1)

@@ -123,15 +123,16 @@ func (c Curve) within(least, most float64) Curve {
 	return out
 }
 
-// outline is a curve with at most so many points, at least 2: those that lie furthest, in proportion, from the line through their neighbours that
-// were chosen before them.
+// outline is a curve with at most so many points, at least 2. Points that lie furthest, in proportion, from the line
+// through their chosen neighbours come first. Where all others lie on these lines, points between them fill the widest
+// ratios of samples: that the curve is a line there is knowledge, too.
 func (c Curve) outline(points int) Curve {
-	if len(c) <= points {
+	if len(c) <= 2 {
 		return c
 	}
 	chosen := []int{0, len(c) - 1}
-	for len(chosen) < points {
-		furthest, at, place := 0.0, -1, 0
+	for len(chosen) < min(points, len(c)) {
+		furthest, widest, at, place := 1e-9, 0.0, -1, 0 // less than that is rounding
 		for i, last := range chosen[:len(chosen)-1] {
 			next := chosen[i+1]
 			for k := last + 1; k < next; k++ {
@@ -141,8 +142,13 @@ func (c Curve) outline(points int) Curve {
 				}
 			}
 		}
-		if at < 0 { // all others lie on these lines
-			break
+		for i, last := range chosen[:len(chosen)-1] {
+			next := chosen[i+1]
+			for k := last + 1; k < next && furthest == 1e-9; k++ {
+				if wide := min(c[k].Samples/c[last].Samples, c[next].Samples/c[k].Samples); wide > widest {
+					widest, at, place = wide, k, i+1
+				}
+			}
 		}
 		chosen = slices.Insert(chosen, place, at)
 	}

@@ -20,19 +20,13 @@
 //	dynamic       a formula of the score, measured speed, utilization and memory; it halves the shares of stragglers
 //	hybrid        the shares with the shortest step, on step-time curves that are fitted to measurements
 //
-// hybrid keeps a [Curve] for each rank: time as a function of the share. [Solve] finds the shares that minimize the time
-// of the slowest rank. One measured share says little about other shares. A decision therefore changes a share by a
-// limited factor, and a probe may measure a share that could be better. A probe lasts more intervals if the noise is
-// larger. Any other change must gain more than the noise, and more than previous changes have cost. hybrid can also
-// minimize energy or money ([Cheapest]), and exclude ranks without which every step is shorter.
-//
-// # On trial
-//
-// [New] also makes "posterior", the planned successor of hybrid; lists of policies do not show it. It keeps one
-// probabilistic model of the time of each rank. A level changes the times of all shares by one factor; it is estimated
-// within windows, in which the share is constant. A shape is a regression under several hypotheses about the tiles in
-// which kernels work. The policy remembers each measured share. It probes shares that may fill tiles while their expected
-// gain exceeds their expected cost.
+// hybrid keeps one probabilistic model of the time of each rank. A level changes the times of all shares by one factor; it
+// is estimated within windows, in which the share is constant. A shape is a regression under several hypotheses about the
+// tiles in which kernels work. [Solve] finds the shares that minimize the time of the slowest rank on the expected
+// [Curve]s. One measured share says little about other shares, so a decision changes a share by a limited factor, and a
+// probe measures shares that could be better while its expected gain exceeds its expected cost. Ranks of one device type
+// borrow measured shares from each other. hybrid can also minimize energy or money ([Cheapest]), and exclude ranks without
+// which every step is shorter.
 //
 // # The loop
 //
@@ -83,8 +77,8 @@
 //     it finds the least time in which the ranks together can compute the batch ([Solve]).
 //   - Curves: Gaussian-process regression with a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes
 //     for Machine Learning, 2006, ch. 2). Its input is a Kalman filter whose states are the times at measured shares. The
-//     correlation of their process noise is learnt from the innovations, and the curvature from all ranks (empirical
-//     Bayes).
+//     process noise is learnt from the innovations, curvature and tiles from all ranks (empirical Bayes). A prediction is a
+//     mean over hypotheses of tiles, weighted by their evidence (Bayesian model averaging).
 //   - Outliers within a window: Huber, Robust Estimation of a Location Parameter, 1964.
 //   - The formula of dynamic is this project's own. It uses the time per sample, normalised over the ranks. In synchronous
 //     training the time of an iteration is equal on all ranks, so a formula of that time would return to equal shares.

@@ -6,20 +6,18 @@ import (
 )
 
 // A probe is shares that may be better than the best known ones, tried for a window. It ends after two steps where it
-// costs more than probeCost ([posterior.early]).
-const (
-	mostProbe   = 0.25 // of a step: most expected cost of a probe of shares that are badly known
-	fallChance  = 0.1  // that a curve falls within the next octave beyond the measured shares, before any probe; each probe halves it
-	fallGain    = 0.3  // of a step: gain of such a fall. A larger one finds more falls, and costs more where there are none
-	mostFall    = 2.5  // times the largest measured share: how far a probe of a fall goes
-	probeLesson = 3    // value of a probe, in gains of its shares: it teaches curves and tiles beyond these shares. Fewer finds fewer tiles, more costs more where there are none
-	endsAfter   = 2    // steps
-	endedPart   = 0.3  // of a window: duration of a probe that ends early, with the step in which shares change
-	nearGap     = 1.15 // ratio of the shares beyond the measured ones that are compared
-)
+// costs more than probeCost ([hybrid.early]).
 
 // explore is the next probe, nil where there is nothing to be found out within the budget.
-func (h *posterior) explore(batch Batch, from []int, now float64) (next []int, reason string) {
+func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reason string) {
+	if h.opts.Bench { // a probe gives no samples to an excluded rank
+		batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
+		for r, n := range from {
+			if n == 0 {
+				batch.Limits[r], batch.least[r] = 0, 0
+			}
+		}
+	}
 	if next = h.probeBeyond(batch, from, now); next != nil {
 		h.beyond++
 		return next, "a probe of larger shares: the slowest rank gets no faster with fewer samples"
@@ -31,26 +29,59 @@ func (h *posterior) explore(batch Batch, from []int, now float64) (next []int, r
 		if !h.pays(next, from, now) {
 			next = nil
 		}
-		h.patience = min(int(math.Ceil(patienceGrows*float64(h.patience))), mostPatience)
+		h.patience = int(math.Ceil(patienceGrows * float64(h.patience)))
 	}
 	return next, "a probe: the curves know little of other shares"
 }
 
-// left is the number of windows in which a better division pays: those that are left of the run, or the number so far if
-// the end of the run is unknown.
-func (h *posterior) left() float64 {
-	if h.opts.Steps > 0 {
-		return max(float64(h.opts.Steps-h.seen)/float64(h.opts.Interval)-1, 0) // one is the probe's
+// confirm gives ranks that surprised their curve at a new share one of their earlier shares again, at most probeCost
+// slower than now: the surprise is the curve's or the level's, and only a known share tells. nil: no rank did, or the
+// best shares tell.
+func (h *hybrid) confirm(batch Batch, from, best []int) []int {
+	batch.Limits, batch.least = batch.limits(len(from)), slices.Clone(batch.least)
+	found := false
+	for r, e := range h.ranks {
+		if e.surprise == 0 || e.asked || from[r] == 0 {
+			continue
+		}
+		e.asked = true
+		nearest, share := math.Inf(1), 0
+		for _, c := range e.cells {
+			if away := math.Abs(math.Log(c.samples / float64(best[r]))); c.age > e.since && away < nearest {
+				nearest, share = away, int(c.samples)
+			}
+		}
+		if share > 0 && nearest > 0 && share <= batch.Limits[r] {
+			batch.Limits[r], batch.least[r] = share, share
+			found = true
+		}
+	}
+	next := h.solved(found, batch, h.curves, from)
+	if next == nil {
+		return nil
+	}
+	now, _ := Slowest(h.curves, from)
+	if then, _ := Slowest(h.curves, next); then > now*(1+probeCost) {
+		return nil
+	}
+	return next
+}
+
+// windowsLeft is the number of windows in which a better division pays: those that are left of the run, or the number so
+// far if the end of the run is unknown.
+func (h *hybrid) windowsLeft() float64 {
+	if h.left > 0 {
+		return max(float64(h.left)/float64(h.opts.Interval)-1, 0) // one is the probe's
 	}
 	return float64(h.decisions)
 }
 
 // pays reports whether the expected gain of a probe's shares in the windows that are left is worth the probe's expected cost. In each scenario every rank's curve is wrong by a draw; shares that turn out worse are left again.
-func (h *posterior) pays(next, from []int, now float64) bool {
+func (h *hybrid) pays(next, from []int, now float64) bool {
 	ranks := make([]prospect, len(h.ranks))
 	for r, e := range h.ranks {
 		if next[r] > 0 && e.shape != nil {
-			ranks[r].best, ranks[r].bestError = h.mean[r].At(float64(next[r])), e.shape.sigma(float64(next[r]))
+			ranks[r].best, ranks[r].bestError = h.curves[r].At(float64(next[r])), e.shape.sigma(float64(next[r]))
 		}
 	}
 	random, gain, cost := draws(0), 0.0, 0.0
@@ -62,58 +93,71 @@ func (h *posterior) pays(next, from []int, now float64) bool {
 		gain += max(1-slowest/now-leastGain, 0) / scenarios
 		cost += max(slowest/now-1, 0) / scenarios
 	}
-	return probeLesson*gain*h.left() >= cost
+	return probeLesson*gain*h.windowsLeft() >= cost
 }
 
-// cost is the cost of a probe, in windows, that makes a step longer by a fraction. A probe that costs too much ends early.
-func cost(slower float64) float64 {
+// cost is the cost of a probe, in windows, that makes a step longer by a fraction. A probe that costs too much ends early,
+// after one more step, in which shares change.
+func (h *hybrid) cost(slower float64) float64 {
 	if slower > probeCost {
-		return endedPart * slower
+		return min((endsAfter+1)/float64(h.opts.Interval), 1) * slower
 	}
 	return max(slower, 0)
 }
 
 // probeBeyond gives ranks that hold up the step with however few samples a larger share than any that was measured:
 // there the curve may fall. The share is the one for which the chance of a fall exceeds the expected cost most.
-func (h *posterior) probeBeyond(batch Batch, from []int, now float64) []int {
+func (h *hybrid) probeBeyond(batch Batch, from []int, now float64) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
-	worth := fallChance * fallGain * h.left() * exp(-math.Ln2*float64(h.beyond)) // windows for each octave
+	worth := fallChance * fallGain * h.windowsLeft() * exp(-math.Ln2*float64(h.beyond)) // windows for each octave
 	found := false
+	var types []string // one rank of a type tells of all
 	for r := range h.ranks {
+		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
+			continue
+		}
 		try := h.beyondOf(r, batch.Limits[r], from, now, worth)
 		if try == 0 {
 			continue
 		}
 		limit, least := batch.Limits[r], batch.least[r]
 		batch.Limits[r], batch.least[r] = try, try
-		if h.solved(true, batch, h.mean, from) == nil { // the other ranks need these samples
+		if h.solved(true, batch, h.curves, from) == nil { // the other ranks need these samples
 			batch.Limits[r], batch.least[r] = limit, least
 		} else {
 			found = true
+			if h.lenders != nil {
+				types = append(types, h.opts.Types[r])
+			}
 		}
 	}
-	return h.solved(found, batch, h.mean, from)
+	return h.solved(found, batch, h.curves, from)
 }
 
-// beyondOf is the share of a rank that a probe of a fall tries, 0 if there is none: where the rank does not hold up the
-// step, or where a fall was found and a larger share is known to be slower.
-func (h *posterior) beyondOf(rank, limit int, from []int, now, worth float64) (try int) {
-	curve, e := h.mean[rank], h.ranks[rank]
+// beyondOf is the share of a rank that a probe of a fall tries, 0 if there is none: beyond all measured shares, or, where
+// a fall was found, between the fastest measured share and the next larger one.
+func (h *hybrid) beyondOf(rank, limit int, from []int, now, worth float64) (try int) {
+	curve, e := h.curves[rank], h.ranks[rank]
 	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }
 	if from[rank] == 0 || !slow(from[rank]) || !slow(max(h.opts.Unit, 1)) {
 		return 0
 	}
-	largest := 0.0
-	for _, c := range e.cells {
-		largest = max(largest, c.samples)
+	base, upTo, chance := 0.0, float64(limit), worth
+	for _, c := range e.shape.cells {
+		base = max(base, c.samples)
 	}
-	if valley := e.shape.parts[0].valley; valley > 0 && valley < largest {
-		return 0
+	if valley := e.shape.parts[0].valley; valley > 0 { // the lowest point lies between the neighbours of the fastest share
+		for _, c := range e.shape.cells {
+			if c.samples > valley {
+				upTo = min(upTo, c.samples/gridRatio)
+			}
+		}
+		base, chance = valley, worth*valleyChance/fallChance
 	}
 	most := 0.0
-	for b := nearGap * largest; math.Ceil(b) <= min(float64(limit), mostFall*largest); b *= nearGap {
+	for b := gridRatio * base; math.Ceil(b) <= min(upTo, mostFall*base); b *= gridRatio {
 		at := math.Ceil(b)
-		if value := worth*math.Log2(at/largest) - cost(curve.At(at)/now-1); value > most {
+		if value := chance*math.Log2(at/base) - h.cost(curve.At(at)/now-1); value > most {
 			try, most = int(at), value
 		}
 	}
@@ -133,12 +177,12 @@ type lead struct {
 
 // leadOf is the lead of a tile, its weight a number of standard deviations above the expected one; false if no rank may
 // have the tile, or shares stay.
-func (h *posterior) leadOf(tile int, sigmas float64, batch Batch, from []int) (l lead, ok bool) {
-	l = lead{tile: &tiles[tile], asked: make([]bool, len(h.ranks)), curves: slices.Clone(h.mean)}
+func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l lead, ok bool) {
+	l = lead{tile: &tiles[tile], asked: make([]bool, len(h.ranks)), curves: slices.Clone(h.curves)}
 	ranks := 0.0
 	for r, e := range h.ranks {
 		if from[r] > 0 && e.shape != nil && e.shape.chances[tile] >= leastAdopt {
-			if c := e.shape.under(tile, sigmas, h.most[r], e.cells, e.cov); c != nil {
+			if c := e.shape.under(tile, sigmas, h.most[r]); c != nil {
 				l.curves[r], l.asked[r] = c, true
 				l.chance, ranks = l.chance+e.shape.chances[tile], ranks+1
 			}
@@ -158,7 +202,7 @@ func (h *posterior) leadOf(tile int, sigmas float64, batch Batch, from []int) (l
 }
 
 // teaches is the part of the ranks of a lead whose share in a probe is the first one that fills the tile.
-func (h *posterior) teaches(l *lead, probe []int) float64 {
+func (h *hybrid) teaches(l *lead, probe []int) float64 {
 	first, all := 0.0, 0.0
 	for r, e := range h.ranks {
 		if l.asked[r] {
@@ -174,7 +218,7 @@ func (h *posterior) teaches(l *lead, probe []int) float64 {
 // probeTiles is the best shares under one lead of an aligned tile: the one whose expected gain in the windows that are
 // left exceeds its expected cost most. The weight of a tile takes two values of half the chance each, because small
 // tiles are worth nothing and large ones much. The same shares may fill the tiles of other leads; then they teach these.
-func (h *posterior) probeTiles(batch Batch, from []int, now float64) []int {
+func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 	var leads []lead
 	for i, t := range tiles {
 		if t.period == 0 || t.rounds {
@@ -188,18 +232,18 @@ func (h *posterior) probeTiles(batch Batch, from []int, now float64) []int {
 		}
 	}
 	var best []int
-	most, left := 0.0, h.left()
+	most, left := 0.0, h.windowsLeft()
 	for i := range leads {
 		next, value, rest := leads[i].next, 0.0, 1.0
 		for j := range leads {
 			l := &leads[j]
 			then, _ := Slowest(l.curves, next)
 			gain := 1 - then/l.now
-			value += l.chance * (max(gain-leastGain, l.gain*h.teaches(l, next), 0)*left - cost(-gain))
+			value += l.chance * (max(gain-leastGain, l.gain*h.teaches(l, next), 0)*left - h.cost(-gain))
 			rest -= l.chance
 		}
-		then, _ := Slowest(h.mean, next)
-		value -= max(rest, 0) * cost(then/now-1)
+		then, _ := Slowest(h.curves, next)
+		value -= max(rest, 0) * h.cost(then/now-1)
 		if value > most {
 			best, most = next, value
 		}
@@ -208,8 +252,8 @@ func (h *posterior) probeTiles(batch Batch, from []int, now float64) []int {
 }
 
 // probeHoped is the best shares if each rank were faster by probeSigmas, except for shares whose expected cost is above mostProbe.
-func (h *posterior) probeHoped(batch Batch, from []int, now float64) []int {
-	hoped := slices.Clone(h.mean)
+func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
+	hoped := slices.Clone(h.curves)
 	for r, e := range h.ranks {
 		if e.shape == nil {
 			continue
@@ -233,7 +277,7 @@ func (h *posterior) probeHoped(batch Batch, from []int, now float64) []int {
 }
 
 // solved is the best shares of a probe, nil where there is none.
-func (h *posterior) solved(found bool, batch Batch, curves []Curve, from []int) []int {
+func (h *hybrid) solved(found bool, batch Batch, curves []Curve, from []int) []int {
 	if !found {
 		return nil
 	}

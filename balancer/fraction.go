@@ -102,10 +102,9 @@ func gives(ranks []prospect) (give float64) {
 
 // prospectOf fills in the expected times of two shares.
 func prospectOf(c Curve, now, best int) prospect {
-	const around = 1.25 // ratio
 	p := prospect{now: c.At(float64(now)), best: c.At(float64(best))}
 	if best > 0 {
-		low, high := float64(best)/around, float64(best)*around
+		low, high := float64(best)/gridRatio, float64(best)*gridRatio
 		p.slope = max((c.At(high)-c.At(low))/(high-low), leastSlope*p.best/float64(best), math.SmallestNonzeroFloat64)
 	}
 	return p

@@ -17,7 +17,7 @@ type gain struct {
 func (h *hybrid) gain(now, next []int) gain {
 	before, slowest := Slowest(h.sure, now)
 	after, _ := Slowest(h.sure, next)
-	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.fits[slowest].sigma(float64(now[slowest])) / before,
+	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.sigma(slowest, now) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
 	if h.opts.Objective == Time || h.tooSlow(before, g.doubt) {
 		g.reason = fmt.Sprintf("rank %d is the slowest; the step should get %.1f %% shorter", slowest, 100*g.fraction)
@@ -49,11 +49,16 @@ func (h *hybrid) tooSlow(seconds, doubt float64) bool {
 // spentSigma is the standard deviation of what a step spends: of each rank's own time, and of the slowest one's, for which all wait.
 func (h *hybrid) spentSigma(shares []int, slowest int) float64 {
 	variance, idle := 0.0, 0.0
-	for r, f := range h.fits {
+	for r := range h.ranks {
 		idle += h.opts.IdleWatts[r]
 		if shares[r] > 0 {
-			variance += square((h.opts.Watts[r] - h.opts.IdleWatts[r]) * f.sigma(float64(shares[r])))
+			variance += square((h.opts.Watts[r] - h.opts.IdleWatts[r]) * h.sigma(r, shares))
 		}
 	}
-	return math.Sqrt(variance + square(idle*h.fits[slowest].sigma(float64(shares[slowest]))))
+	return math.Sqrt(variance + square(idle*h.sigma(slowest, shares)))
+}
+
+// sigma is the standard deviation of a rank's time with its share, s.
+func (h *hybrid) sigma(rank int, shares []int) float64 {
+	return h.ranks[rank].shape.sigma(float64(shares[rank]))
 }

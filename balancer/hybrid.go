@@ -1,56 +1,48 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 )
 
-// hybrid starts by the scores, or on the curves of an earlier run, then fits each rank's curve to what is measured and takes
-// the best shares on these curves. The loop is closed by measuring again: what the curves said is corrected where the shares now are.
+// hybrid starts with shares by the scores, or on the curves of an earlier run. It decides on one probabilistic model of
+// each rank's time ([speed], [shape]). After each window it takes the best shares on the expected curves if their gain
+// exceeds its doubt and the price of a change. Otherwise it probes shares that may be better, if that pays (explore.go).
 type hybrid struct {
 	opts   Options
 	start  []int
 	fed    []bool // ranks that can have samples at all
-	most   []int  // samples of each rank: as far as its curve is drawn
+	most   []int  // samples of each rank: the end of its curve
 	window *window
-	ranks  []*estimate
+	ranks  []*speed
+	alike  together
 
-	together together
-	belief   belief // of all ranks' curves
+	kin     [][]int // ranks of one type
+	lenders [][]int // of each rank: ranks of its type
+	bends   belief  // of all ranks' curves
 
-	fits    []*fitted // as of the last decision, nil of a rank without measurements
-	curves  []Curve   // as of the last decision; of a rank without measurements one that takes no time
-	sure    []Curve   // likewise, of ranks as much slower as caution has it: shares are chosen on these
-	benched []int     // decisions since a rank has no samples, 0 for one that has
-	recall  []int     // decisions after which a benched rank is tried again
+	curves  []Curve // expected times; a rank without measurements takes no time
+	sure    []Curve // expected times plus a margin, on which shares are chosen
+	benched []int   // decisions since a rank has no samples; 0: it has some
+	recall  []int   // decisions after which an excluded rank is tried again
 
-	calm      int // decisions since the last change that was to gain, or since the last probe began
+	left      int // steps of the run after the last one; 0: unknown
+	beyond    int // probes of larger shares so far
 	decisions int
-	patience  int // decisions without a change before a probe
-	probing   int // decisions until the probe is over, 0: none is made
+	calm      int     // decisions since the last change that was to gain, or since the last probe
+	patience  int     // decisions without a change before the next probe
+	probing   bool    // the shares in use are a probe's
+	steady    float64 // s of a step in the last window that was no probe
 
-	steady float64 // s of a step between changes, 0 before the first window
-	change float64 // s that a change of shares cost of late
+	change float64 // s: price of a change of shares, averaged over the last ones
 	extra  float64 // s beyond steady in the change that is under way
 }
 
-// What a change of shares must bring. All are fractions of a step.
-const (
-	leastGain   = 0.0015 // below this no change is worth the reader's attention
-	gainSigmas  = 0.8    // of the slowest rank's curve: what could be noise
-	caution     = 0.27   // times sqrt(2 ln ranks), which grows as what the slowest of them is above its curve. More of it leaves too much untried, by simulation
-	payBack     = 10     // intervals in which a change must earn what it costs
-	mostCost    = 0.1    // no price of a change is in the way of a greater gain
-	fading      = 0.98   // of the price of a change, a decision
-	furthest    = 4.0    // times the largest share that a rank was measured at, or down from the smallest: how far one decision goes
-	recallFirst = 20     // decisions
-	recallMost  = 640
-)
-
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), belief: beforehand,
-		fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*speed, o.Ranks), alike: newTogether(), bends: beforehand,
+		curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), patience: firstPatience, benched: make([]int, o.Ranks), recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -61,11 +53,13 @@ func newHybrid(o Options) (Policy, error) {
 		var prior Curve
 		if o.Curves != nil && n > 0 {
 			prior = o.Curves[r]
-			curves[r] = prior.smoothed()
+			curves[r] = prior
 			known = known && len(prior) > 0
 		}
-		h.ranks[r] = newEstimate(prior, h.most[r])
-		h.ranks[r].belief = &h.belief
+		h.ranks[r] = newSpeed(prior, h.most[r])
+	}
+	if h.kin = o.kin(); len(h.kin) > 0 {
+		h.lenders = make([][]int, o.Ranks)
 	}
 	if known {
 		h.start, err = Solve(o.Batch, curves)
@@ -73,7 +67,7 @@ func newHybrid(o Options) (Policy, error) {
 	return h, err
 }
 
-// timeless stands for the curve of a rank that was never measured.
+// timeless is the curve of a rank that was never measured.
 var timeless = Curve{{1, 0}}
 
 // Start implements [Policy].
@@ -83,7 +77,7 @@ func (h *hybrid) Start() []int { return slices.Clone(h.start) }
 func (h *hybrid) Curves() []Curve {
 	curves := slices.Clone(h.curves)
 	for r, e := range h.ranks {
-		if e.current < 0 {
+		if !e.known {
 			curves[r] = nil
 		}
 	}
@@ -93,23 +87,21 @@ func (h *hybrid) Curves() []Curve {
 // Observe implements [Policy].
 func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 	h.bill(s)
-	if !h.window.add(s) {
+	w := h.window
+	h.left = s.Left
+	if !w.add(s) && !h.early() {
 		return nil, false
 	}
-	w := h.window
-	readings := make([]reading, len(h.ranks))
-	for r, e := range h.ranks {
-		readings[r] = e.read(w.shares[r], w.compute[r], h.fits[r])
+	if !h.probing {
+		h.steady = w.seconds.or(h.steady)
 	}
-	h.together.follow(h.ranks, readings)
-	if seconds := w.seconds.or(0); seconds > 0 {
-		h.steady = seconds
-	}
+	h.probing = false
+	h.learn()
 	d := &Decision{Shares: slices.Clone(w.shares), Explanation: w.explain()}
 	if d.Next, d.Reason = h.decide(d); d.Next == nil {
 		d.stay(&h.opts, h.start)
 	} else {
-		d.Changed = true
+		d.Changed = !slices.Equal(d.Next, d.Shares)
 	}
 	w.next()
 	return d, true
@@ -133,37 +125,197 @@ func (h *hybrid) bill(s *Step) {
 	h.extra = 0
 }
 
+// early reports whether a window ends before its interval is over: the first one, and that of a probe that turned out
+// to cost more than probes may.
+func (h *hybrid) early() bool {
+	n := h.window.seconds.n
+	if h.decisions == 0 {
+		return n >= firstSteps
+	}
+	if !h.probing || n < endsAfter {
+		return false
+	}
+	noise := 0.0
+	for _, e := range h.ranks {
+		noise = max(noise, e.noise)
+	}
+	return h.window.usual() > h.steady*(1+probeCost+math.Sqrt(noise/float64(n)))
+}
+
+// learn takes the window into the ranks' speeds. A change that all ranks share is no rank's own: their curves follow it
+// slowly, or at once where it lasts.
+func (h *hybrid) learn() {
+	if h.decisions == 0 {
+		h.poolNoise()
+	}
+	readings := make([]reading, len(h.ranks))
+	logs := make([][]float64, len(h.ranks))
+	for r, seconds := range h.window.compute {
+		logs[r] = logsOf(seconds)
+	}
+	noise := make([]float64, len(h.ranks))
+	for r, e := range h.ranks {
+		noise[r] = e.noise
+	}
+	withoutCommon(logs, median(noise))
+	for r, e := range h.ranks {
+		readings[r] = e.read(h.window.shares[r], logs[r])
+	}
+	offset, variance, lasts := h.alike.estimate(readings)
+	level := levelRate * offset
+	if lasts {
+		level = offset
+	}
+	for r, e := range h.ranks {
+		if readings[r].samples > 0 {
+			e.update(&readings[r], offset, variance)
+		}
+		e.move(level, 0)
+	}
+}
+
+// poolNoise gives all ranks the noise that their first steps show together: the median rank's, so that a few disturbed
+// ranks count little. A rank's own few steps tell little of it, and one that is believed too sure keeps a wrong height.
+func (h *hybrid) poolNoise() {
+	const medianOfMean = math.Ln2 // median of a variance of three normal steps, as a fraction of its mean
+	var variances []float64
+	for _, seconds := range h.window.compute {
+		if logs := logsOf(seconds); len(logs) > 1 {
+			mean, variance := meanOf(logs).or(0), 0.0
+			for _, l := range logs {
+				variance += square(l-mean) / float64(len(logs)-1)
+			}
+			variances = append(variances, variance/medianOfMean)
+		}
+	}
+	if n := float64(len(variances)); n > 0 {
+		noise := (priorWeight*square(priorNoise) + n*(firstSteps-1)*median(variances)) / (priorWeight + n*(firstSteps-1))
+		for _, e := range h.ranks {
+			e.noise = noise
+		}
+	}
+}
+
+// fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
+func (h *hybrid) fit(d *Decision) (missing int) {
+	sigmas := 0.0
+	if h.decisions >= settledAfter && h.opts.Objective == Time { // a slowdown is relative to the shortest step, not to a cautious one
+		sigmas = caution * math.Sqrt(2*math.Log(float64(len(h.ranks))))
+	}
+	votes := h.votes()
+	h.lend()
+	for r, e := range h.ranks {
+		if e.current < 0 && d.Shares[r] > 0 || len(e.cells) == 0 && h.fed[r] {
+			return r
+		}
+		if len(e.cells) == 0 {
+			continue
+		}
+		b0 := float64(d.Shares[r])
+		if b0 == 0 {
+			b0 = e.cells[max(e.current, 0)].samples
+		}
+		if !h.follows(r, b0) {
+			cells, cov := h.knowledge(r)
+			if e.draw(cells, cov, &h.bends, votes.without(e.shape), b0); e.shape == nil {
+				return r
+			}
+			h.curves[r], h.sure[r] = e.shape.curves(h.most[r], sigmas)
+			e.drawn = math.NaN()
+			if e.current >= 0 && e.trend == 0 {
+				e.drawn = e.cells[e.current].log
+			}
+		}
+		if e.trend != 0 { // as of the middle of the next window
+			ahead := exp(e.trend * (boundarySteps + float64(h.opts.Interval)/2))
+			h.curves[r] = h.curves[r].times(ahead)
+			h.sure[r] = h.sure[r].times(ahead)
+		}
+		if d.Shares[r] > 0 {
+			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), e.shape.sigma(b0)
+		}
+	}
+	h.pool()
+	return -1
+}
+
+// follows scales the curve of a rank by the change of its time at the share in use, and reports whether that is enough
+// for this window. With many ranks each curve is drawn anew every few windows only, unless its measured shares change.
+func (h *hybrid) follows(rank int, share float64) bool {
+	e := h.ranks[rank]
+	f := e.shape
+	if len(h.ranks) <= manyRanks || (h.decisions+rank)%drawnEvery == 0 || h.decisions == settledAfter || f == nil || f.b0 != share || e.trend != 0 ||
+		len(f.known) < len(e.cells) || !slices.EqualFunc(e.cells, f.known[:len(e.cells)], func(a, b cell) bool { return a.samples == b.samples }) {
+		return false
+	}
+	moved := exp(e.cells[e.current].log - e.drawn)
+	if !(moved > 0.9 && moved < 1.1) {
+		return false
+	}
+	e.drawn = e.cells[e.current].log
+	one := &h.curves[rank][0] == &h.sure[rank][0]
+	if h.curves[rank] = h.curves[rank].times(moved); one {
+		h.sure[rank] = h.curves[rank]
+	} else {
+		h.sure[rank] = h.sure[rank].times(moved)
+	}
+	return true
+}
+
+// times is the curve with its times multiplied by a factor.
+func (c Curve) times(factor float64) Curve {
+	out := slices.Clone(c)
+	for i := range out {
+		out[i].Seconds = min(out[i].Seconds*factor, mostSeconds)
+	}
+	return out
+}
+
+// pool replaces the common belief in bends by the mean of the ranks' beliefs and the prior.
+func (h *hybrid) pool() {
+	b, ranks := beforehand, believers
+	for i := range b {
+		b[i] *= ranks
+	}
+	for _, e := range h.ranks {
+		if e.shape != nil && len(e.cells) >= 3 { // fewer tell no bends apart
+			ranks++
+			for i, c := range e.shape.bends {
+				b[i] += c
+			}
+		}
+	}
+	for i := range b {
+		b[i] /= ranks
+	}
+	h.bends = b
+}
+
 // decide returns the next shares, or nil and why they stay.
 func (h *hybrid) decide(d *Decision) ([]int, string) {
-	if missing := h.fit(d); missing >= 0 {
+	missing := h.fit(d)
+	h.decisions++
+	if missing >= 0 {
 		return nil, fmt.Sprintf("rank %d was not measured", missing)
 	}
-	best, err := h.best()
+	batch := h.reach()
+	best, err := h.minimize(batch, h.sure)
 	if err != nil {
 		return nil, err.Error()
 	}
 	h.account(d, best)
-	h.change *= fading
-	h.calm++
-	h.decisions++
 	if !h.opts.valid(d.Shares, h.start) {
 		return best, "shares in use are no division of the batch"
 	}
 	if h.recalls(d, best) {
 		return best, "a rank without samples is tried again"
 	}
-	g := h.gain(d.Shares, best)
-	if h.probing > 0 {
-		switch next := h.goOn(d.Shares, best, g.cost); {
-		case next == nil:
-		case slices.Equal(next, d.Shares):
-			return nil, "a probe goes on"
-		case g.fraction >= leastGain+g.doubt:
-			return next, g.reason + "; a probe goes on"
-		default:
-			return next, "a probe goes on: what ranks could do with other shares is badly known"
-		}
+	if next := h.confirm(batch, d.Shares, best); next != nil {
+		h.probing = true
+		return next, "an earlier share tells whether a rank has changed its speed"
 	}
+	g := h.gain(d.Shares, best)
+	h.calm++
 	switch {
 	case slices.Equal(best, d.Shares):
 		g.fraction, g.reason = 0, "shares are the best ones"
@@ -176,64 +328,36 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 		g.reason = fmt.Sprintf("a change would gain %.2f %%, less than it costs", 100*g.fraction)
 	}
 	if h.opts.Objective == Time && h.calm >= h.patience {
-		if next := h.probe(d.Shares, g.cost); next != nil {
-			h.calm, h.probing, h.patience = 0, h.probeLasts(), min(int(math.Ceil(patienceGrows*float64(h.patience))), mostPatience)
-			return next, "a probe: what ranks could do with other shares is badly known"
+		now, _ := Slowest(h.sure, d.Shares)
+		if next, reason := h.explore(batch, d.Shares, now); next != nil {
+			h.calm, h.probing = 0, true
+			return next, reason
 		}
 	}
 	return nil, g.reason
 }
 
-// fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
-func (h *hybrid) fit(d *Decision) (missing int) {
-	sigmas := 0.0
-	if h.decisions >= settledAfter && h.opts.Objective == Time { // a slowdown is of the shortest step, not of a cautious one
-		sigmas = caution * math.Sqrt(2*math.Log(float64(len(h.ranks))))
-	}
-	for r, e := range h.ranks {
-		if e.current < 0 && d.Shares[r] > 0 || len(e.cells) == 0 && h.fed[r] {
-			return r
-		}
-		if len(e.cells) == 0 {
-			continue
-		}
-		b0 := float64(d.Shares[r])
-		if b0 == 0 {
-			b0 = e.cells[max(e.current, 0)].samples
-		}
-		h.fits[r] = e.fit(b0)
-		h.curves[r], h.sure[r] = h.fits[r].curves(h.most[r], sigmas)
-		if d.Shares[r] > 0 {
-			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), h.fits[r].sigma(b0)
-		}
-	}
-	h.belief.learn(h.fits)
-	return -1
-}
-
-// best is the best shares that one decision may go to.
-func (h *hybrid) best() ([]int, error) {
+// reach is the batch with what one decision may go to: from a quarter of the least share of a rank that was measured to
+// four times the largest.
+func (h *hybrid) reach() Batch {
 	batch := h.opts.Batch
-	batch.Limits = slices.Clone(h.most)
-	batch.least = make([]int, len(h.ranks))
+	batch.Limits, batch.least = slices.Clone(h.most), make([]int, len(h.ranks))
 	capacity := 0
 	for r, e := range h.ranks {
-		fewest, most := math.Inf(1), 0.0
-		for _, c := range e.cells {
-			fewest, most = min(fewest, c.samples), max(most, c.samples)
-		}
-		if most > 0 {
-			batch.least[r] = min(int(fewest/furthest), h.start[r])
-			batch.Limits[r] = min(batch.Limits[r], max(int(furthest*most), 2*max(h.opts.Unit, 1)))
+		if e.shape != nil {
+			order := func(a, b place) int { return cmp.Compare(a.samples, b.samples) }
+			batch.least[r] = min(int(slices.MinFunc(e.shape.cells, order).samples/furthest), h.start[r])
+			batch.Limits[r] = min(h.most[r], max(int(furthest*slices.MaxFunc(e.shape.cells, order).samples), 2*max(h.opts.Unit, 1)))
 		}
 		capacity += batch.Limits[r]
 	}
 	if capacity < h.opts.Total+h.opts.Ranks*max(h.opts.Unit, 1) {
-		batch.Limits = h.opts.Limits
+		batch.Limits = h.opts.limits(h.opts.Ranks)
 	}
-	return h.minimize(batch, h.sure)
+	return batch
 }
 
+// minimize returns the best shares by the objective.
 func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 	switch {
 	case h.opts.Objective == Energy:
@@ -247,42 +371,52 @@ func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 	return h.bench(batch, curves, best)
 }
 
-// account names where the time of a step goes.
+// account divides the time of a step into its causes.
 func (h *hybrid) account(d *Decision, best []int) {
-	if h.opts.Objective != Time { // the oracle is the shortest step, whatever is wanted
+	if h.opts.Objective != Time { // the oracle has the shortest step, whatever the objective is
 		if fastest, err := Solve(h.opts.Batch, h.curves); err == nil {
 			best = fastest
 		}
 	}
 	now, _ := Slowest(h.curves, d.Shares)
 	then, _ := Slowest(h.curves, best)
-	then = min(then, now) // they were chosen with caution, which costs about a thousandth of it
-	whole := h.divisible(best)
+	then = min(then, now) // the margin of sure costs about a thousandth
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication
 	e.OfOracle = h.ofOracle(d, best, then)
-	e.Lost.Imbalance = now - then
-	if excess := e.Seconds - e.Oracle; excess < e.Lost.Imbalance { // curves expected a longer step than was measured
-		e.Lost.Imbalance = max(excess, 0)
-	}
-	e.Lost.Granularity = max(then-whole, 0)
+	e.Lost.Imbalance = max(min(now-then, e.Seconds-e.Oracle), 0)
+	e.Lost.Granularity = max(then-h.divisible(best), 0)
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }
 
-// ofOracle is how near the shares in use are to the best ones, as far as the fits tell.
+// ofOracle estimates from the posterior how near the shares in use are to the best ones.
 func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 	ranks := make([]prospect, len(h.ranks))
-	for r, f := range h.fits {
+	for r, s := range h.ranks {
 		p := prospectOf(h.curves[r], d.Shares[r], best[r])
-		if f != nil && d.Shares[r] > 0 {
+		if s.shape != nil && d.Shares[r] > 0 {
 			p.nowError = d.Ranks[r].Error
 		}
-		if p.bestError = p.nowError; f != nil && best[r] > 0 && best[r] != d.Shares[r] {
-			p.bestError = f.sigma(float64(best[r]))
+		if p.bestError = p.nowError; s.shape != nil && best[r] > 0 && best[r] != d.Shares[r] {
+			p.bestError = s.shape.sigma(float64(best[r]))
 		}
 		ranks[r] = p
 	}
-	return ofOracle(ranks, nil, then, d.Lost.Communication)
+	var list []unseen
+	give := gives(ranks)
+	for i := range tiles {
+		chance, part := 0.0, 0.0
+		for r, s := range h.ranks {
+			if best[r] > 0 && best[r] >= tiles[i].period && s.shape.misses(&tiles[i]) {
+				w := 1 / (ranks[r].slope * give)
+				chance, part = chance+w*s.shape.chances[i], part+w
+			}
+		}
+		if part > 0 {
+			list = append(list, unseen{chance / part, part})
+		}
+	}
+	return ofOracle(ranks, list, then, d.Lost.Communication)
 }
 
 // divisible is the slowest time if samples could be cut: the time in which the ranks that best feeds do the batch.
@@ -296,9 +430,9 @@ func (h *hybrid) divisible(best []int) float64 {
 	top := high
 	ascents := make([]Curve, len(best))
 	for r, c := range h.curves {
-		ascents[r] = c.ascent()
+		ascents[r] = c.smoothed().ascent()
 	}
-	for range 50 {
+	for range 20 { // a millionth of the time
 		mid := (low + high) / 2
 		sum := 0.0
 		for r, c := range ascents {

@@ -175,11 +175,15 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 // What a curve says far below the shares that were measured is a guess: a decision goes to a quarter of them at most.
 func TestHybridGoesDownByQuarters(t *testing.T) {
 	c := newCluster(1, 0.01, line(0, 0.1), line(0, 0.001)) // the best shares are 5 and 507
-	decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 30, nil)
-	for step, want := range map[int]int{9: 64, 19: 16, 29: 5} {
-		if got := decisions[step].Next; got[0] != want {
-			t.Errorf("after step %d: got %v, want %d samples for rank 0", step, got, want)
+	decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 40, nil)
+	var got []int
+	for i := range 40 {
+		if d, ok := decisions[i]; ok {
+			got = append(got, d.Next[0])
 		}
+	}
+	if want := []int{64, 16, 5}; len(got) < 3 || !slices.Equal(got[:3], want) {
+		t.Errorf("got %v samples for rank 0, want %v", got, want)
 	}
 }
 

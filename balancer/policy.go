@@ -13,13 +13,15 @@ type Options struct {
 	Batch
 	Ranks    int
 	Interval int // steps between two decisions, at least 1
-	Steps    int // that the policy will see; 0: unknown. Policy posterior alone looks at it: a probe must pay before the end
 
 	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all count alike.
 	Scores []float64
 	// Curves are what is known of the ranks' step times from earlier runs; nil, or an empty curve, where nothing is. They are
 	// believed in their shape; their height is taken from the first measurements.
 	Curves []Curve
+
+	// Types are the device types of the ranks; nil: unknown. Ranks of one type have curves of one shape, at levels of their own.
+	Types []string
 
 	Objective Objective
 	// Slowdown is by how much a step may be longer than the shortest possible for the sake of another objective, as a fraction: 0.1 for 10 %.
@@ -68,6 +70,8 @@ type Step struct {
 	Seconds     float64   // of the whole step
 	// Utilization and Memory of each rank's device as fractions, 0…1; nil or NaN: unknown.
 	Utilization, Memory []float64
+	// Left is the number of steps of the run after this one; 0: unknown. A probe must pay before the end of the run.
+	Left int
 	// Settling marks steps that a coming change disturbs, because plans for it are being made: they teach nothing.
 	Settling bool
 }
@@ -115,12 +119,9 @@ func Makers() []Maker {
 	}
 }
 
-// hidden are policies on trial: [New] makes them by name, no list shows them.
-var hidden = []Maker{{"posterior", "as hybrid, with one probabilistic model of a rank's speed", newPosterior}}
-
 // New makes one of the policies of [Makers].
 func New(name string, o Options) (Policy, error) {
-	for _, m := range append(Makers(), hidden...) {
+	for _, m := range Makers() {
 		if m.Name == name {
 			return m.Make(o)
 		}
@@ -155,6 +156,9 @@ func (o *Options) check() error {
 	}
 	if _, err := o.units(o.Ranks); err != nil {
 		return fmt.Errorf("divide %d samples among %d ranks: %w", o.Total, o.Ranks, err)
+	}
+	if o.Types != nil && len(o.Types) != o.Ranks {
+		return fmt.Errorf("got %d device types, want %d", len(o.Types), o.Ranks)
 	}
 	if o.Curves != nil && len(o.Curves) != o.Ranks {
 		return fmt.Errorf("got %d curves, want %d", len(o.Curves), o.Ranks)

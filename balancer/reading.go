@@ -14,44 +14,14 @@ type reading struct {
 	// because two ranks that both come to the next tile look like a host that has become slower.
 	surprise, doubt float64
 
-	// How the level moved within the window, which log and variance are free of: it is as of the last step. Policy posterior alone looks at it.
+	// How the level moved within the window, which log and variance are free of: it is as of the last step.
 	shift, shiftVariance float64 // log, from the first step to the last
 	slope                float64 // log a step, where it moved steadily
 }
 
-// read looks at the steps of a window: their times in order, s. before is the curve as of the last window, nil where there was none.
-func (e *estimate) read(samples int, seconds []float64, before *fitted) reading {
-	if len(seconds) == 0 {
-		return reading{}
-	}
-	logs := make([]float64, len(seconds))
-	for i, s := range seconds {
-		logs[i] = math.Log(s)
-	}
-	logs = newest(logs, e.noise)
-	value, variance := robustMean(logs)
-	n := float64(len(logs))
-	if n > 1 {
-		keep := min(e.weight, memoryWeight)
-		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 1)
-		e.weight = keep + n - 1
-	}
-	m := reading{samples: float64(samples), log: value, variance: e.noise/n + windowNoise*windowNoise + e.jitter, surprise: math.NaN()}
-	if e.assumed {
-		return m
-	}
-	if at := e.cell(m.samples); at >= 0 {
-		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance+square(e.cells[at].doubt)
-	} else if before != nil {
-		expected, doubt := before.log(m.samples)
-		m.surprise, m.doubt = value-expected, doubt+m.variance+square(unknownShape*e.away(m.samples))
-	}
-	return m
-}
-
 // newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
 func newest(logs []float64, noise float64) []float64 {
-	const least, sigmas, jump = 3, 4.5, 0.1
+	const least, jump = 3, 0.1
 	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
 	low, high := math.Inf(1), math.Inf(-1)
 	for i, l := range logs {
@@ -71,7 +41,7 @@ func newest(logs []float64, noise float64) []float64 {
 		}
 		before, after := median(logs[:cut]), median(logs[cut:])
 		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
-		if d := after - before; math.Abs(d) > max(sigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
+		if d := after - before; math.Abs(d) > max(sureSigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
 			return logs[cut:]
 		}
 	}
@@ -91,7 +61,7 @@ func sameSide(logs []float64, middle, direction float64) bool {
 // (a checkpoint, another process) moves them little. Where two fifths are far they are no exceptions, as with a CPU quota that every other step uses
 // up: then it is the log of the mean of what the logs are of.
 func robustMean(values []float64) (m, variance float64) {
-	const sigmas, madToSigma = 2.5, 1.4826
+	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
 	center := median(values)
 	distances := make([]float64, len(values))
 	for i, v := range values {
@@ -100,7 +70,7 @@ func robustMean(values []float64) (m, variance float64) {
 	edge := max(sigmas*madToSigma*median(distances), 0.03)
 	far := 0
 	for _, d := range distances {
-		if d > edge {
+		if d > max(edge, plain) {
 			far++
 		}
 	}

@@ -16,12 +16,14 @@ import (
 // curve.
 type shape struct {
 	*grid
-	scale    float64   // t(b1), s
-	times    []float64 // of the cells, as fractions of the scale
-	residual []float64 // of these beside m
-	straight []float64 // covariance of the cells without bends, n x n
-	bent     []float64 // covariance that a bend of 1 adds
-	parts    []part    // the likeliest hypotheses, chances sum to 1
+	scale    float64 // t(b1), s
+	known    []cell
+	cov      [][]float64 // of their logs
+	times    []float64   // of the cells, as fractions of the scale
+	residual []float64   // of these beside m
+	straight []float64   // covariance of the cells without bends, n x n
+	bent     []float64   // covariance that a bend of 1 adds
+	parts    []part      // the likeliest hypotheses, chances sum to 1
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
@@ -94,7 +96,10 @@ type part struct {
 func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
-	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: exp(largest.log)}
+	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: exp(largest.log), known: slices.Clone(cells)}
+	for _, row := range cov {
+		f.cov = append(f.cov, slices.Clone(row))
+	}
 	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n], f.flat[2*n*n+n:2*n*n+2*n]
 	for i, c := range cells {
 		f.times[i] = exp(c.log) / f.scale
@@ -128,6 +133,7 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	for i := range f.parts {
 		f.parts[i].chance /= kept
 	}
+	slices.SortStableFunc(f.parts, func(a, b part) int { return cmp.Compare(b.chance, a.chance) })
 	if len(f.parts) == 0 {
 		return nil
 	}
@@ -177,7 +183,11 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	f.chances, f.bends, expected = make(tileBelief, len(tiles)), belief{}, make([]float64, len(tiles))
 	sum := 0.0
 	for i := range logs {
-		logs[i] = exp(max(logs[i]-best, -700))
+		if logs[i] -= best; logs[i] < -40 { // nothing, next to 1
+			logs[i] = 0
+		} else {
+			logs[i] = exp(logs[i])
+		}
 		sum += logs[i]
 	}
 	for i, l := range logs {
@@ -187,7 +197,9 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 		expected[h] += l / sum * bends[k].sigma
 	}
 	for h, chance := range f.chances {
-		expected[h] /= chance
+		if expected[h] /= chance; chance == 0 {
+			expected[h] = bends[0].sigma
+		}
 	}
 	return expected
 }
@@ -256,6 +268,12 @@ func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
 	return log
 }
 
+// compares reports whether the times of two shares can be compared: one was measured before and after the other, or both
+// within some windows, in which the speed of the rank can hardly have changed without notice.
+func (c cell) compares(other cell) bool {
+	return max(c.age, other.age) <= min(c.first, other.first) || max(c.age-other.age, other.age-c.age) <= comparable
+}
+
 // valleyOf is the share with which the rank is fastest, tiles aside, if it took longer for a smaller one beyond doubt,
 // or 0.
 func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
@@ -267,9 +285,14 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 		}
 	}
 	for i, c := range cells {
-		fall := base(c) - base(cells[best]) - leastFall
-		if c.samples < cells[best].samples && fall > 0 && square(fall) > square(fallSigmas)*(cov[i][i]+cov[best][best]-2*cov[i][best]) {
-			return cells[best].samples
+		for j, larger := range cells {
+			if c.samples >= cells[best].samples || larger.samples <= c.samples || !c.compares(larger) {
+				continue
+			}
+			fall := base(c) - base(larger) - leastShift
+			if fall > 0 && square(fall) > square(likelySigmas)*(cov[i][i]+cov[j][j]-2*cov[i][j]) {
+				return cells[best].samples
+			}
 		}
 	}
 	return 0
@@ -279,9 +302,6 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 func (p *part) plain(samples float64) float64 {
 	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
 }
-
-// leastPlain keeps floats sane where a tile is all of the time.
-const leastPlain = 0.05
 
 // factor is the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant; false where
 // floats hold none.
@@ -350,17 +370,21 @@ func (f *shape) log(samples float64) (value, variance float64) {
 // jagged reports whether tiles show.
 func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 }
 
-// everyShare is how many shares are drawn one by one where tiles show. Beyond, a curve is drawn as if no share filled a
-// tile.
-const everyShare = 4096
+// reach is the shares to which a decision may go.
+func (f *grid) reach() (least, most float64) {
+	least, most = f.b0, f.b0
+	for _, c := range f.cells {
+		least, most = min(least, c.samples), max(most, c.samples)
+	}
+	return least / furthest, most * furthest
+}
 
-// knotsTo are the shares at which the regression is evaluated: the cells, b0, the ends, and points between, at most so
-// far apart.
+// knotsTo are the shares at which the regression is evaluated: the cells, b0, the ends, and points between. Points are
+// near each other in the reach of a decision, and far apart beyond.
 func (f *grid) knotsTo(limit int) []place {
 	if f.knots != nil && f.limit == limit {
 		return f.knots
 	}
-	const widest = 1.25 // ratio
 	most := max(float64(limit), f.b0, 1)
 	given := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
 	for _, c := range f.cells {
@@ -371,8 +395,18 @@ func (f *grid) knotsTo(limit int) []place {
 	slices.Sort(given)
 	given = slices.Compact(given)
 	knots := append(make([]float64, 0, 3*len(given)), given[0])
+	low, high := f.reach()
+	for _, end := range []float64{low, high} {
+		if at, found := slices.BinarySearch(given, end); !found && end > 1 && end < most {
+			given = slices.Insert(given, at, end)
+		}
+	}
 	for i, samples := range given[1:] {
 		last := given[i]
+		widest := gridRatio
+		if samples <= low || last >= high {
+			widest = farRatio
+		}
 		pieces := max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
 		for k := 1.0; k < pieces; k++ {
 			knots = append(knots, last*exp(k/pieces*math.Log(samples/last)))
@@ -388,12 +422,12 @@ func (f *grid) knotsTo(limit int) []place {
 
 // under is the expected curve up to limit samples if one tile shows, with a weight that is a number of standard deviations
 // above the expected one; nil where floats hold no curve.
-func (f *shape) under(tile int, sigmas float64, limit int, cells []cell, cov [][]float64) Curve {
+func (f *shape) under(tile int, sigmas float64, limit int) Curve {
 	p := f.regress(tile, f.expected[tile], sigmas)
 	if p == nil {
 		return nil
 	}
-	p.chance, p.valley = 1, p.valleyOf(cells, cov)
+	p.chance, p.valley = 1, p.valleyOf(f.known, f.cov)
 	one := *f
 	one.parts = []part{*p}
 	mean, _ := one.curves(limit, 0)

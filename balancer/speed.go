@@ -10,8 +10,9 @@ import (
 // of the curve:
 //
 //   - Within a window the share is constant, so only the level moves there (reading.shift).
-//   - A surprise at a share without a cell is taken for the shape. The boundary is remembered: if an older share shows the same
-//     surprise when it is measured again, the level had moved, and the cells from before the boundary follow.
+//   - A share without a cell that surprises its curve opens a boundary. Next to a measured share, in tiles that are as full,
+//     the level is assumed to have moved; elsewhere the shape is assumed to be another one. An older share tells when it is
+//     measured again: the cells from before the boundary then follow the level, or return ([hybrid.confirm]).
 //
 // Between and beyond the cells the curve comes from the regression in [shape].
 type speed struct {
@@ -25,26 +26,36 @@ type speed struct {
 	trend   float64     // log a step by which the level moved within the last window, 0 where noise explains it
 	current int         // index of the cell that was measured last, -1 before the first measurement
 	known   bool        // measured in this run: the height of an earlier run's curve is not this one's
-	uneven  bool        // a new share surprised the curve: kernels may work in tiles
 
-	surprise float64 // log: of the last boundary at which a new share differed from its curve, 0: none is open
-	since    int     // windows since that boundary
-	shape    *shape  // as of the last decision
+	surprise float64 // log: of the last boundary at which a new share differed from its curve, 0: none is open.
+	// With moved, the level was taken to move, and surprise is what an older share shows if it was the shape
+	moved bool
+	asked bool    // an earlier share was tried since
+	since int     // windows since that boundary
+	shape *shape  // as of the last decision
+	drawn float64 // log of the time of the share in use, as of the last drawn curve
 }
 
-const (
-	unknownHeight = 1.0    // variance of the log of the height of a curve from an earlier run
-	boundarySteps = 2.0    // steps between two windows: the one that is left out, and half of each neighbour
-	newPart       = 0.0025 // of the square of a surprise at a new share: the variance that the level moved instead, common to the older cells
-	mostShares    = 24     // cells
-)
+// cell is a measured share.
+type cell struct {
+	samples float64
+	log     float64 // of seconds
+	age     int     // windows since it was measured,
+	first   int     // and since it was measured for the first time
+}
+
+func square(x float64) float64 { return x * x }
 
 func newSpeed(prior Curve, limit int) *speed {
-	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: firstWander, current: -1}
+	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
 	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
-			e.add(p.Samples, math.Log(p.Seconds), priorError*priorError)
+			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError)
+			e.cells[len(e.cells)-1].first = earlierRun
 		}
+	}
+	if n := len(e.cells); n > 0 {
+		e.draw(e.cells, e.cov, &beforehand, tilePriors(), e.cells[n-1].samples)
 	}
 	e.loosen(unknownHeight)
 	return e
@@ -82,6 +93,22 @@ func (e *speed) move(by, variance float64) {
 	e.loosen(variance)
 }
 
+// draw fits the curve around a share through measured shares, own and lent ones. If they contradict each other beyond
+// what floats can hold, the nearest one counts alone.
+func (e *speed) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
+	old := e.shape.ownGrid()
+	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
+		return
+	}
+	nearest := 0
+	for i, c := range cells {
+		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(cells[nearest].samples/b0)) {
+			nearest = i
+		}
+	}
+	e.shape = newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
+}
+
 // expect is the log of the time of a share before it is measured, and its variance without that of the measurement.
 // NaN: nothing is known.
 func (e *speed) expect(samples float64) (value, variance float64) {
@@ -105,8 +132,9 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	expected, doubt := e.expect(m.samples)
 	at := e.cell(m.samples)
 	for i := range e.cells {
-		if e.cells[i].age++; i != at {
-			e.cov[i][i] += stale * stale
+		e.cells[i].age++
+		if e.cells[i].first++; i != at {
+			e.cov[i][i] += square(reshape * e.wander)
 		}
 	}
 	e.since++
@@ -115,7 +143,7 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	if at < 0 {
 		e.current = len(e.cells)
 		if !math.IsNaN(expected) {
-			e.cross(start-expected, doubt, total, first)
+			e.cross(m.samples, start-expected, doubt, total, first)
 		}
 		e.add(m.samples, start, total)
 		e.forget()
@@ -129,24 +157,44 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	}
 }
 
-// cross takes in the surprise of a share that has no cell yet.
-func (e *speed) cross(surprise, doubt, variance float64, first bool) {
+// cross takes in the surprise of a share that has no cell yet. A share next to a measured one, in tiles that are as full,
+// takes about as long: then the level has moved. Otherwise the surprise is the shape's.
+func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) {
 	total := doubt + variance
 	if first { // the height of an earlier run's curve
 		e.move(surprise, variance-unknownHeight)
 		return
 	}
-	if sigma := math.Sqrt(total); math.Abs(surprise) < max(shiftSigmas*sigma, shiftLeast) {
+	if sigma := math.Sqrt(total); math.Abs(surprise) < max(sureSigmas*sigma, leastShift) {
 		e.wanders(surprise/sigma*variance/total, variance)
-		if math.Abs(surprise) < max(fallSigmas*sigma, shiftLeast) {
+		if math.Abs(surprise) < max(likelySigmas*sigma, leastShift) {
 			return
 		}
+	} else if e.alike(samples) {
+		e.move(surprise, total)
+		e.surprise, e.moved, e.asked, e.since, e.drift = -surprise, true, false, 0, 0
+		return
 	}
-	e.uneven = true
 	e.loosen(newPart * square(surprise))
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
-		e.surprise, e.since = surprise, 0
+		e.surprise, e.moved, e.asked, e.since = surprise, false, false, 0
 	}
+}
+
+// alike reports whether a measured share is near another one and fills the same tiles.
+func (e *speed) alike(samples float64) bool {
+	return slices.ContainsFunc(e.cells, func(c cell) bool {
+		if math.Abs(math.Log(c.samples/samples)) > math.Log(alikeRatio) {
+			return false
+		}
+		for i := range tiles {
+			t := &tiles[i]
+			if (e.shape == nil || e.shape.chances[i] >= leastAdopt) && !t.rounds && t.feature(c.samples) != t.feature(samples) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // follow takes in a share that has a cell.
@@ -154,7 +202,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 	c := &e.cells[e.current]
 	innovation := value - c.log
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
-	jump := math.Abs(innovation) > max(shiftSigmas*sigma, shiftLeast)
+	jump := math.Abs(innovation) > max(sureSigmas*sigma, leastShift)
 	if before := c.age > e.since; e.surprise != 0 && before {
 		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // the level had moved, not the shape
 			for i := range e.cells {
@@ -170,9 +218,14 @@ func (e *speed) follow(value, variance float64, first bool) {
 	case first:
 	case jump:
 		e.loosen(square(innovation))
+		for i := range e.cells { // measured before the level moved, or after: nobody knows
+			if e.cells[i].age < c.age {
+				e.cov[i][i] += square(innovation)
+			}
+		}
 		e.drift, e.surprise = 0, 0
 	default:
-		seen := min(square(innovation), square(mostSurprise*sigma))
+		seen := min(square(innovation), square(likelySigmas*sigma))
 		if excess := seen - square(sigma); excess < 0 || innovation*e.drift < 0 { // innovations of one sign are the level's
 			e.jitter = max(e.jitter+jitterRate*excess, 0)
 		}
@@ -193,10 +246,10 @@ func (e *speed) follow(value, variance float64, first bool) {
 // wanders learns from an innovation, in standard deviations, how much the level wanders. The innovations of a filter
 // that forgets as fast as it should are independent; of one that lags behind many have the same sign.
 func (e *speed) wanders(innovation, variance float64) {
-	agrees := min(max(innovation*e.drift/driftSpread-wanderBias, -2), 2)
+	agrees := min(max(innovation*e.drift/math.Sqrt(1/(1-driftForget*driftForget))-wanderBias, -2), 2)
 	e.wander = min(max(e.wander*exp(wanderRate*agrees), leastWander), mostWander)
 	e.drift = driftForget*e.drift + innovation
-	if math.Abs(e.drift) > driftSigmas*driftSpread {
+	if math.Abs(e.drift) > sureSigmas*math.Sqrt(1/(1-driftForget*driftForget)) {
 		e.loosen(2 * variance)
 		e.drift = 0
 	}
@@ -230,12 +283,11 @@ func logsOf(seconds []float64) []float64 {
 	return logs
 }
 
-// read looks at the steps of a window: their times in order, s.
-func (e *speed) read(samples int, seconds []float64) reading {
-	if len(seconds) == 0 {
+// read looks at the logs of the steps of a window, in order.
+func (e *speed) read(samples int, logs []float64) reading {
+	if len(logs) == 0 {
 		return reading{}
 	}
-	logs := logsOf(seconds)
 	m := reading{samples: float64(samples), surprise: math.NaN()}
 	if slope := ramp(logs, e.noise); slope != 0 {
 		for i := range logs { // as of the last step
@@ -253,7 +305,7 @@ func (e *speed) read(samples int, seconds []float64) reading {
 	n := float64(len(logs))
 	if n > 2 && e.known { // the noise of the first window is that of all ranks
 		_, variance := robustMean(level(logs))
-		keep := min(e.weight, memoryWeight)
+		keep := min(e.weight, memory*n)
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
 		e.weight = keep + n - 2
 	}
@@ -266,7 +318,7 @@ func (e *speed) read(samples int, seconds []float64) reading {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += square(unknownShape * nearest)
-			if square(m.surprise) > square(fallSigmas)*m.doubt || e.shape.tests(m.samples) { // a surprise of the shape says nothing of a change that all ranks share
+			if square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) { // a surprise of the shape says nothing of a change that all ranks share
 				m.surprise = math.NaN()
 			}
 		}
@@ -288,11 +340,6 @@ func level(logs []float64) []float64 {
 	return out
 }
 
-const (
-	rampSigmas = 4.5  // standard deviations of chance beyond which the first and the last third of a window tell a slope
-	rampLeast  = 0.03 // log: smaller changes within a window are left to the wandering of the level
-)
-
 // ramp is the slope of a window's logs a step, 0 where noise or a jump explains them better.
 func ramp(logs []float64, noise float64) float64 {
 	n := len(logs)
@@ -301,7 +348,7 @@ func ramp(logs []float64, noise float64) float64 {
 		return 0
 	}
 	d := median(logs[n-third:]) - median(logs[:third])
-	if math.Abs(d) < max(rampSigmas*math.Sqrt(math.Pi*noise/float64(third)), rampLeast) {
+	if math.Abs(d) < max(sureSigmas*math.Sqrt(math.Pi*noise/float64(third)), leastShift) {
 		return 0
 	}
 	slope := d / float64(n-third)

@@ -28,7 +28,7 @@ func (k *source) window(samples, steps int) []float64 {
 // play gives a rank windows of ten steps with these shares, and fits its curve after each.
 func play(e *speed, k *source, shares ...int) {
 	for _, n := range shares {
-		m := e.read(n, k.window(n, 10))
+		m := e.read(n, logsOf(k.window(n, 10)))
 		e.update(&m, 0, 0)
 		chances := make(tileBelief, len(tiles))
 		for i, t := range tiles {
@@ -130,7 +130,7 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 		k := &source{r: rand.New(rand.NewPCG(5, 1)), curve: sloped, level: steady, noise: 0.01}
 		e := newSpeed(nil, 256)
 		play(e, k, test.shares...)
-		if m := e.read(test.next, k.window(test.next, 10)); math.IsNaN(m.surprise) != test.first {
+		if m := e.read(test.next, logsOf(k.window(test.next, 10))); math.IsNaN(m.surprise) != test.first {
 			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise, test.first)
 		}
 	}
@@ -142,7 +142,7 @@ func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 	e := newSpeed(nil, 256)
 	play(e, k, 71, 60, 60, 71)
 	tile := slices.IndexFunc(tiles, func(t tile) bool { return t.period == 32 && !t.rounds })
-	small, large := e.shape.under(tile, 1, 256, e.cells, e.cov), e.shape.under(tile, -1, 256, e.cells, e.cov)
+	small, large := e.shape.under(tile, 1, 256), e.shape.under(tile, -1, 256)
 	for _, n := range []float64{60, 71} {
 		for name, c := range map[string]Curve{"small": small, "large": large} {
 			if got := c.At(n); math.Abs(math.Log(got/sloped(int(n)))) > 0.02 {
@@ -230,7 +230,7 @@ func TestAKeptGridChangesNoBit(t *testing.T) {
 	}
 	kept := 0
 	for i, n := range []int{64, 64, 40, 40, 40, 48, 33, 33, 64, 64, 300, 300} {
-		m := e.read(n, k.window(n, 10))
+		m := e.read(n, logsOf(k.window(n, 10)))
 		e.update(&m, 0, 0)
 		before := e.shape.ownGrid()
 		fresh := newShape(e.cells, e.cov, &beforehand, chances, float64(n), nil)

@@ -18,24 +18,9 @@ type tile struct {
 	prior  float64 // chance beforehand
 }
 
-const (
-	smoothPrior   = 0.86 // chance that no tile shows
-	tilePrior     = 0.03 // of aligned tiles of 8, 16 and 32 samples
-	rareTile      = 0.02 // of aligned tiles of 4 and 64
-	roundsPrior   = 0.003
-	alignedWeight = -0.35 // mean of the weight of an aligned tile beforehand,
-	alignedSigma  = 0.2   // and its standard deviation: steps of 10 to 60 % were seen
-	roundsWeight  = 0.7
-	roundsSigma   = 0.3
-	voters        = 8.0   // ranks that the priors count as, next to the other ranks. Fewer find a tile of all ranks sooner, more find ranks with tiles of their own
-	leastAdopt    = 0.004 // chance of a tile from which a lead assumes it of a rank. A larger one never finds tiles that other ranks lack
-	leastChance   = 0.05  // of a hypothesis that predictions heed: a rare one would bend every smooth curve
-	mostParts     = 4     // hypotheses that predictions heed
-)
-
 var tiles = []tile{
-	{0, false, smoothPrior},
-	{4, false, rareTile}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior}, {64, false, rareTile},
+	{0, false, 1 - 5*tilePrior - 8*roundsPrior},
+	{4, false, tilePrior}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior}, {64, false, tilePrior},
 	{2, true, roundsPrior}, {3, true, roundsPrior}, {4, true, roundsPrior}, {5, true, roundsPrior}, {6, true, roundsPrior}, {7, true, roundsPrior},
 	{8, true, roundsPrior}, {16, true, roundsPrior},
 }
@@ -85,6 +70,18 @@ var logBelowBound = func() (logs [2]float64) {
 // tileBelief is the chance of each of the tiles.
 type tileBelief []float64
 
+// tilePriors is the belief in tiles before any measurement.
+func tilePriors() tileBelief {
+	b, whole := make(tileBelief, len(tiles)), 0.0
+	for _, t := range tiles {
+		whole += t.prior
+	}
+	for i, t := range tiles {
+		b[i] = t.prior / whole
+	}
+	return b
+}
+
 // votes is the sum of the ranks' beliefs in tiles: kernels that work in tiles do so on every rank.
 type votes struct {
 	sum   tileBelief
@@ -92,14 +89,10 @@ type votes struct {
 }
 
 // votes counts the ranks' beliefs, and the priors as some ranks.
-func (h *posterior) votes() votes {
-	v := votes{make(tileBelief, len(tiles)), voters}
-	whole := 0.0
-	for _, t := range tiles {
-		whole += t.prior
-	}
-	for i, t := range tiles {
-		v.sum[i] = voters * t.prior / whole
+func (h *hybrid) votes() votes {
+	v := votes{make(tileBelief, len(tiles)), believers}
+	for i, chance := range tilePriors() {
+		v.sum[i] = believers * chance
 	}
 	for _, e := range h.ranks {
 		if e.shape.votes() {

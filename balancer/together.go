@@ -9,17 +9,7 @@ type together struct {
 	weight   float64 // windows behind it
 }
 
-const (
-	togetherPrior  = 0.02 // standard deviation
-	togetherWeight = 2.0  // windows that it counts as
-	togetherMemory = 10.0 // windows that the variance is averaged over
-	togetherScale  = 0.02 // standard deviation of chance beyond which a window tells little
-	togetherSure   = 9.0  // times what chance explains: beyond that it is in common, whatever windows before did
-	togetherLasts  = 25.0 // times what chance and windows before explain: beyond that it is no window's alone
-	levelRate      = 0.3  // of what ranks do alike that their curves follow, a window: they tell the time of a step, too
-)
-
-func newTogether() together { return together{togetherPrior * togetherPrior, togetherWeight} }
+func newTogether() together { return together{commonPrior * commonPrior, priorWeight} }
 
 // estimate is by how much the ranks' windows deviate alike, log, and its variance. lasts says that it is more than what they do from window to window: the
 // ranks have another speed now.
@@ -35,7 +25,7 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	}
 	center, kept, sum, weights := median(surprises), 0, 0.0, 0.0
 	for _, m := range readings {
-		if m.samples > 0 && math.Abs(m.surprise-center) <= shiftSigmas*math.Sqrt(m.doubt) { // others have changed by themselves
+		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) { // others have changed by themselves
 			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt
 		}
 	}
@@ -43,8 +33,8 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 		return 0, t.variance, false
 	}
 	mean, chance := sum/weights, 1/weights
-	before := max(t.variance, mean*mean-togetherSure*chance)
-	lasts = mean*mean > togetherLasts*(t.variance+chance)
+	before := max(t.variance, mean*mean-square(likelySigmas)*chance)
+	lasts = mean*mean > square(sureSigmas)*(t.variance+chance)
 	t.learn(mean, chance)
 	known := before / (before + chance)
 	return known * mean, known * chance, lasts
@@ -52,25 +42,52 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 
 // learn takes in the mean surprise of a window, which has a variance by chance alone.
 func (t *together) learn(mean, chance float64) {
-	tells := square(togetherScale) / (square(togetherScale) + chance)
-	keep := min(t.weight, togetherMemory)
-	seen := min(square(mean), togetherSure*(t.variance+chance)) - chance
+	tells := square(commonPrior) / (square(commonPrior) + chance)
+	keep := min(t.weight, memory)
+	seen := min(square(mean), square(likelySigmas)*(t.variance+chance)) - chance
 	t.variance = max((keep*t.variance+tells*seen)/(keep+tells), 0)
 	t.weight = keep + tells
 }
 
-// follow takes what ranks do alike out of their readings, and lets their curves follow: slowly, or at once where it lasts. So a rank that stays as it is while
-// most become slower is faster beside them, and yet takes the time that it took.
-func (t *together) follow(ranks []*estimate, readings []reading) {
-	offset, variance, lasts := t.estimate(readings)
-	level := levelRate * offset
-	if lasts {
-		level = offset
-	}
-	for r, e := range ranks {
-		if m := readings[r]; m.samples > 0 {
-			e.update(m.samples, m.log-offset, m.variance+variance)
+// withoutCommon removes from the logs of a window what all ranks do alike from step to step, except for its mean, which
+// [together] estimates. noise is the variance of the log of a step of one rank. Two ranks tell nothing in common.
+func withoutCommon(logs [][]float64, noise float64) {
+	steps, ranks := 0, make([]int, 0, len(logs))
+	for r, l := range logs {
+		if len(l) > 0 {
+			ranks = append(ranks, r)
+			steps = len(l)
 		}
-		e.move(level, 0)
+	}
+	if len(ranks) < 3 || steps < 3 {
+		return
+	}
+	centers := make([]float64, len(ranks))
+	for i, r := range ranks {
+		if len(logs[r]) != steps { // a rank was not measured in all steps
+			return
+		}
+		centers[i] = median(logs[r])
+	}
+	common, off := make([]float64, steps), make([]float64, len(ranks))
+	for s := range common {
+		for i, r := range ranks {
+			off[i] = logs[r][s] - centers[i]
+		}
+		common[s] = median(off)
+	}
+	mean, variance := meanOf(common).or(0), 0.0
+	for _, c := range common {
+		variance += square(c-mean) / float64(steps-1)
+	}
+	chance := math.Pi / 2 * noise / float64(len(ranks))
+	known := 1 - commonSure*chance/max(variance, math.SmallestNonzeroFloat64)
+	if known <= 0 {
+		return
+	}
+	for _, r := range ranks {
+		for s, c := range common {
+			logs[r][s] -= known * (c - mean)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -14,7 +15,8 @@ type lab struct {
 	random    *rand.Rand
 }
 
-// run lets policy hybrid divide the batch, and is its mean share of the oracle's time after a quarter of the steps, with the rebalances.
+// run lets policy hybrid divide the batch. It returns the mean fraction of the oracle after a quarter of the steps, and
+// the number of rebalances that neither are probes nor end one.
 func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int) {
 	t.Helper()
 	n := len(l.perSample)
@@ -27,7 +29,7 @@ func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int
 		best += 1 / c
 	}
 	best = float64(total) / best
-	shares, common, taken := p.Start(), 0.0, 0.0
+	shares, common, taken, probe := p.Start(), 0.0, 0.0, false
 	s := Step{Own: make([]float64, n), Update: make([]float64, n)}
 	for step := range steps {
 		common = 0.95*common + 0.08*math.Sqrt(1-0.95*0.95)*l.random.NormFloat64()
@@ -46,7 +48,10 @@ func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int
 		}
 		if d, due := p.Observe(&s); due && d.Changed {
 			shares = slices.Clone(d.Next)
-			rebalances++
+			was := probe
+			if probe = strings.HasPrefix(d.Reason, "a probe"); !probe && !was {
+				rebalances++
+			}
 		}
 	}
 	return fastest / taken, rebalances
@@ -56,8 +61,8 @@ func TestSharesStayWhereAllRanksSlowDownTogether(t *testing.T) {
 	for seed := range uint64(10) {
 		l := &lab{perSample: []float64{0.0009, 0.00175, 0.0034, 0.0034}, random: rand.New(rand.NewPCG(seed, 3))}
 		// Taken for each rank's own, the windows of 7 % would move shares some thirty times. Best shares are fractions: whole ones are 1 % off.
-		if share, rebalances := l.run(t, 512, 2000); share < 0.98 || rebalances > 12 {
-			t.Errorf("seed %d: got %.4f of the oracle with %d rebalances, want at least 0.98 with at most 12", seed, share, rebalances)
+		if share, rebalances := l.run(t, 512, 2000); share < 0.975 || rebalances > 12 {
+			t.Errorf("seed %d: got %.4f of the oracle with %d rebalances, want at least 0.975 with at most 12", seed, share, rebalances)
 		}
 	}
 }

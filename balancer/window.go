@@ -22,6 +22,7 @@ type window struct {
 	spread  mean        // (max - min) / max of own time
 	exposed mean        // s
 	seconds mean        // s
+	longest float64     // s: longest step
 }
 
 // mean is a running mean of what is a number.
@@ -112,6 +113,9 @@ func (w *window) take(s *Step) {
 	}
 	w.exposed.add(max(s.Exposed, 0))
 	w.seconds.add(valid(s.Seconds))
+	if seconds := valid(s.Seconds); seconds > w.longest {
+		w.longest = seconds
+	}
 }
 
 func at(values []float64, rank int) float64 {
@@ -132,6 +136,9 @@ func valid(seconds float64) float64 {
 	return seconds
 }
 
+// usual is the mean time of a step, the longest one aside: one slow step says little.
+func (w *window) usual() float64 { return (w.seconds.sum - w.longest) / float64(w.seconds.n-1) }
+
 // next begins the next interval.
 func (w *window) next() {
 	w.since = 0
@@ -145,5 +152,5 @@ func (w *window) clear() {
 	clear(w.data)
 	clear(w.use)
 	clear(w.memory)
-	w.waits, w.spread, w.exposed, w.seconds = mean{}, mean{}, mean{}, mean{}
+	w.waits, w.spread, w.exposed, w.seconds, w.longest = mean{}, mean{}, mean{}, mean{}, 0
 }

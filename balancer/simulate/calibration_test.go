@@ -37,51 +37,47 @@ func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
 	if *full {
 		seeds = 40
 	}
-	for _, policy := range []string{"hybrid", "posterior"} {
-		check := func(name string, noise, near, covered float64, cluster func(seed uint64) simulate.Options) {
-			t.Helper()
-			var c calibration
-			for seed := range uint64(seeds) {
-				o := cluster(seed)
-				o.Policy = policy
-				res, err := simulate.Run(o)
-				if err != nil {
-					t.Fatal(err)
+	const policy = "hybrid"
+	check := func(name string, noise, near, covered float64, cluster func(seed uint64) simulate.Options) {
+		t.Helper()
+		var c calibration
+		for seed := range uint64(seeds) {
+			o := cluster(seed)
+			o.Policy = policy
+			res, err := simulate.Run(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.add(res.Windows)
+		}
+		gotNear, gotCovered := c.percent()
+		t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% |", name, 100*noise, policy, gotNear, gotCovered)
+		if gotNear < near || gotCovered < covered {
+			t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v", policy, name, noise,
+				gotNear, c.windows, gotCovered, near, covered)
+		}
+	}
+	for f, family := range families {
+		for _, noise := range []float64{0.01, 0.05, 0.2} {
+			near, covered := 95.0, 90.0
+			switch {
+			case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
+				near, covered = 72, 60
+			case noise > 0.1:
+				near, covered = 84, 84
+			}
+			check(family.name, noise, near, covered, func(seed uint64) simulate.Options {
+				r := rand.New(rand.NewPCG(seed, uint64(f)))
+				curves := make([]balancer.Curve, 2+r.IntN(7))
+				for i := range curves {
+					curves[i] = family.curve(r, 64*len(curves))
 				}
-				c.add(res.Windows)
-			}
-			gotNear, gotCovered := c.percent()
-			t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% |", name, 100*noise, policy, gotNear, gotCovered)
-			if gotNear < near || gotCovered < covered {
-				t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v", policy, name, noise,
-					gotNear, c.windows, gotCovered, near, covered)
-			}
+				return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+			})
 		}
-		for f, family := range families {
-			for _, noise := range []float64{0.01, 0.05, 0.2} {
-				near, covered := 95.0, 90.0
-				switch {
-				case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
-					near, covered = 75, 50
-				case noise > 0.1:
-					near, covered = 84, 84
-				}
-				check(family.name, noise, near, covered, func(seed uint64) simulate.Options {
-					r := rand.New(rand.NewPCG(seed, uint64(f)))
-					curves := make([]balancer.Curve, 2+r.IntN(7))
-					for i := range curves {
-						curves[i] = family.curve(r, 64*len(curves))
-					}
-					return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
-				})
-			}
-		}
-		for _, alike := range []bool{true, false} {
-			near, covered := 60.0, 50.0
-			if policy == "hybrid" { // it knows no tiles
-				near, covered = 0, 0
-			}
-			check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, func(seed uint64) simulate.Options { return zigzag(policy, seed, alike, 0.05) })
-		}
+	}
+	for _, alike := range []bool{true, false} {
+		near, covered := 70.0, 70.0
+		check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, func(seed uint64) simulate.Options { return zigzag(seed, alike, 0.05) })
 	}
 }

@@ -34,7 +34,7 @@ func TestRunRefuses(t *testing.T) {
 		{"a drift of 0", func(o *simulate.Options) { o.Drift = func(int, int) float64 { return 0 } }, "simulate: step 0: drift of rank 0: got 0, want a finite number above 0"},
 	}
 	for _, test := range tests {
-		o := simulate.Options{Policy: *which, Total: 256, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
+		o := simulate.Options{Policy: "hybrid", Total: 256, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(200)}, Steps: 10, Interval: 10}
 		test.change(&o)
 		if _, err := simulate.Run(o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
@@ -70,11 +70,11 @@ func TestRunReportsWhatHappened(t *testing.T) {
 	if !slices.Equal(r.Shares, []int{100, 100}) || math.Abs(r.StepSeconds-1) > 1e-9 || math.Abs(r.OracleSeconds-0.5) > 1e-9 || math.Abs(r.ShareOfOracle-0.5) > 1e-9 || r.Rebalances != 0 || len(r.History) != 0 || len(r.Track) != 25 {
 		t.Errorf("policy none: got %+v", r)
 	}
-	r, err = simulate.Run(simulate.Options{Policy: *which, Total: 200, Curves: curves, Steps: 100, Interval: 10})
+	r, err = simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 100, Interval: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 10 || !slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
+	if r.ShareOfOracle < 0.99 || r.Rebalances != len(r.History) || r.History[0].Step != 3 || !slices.Equal(r.History[len(r.History)-1].Shares, r.Shares) {
 		t.Errorf("policy hybrid: got %+v", r)
 	}
 	for step, share := range r.Track {
@@ -98,7 +98,7 @@ func TestRunFollowsDrift(t *testing.T) {
 		}
 		return 1
 	}
-	o := simulate.Options{Policy: *which, Total: 200, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
+	o := simulate.Options{Policy: "hybrid", Total: 200, Curves: []balancer.Curve{proportionalTo(100), proportionalTo(300)}, Noise: 0.01, Steps: 600, Interval: 10, Seed: 1, Drift: drift}
 	r, err := simulate.Run(o)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestRunFollowsDrift(t *testing.T) {
 
 func TestRunTellsThePolicyWhatAProfileWould(t *testing.T) {
 	curves := []balancer.Curve{proportionalTo(100), proportionalTo(300)}
-	r, err := simulate.Run(simulate.Options{Policy: *which, Total: 200, Curves: curves, Steps: 1, Interval: 10, Knows: func(o *balancer.Options) { o.Curves = curves }})
+	r, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 200, Curves: curves, Steps: 1, Interval: 10, Knows: func(o *balancer.Options) { o.Curves = curves }})
 	if err != nil || !slices.Equal(r.Shares, []int{50, 150}) || r.Track[0] < 1-1e-9 {
 		t.Errorf("with known curves got %+v, %v, want 50 and 150 samples at once", r, err)
 	}

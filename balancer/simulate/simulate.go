@@ -20,6 +20,8 @@ type Options struct {
 	Steps    int
 	Interval int // steps between decisions
 	Seed     uint64
+	// EndUnknown hides the number of steps from the policy.
+	EndUnknown bool
 	// Drift makes rank r's times grow by the factor that it returns, from step 0 on; nil: none.
 	Drift func(rank, step int) float64
 	// Knows gives the policy what a profile would; nil: nothing.
@@ -79,7 +81,7 @@ func Run(o Options) (*Result, error) {
 	}
 	batch := balancer.Batch{Total: o.Total, Limits: limits}
 	ranks := len(o.Curves)
-	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval, Steps: o.Steps}
+	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval}
 	if o.Knows != nil {
 		o.Knows(&known)
 	}
@@ -97,6 +99,9 @@ func Run(o Options) (*Result, error) {
 			return nil, err
 		}
 		step.Shares, step.Seconds = shares, 0
+		if !o.EndUnknown {
+			step.Left = o.Steps - 1 - s
+		}
 		for rank, seconds := range world.times {
 			step.Own[rank] = seconds * math.Exp(o.Noise*random.NormFloat64())
 			step.Seconds = max(step.Seconds, step.Own[rank])

@@ -16,6 +16,7 @@ import (
 var (
 	full = flag.Bool("simulate.full", false, "every case, and print the table")
 	only = flag.Int("simulate.ranks", 0, "only cases of so many ranks")
+	most = flag.Int("simulate.seeds", 20, "most seeds of a case of the table")
 )
 
 // families make the curves of ranks, each of which could hold the whole batch.
@@ -66,7 +67,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		for i := range curves {
 			curves[i] = families[family].curve(r, total)
 		}
-		res, err := simulate.Run(simulate.Options{Policy: *which, Total: total, Curves: curves, Noise: noise, Steps: steps, Interval: 10, Seed: seed, Drift: drift})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: steps, Interval: 10, Seed: seed, Drift: drift})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +113,7 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 	for _, c := range cases {
 		seeds := c.quick
 		if *full {
-			seeds = c.seeds
+			seeds = min(c.seeds, *most)
 		}
 		if seeds == 0 || *only != 0 && c.ranks != *only {
 			continue
@@ -153,7 +154,7 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
 		}
 	}
-	return simulate.Options{Policy: *which, Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
 }
 
 // Kernels of GPUs work in tiles of many samples: the best shares fill them, beside ranks whose curves are lines. A rank that takes one sample more may take twice as
@@ -200,7 +201,7 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 		curves := append(slices.Repeat([]balancer.Curve{falls}, test.falling), slices.Repeat([]balancer.Curve{rises}, test.rising)...)
 		var shares []float64
 		for seed := range uint64(20) {
-			res, err := simulate.Run(simulate.Options{Policy: *which, Total: test.total, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +234,7 @@ func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
 				slope := 0.001 * math.Exp(0.5*r.NormFloat64())
 				curves[i] = points(256, func(b float64) float64 { return 0.0005 + slope*b })
 			}
-			res, err := simulate.Run(simulate.Options{Policy: *which, Total: 256, Curves: curves, Noise: 0.01, Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01, Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
 				if rank > 0 {
 					return 1
 				}

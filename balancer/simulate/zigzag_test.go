@@ -1,7 +1,6 @@
 package simulate_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,19 +12,17 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// which is the policy that the tests of hybrid play: `-simulate.policy posterior` tells how far the one on trial is.
-var which = flag.String("simulate.policy", "hybrid", "policy that the tests of hybrid play")
-
 // zigzag makes a cluster of ranks that are fast with shares that fill tiles and slower, by 10 to 60 %, with all others.
 // alike: all ranks have the same tiles.
-func zigzag(policy string, seed uint64, alike bool, noise float64) simulate.Options {
+func zigzag(seed uint64, alike bool, noise float64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 19))
 	ranks := 2 + r.IntN(5)
 	total := ranks * (16 + r.IntN(81))
-	curves := make([]balancer.Curve, ranks)
+	curves, types := make([]balancer.Curve, ranks), make([]string, ranks)
 	period, step := float64(int(4)<<r.IntN(4)), 0.1+0.5*r.Float64()
 	for i := range curves {
 		if !alike {
+			types[i] = fmt.Sprint(i)
 			period, step = float64(int(4)<<r.IntN(4)), 0.1+0.5*r.Float64()
 		}
 		fixed, slope := 0.002+0.01*r.Float64(), 0.001*math.Exp(0.5*r.NormFloat64())
@@ -37,11 +34,12 @@ func zigzag(policy string, seed uint64, alike bool, noise float64) simulate.Opti
 			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: seconds})
 		}
 	}
-	return simulate.Options{Policy: policy, Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed,
+		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
 // spread makes a cluster of ranks with speeds exp(N(0,1)) and a fixed part of their time, blind, for 100 steps.
-func spread(policy string, seed uint64) simulate.Options {
+func spread(seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 100))
 	ranks := 2 + r.IntN(7)
 	curves := make([]balancer.Curve, ranks)
@@ -49,30 +47,33 @@ func spread(policy string, seed uint64) simulate.Options {
 		fixed, slope := 0.005*r.Float64(), 0.001*math.Exp(r.NormFloat64())
 		curves[i] = points(64*ranks, func(b float64) float64 { return fixed + slope*b })
 	}
-	return simulate.Options{Policy: policy, Total: 64 * ranks, Curves: curves, Noise: 0.05, Steps: 100, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: 64 * ranks, Curves: curves, Noise: 0.05, Steps: 100, Interval: 10, Seed: seed}
 }
 
 // measuredCluster makes a cluster of measured GPUs, with equal shares of four samples up to three quarters of what the
 // ranks can hold.
-func measuredCluster(gpus map[string]balancer.Curve, policy string, seed uint64) simulate.Options {
+func measuredCluster(gpus map[string]balancer.Curve, seed uint64) simulate.Options {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var curves []balancer.Curve
+	var types []string
 	capacity := 0.0
 	for range 2 + r.IntN(7) {
-		c := gpus[[]string{"k80", "p100", "v100"}[r.IntN(3)]]
-		curves, capacity = append(curves, c), capacity+c[len(c)-1].Samples
+		kind := []string{"k80", "p100", "v100"}[r.IntN(3)]
+		c := gpus[kind]
+		curves, types, capacity = append(curves, c), append(types, kind), capacity+c[len(c)-1].Samples
 	}
 	least := 4 * float64(len(curves))
 	total := int(least + (0.75*capacity-least)*r.Float64())
-	return simulate.Options{Policy: policy, Total: total, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed}
+	return simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed,
+		Knows: func(o *balancer.Options) { o.Types = types }}
 }
 
 // zigzags plays one kind of them, and tells the shares of the oracle, ascending, and how many runs end worse than equal
 // shares.
-func zigzags(t *testing.T, policy string, alike bool, noise float64, seeds uint64) (shares []float64, worse int) {
+func zigzags(t *testing.T, alike bool, noise float64, seeds uint64) (shares []float64, worse int) {
 	t.Helper()
 	for seed := range seeds {
-		res, err := simulate.Run(zigzag(policy, seed, alike, noise))
+		res, err := simulate.Run(zigzag(seed, alike, noise))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,13 +98,13 @@ func lost(res *simulate.Result) (steps float64) {
 	return steps
 }
 
-func TestPosteriorFindsSharesThatFillTiles(t *testing.T) {
+func TestHybridFindsSharesThatFillTiles(t *testing.T) {
 	for _, test := range []struct {
 		noise, median float64
 		alike         bool
 		low           int // runs of 60 below 0.98, at most
 	}{{0.05, 0.995, true, 2}, {0.05, 0.995, false, 4}, {0.2, 0.98, true, 10}, {0.2, 0.98, false, 24}} {
-		shares, worse := zigzags(t, "posterior", test.alike, test.noise, 60)
+		shares, worse := zigzags(t, test.alike, test.noise, 60)
 		t.Logf("%+v: median %.4f, %d below 0.98, worst %.4f, %d worse than equal shares", test, shares[30], below(shares, 0.98), shares[0], worse)
 		if shares[30] < test.median || below(shares, 0.98) > test.low || worse > 1 {
 			t.Errorf("%+v: got a median of %.4f, %d runs below 0.98 and %d worse than equal shares; want at most one of these", test, shares[30], below(shares, 0.98), worse)
@@ -111,54 +112,52 @@ func TestPosteriorFindsSharesThatFillTiles(t *testing.T) {
 	}
 }
 
-// The table of BENCHMARKS.md: hybrid and the policy on trial side by side.
-func TestPosteriorBesideHybrid(t *testing.T) {
+// The table of docs/benchmarks/balancing.md.
+func TestHybridOnCurvesThatAreNotSmooth(t *testing.T) {
 	if !*full {
 		t.Skip("-simulate.full plays it")
 	}
 	gpus := measuredGPUs(t)
-	for _, policy := range []string{"hybrid", "posterior"} {
-		for _, noise := range []float64{0.05, 0.2} {
-			for _, alike := range []bool{true, false} {
-				shares, worse := zigzags(t, policy, alike, noise, 400)
-				fmt.Printf("| %s | zigzag, %.0f %%, alike %v | median %.4f, 5th percentile %.4f, worst %.4f, %d of 400 below 0.98, %d worse than equal |\n", policy, 100*noise, alike, shares[200],
-					shares[20], shares[0], below(shares, 0.98), worse)
-			}
+	for _, noise := range []float64{0.05, 0.2} {
+		for _, alike := range []bool{true, false} {
+			shares, worse := zigzags(t, alike, noise, 400)
+			fmt.Printf("| zigzag, %.0f %%, alike %v | median %.4f, 5th percentile %.4f, worst %.4f, %d of 400 below 0.98, %d worse than equal |\n", 100*noise, alike, shares[200],
+				shares[20], shares[0], below(shares, 0.98), worse)
 		}
-		var early []float64
-		for seed := range uint64(200) {
-			res, err := simulate.Run(spread(policy, seed))
+	}
+	var early []float64
+	for seed := range uint64(200) {
+		res, err := simulate.Run(spread(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		early = append(early, lost(res))
+	}
+	slices.Sort(early)
+	for _, network := range []string{"LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"} {
+		var shares []float64
+		for seed := range uint64(400) {
+			res, err := simulate.Run(measuredCluster(gpus[network], seed))
 			if err != nil {
 				t.Fatal(err)
 			}
-			early = append(early, lost(res))
+			shares = append(shares, lastQuarter(res))
 		}
-		slices.Sort(early)
-		for _, network := range []string{"LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"} {
-			var shares []float64
-			for seed := range uint64(400) {
-				res, err := simulate.Run(measuredCluster(gpus[network], policy, seed))
-				if err != nil {
-					t.Fatal(err)
-				}
-				shares = append(shares, lastQuarter(res))
-			}
-			slices.Sort(shares)
-			fmt.Printf("| %s | %s on measured GPUs | median %.4f, %d of 400 below 0.98, worst %.4f |\n", policy, network, shares[200], below(shares, 0.98), shares[0])
-		}
-		fmt.Printf("| %s | first 100 steps, blind | median %.1f, 90th percentile %.1f steps lost |\n", policy, early[100], early[180])
+		slices.Sort(shares)
+		fmt.Printf("| %s on measured GPUs | median %.4f, %d of 400 below 0.98, worst %.4f |\n", network, shares[200], below(shares, 0.98), shares[0])
 	}
+	fmt.Printf("| first 100 steps, without prior knowledge | median %.1f, 90th percentile %.1f steps lost |\n", early[100], early[180])
 }
 
 // A measured kind of rank takes equally long up to 16 samples, and less for 32. Two faster ranks leave it few samples, so
 // that no share near those in use is faster.
-func TestPosteriorFindsAFallFarFromItsShares(t *testing.T) {
+func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
 	falls := balancer.Curve{{Samples: 1, Seconds: 0.21}, {Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}}
 	rises := balancer.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
 	found := 0
 	const seeds = 20
 	for seed := range uint64(seeds) {
-		res, err := simulate.Run(simulate.Options{Policy: "posterior", Total: 45, Curves: []balancer.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 45, Curves: []balancer.Curve{falls, rises, rises}, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,29 +171,52 @@ func TestPosteriorFindsAFallFarFromItsShares(t *testing.T) {
 	}
 }
 
-func TestPosteriorLosesLessThanHybridAtTheStart(t *testing.T) {
-	var median, late [2]float64
-	for i, policy := range []string{"hybrid", "posterior"} {
-		var early []float64
+// The limits lie a fifth below what the policy lost that had a chain of special cases instead of one model: 34 and 109.
+func TestHybridLosesLittleAtTheStart(t *testing.T) {
+	var early []float64
+	for seed := range uint64(60) {
+		res, err := simulate.Run(spread(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		early = append(early, lost(res))
+	}
+	slices.Sort(early)
+	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", early[30], early[54])
+	if early[30] > 27 || early[54] > 87 {
+		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 27 and 87", early[30], early[54])
+	}
+}
+
+// Ranks of one type share what they learn: one K80 that finds its fast shares tells of the others. Without the types
+// more runs stay at slow shares.
+func TestRanksOfOneTypeShareWhatTheyLearn(t *testing.T) {
+	gpus := measuredGPUs(t)["ResNet-18"]
+	var low [2]int
+	for i, told := range []bool{false, true} {
 		for seed := range uint64(60) {
-			res, err := simulate.Run(spread(policy, seed))
+			o := measuredCluster(gpus, 7000+seed)
+			if !told {
+				o.Knows = nil
+			}
+			res, err := simulate.Run(o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			early = append(early, lost(res))
+			if lastQuarter(res) < 0.98 {
+				low[i]++
+			}
 		}
-		slices.Sort(early)
-		median[i], late[i] = early[30], early[54]
 	}
-	t.Logf("steps lost in the first 100, hybrid and posterior: median %.1f, 90th percentile %.1f", median, late)
-	if median[1] > 0.8*median[0] || late[1] > 0.8*late[0] {
-		t.Errorf("got %.1f and %.1f steps lost in the first 100, median and 90th percentile of hybrid and posterior, want posterior a fifth below hybrid", median, late)
+	t.Logf("runs of 60 below 0.98 without types and with them: %v", low)
+	if low[1] >= low[0] || low[1] > 3 {
+		t.Errorf("got %d of 60 runs below 0.98 without types and %d with them, want fewer, and at most 3", low[0], low[1])
 	}
 }
 
 // A probe in the last window of a run could not earn what it costs. That a policy makes some where it does not know the
 // end shows that the test can fail.
-func TestPosteriorMakesNoProbeThatCannotPay(t *testing.T) {
+func TestHybridMakesNoProbeThatCannotPay(t *testing.T) {
 	unknown := 0
 	for seed := range uint64(120) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -203,9 +225,8 @@ func TestPosteriorMakesNoProbeThatCannotPay(t *testing.T) {
 			curves[i] = families[0].curve(r, 64*len(curves))
 		}
 		last := 130 + 10*int(seed%4)
-		o := simulate.Options{Policy: "posterior", Total: 64 * len(curves), Curves: curves, Noise: 0.05, Steps: last + 10, Interval: 10, Seed: seed}
-		for _, steps := range []int{o.Steps, 0} {
-			o.Knows = func(known *balancer.Options) { known.Steps = steps }
+		o := simulate.Options{Policy: "hybrid", Total: 64 * len(curves), Curves: curves, Noise: 0.05, Steps: last + 10, Interval: 10, Seed: seed}
+		for _, o.EndUnknown = range []bool{false, true} {
 			res, err := simulate.Run(o)
 			if err != nil {
 				t.Fatal(err)
@@ -214,8 +235,8 @@ func TestPosteriorMakesNoProbeThatCannotPay(t *testing.T) {
 				if h.Step < last || !strings.HasPrefix(h.Reason, "a probe") {
 					continue
 				}
-				if unknown++; steps > 0 {
-					t.Errorf("seed %d: after step %d of %d a probe of %v: want none", seed, h.Step, steps, h.Shares)
+				if unknown++; !o.EndUnknown {
+					t.Errorf("seed %d: after step %d of %d a probe of %v: want none", seed, h.Step, o.Steps, h.Shares)
 				}
 			}
 		}

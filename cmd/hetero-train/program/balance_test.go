@@ -76,12 +76,12 @@ func TestSimulateReadsStandardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Close()
-	o := execute([]string{"balance", "simulate", "--curves", "-", "--global-batch", "200", "--noise", "0", "--steps", "10", "--json"})
+	o := execute([]string{"balance", "simulate", "--curves", "-", "--global-batch", "200", "--noise", "0", "--steps", "3", "--json"})
 	var r simulate.Result
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
 		t.Fatalf("got %+v: %v", o, err)
 	}
 	if r.Rebalances != 0 || len(r.History) != 0 || r.Shares[0] != 100 || r.ShareOfOracle != r.StartShareOfOracle {
-		t.Errorf("got %+v, want the equal shares that all ten steps ran with", r)
+		t.Errorf("got %+v, want the equal shares that all three steps ran with", r)
 	}
 }

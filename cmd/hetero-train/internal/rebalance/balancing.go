@@ -295,6 +295,9 @@ func (b *Balancer) sayShares(shares []int) {
 func (b *Balancer) know() {
 	c, o := b.cfg.Balance, &b.options
 	o.Scores = b.scores
+	for rank, k := range b.known { // kernels depend on the element type, too
+		o.Types = append(o.Types, k.Device+"; "+b.run.Types[rank].Type)
+	}
 	if slices.ContainsFunc(b.known, func(k knownRank) bool { return len(k.Curve) > 0 }) {
 		for _, k := range b.known {
 			o.Curves = append(o.Curves, k.Curve)
@@ -339,7 +342,7 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 		return nil
 	}
 	b.take(ranks)
-	b.step.Settling = settling
+	b.step.Settling, b.step.Left = settling, stepsLeft(b.run.Steps, step)
 	if b.Comparison != nil {
 		return b.Comparison.split()
 	}
@@ -367,6 +370,9 @@ func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []in
 	}
 	return d.Next
 }
+
+// stepsLeft returns the number of steps after a step; 0: the length of the run is unknown, or it ends here.
+func stepsLeft(total, step int64) int { return int(min(max(total-step, 0), math.MaxInt32)) }
 
 // take converts the reports of the ranks to the input of the policy.
 func (b *Balancer) take(ranks []train.RankStep) {

@@ -3,10 +3,14 @@ package rebalance
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
@@ -109,5 +113,27 @@ func TestRatioOfPairs(t *testing.T) {
 	r := ratioInterval([]float64{1, 2, 3}, []float64{2, 4, 6})
 	if r.Ratio != 0.5 || r.Low != 0.5 || r.High != 0.5 {
 		t.Errorf("got %+v of pairs that all have the ratio 0.5", r)
+	}
+}
+
+// Ranks of one device type compute with one type of elements or with two: only equal kernels have curves of one shape.
+func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
+	b := &Balancer{cfg: &config.Config{}, known: []knownRank{{Device: "A"}, {Device: "A"}, {Device: "B"}, {Device: "A"}}}
+	b.run = assembly.New(b.cfg, session.Options{})
+	b.run.Types = []devices.RankType{{Device: "A", Type: "f32"}, {Device: "A", Type: "bf16"}, {Device: "B", Type: "f32"}, {Device: "A", Type: "f32"}}
+	b.know()
+	if want := []string{"A; f32", "A; bf16", "B; f32", "A; f32"}; !slices.Equal(b.options.Types, want) {
+		t.Errorf("got types %q, want %q", b.options.Types, want)
+	}
+}
+
+func TestStepsLeft(t *testing.T) {
+	for _, c := range []struct {
+		total, step int64
+		want        int
+	}{{100, 1, 99}, {100, 100, 0}, {100, 120, 0}, {0, 7, 0}, {math.MaxInt64, 1, math.MaxInt32}} {
+		if got := stepsLeft(c.total, c.step); got != c.want {
+			t.Errorf("after step %d of %d: got %d steps left, want %d", c.step, c.total, got, c.want)
+		}
 	}
 }

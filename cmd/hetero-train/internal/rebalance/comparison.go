@@ -116,6 +116,7 @@ func (c *comparison) take(s *balancer.Step) {
 		return
 	}
 	if p := c.candidates[c.turn]; p.policy != nil {
+		s.Left = c.flags.Block*(c.flags.Rounds-c.round) - c.steps
 		if d, due := p.policy.Observe(s); due && d.Changed {
 			p.shares = slices.Clone(d.Next)
 			p.changes = append(p.changes, p.shares)

@@ -1,0 +1,79 @@
+package balancer
+
+import "math"
+
+// bends are standard deviations of the Brownian motion w at e times b0, and the log of the probability of each before any
+// measurement, up to a constant. Measurements must ask for a bend; otherwise the noise of a few shares would choose one.
+var bends = [...]struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
+
+// belief is the probability of each bend. Kernels that work in tiles do so on every rank, and the noise of one rank tells
+// little, so all ranks share a belief.
+type belief [len(bends)]float64
+
+// beforehand is the belief before any measurement.
+var beforehand = func() (b belief) {
+	sum := 0.0
+	for i, bend := range bends {
+		b[i] = exp(bend.prior)
+		sum += b[i]
+	}
+	for i := range b {
+		b[i] /= sum
+	}
+	return b
+}()
+
+// priorMean is the time of a share before any measurement, as a part of that of the largest measured share.
+func priorMean(x float64) float64 { return priorFixed + (1-priorFixed)*x }
+
+// place is a share as the kernel sees it.
+type place struct {
+	samples float64
+	x       float64 // b / b1
+	away    float64 // log b/b0
+	mean    float64 // m(x)
+}
+
+// linear is the covariance of alpha + beta x, brownian that of a bend of 1.
+func linear(a, b place) float64 {
+	return lineSigma * lineSigma * (1 + a.x*b.x)
+}
+
+func brownian(a, b place) float64 {
+	if a.away*b.away <= 0 { // on different sides of b0
+		return 0
+	}
+	return a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
+}
+
+// forward solves L y = b, in the place of b.
+func forward(l, b []float64) []float64 {
+	n := len(b)
+	for i := range b {
+		b[i] = (b[i] - dot(b[:i], l[i*n:])) / l[i*n+i]
+	}
+	return b
+}
+
+// backward solves Lᵀ x = y.
+func backward(l, y []float64) []float64 {
+	n := len(y)
+	x := make([]float64, n)
+	for i := n - 1; i >= 0; i-- {
+		sum := y[i]
+		for k := i + 1; k < n; k++ {
+			sum -= l[k*n+i] * x[k]
+		}
+		x[i] = sum / l[i*n+i]
+	}
+	return x
+}
+
+// dot is of a and the beginning of b.
+func dot(a, b []float64) (sum float64) {
+	b = b[:len(a)]
+	for i, v := range a {
+		sum += v * b[i]
+	}
+	return sum
+}

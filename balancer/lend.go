@@ -1,0 +1,128 @@
+package balancer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Ranks of one device type run the same kernels: their curves have one shape, at levels of their own. A rank borrows
+// measured shares that it lacks from a few ranks of its type. The lender's times are shifted to the level of the
+// borrower, which both ranks tell at the share in use.
+
+// kin are the ranks of each type, by its first rank; nil: no two ranks are known to have one type.
+func (o *Options) kin() [][]int {
+	var groups [][]int
+	first := map[string]int{}
+	for r, kind := range o.Types {
+		at, known := first[kind]
+		if !known {
+			at = len(groups)
+			first[kind], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], r)
+	}
+	return slices.DeleteFunc(groups, func(g []int) bool { return len(g) < 2 })
+}
+
+// lend finds the lenders of each rank: those of its type that have measured most shares.
+func (h *hybrid) lend() {
+	for _, group := range h.kin {
+		list := slices.Clone(group)
+		slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(len(h.ranks[b].cells), len(h.ranks[a].cells)) })
+		list = list[:min(len(list), lenders+1)]
+		for _, r := range group {
+			h.lenders[r] = list
+		}
+	}
+}
+
+// knowledge is the measured shares of a rank, its own and those that it borrows, and the covariance of their logs.
+func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
+	e := h.ranks[rank]
+	if len(h.lenders) == 0 || h.lenders[rank] == nil || e.current < 0 {
+		return e.cells, e.cov
+	}
+	own := len(e.cells)
+	cells, cov := slices.Clone(e.cells), [][]float64(nil)
+	type source struct {
+		from *speed
+		at   int
+		log  float64 // that shifts the lender's times to the borrower's level
+		v    float64 // variance of that, the borrower's part aside
+	}
+	var sources []source
+	now := e.cells[e.current]
+	for _, l := range h.lenders[rank] {
+		from := h.ranks[l]
+		if l == rank || from.shape == nil || from.current < 0 {
+			continue
+		}
+		value, variance := from.now(now.samples)
+		for i, c := range from.cells {
+			if from.known && !slices.ContainsFunc(cells, func(o cell) bool { return o.samples == c.samples }) {
+				sources = append(sources, source{from, i, now.log - value, variance})
+			}
+		}
+	}
+	var lent []source
+	for len(lent) < mostLent && len(sources) > 0 { // the share that is furthest from the known ones tells most
+		best, widest := 0, -1.0
+		for i, s := range sources {
+			nearest := math.Inf(1)
+			for _, c := range cells {
+				nearest = min(nearest, math.Abs(math.Log(c.samples/s.from.cells[s.at].samples)))
+			}
+			if nearest > widest {
+				best, widest = i, nearest
+			}
+		}
+		s := sources[best]
+		if sources = slices.Delete(sources, best, best+1); widest > 0 {
+			lent = append(lent, s)
+			c := s.from.cells[s.at]
+			cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age, first: c.first})
+		}
+	}
+	if len(lent) == 0 {
+		return e.cells, e.cov
+	}
+	for i := range own {
+		cov = append(cov, slices.Clone(e.cov[i]))
+		for range lent {
+			cov[i] = append(cov[i], e.cov[i][e.current])
+		}
+	}
+	for i, a := range lent {
+		row := slices.Clone(e.cov[e.current])
+		for j, b := range lent {
+			v := e.cov[e.current][e.current]
+			if a.from == b.from {
+				v += a.from.cov[a.at][b.at] + a.v
+			}
+			if i == j {
+				v += shapeError * shapeError
+			}
+			row = append(row, v)
+		}
+		cov = append(cov, row)
+	}
+	return cells, cov
+}
+
+// now is the log of the time of a share as of the last window, and its variance: the curve of the last decision, moved
+// as the nearest measured share has moved since.
+func (e *speed) now(samples float64) (value, variance float64) {
+	if at := e.cell(samples); at >= 0 {
+		return e.cells[at].log, 0
+	}
+	nearest := e.cells[0]
+	for _, c := range e.cells {
+		if math.Abs(math.Log(c.samples/samples)) < math.Abs(math.Log(nearest.samples/samples)) {
+			nearest = c
+		}
+	}
+	value, variance = e.shape.log(samples)
+	was, _ := e.shape.log(nearest.samples)
+	return value + nearest.log - was, variance
+}

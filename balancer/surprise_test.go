@@ -1,0 +1,157 @@
+package balancer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// A share next to a measured one takes about as long: if it does not, the level has moved. An older share that is as
+// before takes that back.
+func TestASurpriseNextToAKnownShareIsTheLevels(t *testing.T) {
+	for name, test := range map[string]struct {
+		curve func(n int) float64
+		level func(step int) float64
+		end   map[int]float64
+	}{
+		"a rank that recovers": {sloped, func(step int) float64 {
+			if step < 30 {
+				return 1.8
+			}
+			return 1
+		}, map[int]float64{75: sloped(75), 41: sloped(41), 42: sloped(42)}},
+		"a curve with a step": {func(n int) float64 {
+			if n == 42 {
+				return 0.5 * sloped(n)
+			}
+			return sloped(n)
+		}, steady, map[int]float64{75: sloped(75), 41: sloped(41), 42: 0.5 * sloped(42)}},
+	} {
+		k := &source{r: rand.New(rand.NewPCG(3, 1)), curve: test.curve, level: test.level, noise: 0.01}
+		e := newSpeed(nil, 256)
+		play(e, k, 75, 41, 75, 42)
+		if !e.moved || e.surprise == 0 {
+			t.Errorf("%s: the surprise of the new share is not taken for the level's", name)
+		}
+		play(e, k, 75)
+		t.Run(name, func(t *testing.T) { checkTimes(t, e, 0.06, test.end) })
+	}
+}
+
+// A rank surprises its curve at a new share. The next division gives it an earlier share, which tells whether its level has
+// moved, if that costs little.
+func TestAnEarlierShareConfirmsASurprise(t *testing.T) {
+	for name, test := range map[string]struct {
+		earlier int // share of rank 0
+		asks    bool
+	}{"a cheap one": {62, true}, "a dear one": {10, false}} {
+		h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 128}, Ranks: 2}).(*hybrid)
+		for r := range h.ranks {
+			shares := []int{test.earlier, 64}
+			if r == 1 {
+				shares = []int{128 - test.earlier, 64}
+			}
+			play(h.ranks[r], &source{r: rand.New(rand.NewPCG(uint64(r), 1)), curve: sloped, level: steady, noise: 0.005}, shares...)
+			h.curves[r], h.sure[r] = h.ranks[r].shape.curves(128, 0)
+		}
+		e := h.ranks[0]
+		e.surprise, e.since = 0.5, 0
+		now := []int{64, 64}
+		next := h.confirm(h.reach(), now, now)
+		if asks := next != nil; asks != test.asks || asks && next[0] != test.earlier {
+			t.Errorf("%s: got %v, want %d samples for rank 0: %v", name, next, test.earlier, test.asks)
+		}
+		if again := h.confirm(h.reach(), now, now); again != nil {
+			t.Errorf("%s: got %v a second time, want one question for each surprise", name, again)
+		}
+	}
+}
+
+// What all ranks do alike within a window is no ramp and no noise of one rank. Two ranks have nothing in common for sure,
+// and noise of their own stays.
+func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	make4 := func(ranks int, ramp, noise float64) [][]float64 {
+		logs := make([][]float64, ranks)
+		for i := range logs {
+			for s := range 10 {
+				logs[i] = append(logs[i], float64(i)+ramp*float64(s)+noise*r.NormFloat64())
+			}
+		}
+		return logs
+	}
+	spread := func(logs []float64) float64 { return slices.Max(logs) - slices.Min(logs) }
+	for name, test := range map[string]struct {
+		ranks       int
+		ramp, noise float64
+		most        float64 // spread of a rank's logs after
+		least       float64
+	}{
+		"a common ramp":     {4, 0.03, 0.001, 0.02, 0},
+		"two ranks":         {2, 0.03, 0.001, 1, 0.25},
+		"noise of each":     {8, 0, 0.01, 0.1, 0.01},
+		"a ramp below this": {4, 0.0001, 0.01, 0.1, 0.01},
+	} {
+		logs := make4(test.ranks, test.ramp, test.noise)
+		before := make([]float64, len(logs))
+		for i, l := range logs {
+			before[i] = meanOf(l).or(0)
+		}
+		withoutCommon(logs, square(test.noise))
+		for i, l := range logs {
+			if s := spread(l); s > test.most || s < test.least {
+				t.Errorf("%s: rank %d: logs differ by %.4f, want %v to %v", name, i, s, test.least, test.most)
+			}
+			if m := meanOf(l).or(0); math.Abs(m-before[i]) > 1e-9 {
+				t.Errorf("%s: rank %d: the mean moved by %v", name, i, m-before[i])
+			}
+		}
+	}
+	uneven := make4(4, 0.03, 0.001)
+	uneven[2] = uneven[2][:7]
+	want := slices.Clone(uneven[0])
+	if withoutCommon(uneven, 1e-6); !slices.Equal(uneven[0], want) {
+		t.Error("a rank was not measured in all steps, and the logs of others changed")
+	}
+}
+
+// Times from long ago tell no fall: the speed may have changed in between.
+func TestTimesThatCannotBeComparedTellNoFall(t *testing.T) {
+	for _, test := range []struct {
+		a, b cell
+		want bool
+	}{
+		{cell{age: 5, first: 5}, cell{age: 7, first: 7}, true},
+		{cell{age: 5, first: 5}, cell{age: 7 + comparable, first: 7 + comparable}, false},
+		{cell{age: 0, first: 200}, cell{age: 100, first: 100}, true}, // measured before and after
+		{cell{age: 0, first: 20}, cell{age: 100, first: 200}, false},
+	} {
+		if got := test.a.compares(test.b); got != test.want || test.b.compares(test.a) != test.want {
+			t.Errorf("%+v and %+v: got %v, want %v", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+// Of many ranks each draws its curve anew in one of four windows, and scales it otherwise. Its time at the share in use is
+// that of a new curve all the same.
+func TestCurvesOfManyRanksFollow(t *testing.T) {
+	const ranks = manyRanks + 1
+	c := newCluster(3, 0.02, equalRanks(ranks)...)
+	h := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks}).(*hybrid)
+	c.run(h, 200, nil)
+	followed := 0
+	for r, e := range h.ranks {
+		share := e.cells[e.current].samples
+		got := h.curves[r].At(share)
+		if h.follows(r, share) {
+			followed++
+		}
+		if want := exp(e.cells[e.current].log); math.Abs(got/want-1) > 0.02 {
+			t.Errorf("rank %d: got %.4f s for the share in use, want %.4f", r, got, want)
+		}
+	}
+	if followed < ranks/2 || followed > 9*ranks/10 {
+		t.Errorf("%d of %d ranks scale their curves, want about three of four", followed, ranks)
+	}
+}
