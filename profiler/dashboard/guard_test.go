@@ -48,6 +48,12 @@ func testFolder(t *testing.T) *runs.Folder {
 func start(t *testing.T, o Options) string {
 	t.Helper()
 	o.Folder, o.Log = testFolder(t), slog.New(slog.DiscardHandler)
+	return serve(t, o)
+}
+
+// serve serves until the end of the test and returns the address.
+func serve(t *testing.T, o Options) string {
+	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +177,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	open := start(t, Options{Loopback: true})
 	closed := start(t, Options{Loopback: true, Token: testToken})
 	all := attacks()
+	t.Logf("%d probes", len(all))
 	if len(all) < 60 {
 		t.Errorf("got %d probes, want at least 60", len(all))
 	}
