@@ -129,14 +129,15 @@ func (m *Model) passOf(length int) (*pass, error) {
 	}
 	if m.state == nil {
 		if m.state, err = plan.NewState(m.cache, p.plan.Params()); err != nil {
-			return nil, err
+			return nil, errors.Join(err, p.plan.Free())
 		}
 		m.closer = append(m.closer, m.state.Close)
 	}
 	bytes := max(p.plan.ArenaBytes(), 1)
 	arena, err := m.dev.Alloc(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("generate: allocate %d bytes for %d positions: %w", bytes, max(length, 1), err)
+		err = fmt.Errorf("generate: allocate %d bytes for %d positions: %w", bytes, max(length, 1), err)
+		return nil, errors.Join(err, p.plan.Free())
 	}
 	m.closer = append(m.closer, arena.Free)
 	m.closer = append(m.closer, p.plan.Free)
