@@ -62,6 +62,9 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 		if e.Top1 < 0.9 || *e.F1 < 0.9 || e.Classes != len(c.classes) || e.Targets != e.Samples || !strings.Contains(out.stdout, fmt.Sprintf("F1 %.2f |", *e.F1)) {
 			t.Errorf("%s: %+v\n%s", c.name, e, out.stdout)
 		}
+		if o := execute([]string{"checkpoint", "inspect", run}); o.code != 0 || !strings.Contains(o.stdout, fmt.Sprintf("bert_base, %d classes\n", len(c.classes))) {
+			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
 		texts := writeText(t, dir, "texts.txt", "it was the best\n\nworst of the\nthe \xff best\n")
 		if o := execute([]string{"predict", run, texts, "--top", "1"}); o.code != exit.Data || !strings.Contains(o.stdout, texts+":1: good ") || !strings.Contains(o.stdout, texts+":3: bad ") || !strings.Contains(o.stderr, texts+":4: the line is not UTF-8") {
 			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)

@@ -105,3 +105,11 @@ func OrDash(text string) string {
 	}
 	return text
 }
+
+// Classes returns ", 10 classes", or "" for a model without classes.
+func Classes(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d classes", n)
+}

@@ -104,7 +104,11 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 
 // classesOf returns the number of outputs of the classifier in a file, or 0 if there is no classifier.
 func classesOf(f *checkpoint.File, cfg *config.Config) int {
-	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // needed only for the name of the classifier
+	describe := func() (parts.Network, error) { return parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) }
+	if cfg.Model.Samples == config.Tokens {
+		describe = func() (parts.Network, error) { return parts.DescribeText(&cfg.Model, 1) }
+	}
+	n, err := describe() // needed only for the name of the classifier
 	if err != nil {
 		return 0
 	}
@@ -179,7 +183,7 @@ func (s *Inspection) printState(row func(title, format string, args ...any)) {
 	row("written by", "%s", show.Foreign(state.Program))
 	row("progress", "step %d, epoch %d and %d samples into it, %d samples seen", state.Step, state.Epoch, state.EpochSample, state.SamplesSeen)
 	if m := s.Model; m != nil {
-		row("model", "%s, %d classes", show.Foreign(m.Name), m.Classes)
+		row("model", "%s%s", show.Foreign(m.Name), show.Classes(m.Classes))
 	}
 	if b := state.Best; b != nil {
 		row("best", "%s %g after step %d", show.Foreign(b.Metric), float64(b.Value), b.Step)

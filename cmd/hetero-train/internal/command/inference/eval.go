@@ -174,7 +174,7 @@ func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.
 }
 
 func (r Evaluation) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters, %d classes\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, r.Classes)
+	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters%s\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, show.Classes(r.Classes))
 	weights := ""
 	if r.Averaged {
 		weights = ", averaged weights"

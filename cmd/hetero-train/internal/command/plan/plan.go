@@ -323,7 +323,7 @@ func (p *planning) usualSamples(share, largest int) []int {
 func (r Report) write(w io.Writer) error {
 	samples := fmt.Sprintf("%d classes, images of %dx%d", r.Classes, r.ImageSize, r.ImageSize)
 	if r.Tokens > 0 {
-		samples = fmt.Sprintf("samples of %d tokens", r.Tokens)
+		samples = fmt.Sprintf("samples of %d tokens%s", r.Tokens, show.Classes(r.Classes))
 	}
 	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples, r.Precision, r.Optimizer)
 	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d; ranks: %d), %s: forward %s, backward %s; %s a sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
