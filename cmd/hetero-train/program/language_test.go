@@ -83,20 +83,22 @@ func TestAnySplitOfTextTrainsAsOneRank(t *testing.T) {
 }
 
 func TestTextRunsResumeBitEqual(t *testing.T) {
-	p, dir := buildProgram(t), t.TempDir()
-	p.config = clitest.WriteConfig(t, smallText)
-	weights := func(output string) []byte {
-		return clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
-	}
-	whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
-	finish(t, p.command(whole), 0).check(t, exit.Done, "")
-	// a run that ends before the signal arrives resumes at its end
-	if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done {
-		stopped.check(t, exit.Terminated, "")
-	}
-	finish(t, p.command(pieces), 0).check(t, exit.Done, "")
-	if !bytes.Equal(weights(whole), weights(pieces)) {
-		t.Error("the resumed run has other weights than the one that never stopped")
+	for name, settings := range map[string]string{"next token": smallText, "masked tokens": smallMasked} {
+		p, dir := buildProgram(t), t.TempDir()
+		p.config = clitest.WriteConfig(t, settings)
+		weights := func(output string) []byte {
+			return clitest.ReadFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(96), "model.safetensors"))
+		}
+		whole, pieces := filepath.Join(dir, "whole"), filepath.Join(dir, "pieces")
+		finish(t, p.command(whole), 0).check(t, exit.Done, "")
+		// a run that ends before the signal arrives resumes at its end
+		if stopped := finish(t, p.command(pieces), syscall.SIGTERM); stopped.code != exit.Done {
+			stopped.check(t, exit.Terminated, "")
+		}
+		finish(t, p.command(pieces), 0).check(t, exit.Done, "")
+		if !bytes.Equal(weights(whole), weights(pieces)) {
+			t.Errorf("%s: the resumed run has other weights than the one that never stopped", name)
+		}
 	}
 }
 
