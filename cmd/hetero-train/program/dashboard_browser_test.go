@@ -132,6 +132,22 @@ func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]floa
 	return values
 }
 
+// accessible fails for serious findings of axe, a program that checks pages for people who use a keyboard or a screen
+// reader. Axe is there after scripts/dashboard_ui.sh.
+func accessible(t *testing.T, ctx context.Context) {
+	t.Helper()
+	axe, err := os.ReadFile(filepath.Join("..", "..", "..", "profiler", "dashboard", "ui", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Logf("accessibility is not checked: %v: run scripts/dashboard_ui.sh --check", err)
+		return
+	}
+	evaluate[int](t, ctx, string(axe)+";0")
+	found := evaluate[string](t, ctx, `axe.run().then(r => r.violations.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' ')).join('\n'))`)
+	if found != "" {
+		t.Errorf("serious findings of axe: %s", found)
+	}
+}
+
 // TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
@@ -174,6 +190,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20`, step))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
 	screenshot(t, ctx, "run-light")
+	accessible(t, ctx)
 
 	lead.Process.Signal(syscall.SIGINT)
 	if code := exitOf(t, <-ended); code != exit.Interrupted {
@@ -230,6 +247,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	}
 	evaluate[bool](t, ctx, `document.querySelector('#theme').value = 'dark', document.querySelector('#theme').dispatchEvent(new Event('change'))`)
 	screenshot(t, ctx, "run-dark")
+	accessible(t, ctx)
 	in(t, ctx, chromedp.EmulateViewport(390, 844))
 	visit(t, ctx, address+"?run=run")
 	await(t, ctx, `document.querySelectorAll('#own canvas').length > 0`)
@@ -240,6 +258,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelectorAll('tbody tr').length > 0`)
 	screenshot(t, ctx, "list-phone")
+	accessible(t, ctx)
 }
 
 // TestDashboardShowsForeignTextAsText: each text of a run's files is markup that would run a script.

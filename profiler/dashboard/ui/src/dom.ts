@@ -33,7 +33,7 @@ export type Column<T> = { title: string; unit?: string; numeric?: boolean; wide?
 
 // table returns a table with one row for each element.
 export function table<T>(caption: string, columns: Column<T>[], rows: T[]): HTMLElement {
-  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption + ' (table)' },
     h('table', {},
       h('thead', {}, h('tr', {}, ...columns.map(c =>
         h('th', { scope: 'col', class: c.numeric ? 'number' : '', title: c.hint }, c.title, c.unit ? h('span', { class: 'unit' }, ` (${c.unit})`) : '')))),

@@ -14,7 +14,7 @@ const root = document.getElementById('app')
 if (!root) throw new Error('the page has no place for the dashboard')
 
 let page: { close: () => void; redraw: () => void } | null = null
-let refresh = 0.5 // s; least time between two loads
+let refresh = 1 // s; least time between two loads
 
 const choose = h('select', { id: 'theme', change: e => { setTheme((e.target as HTMLSelectElement).value as Theme); page?.redraw() } },
   ...(['auto', 'light', 'dark'] as const).map(t => h('option', { value: t, ...(theme() === t ? { selected: true } : {}) }, t)))
@@ -57,5 +57,5 @@ if (compared.length) {
 
 if (name || compared.length) void api.list().then(l => {
   program.textContent = l.program
-  refresh = Math.max(0.5, l.refresh_seconds)
+  refresh = Math.max(1, l.refresh_seconds)
 }).catch(() => {})

@@ -40,11 +40,17 @@ export class RunPage {
     this.chosen = parseRanks(query.get('ranks') ?? '')
     this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
+    document.addEventListener('visibilitychange', this.shown)
     this.stop = api.follow(name, () => this.changed(), connected => this.connection(connected))
+  }
+
+  private readonly shown = (): void => {
+    if (this.again) this.changed()
   }
 
   close(): void {
     this.closed = true
+    document.removeEventListener('visibilitychange', this.shown)
     this.stop()
     this.running?.abort()
     for (const c of this.charts.values()) c.drop()
@@ -96,7 +102,7 @@ export class RunPage {
 
   // changed loads the run again. While it loads, further changes are joined into one.
   private changed(): void {
-    if (this.running || this.closed) {
+    if (this.running || this.closed || document.hidden) { // a hidden page costs the server nothing
       this.again = true
       return
     }

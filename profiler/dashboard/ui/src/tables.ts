@@ -101,6 +101,6 @@ export const evaluations = (list: RunEvent[], titles: Map<string, { title: strin
     { title: 'loss', numeric: true, of: e => figure(e.evaluation?.loss, 4) },
     ...keys.map(k => ({ title: titles.get(k)?.title ?? k, numeric: true, of: (e: RunEvent) => titles.get(k)?.percent ? percent(e.evaluation?.metrics[k], 4) : figure(e.evaluation?.metrics[k], 4) })),
     { title: 'samples', numeric: true, of: e => count(e.evaluation?.samples) },
-    { title: '', of: e => (e.evaluation?.best ? 'best' : '') },
+    { title: 'best so far', of: e => (e.evaluation?.best ? 'yes' : '') },
   ], [...list].reverse().slice(0, 100))
 }
