@@ -19,6 +19,7 @@ type Config struct {
 	Dashboard  Dashboard
 	Metrics    Metrics
 	Notify     Notify
+	Tracking   Tracking
 	Lab        Lab
 	NCCL       NCCL
 
@@ -57,6 +58,7 @@ func (c *Config) tables() []table {
 		{name: "dashboard", doc: "Web page about runs (`docs/dashboard.md`).", keys: c.Dashboard.Keys()},
 		{name: "metrics", doc: "Metrics of the run for Prometheus (`docs/monitoring.md`).", keys: c.Metrics.Keys()},
 		{name: "notify", doc: "Reports of events of the run to a program or a webhook (`docs/monitoring.md`).", keys: c.Notify.Keys()},
+		{name: "tracking", doc: "Experiment tracking (`docs/monitoring.md`).", keys: c.Tracking.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
 		{name: "nccl", doc: "Settings of NCCL. The program sets `NCCL_<KEY>` for each key that is not at its default. Settings that are not in this table are refused, because some of them load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`).", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/status"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/tracking"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	versions "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/version"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -121,6 +122,7 @@ func families(a *cli.App) []*cobra.Command {
 		signals.Tidied(nccl.New(a)),
 		signals.Tidied(data.New(a)),
 		cli.WithoutConfig(analyze.New(a), "analyze reads finished runs"),
+		cli.WithoutConfig(signals.Tidied(tracking.New(a)), "the settings are those of the run"),
 		checkpoints.New(a),
 		newNeighbour(),
 		selftest.NewRank(),

@@ -26,6 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
 // training is the state of one process that trains.
@@ -34,6 +35,7 @@ type training struct {
 	records   *observe.Records       // set on rank 0 only; nil on other ranks
 	tracing   *observe.Tracing       // nil if the configuration selects no steps
 	balancing *rebalance.Balancer    // nil in a run of one rank
+	tracking  *observe.Tracking      // nil if the run does not go to MLflow
 	exporter  *observe.Exporter      // nil if this rank serves no metrics
 	sender    *notify.Sender         // nil without a receiver of events
 	watch     *notify.Watch          // nil if sender is nil
@@ -51,6 +53,11 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	}
 	if _, err := metricsToken(cfg, opts.Env); err != nil {
 		return err
+	}
+	if target := cfg.Tracking.MLflow; target != "" {
+		if err := mlflow.CheckTarget(target); err != nil {
+			return exit.Usagef("tracking.mlflow: %w", err)
+		}
 	}
 	if opts.Place.Launch && opts.Place.LocalWorldSize > 1 {
 		return process.Supervise(ctx, cfg, opts)
@@ -213,6 +220,7 @@ func (tr *training) train(ctx context.Context) error {
 	}
 	screen.End(result, err)
 	tr.records.SumUp(screen, result)
+	tr.tracking.End(err)
 	if b := tr.balancing; b != nil && b.Comparison != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
 		if reportErr := b.Comparison.Report(&tr.Run); err == nil {
 			err = reportErr
@@ -260,6 +268,12 @@ func (tr *training) loopOptions(resume *checkpoint.State, screen *observe.Consol
 	o.Store, o.StoreDir, o.Resume = store, tr.Folder.CheckpointDir(), resume
 	all, watchErr := observe.Watchers(&tr.Run, resume, screen, tr.records, tr.balancing.Observer())
 	err = errors.Join(err, watchErr)
+	tracking, trackErr := observe.OpenTracking(&tr.Run, resume)
+	err = errors.Join(err, trackErr)
+	if tr.tracking = tracking; tracking != nil {
+		tr.balancing.Watch(tracking.Decided)
+		all = append(all, tracking)
+	}
 	if tr.watch != nil {
 		tr.balancing.Watch(tr.watch.Decided)
 		all = append(all, tr.watch)

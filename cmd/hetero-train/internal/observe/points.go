@@ -1,0 +1,136 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/task"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+	"github.com/hetero-train/hetero-train/telemetry"
+)
+
+// mostCharts is the maximum number of ranks with charts of their own. For more ranks, the charts show only the minimum
+// and the maximum.
+const mostCharts = 64
+
+// points computes the points of charts. Loss, accuracy, norm and learning rate are values of one step. Times and
+// throughput are means since the previous point.
+type points struct {
+	interval int64
+	values   []trace.Scalar // values of one point; the memory is reused
+	ranks    []rankCharts   // names of charts, by rank; none for more than mostCharts ranks
+
+	// Sums since the last point.
+	steps, samples int64
+	times          train.StepTimes
+
+	report  task.Report
+	trained []task.Metric // metrics of the report that training steps have
+	tags    []string      // names of the charts of the metrics in trained
+	rateTag string
+}
+
+// rankCharts contains the names of the charts of one rank.
+type rankCharts struct{ share, own, utilization, memory string }
+
+// newPoints returns points with a number of steps between two of them.
+func newPoints(a *assembly.Run, interval int) *points {
+	o := &points{interval: int64(interval), report: a.Report()}
+	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
+	for _, m := range o.report.Metrics {
+		if !m.Evaluated {
+			o.trained, o.tags = append(o.trained, m), append(o.tags, "train/"+m.Key)
+		}
+	}
+	if ranks := max(a.Opts.Place.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
+		for rank := range ranks {
+			name := func(what string) string { return fmt.Sprintf("%s/rank_%d", what, rank) }
+			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
+		}
+	}
+	return o
+}
+
+// reset starts the means of the next point.
+func (o *points) reset() { o.steps, o.samples, o.times = 0, 0, train.StepTimes{} }
+
+// evaluation returns the values of an evaluation.
+func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
+	values := []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}}
+	for _, m := range o.report.Metrics {
+		values = append(values, trace.Scalar{Tag: "eval/" + m.Key, Value: m.Of(e.Score())})
+	}
+	return values
+}
+
+// add adds a step. It returns the values of a point if one is due, else nil. The values are valid until the next call.
+// It allocates no memory.
+func (o *points) add(r *train.StepRecord) []trace.Scalar {
+	o.steps++
+	o.samples += int64(r.Samples)
+	o.times.Data += r.Times.Data
+	o.times.Forward += r.Times.Forward
+	o.times.Backward += r.Times.Backward
+	o.times.Communication += r.Times.Communication
+	o.times.Optimizer += r.Times.Optimizer
+	o.times.Hidden += r.Times.Hidden
+	if r.Step%o.interval != 0 && r.Step != 1 && r.Step != r.Total {
+		return nil
+	}
+	score := r.Score()
+	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: score.Loss})
+	for i, m := range o.trained {
+		o.values = append(o.values, trace.Scalar{Tag: o.tags[i], Value: m.Of(score)})
+	}
+	o.values = append(o.values, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
+		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
+		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
+		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.times.Total())})
+	for _, part := range []struct {
+		tag  string
+		took time.Duration
+	}{
+		{"time_seconds/step", o.times.Total()}, {"time_seconds/data", o.times.Data}, {"time_seconds/forward", o.times.Forward}, {"time_seconds/backward", o.times.Backward},
+		{"time_seconds/communication", o.times.Communication}, {"time_seconds/communication_hidden", o.times.Hidden}, {"time_seconds/optimizer", o.times.Optimizer},
+	} {
+		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
+	}
+	o.addRanks(r.Ranks)
+	o.reset()
+	return o.values
+}
+
+// addRanks adds the values that differ between ranks.
+func (o *points) addRanks(ranks []train.RankStep) {
+	known := func(tag string, v float64) {
+		if !math.IsNaN(v) {
+			o.values = append(o.values, trace.Scalar{Tag: tag, Value: v})
+		}
+	}
+	slowest, fastest := time.Duration(0), time.Duration(math.MaxInt64)
+	for i := range ranks {
+		r := &ranks[i]
+		if own := r.Compute(); r.Samples > 0 {
+			slowest, fastest = max(slowest, own), min(fastest, own)
+		}
+		if i < len(o.ranks) {
+			known(o.ranks[i].share, float64(r.Samples))
+			known(o.ranks[i].own, r.Compute().Seconds())
+			known(o.ranks[i].utilization, r.Telemetry[telemetry.Utilization])
+			known(o.ranks[i].memory, r.Telemetry[telemetry.Memory])
+		}
+	}
+	if len(ranks) > 1 && slowest > 0 {
+		known("ranks/imbalance", float64(slowest-fastest)/float64(slowest))
+		known("ranks/own_time_seconds_max", slowest.Seconds())
+		known("ranks/own_time_seconds_min", fastest.Seconds())
+	} else if len(ranks) == 1 {
+		known("device/utilization_percent", ranks[0].Telemetry[telemetry.Utilization])
+		known("device/memory_percent", ranks[0].Telemetry[telemetry.Memory])
+	}
+}

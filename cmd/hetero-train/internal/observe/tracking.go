@@ -1,0 +1,175 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/mlflow"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// Tracking is the observer that sends the run to MLflow. Its methods only write to memory.
+type Tracking struct {
+	run    *assembly.Run
+	spool  *mlflow.Spool
+	sender *mlflow.Sender
+	oracle float64 // of the latest decision; 0: none
+	*points
+}
+
+// OpenTracking opens the spool and starts to send. It returns nil if tracking.mlflow is empty.
+func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) {
+	c := a.Cfg.Tracking
+	if c.MLflow == "" {
+		return nil, nil
+	}
+	log := a.Opts.LogOf(logs.ComponentProfiler)
+	hide := logs.SecretsIn(a.Opts.Env.Environ)
+	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(), Params: map[string]string{}, Tags: map[string]string{
+		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Device.Info().Name,
+		"hetero_train.ranks": fmt.Sprint(max(a.Opts.Place.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
+	if host, err := os.Hostname(); err == nil {
+		start.Tags["hetero_train.host"] = host
+	}
+	for _, s := range a.Cfg.Settings() {
+		value := s.Value
+		if text, err := strconv.Unquote(value); err == nil {
+			value = text
+		}
+		start.Params[s.Key] = hide.Text(value)
+	}
+	t := &Tracking{run: a, points: newPoints(a, c.Interval)}
+	var err error
+	t.spool, err = mlflow.OpenSpool(a.Folder.LogDir(), start, resume == nil, func(err error) {
+		if err == nil {
+			log.Info("the spool of MLflow can be written again")
+			return
+		}
+		log.Warn("the spool of MLflow cannot be written and is kept in memory", "error", err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tracking: %w", err)
+	}
+	t.sender = mlflow.StartSender(mlflow.SenderOptions{LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
+		OnFault: func(err error) {
+			if err == nil {
+				log.Info("MLflow accepts the run again")
+				return
+			}
+			log.Warn("MLflow cannot be reached; training continues, and the points wait on the disk", "error", err)
+		},
+		OnSkip: func(file string, err error) { log.Warn("MLflow did not get a file", "file", file, "error", err) },
+		OnRefuse: func(err error) {
+			log.Warn("MLflow refuses the run; training continues without it; when the cause is removed, send the run with hetero-train tracking sync "+a.Folder.Dir, "error", err)
+		}})
+	a.Later(func() error { t.close(); return nil })
+	log.Info("metrics go to MLflow", "target", c.MLflow, "experiment", c.Experiment)
+	return t, nil
+}
+
+// End adds the status and the files of the run, and sends the rest.
+func (t *Tracking) End(err error) {
+	if t == nil {
+		return
+	}
+	status := mlflow.Finished
+	switch {
+	case errors.As(err, new(exit.Stopped)):
+		status = mlflow.Killed
+	case err != nil:
+		status = mlflow.Failed
+	}
+	dir := t.run.Folder.Dir
+	for _, file := range []struct{ name, path string }{
+		{"configs/resolved.toml", filepath.Join(t.run.Folder.ConfigDir(), "resolved.toml")}, {"configs/gpu_profiles.json", filepath.Join(t.run.Folder.ConfigDir(), "gpu_profiles.json")},
+		{"results/result.json", filepath.Join(dir, "results", "result.json")}, {"results/results.md", filepath.Join(dir, "results", "results.md")},
+		{"logs/" + SummaryFile, filepath.Join(t.run.Folder.LogDir(), SummaryFile)}, {"logs/" + LatencyFile, filepath.Join(t.run.Folder.LogDir(), LatencyFile)},
+		{"logs/curves.csv", filepath.Join(t.run.Folder.LogDir(), "curves.csv")},
+	} {
+		if path, err := filepath.Abs(file.path); err == nil && parts.Exists(path) {
+			t.spool.Add(mlflow.Line{Artifact: file.name, Path: path})
+		}
+	}
+	t.spool.Add(mlflow.Line{Status: status, Time: time.Now().UnixMilli()})
+	t.close()
+}
+
+// close sends the rest of the spool, for at most tracking.flush_seconds. A second call does nothing.
+func (t *Tracking) close() {
+	if t.sender == nil {
+		return
+	}
+	sender := t.sender
+	t.sender = nil
+	log := t.run.Opts.LogOf(logs.ComponentProfiler)
+	if err := t.spool.Close(); err != nil {
+		log.Warn("the spool of MLflow is incomplete", "error", err)
+	}
+	if n := t.spool.Dropped(); n > 0 {
+		log.Warn("points for MLflow were lost because the disk could not be written", "points", n)
+	}
+	if sender.Close(session.Seconds(t.run.Cfg.Tracking.FlushSeconds)) {
+		log.Warn("MLflow does not have the whole run; send the rest with: hetero-train tracking sync " + t.run.Folder.Dir)
+	}
+}
+
+func line(step int64, at time.Time, values []trace.Scalar) mlflow.Line {
+	l := mlflow.Line{Step: step, Time: at.UnixMilli(), Metrics: make(map[string]mlflow.Value, len(values))}
+	for _, v := range values {
+		l.Metrics[v.Tag] = mlflow.Value(v.Value)
+	}
+	return l
+}
+
+// StepDone implements [train.Observer].
+func (t *Tracking) StepDone(r *train.StepRecord) {
+	values := t.add(r)
+	if values == nil {
+		return
+	}
+	l := line(r.Step, r.Time, values)
+	if t.oracle > 0 {
+		l.Metrics["balance/oracle_ratio"] = mlflow.Value(t.oracle)
+	}
+	t.spool.Add(l)
+}
+
+// Decided takes the fraction of the oracle from a decision of the balancer.
+func (t *Tracking) Decided(_ int, d *balancer.Decision, _ []balancer.Verdict) {
+	t.oracle = 0
+	if v := d.ShareOfOracle(); v > 0 {
+		t.oracle = v
+	}
+}
+
+// EvalDone implements train.Observer.
+func (t *Tracking) EvalDone(e train.Evaluation) {
+	l := line(e.Step, time.Now(), t.evaluation(e))
+	l.Evaluation = true
+	t.spool.Add(l)
+}
+
+// RolledBack implements [train.Observer]. MLflow cannot remove points, so the points of repeated steps stay.
+func (t *Tracking) RolledBack(int64) { t.reset() }
+
+// Saving implements [train.Observer]. A run that resumes from the checkpoint has the points of every step before it.
+func (t *Tracking) Saving() { t.spool.Sync() } // OnFault reports an error
+
+// Saved implements train.Observer.
+func (t *Tracking) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (t *Tracking) Warn(error) {}

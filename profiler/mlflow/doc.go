@@ -1,0 +1,33 @@
+// Package mlflow sends parameters, metrics, tags and files of a run to MLflow.
+//
+//	w, err := mlflow.OpenSpool(logDir, start, onFault)         // the training goroutine adds lines; it never waits
+//	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
+//	s := mlflow.StartSender(mlflow.SenderOptions{LogDir: logDir, Target: "http://127.0.0.1:5000"})
+//	w.Close()
+//	left := s.Close(10 * time.Second)                          // sends the rest, for at most 10 s
+//
+//	err := mlflow.Sync(ctx, mlflow.SenderOptions{…})           // later, without a run
+//
+// # Spool
+//
+// The spool is the file SpoolFile in the folder of logs, with one JSON object per line. A resumed run repeats the steps
+// after its checkpoint with equal results, so the spool drops points of steps that it already has. It therefore has
+// each point once.
+//
+// # No doubled points
+//
+// MLflow appends metrics, so a request that is sent twice may double its points. Each batch sets the tag SentTag to the
+// position in the spool after the batch. After a failure or a crash, the sender continues at the position that the
+// server has. If the server has stored the points but not the tag, the batch is repeated with equal time stamps; MLflow
+// ignores points that are equal to stored ones.
+//
+// # Limits of MLflow
+//
+// A batch has at most 1,000 metrics, 100 parameters, 100 tags and 1 MiB. Names have at most 250 characters. Longer
+// values of parameters and tags are cut.
+//
+// # Security
+//
+// Credentials come from the variables of MLflow's own client: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and
+// MLFLOW_TRACKING_PASSWORD. The client follows no redirects and reads at most mostReply bytes of a reply.
+package mlflow

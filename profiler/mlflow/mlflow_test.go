@@ -1,0 +1,257 @@
+package mlflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// written fills a spool with a point every 10 steps up to last, and an evaluation every 50 steps.
+func written(t *testing.T, dir string, fresh bool, from, last int64) {
+	t.Helper()
+	params := map[string]string{}
+	for i := range 150 {
+		params[fmt.Sprintf("key.%d", i)] = "value"
+	}
+	s, err := OpenSpool(dir, Start{Experiment: "e", Name: "run", Time: 1000, Params: params, Tags: map[string]string{"host": "h"}}, fresh, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := from; step <= last; step += 10 {
+		s.Add(Line{Step: step, Time: 1000 + step, Metrics: map[string]Value{"train/loss": Value(1 / float64(step)), "time/step": 0.5}})
+		if step%50 == 0 {
+			s.Add(Line{Step: step, Time: 1000 + step, Evaluation: true, Metrics: map[string]Value{"eval/loss": Value(math.NaN())}})
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// once fails the test unless a metric has the steps every, 2·every, …, last, once each and in order.
+func once(t *testing.T, what string, got []int64, every, last int64) {
+	t.Helper()
+	want := []int64{}
+	for step := every; step <= last; step += every {
+		want = append(want, step)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: got %d points %.200s, want %d from %d to %d, once each", what, len(got), fmt.Sprint(got), len(want), every, last)
+	}
+}
+
+func TestARunIsSent(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	written(t, dir, true, 10, 20000)
+	file := filepath.Join(dir, "results.md")
+	if err := os.WriteFile(file, []byte("results"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenSpool(dir, Start{}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(Line{Artifact: "results/a b.md", Path: file})
+	s.Add(Line{Artifact: "results/gone", Path: file + ".gone"})
+	s.Add(Line{Status: Finished, Time: 5000})
+	s.Close()
+	var skipped []string
+	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL + "/", OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
+		t.Fatal(err)
+	}
+	once(t, "train/loss", f.points["train/loss"], 10, 20000)
+	once(t, "eval/loss", f.points["eval/loss"], 50, 20000)
+	if len(f.params) != 150 || f.tags["host"] != "h" || f.tags[idTag] == "" || f.created != 1 {
+		t.Errorf("got %d parameters, tags %v, %d runs; want 150, host and id, 1", len(f.params), f.tags, f.created)
+	}
+	if got := fmt.Sprint(f.status); got != "[RUNNING RUNNING FINISHED]" {
+		t.Errorf("got statuses %s", got)
+	}
+	if got := f.files["/api/2.0/mlflow-artifacts/artifacts/1/"+fakeRun+"/artifacts/results/a b.md"]; got != "results" || len(f.files) != 1 {
+		t.Errorf("got files %v, want results.md", f.files)
+	}
+	if len(skipped) != 1 || skipped[0] != file+".gone" {
+		t.Errorf("got skipped files %q, want the missing one", skipped)
+	}
+	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil { // the target is known
+		t.Fatal(err)
+	}
+	once(t, "train/loss after another sync", f.points["train/loss"], 10, 20000)
+}
+
+// Every second request fails: before the server works, or after it, with the reply lost. Each try is a new process.
+func TestNoPointIsDoubledByFaults(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	r := rand.New(rand.NewPCG(1, 2))
+	f.fault = func(string) (int, bool) {
+		switch r.IntN(4) {
+		case 0:
+			return http.StatusServiceUnavailable, false
+		case 1:
+			return 0, true
+		}
+		return 0, false
+	}
+	faults := 0
+	for last := int64(3000); last <= 12000; last += 3000 {
+		written(t, dir, last == 3000, 10, last) // a resumed run repeats all steps
+		for {
+			_, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL})
+			if err == nil {
+				break
+			}
+			if faults++; errors.As(err, new(*Refused)) || faults > 10000 {
+				t.Fatal(err)
+			}
+			if r.IntN(3) == 0 { // a crash before the state was written
+				if err := os.Remove(filepath.Join(dir, StateFile)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if faults < 10 {
+		t.Errorf("got %d faults, want at least 10", faults)
+	}
+	once(t, "train/loss", f.points["train/loss"], 10, 12000)
+	once(t, "eval/loss", f.points["eval/loss"], 50, 12000)
+	if f.created != 1 {
+		t.Errorf("got %d runs, want 1", f.created)
+	}
+}
+
+func TestASenderWaitsForTheServer(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	down := make(chan bool, 1)
+	down <- true
+	f.fault = func(string) (int, bool) {
+		select {
+		case <-down:
+			return http.StatusInternalServerError, false
+		default:
+			return 0, false
+		}
+	}
+	written(t, dir, true, 10, 1000)
+	var told []error
+	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL, OnFault: func(err error) { told = append(told, err) }})
+	if s.Close(time.Minute) {
+		t.Error("a part is left")
+	}
+	once(t, "train/loss", f.points["train/loss"], 10, 1000)
+	if len(told) != 2 || told[0] == nil || told[1] != nil {
+		t.Errorf("got %v, want one fault and its end", told)
+	}
+}
+
+// A server that never answers holds up the end of a run for the given time only.
+func TestAServerThatHangs(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	release := make(chan struct{})
+	f.fault = func(string) (int, bool) { <-release; return http.StatusServiceUnavailable, false }
+	defer close(release)
+	written(t, dir, true, 10, 100)
+	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL})
+	if !s.Close(50 * time.Millisecond) { // would take for ever
+		t.Error("got no rest, want one")
+	}
+}
+
+func TestRefusalsEndTheSender(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	requests := 0
+	f.fault = func(string) (int, bool) { requests++; return http.StatusForbidden, false }
+	written(t, dir, true, 10, 100)
+	var refused error
+	s := StartSender(SenderOptions{LogDir: dir, Target: f.URL, OnRefuse: func(err error) { refused = err }})
+	if left := s.Close(time.Minute); !left || requests != 1 || refused == nil || !strings.Contains(refused.Error(), "403") {
+		t.Errorf("got %d requests, rest %v, error %v; want one request, a rest and status 403", requests, left, refused)
+	}
+}
+
+func TestAnswersThatAreNotOfMLflow(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		},
+		"another page":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"a huge answer": func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 3*mostReply)) },
+		"an empty run":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, dir := newFake(t), t.TempDir()
+			f.Config.Handler = handler
+			written(t, dir, true, 10, 100)
+			if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); !errors.As(err, new(*Refused)) {
+				t.Errorf("got %v, want a refusal", err)
+			}
+		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	for want, environ := range map[string][]string{
+		"Bearer s3cr3t":      {"MLFLOW_TRACKING_TOKEN=s3cr3t"},
+		"Basic bWU6czNjcjN0": {"MLFLOW_TRACKING_USERNAME=me", "MLFLOW_TRACKING_PASSWORD=s3cr3t", "MLFLOW_TRACKING_TOKEN=other"},
+		"":                   nil,
+	} {
+		s, err := newServer("https://host/prefix/", environ, time.Second)
+		if err != nil || s.header.Get("Authorization") != want {
+			t.Errorf("%q: got %q, %v, want %q", environ, s.header.Get("Authorization"), err, want)
+		}
+	}
+	for _, target := range []string{"ftp://host", "http://", "http://me:s3cr3t@host", "http://host/?key=value", "http://host/#part", ""} {
+		if err := CheckTarget(target); err == nil {
+			t.Errorf("%q: got no error", target)
+		}
+	}
+}
+
+// A crash cuts the last line at any byte. The resumed run repeats the steps.
+func TestASpoolCutByACrash(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	written(t, dir, true, 10, 300)
+	path := filepath.Join(dir, SpoolFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := len(whole) - 150; cut < len(whole); cut++ {
+		f.mu.Lock()
+		clear(f.points)
+		clear(f.tags)
+		f.created = 0
+		f.mu.Unlock()
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		os.Remove(filepath.Join(dir, StateFile))
+		written(t, dir, false, 10, 400)
+		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); err != nil {
+			t.Fatal(err)
+		}
+		once(t, fmt.Sprintf("cut at %d: train/loss", cut), f.points["train/loss"], 10, 400)
+		once(t, fmt.Sprintf("cut at %d: eval/loss", cut), f.points["eval/loss"], 50, 400)
+	}
+}
+
+func TestOneSenderAtATime(t *testing.T) {
+	f, dir := newFake(t), t.TempDir()
+	written(t, dir, true, 10, 100)
+	g, err := SenderOptions{LogDir: dir, Target: f.URL}.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); !errors.Is(err, ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+}

@@ -1,0 +1,202 @@
+package mlflow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// mlflowProgram returns the program mlflow of the Python package, from $HETERO_MLFLOW or the path.
+func mlflowProgram(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts an MLflow server, which takes half a minute")
+	}
+	name := os.Getenv("HETERO_MLFLOW")
+	if name == "" {
+		name = "mlflow"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip("MLflow is missing: pip install mlflow, and set HETERO_MLFLOW to its program")
+	}
+	return path
+}
+
+// startMLflow starts an MLflow server, and returns a function that kills it.
+func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(program, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(dir, "m.db"), "--artifacts-destination", filepath.Join(dir, "files"),
+		"--host", "127.0.0.1", "--port", strconv.Itoa(port), "--workers", "1")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	stop = func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-ended }
+	for range 1200 {
+		if resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/health", port)); err == nil {
+			resp.Body.Close()
+			return stop
+		}
+		select {
+		case <-ended:
+			t.Fatalf("mlflow server ended:\n%s", &out)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	stop()
+	t.Fatalf("mlflow server does not answer:\n%s", &out)
+	return nil
+}
+
+// A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. Each point is there once.
+func TestARealServerWithFaults(t *testing.T) {
+	program, dir, logs := mlflowProgram(t), t.TempDir(), t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	stop := startMLflow(t, program, dir, port)
+	defer func() { stop() }()
+	direct := "http://127.0.0.1:" + strconv.Itoa(port)
+	target, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, seen := rand.New(rand.NewPCG(1, 2)), map[string]int{}
+	faulty := true
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !faulty {
+			proxy.ServeHTTP(w, q)
+			return
+		}
+		switch r.IntN(5) { // the sender has one request at a time
+		case 0:
+			seen["500"]++
+			w.WriteHeader(http.StatusInternalServerError)
+		case 1:
+			seen["lost reply"]++
+			proxy.ServeHTTP(httptest.NewRecorder(), q)
+			panic(http.ErrAbortHandler)
+		case 2:
+			seen["slow"]++
+			proxy.ServeHTTP(w, q)
+			time.Sleep(20 * time.Millisecond)
+		default:
+			proxy.ServeHTTP(w, q)
+		}
+	}))
+	defer front.Close()
+	o := SenderOptions{LogDir: logs, Target: front.URL}
+	sync := func() {
+		t.Helper()
+		for try := 0; ; try++ {
+			_, _, err := Sync(context.Background(), o)
+			if err == nil {
+				return
+			}
+			if errors.As(err, new(*Refused)) || try > 1000 {
+				t.Fatal(err)
+			}
+		}
+	}
+	written(t, logs, true, 10, 5000)
+	sync()
+	stop() // SIGKILL
+	written(t, logs, false, 10, 8000)
+	if _, _, err := Sync(context.Background(), o); err == nil || errors.As(err, new(*Refused)) {
+		t.Errorf("the server is down: got %v, want an error that another try may cure", err)
+	}
+	stop = startMLflow(t, program, dir, port)
+	sync()
+	file := filepath.Join(t.TempDir(), "results.md")
+	if err := os.WriteFile(file, []byte("results"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenSpool(logs, Start{}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(Line{Artifact: "results/a b.md", Path: file})
+	s.Add(Line{Status: Finished, Time: 5000})
+	s.Close()
+	faulty = false
+	o.OnSkip = func(file string, why error) { t.Errorf("%s: %v", file, why) }
+	_, run, err := Sync(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen["500"] == 0 || seen["lost reply"] == 0 || seen["slow"] == 0 {
+		t.Errorf("got faults %v, want each kind", seen)
+	}
+	checkRealRun(t, direct, run)
+}
+
+// checkRealRun compares a run on the server with what written has written up to step 8000.
+func checkRealRun(t *testing.T, direct, run string) {
+	t.Helper()
+	fetch := func(path string, reply any) {
+		t.Helper()
+		resp, err := http.Get(direct + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %s", path, err, text)
+		}
+		if err := json.Unmarshal(text, reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, every := range map[string]int64{"train/loss": 10, "eval/loss": 50} {
+		var history struct{ Metrics []struct{ Step int64 } }
+		fetch("/api/2.0/mlflow/metrics/get-history?max_results=10000&run_id="+run+"&metric_key="+url.QueryEscape(name), &history)
+		var got []int64
+		for _, m := range history.Metrics {
+			got = append(got, m.Step)
+		}
+		once(t, name, got, every, 8000)
+	}
+	var reply struct {
+		Run struct {
+			Info struct{ Status string }
+			Data struct{ Params []pair }
+		}
+	}
+	fetch("/api/2.0/mlflow/runs/get?run_id="+run, &reply)
+	if reply.Run.Info.Status != Finished || len(reply.Run.Data.Params) != 150 {
+		t.Errorf("got status %q and %d parameters, want FINISHED and 150", reply.Run.Info.Status, len(reply.Run.Data.Params))
+	}
+	var files struct{ Files []struct{ Path string } }
+	fetch("/api/2.0/mlflow/artifacts/list?path=results&run_id="+run, &files)
+	if len(files.Files) != 1 || files.Files[0].Path != "results/a b.md" {
+		t.Errorf("got files %v, want results/a b.md", files.Files)
+	}
+}
