@@ -323,3 +323,22 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 	}
 	visit(t, ctx, "about:blank") // before the server ends
 }
+
+// TestDashboardLogin: a wrong token leads back to the form, and the right token to the page.
+func TestDashboardLogin(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	const token = "0123456789abcdef0123"
+	file, list := filepath.Join(t.TempDir(), "token"), filepath.Join(dir, "run", "configs", "resolved.toml")
+	if err := errors.Join(os.WriteFile(file, []byte(token), 0o600), os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := startDashboard(t, p, "--input-dir", dir, "--token-file", file)
+	visit(t, ctx, address)
+	for _, sent := range []string{"wrong", token} {
+		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
+		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', document.querySelector('form').requestSubmit(), true`, sent))
+		await(t, ctx, `!window.sent`)
+	}
+	await(t, ctx, `location.pathname === '/' && document.querySelector('tbody a')?.textContent === 'run'`)
+	visit(t, ctx, "about:blank") // before the server ends
+}
