@@ -47,11 +47,11 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "show the run again after each change, until it ends")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		run, close, err := open(input, cli.First(args))
+		run, release, err := open(input, cli.First(args))
 		if err != nil {
 			return err
 		}
-		defer close()
+		defer release()
 		s := screen{out: a.Env.Stdout, json: asJSON}
 		if f := logs.FileOf(a.Env.Stdout); f != nil && logs.IsTerminal(a.Env.Stdout) {
 			s.terminal = f
@@ -66,7 +66,7 @@ func New(a *cli.App) *cobra.Command {
 }
 
 // open opens a run by its name or its folder; "" is the newest run of the folder input.
-func open(input, name string) (run *runs.Run, close func(), err error) {
+func open(input, name string) (run *runs.Run, release func(), err error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || name == "." {
 		path, name = name, ""
