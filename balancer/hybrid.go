@@ -107,8 +107,8 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 	return d, true
 }
 
-// bill measures what a change costs beyond steady steps: while it settles, and in its first step. A price is believed less and less while
-// nothing changes, and is never so high that it forbids all changes: a clock that jumped would stop the balancing for ever.
+// bill measures the price of a change: what its steps take beyond steady ones, while plans are made and in the first step
+// with the new shares. The price has a limit, so that a clock that jumped does not stop the balancing.
 func (h *hybrid) bill(s *Step) {
 	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
 	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
@@ -419,7 +419,8 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 	return ofOracle(ranks, list, then, d.Lost.Communication)
 }
 
-// divisible is the slowest time if samples could be cut: the time in which the ranks that best feeds do the batch.
+// divisible is the time of the slowest rank if samples could be cut, s: the time in which the ranks that have samples in
+// best compute the batch.
 func (h *hybrid) divisible(best []int) float64 {
 	low, high := 0.0, 0.0
 	for r, c := range h.curves {

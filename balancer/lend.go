@@ -6,11 +6,7 @@ import (
 	"slices"
 )
 
-// Ranks of one device type run the same kernels: their curves have one shape, at levels of their own. A rank borrows
-// measured shares that it lacks from a few ranks of its type. The lender's times are shifted to the level of the
-// borrower, which both ranks tell at the share in use.
-
-// kin are the ranks of each type, by its first rank; nil: no two ranks are known to have one type.
+// kin returns the groups of ranks that have one type; nil: no two ranks are known to have one type.
 func (o *Options) kin() [][]int {
 	var groups [][]int
 	first := map[string]int{}
@@ -25,7 +21,9 @@ func (o *Options) kin() [][]int {
 	return slices.DeleteFunc(groups, func(g []int) bool { return len(g) < 2 })
 }
 
-// lend finds the lenders of each rank: those of its type that have measured most shares.
+// lend finds the lenders of each rank: the ranks of its type that have measured most shares. Ranks of one type run the same
+// kernels, so their curves have one shape, at levels of their own. A rank borrows measured shares that it lacks. The times
+// of the lender are shifted to the level of the borrower; the share in use of the borrower tells the difference.
 func (h *hybrid) lend() {
 	for _, group := range h.kin {
 		list := slices.Clone(group)
