@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,13 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	if reply != nil {
 		json.NewEncoder(w).Encode(reply)
 	}
+}
+
+// steps returns the steps of a metric.
+func (f *fake) steps(metric string) []int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.points[metric])
 }
 
 // run returns the run as replies have it.

@@ -67,8 +67,8 @@ func TestARunIsSent(t *testing.T) {
 	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL + "/", OnSkip: func(file string, _ error) { skipped = append(skipped, file) }}); err != nil {
 		t.Fatal(err)
 	}
-	once(t, "train/loss", f.points["train/loss"], 10, 20000)
-	once(t, "eval/loss", f.points["eval/loss"], 50, 20000)
+	once(t, "train/loss", f.steps("train/loss"), 10, 20000)
+	once(t, "eval/loss", f.steps("eval/loss"), 50, 20000)
 	if len(f.params) != 150 || f.tags["host"] != "h" || f.tags[idTag] == "" || f.created != 1 {
 		t.Errorf("got %d parameters, tags %v, %d runs; want 150, host and id, 1", len(f.params), f.tags, f.created)
 	}
@@ -84,13 +84,13 @@ func TestARunIsSent(t *testing.T) {
 	if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir}); err != nil { // the target is known
 		t.Fatal(err)
 	}
-	once(t, "train/loss after another sync", f.points["train/loss"], 10, 20000)
+	once(t, "train/loss after another sync", f.steps("train/loss"), 10, 20000)
 }
 
 // Every second request fails: before the server works, or after it, with the reply lost. Each try is a new process.
 func TestNoPointIsDoubledByFaults(t *testing.T) {
 	f, dir := newFake(t), t.TempDir()
-	r := rand.New(rand.NewPCG(1, 2))
+	r, own := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4)) // of the server, and of this goroutine
 	f.fault = func(string) (int, bool) {
 		switch r.IntN(4) {
 		case 0:
@@ -111,7 +111,7 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 			if faults++; errors.As(err, new(*Refused)) || faults > 10000 {
 				t.Fatal(err)
 			}
-			if r.IntN(3) == 0 { // a crash before the state was written
+			if own.IntN(3) == 0 { // a crash before the state was written
 				if err := os.Remove(filepath.Join(dir, StateFile)); err != nil {
 					t.Fatal(err)
 				}
@@ -121,8 +121,10 @@ func TestNoPointIsDoubledByFaults(t *testing.T) {
 	if faults < 10 {
 		t.Errorf("got %d faults, want at least 10", faults)
 	}
-	once(t, "train/loss", f.points["train/loss"], 10, 12000)
-	once(t, "eval/loss", f.points["eval/loss"], 50, 12000)
+	once(t, "train/loss", f.steps("train/loss"), 10, 12000)
+	once(t, "eval/loss", f.steps("eval/loss"), 50, 12000)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.created != 1 {
 		t.Errorf("got %d runs, want 1", f.created)
 	}
@@ -146,7 +148,7 @@ func TestASenderWaitsForTheServer(t *testing.T) {
 	if s.Close(time.Minute) {
 		t.Error("a part is left")
 	}
-	once(t, "train/loss", f.points["train/loss"], 10, 1000)
+	once(t, "train/loss", f.steps("train/loss"), 10, 1000)
 	if len(told) != 2 || told[0] == nil || told[1] != nil {
 		t.Errorf("got %v, want one fault and its end", told)
 	}
@@ -238,8 +240,8 @@ func TestASpoolCutByACrash(t *testing.T) {
 		if _, _, err := Sync(context.Background(), SenderOptions{LogDir: dir, Target: f.URL}); err != nil {
 			t.Fatal(err)
 		}
-		once(t, fmt.Sprintf("cut at %d: train/loss", cut), f.points["train/loss"], 10, 400)
-		once(t, fmt.Sprintf("cut at %d: eval/loss", cut), f.points["eval/loss"], 50, 400)
+		once(t, fmt.Sprintf("cut at %d: train/loss", cut), f.steps("train/loss"), 10, 400)
+		once(t, fmt.Sprintf("cut at %d: eval/loss", cut), f.steps("eval/loss"), 50, 400)
 	}
 }
 

@@ -61,7 +61,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 		log.Warn("the spool of MLflow cannot be written and is kept in memory", "error", err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("tracking: %w", err)
+		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("tracking: %w", err))
 	}
 	t.sender = mlflow.StartSender(mlflow.SenderOptions{LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
 		OnFault: func(err error) {
