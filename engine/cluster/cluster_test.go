@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // program runs the parts of a training program that concern its ranks, with exchanges in place of training.
 func program(steps int) int {
 	say := func(text any) { fmt.Fprintln(os.Stderr, text) }
-	place, err := discovery.Find(discovery.Options{}, os.Environ())
+	assigned, err := discovery.Find(discovery.Options{}, os.Environ())
 	if err != nil {
 		say(err)
 		return codeFault
@@ -61,18 +61,18 @@ func program(steps int) int {
 		timeout = 20
 	}
 	config := "lr = 0.1"
-	if os.Getenv(oddVariable) == strconv.Itoa(place.Rank) {
+	if os.Getenv(oddVariable) == strconv.Itoa(assigned.Rank) {
 		config = "lr = 0.2"
 	}
-	group, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: time.Duration(timeout) * time.Second,
+	group, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
+		Address: assigned.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: time.Duration(timeout) * time.Second,
 		Token: rendezvous.Token(os.Getenv("HETERO_TOKEN"))})
 	if err != nil {
 		say(err)
 		return codeFault
 	}
 	defer group.Close()
-	fmt.Printf("%s; process %d\n", place, os.Getpid())
+	fmt.Printf("%s; process %d\n", assigned, os.Getpid())
 	for step := range steps {
 		if _, err := group.Gather(context.Background(), "step", fmt.Append(nil, step)); err != nil {
 			say(err)

@@ -8,7 +8,7 @@ import (
 
 // Fault is one invalid setting, or one syntax error, of a configuration.
 type Fault struct {
-	Place   string // name of the file, or the flag: "--set train.steps", "--epochs"; "" for a default
+	Origin  string // name of the file, or the flag: "--set train.steps", "--epochs"; "" for a default
 	Line    int    // line in the file, from 1; 0 if there is none
 	Key     string // full dotted key, such as data.batch_size; "" if the fault concerns no key
 	Message string // description of the fault
@@ -21,14 +21,14 @@ type Fault struct {
 // String returns the fault on one line: "FILE: line N: key: message (got X, want Y)".
 func (f Fault) String() string {
 	var b strings.Builder
-	if f.Place != "" {
-		b.WriteString(f.Place)
+	if f.Origin != "" {
+		b.WriteString(f.Origin)
 		if f.Line > 0 {
 			fmt.Fprintf(&b, ": line %d", f.Line)
 		}
 		b.WriteString(": ")
 	}
-	if f.Key != "" && !strings.HasSuffix(f.Place, " "+f.Key) {
+	if f.Key != "" && !strings.HasSuffix(f.Origin, " "+f.Key) {
 		b.WriteString(f.Key + ": ")
 	}
 	b.WriteString(f.Message)

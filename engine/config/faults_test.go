@@ -121,7 +121,7 @@ func TestFileOver64KiBIsRefusedUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(file, town)
-	if faults := faultsOf(t, err); len(faults) != 1 || !strings.Contains(faults[0].String(), "64 KiB") || faults[0].Place != file {
+	if faults := faultsOf(t, err); len(faults) != 1 || !strings.Contains(faults[0].String(), "64 KiB") || faults[0].Origin != file {
 		t.Errorf("one byte more: got %v, want one fault that names the file and 64 KiB", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestNumbersThatBecomeZeroAreFaults(t *testing.T) {
 			t.Errorf("%s in a file: got %v, want one fault", text, faults)
 		}
 		_, err = Parse("run.toml", nil, town, Override{Key: "optimizer.lr", Value: text, Origin: "--lr"})
-		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Place != "--lr" || !strings.Contains(faults[0].Message, "too close to 0") {
+		if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Origin != "--lr" || !strings.Contains(faults[0].Message, "too close to 0") {
 			t.Errorf("--lr %s: got %v, want one fault", text, faults)
 		}
 	}

@@ -66,12 +66,12 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	}
 	if len(text) > MaxFileBytes {
 		size := fmt.Sprintf("at least %d bytes", len(text))
-		return nil, &Error{Faults: []Fault{{Place: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
+		return nil, &Error{Faults: []Fault{{Origin: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
 	}
 	// some editors on Windows write a byte order mark
 	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff")))
 	for _, f := range faults {
-		f.Place = name
+		f.Origin = name
 		l.faults = append(l.faults, f)
 		l.bad[f.Key] = true
 	}
@@ -272,7 +272,7 @@ func (l *loader) assign(at origin, name string, key Key, value any) {
 
 // fault adds a fault with its place.
 func (l *loader) fault(at origin, key string, f Fault) {
-	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.position
+	f.Origin, f.Line, f.Key, f.rank = at.name, at.line, key, at.position
 	l.bad[key] = true
 	l.faults = append(l.faults, f)
 }

@@ -11,7 +11,7 @@ import (
 
 // Options configures an Applier.
 type Options struct {
-	Place   Place
+	Setup   Setup
 	Weather *weather.Weather
 	Rank    int
 	Device  device.Device // slowed down if there is no quota; may lack device.Slowable
@@ -69,15 +69,15 @@ func Open(o Options) *Applier {
 	a := &Applier{opts: o, now: weather.Fair}
 	a.openSpeed()
 	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"}, Mean{NoEffect, "no line changes this rank's link"}
-	if o.Place.Group != "" {
+	if o.Setup.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}
 	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // otherwise leave the network unchanged
 		var err error
-		if a.link, err = openLink(o.Place, o.runCommand); err != nil {
+		if a.link, err = openLink(o.Setup, o.runCommand); err != nil {
 			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
 		} else {
-			a.means.Link = Mean{Real, "token bucket on " + o.Place.Interface}
+			a.means.Link = Mean{Real, "token bucket on " + o.Setup.Interface}
 		}
 	}
 	return a
@@ -94,7 +94,7 @@ func (o *Options) mentions(kind func(*weather.Line) bool) bool {
 }
 
 func (a *Applier) openSpeed() {
-	p, why := a.opts.Place, "it has no control group of its own"
+	p, why := a.opts.Setup, "it has no control group of its own"
 	if p.Group != "" {
 		q, err := openQuota(p.Group)
 		if err == nil {
@@ -167,7 +167,7 @@ func (a *Applier) setSpeed(speed float64) error {
 	case a.quota != nil:
 		return a.quota.set(a.quota.cpus * speed)
 	case a.slow != nil:
-		return a.slow.SetSlowdown(min(a.opts.Place.Slowdown/speed, maxSlowdown))
+		return a.slow.SetSlowdown(min(a.opts.Setup.Slowdown/speed, maxSlowdown))
 	}
 	return nil // Missing reports this
 }
@@ -215,7 +215,7 @@ func (a *Applier) Close() error {
 		faults = append(faults, a.quota.close())
 	}
 	if a.slow != nil && a.now.Speed != 1 {
-		faults = append(faults, a.slow.SetSlowdown(a.opts.Place.Slowdown))
+		faults = append(faults, a.slow.SetSlowdown(a.opts.Setup.Slowdown))
 	}
 	if a.link != nil && a.now.BitsPerSecond != 0 {
 		faults = append(faults, a.link.close())

@@ -103,7 +103,7 @@ func TestAQuotaFollowsTheWeather(t *testing.T) {
 			dir := group(t, c.files)
 			before := read(t, dir)
 			dev := &slowable{factor: 1}
-			a := Open(Options{Place: Place{Group: dir, CPUs: 0.4, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 1 speed 0.5\nfrom 4 to 4 all speed 0.01"), Rank: 1, Device: dev, Warn: noWarning(t)})
+			a := Open(Options{Setup: Setup{Group: dir, CPUs: 0.4, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 1 speed 0.5\nfrom 4 to 4 all speed 0.01"), Rank: 1, Device: dev, Warn: noWarning(t)})
 			if m := a.Means().Speed; m.Kind != Real || !strings.Contains(m.How, "0.4 CPUs") || len(a.Missing()) > 0 {
 				t.Errorf("got means %v, missing %v", m, a.Missing())
 			}
@@ -144,7 +144,7 @@ func TestAGroupThatIsOfNoUseLeavesTheDevice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev := &slowable{}
-			a := Open(Options{Place: Place{Group: c.group, Slowdown: 2}, Weather: storm(t, "from 2 to 3 all speed 0.25"), Device: dev, Warn: noWarning(t)})
+			a := Open(Options{Setup: Setup{Group: c.group, Slowdown: 2}, Weather: storm(t, "from 2 to 3 all speed 0.25"), Device: dev, Warn: noWarning(t)})
 			if m := a.Means().Speed; m.Kind != Simulated || !strings.Contains(m.How, c.why) {
 				t.Errorf("got means %v, want simulated because of %s", m, c.why)
 			}
@@ -175,7 +175,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 		{2, plain{}, ""},
 		{3, plain{}, ""},
 	} {
-		a := Open(Options{Place: Place{Slowdown: 1}, Weather: w, Rank: c.rank, Device: c.dev, Warn: noWarning(t)})
+		a := Open(Options{Setup: Setup{Slowdown: 1}, Weather: w, Rank: c.rank, Device: c.dev, Warn: noWarning(t)})
 		got := errors.Join(a.Missing()...)
 		if (got == nil) != (c.want == "") || got != nil && !strings.Contains(got.Error(), c.want) {
 			t.Errorf("rank %d: got %v, want %q", c.rank, got, c.want)
@@ -198,7 +198,7 @@ func TestALinkFollowsTheWeather(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var did []string
 			run := func(command ...string) error { did = append(did, strings.Join(command, " ")); return nil }
-			a := Open(Options{Place: Place{Interface: "eth7", Link: c.base, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 0 link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
+			a := Open(Options{Setup: Setup{Interface: "eth7", Link: c.base, Slowdown: 1}, Weather: storm(t, "from 2 to 3 rank 0 link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
 			if m := a.Means().Link; m.Kind != Real {
 				t.Errorf("got means %v", m)
 			}
@@ -224,21 +224,21 @@ func TestALinkFollowsTheWeather(t *testing.T) {
 func TestALinkThatMayNotBeLimitedHasNoEffect(t *testing.T) {
 	calls := 0
 	run := func(...string) error { calls++; return errors.New("operation not permitted") }
-	a := Open(Options{Place: Place{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
+	a := Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all link 10 mbit"), Device: plain{}, Warn: noWarning(t), runCommand: run})
 	if m := a.Means().Link; m.Kind != NoEffect || !strings.Contains(m.How, "not permitted") || len(a.Missing()) != 1 {
 		t.Errorf("got means %v, missing %v", m, a.Missing())
 	}
 	if a.Before(1); calls != 1 || a.Close() != nil {
 		t.Errorf("got %d calls, want the one at the start", calls)
 	}
-	Open(Options{Place: Place{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all speed 0.5"), Device: plain{}, runCommand: run})
+	Open(Options{Setup: Setup{Interface: "eth7", Slowdown: 1}, Weather: storm(t, "all speed 0.5"), Device: plain{}, runCommand: run})
 	if calls != 1 {
 		t.Error("weather without links touched the network")
 	}
 }
 
 func TestNeighboursComeAndGo(t *testing.T) {
-	a := Open(Options{Place: Place{Slowdown: 1}, Weather: storm(t, "from 2 to 4 all neighbour 1\nfrom 3 to 3 all neighbour 1\nfrom 6 all neighbour 1"), Device: plain{}, Warn: noWarning(t),
+	a := Open(Options{Setup: Setup{Slowdown: 1}, Weather: storm(t, "from 2 to 4 all neighbour 1\nfrom 3 to 3 all neighbour 1\nfrom 6 all neighbour 1"), Device: plain{}, Warn: noWarning(t),
 		Neighbour: []string{os.Args[0], neighbourArgument}})
 	var all []*Neighbour
 	for i, want := range []int{0, 1, 2, 1, 0, 1} {
@@ -277,7 +277,7 @@ func TestANeighbourEndsWithWhoStartedIt(t *testing.T) {
 func TestNeighboursThatFailAreToldOnce(t *testing.T) {
 	var told []string
 	warn := func(err error) { told = append(told, err.Error()) }
-	o := Options{Place: Place{Slowdown: 1}, Weather: storm(t, "from 2 all neighbour 1"), Device: plain{}, Rank: 3, Warn: warn, Neighbour: []string{"/nowhere/at/all"}}
+	o := Options{Setup: Setup{Slowdown: 1}, Weather: storm(t, "from 2 all neighbour 1"), Device: plain{}, Rank: 3, Warn: warn, Neighbour: []string{"/nowhere/at/all"}}
 	a := Open(o)
 	for step := range int64(4) {
 		a.Before(step)
@@ -303,7 +303,7 @@ func TestNeighboursThatFailAreToldOnce(t *testing.T) {
 func TestAFailingQuotaIsToldAndTrainingGoesOn(t *testing.T) {
 	dir := group(t, map[string]string{"cpu.max": "4000 10000"})
 	var told []string
-	a := Open(Options{Place: Place{Group: dir, Slowdown: 1}, Weather: storm(t, "from 2 all speed 0.5"), Device: plain{}, Warn: func(err error) { told = append(told, err.Error()) }})
+	a := Open(Options{Setup: Setup{Group: dir, Slowdown: 1}, Weather: storm(t, "from 2 all speed 0.5"), Device: plain{}, Warn: func(err error) { told = append(told, err.Error()) }})
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -332,11 +332,11 @@ func TestBurningEndsWithItsInput(t *testing.T) {
 func TestThePlaceIsReadFromTheEnvironment(t *testing.T) {
 	env := map[string]string{}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-	if p, err := Find(lookup); err != nil || p != (Place{Slowdown: 1}) {
+	if p, err := Find(lookup); err != nil || p != (Setup{Slowdown: 1}) {
 		t.Errorf("outside the lab: got %+v, %v", p, err)
 	}
 	env = map[string]string{GroupVariable: "/g", CPUsVariable: "0.2", SlowdownVariable: "5", InterfaceVariable: "eth0", LinkVariable: "1.5gbit"}
-	if p, err := Find(lookup); err != nil || p != (Place{"/g", 0.2, 5, "eth0", "1.5gbit"}) {
+	if p, err := Find(lookup); err != nil || p != (Setup{"/g", 0.2, 5, "eth0", "1.5gbit"}) {
 		t.Errorf("inside: got %+v, %v", p, err)
 	}
 	for _, c := range []struct{ name, value, want string }{

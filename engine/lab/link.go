@@ -14,7 +14,7 @@ type link struct {
 }
 
 // openLink checks that the interface exists and can be limited, by setting its constant rate.
-func openLink(p Place, run func(command ...string) error) (*link, error) {
+func openLink(p Setup, run func(command ...string) error) (*link, error) {
 	l := &link{name: p.Interface, base: p.Link, run: run}
 	if p.Interface == "" {
 		return nil, fmt.Errorf("the rank has no network interface of its own (%s is not set)", InterfaceVariable)

@@ -32,17 +32,17 @@ func TestAddressOfRank0(t *testing.T) {
 		{"nothing is typed", nil, env, "node-a:1234"},
 	} {
 		o := execute(append(nodes, c.args...), c.env...)
-		if got := o.opts.Place.Master(); o.code != exit.Done || got != c.want {
+		if got := o.opts.Assignment.Master(); o.code != exit.Done || got != c.want {
 			t.Errorf("%s: got %s, exit code %d and %s, want %s", c.name, got, o.code, o.stderr, c.want)
 		}
 	}
 	o := execute([]string{"train", "-c", file, "--nproc-per-node", "2", "--master-addr", "localhost"})
-	if p := o.opts.Place; o.code != exit.Done || !p.Launch || p.Master() != "localhost:29500" {
+	if p := o.opts.Assignment; o.code != exit.Done || !p.Launch || p.Master() != "localhost:29500" {
 		t.Errorf("a machine by itself: got %+v", p)
 	}
 	written := clitest.WriteConfig(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
 	o = execute([]string{"-c", written}, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=1234")
-	if got := o.opts.Place.Master(); got != "node-a:1234" {
+	if got := o.opts.Assignment.Master(); got != "node-a:1234" {
 		t.Errorf("a file with all keys: got %s, want the launcher's address", got)
 	}
 }

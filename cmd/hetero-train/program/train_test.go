@@ -139,23 +139,23 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 		}
 	}
 	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
-	if p := o.opts.Place; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+	if p := o.opts.Assignment; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
 		t.Errorf("got exit code %d and %+v", o.code, p)
 	}
 	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
-	if p := o.opts.Place; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
+	if p := o.opts.Assignment; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
 		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
 	}
 	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
-	if p := execute(supervised).opts.Place; !p.Launch || p.WorldSize != 4 {
+	if p := execute(supervised).opts.Assignment; !p.Launch || p.WorldSize != 4 {
 		t.Errorf("two machines: got %+v, want two of four ranks to start", p)
 	}
 	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", session.SupervisedVariable + "=1"}
-	if p := execute(supervised, rank...).opts.Place; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
+	if p := execute(supervised, rank...).opts.Assignment; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
 		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts nobody", p)
 	}
-	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil && o.opts.Place.Launch {
-		t.Errorf("a rank would start ranks: %+v", o.opts.Place)
+	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil && o.opts.Assignment.Launch {
+		t.Errorf("a rank would start ranks: %+v", o.opts.Assignment)
 	}
 	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "one value for each rank") {

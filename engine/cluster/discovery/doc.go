@@ -20,8 +20,8 @@
 //	Kubernetes          JOB_COMPLETION_INDEX of an indexed Job, with WORLD_SIZE
 //	one process         no other source applies
 //
-// The first source that identifies this process decides alone. Place.Passed gives the reason why each earlier source
-// did not decide. Slurm also sets SLURM_PROCID in the body of a batch script, which is a single process. Slurm's
+// The first source that identifies this process decides alone. Assignment.Passed gives the reason why each earlier
+// source did not decide. Slurm also sets SLURM_PROCID in the body of a batch script, which is a single process. Slurm's
 // variables therefore decide only inside a step that srun started. Kubeflow sets RANK to the number of the pod.
 // Therefore the PET_* variables decide if PET_NPROC_PER_NODE requests several processes per pod and LOCAL_RANK is not
 // set.
@@ -29,10 +29,10 @@
 // # Ranks and nodes
 //
 // RANK or LOCAL_RANK, MPI and Slurm identify a single rank. PET_*, SageMaker and NodeRank identify a node: the process
-// starts the ranks of its node (Place.Launch), unless the node has only one rank. RanksPerNode also turns a single
+// starts the ranks of its node (Assignment.Launch), unless the node has only one rank. RanksPerNode also turns a single
 // Slurm task, MPI process or pod into a node. Without RanksPerNode a node has Options.Devices ranks. Several nodes may
-// then have different numbers of ranks, and Find sets Place.Uncounted. In this case the nodes count their ranks with
-// rendezvous.CountRanks before any rank starts.
+// then have different numbers of ranks, and Find sets Assignment.Uncounted. In this case the nodes count their ranks
+// with rendezvous.CountRanks before any rank starts.
 //
 // # Address of rank 0
 //
@@ -43,9 +43,9 @@
 //
 // torchrun runs its own store on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Ranks under torchrun therefore derive
 // eight other ports from MASTER_PORT and the run's id. All ranks derive the same ports, and rank 0 listens on the first
-// free one (Place.Ports). Place.Start distinguishes the ranks of this start from those of another start on the same
-// port. Ranks of Open MPI derive their ports from the name of the job (PMIX_NAMESPACE), so two jobs on one machine use
-// different ports.
+// free one (Assignment.Ports). Assignment.Start distinguishes the ranks of this start from those of another start on
+// the same port. Ranks of Open MPI derive their ports from the name of the job (PMIX_NAMESPACE), so two jobs on one
+// machine use different ports.
 //
 // # Errors
 //

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzFind passes any environment to Find, which must return a consistent place or faults, and never panic.
+// FuzzFind passes any environment to Find, which must return a consistent assignment or faults, and never panic.
 func FuzzFind(f *testing.F) {
 	f.Add("RANK=0\nWORLD_SIZE=2\nLOCAL_RANK=0\nMASTER_ADDR=h", "")
 	f.Add(strings.Join(step(), "\n"), "2")
@@ -16,7 +16,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("JOB_COMPLETION_INDEX=1\nWORLD_SIZE=4\nMASTER_ADDR=h", "2")
 	f.Add("RANK=\x00\nWORLD_SIZE", "-1")
 	f.Fuzz(func(t *testing.T, environment, perNode string) {
-		place, err := Find(Options{RanksPerNode: Value{perNode, "--nproc-per-node"}, Devices: 2}, strings.Split(environment, "\n"))
+		assigned, err := Find(Options{RanksPerNode: Value{perNode, "--nproc-per-node"}, Devices: 2}, strings.Split(environment, "\n"))
 		var faults *Error
 		switch {
 		case err != nil:
@@ -28,11 +28,11 @@ func FuzzFind(f *testing.F) {
 					t.Errorf("a fault that does not say all: %+v", fault)
 				}
 			}
-		case place.WorldSize < 1 || place.Rank < 0 || place.Rank >= place.WorldSize || place.LocalWorldSize > place.WorldSize ||
-			place.Rank+place.LocalWorldSize > place.WorldSize && place.Launch:
-			t.Errorf("inconsistent: %+v", place)
-		case !validHost(place.MasterAddr) || place.MasterPort < 0 || place.MasterPort > 65535:
-			t.Errorf("no address: %+v", place)
+		case assigned.WorldSize < 1 || assigned.Rank < 0 || assigned.Rank >= assigned.WorldSize || assigned.LocalWorldSize > assigned.WorldSize ||
+			assigned.Rank+assigned.LocalWorldSize > assigned.WorldSize && assigned.Launch:
+			t.Errorf("inconsistent: %+v", assigned)
+		case !validHost(assigned.MasterAddr) || assigned.MasterPort < 0 || assigned.MasterPort > 65535:
+			t.Errorf("no address: %+v", assigned)
 		}
 	})
 }

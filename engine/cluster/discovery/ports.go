@@ -49,7 +49,7 @@ func (in *input) torchrunJob() (name job, ok bool) {
 }
 
 // Addresses returns the possible addresses of rank 0 as host:port, in the order in which rank 0 tries to listen.
-func (p Place) Addresses() []string {
+func (p Assignment) Addresses() []string {
 	if len(p.Ports) == 0 {
 		return []string{p.Master()}
 	}

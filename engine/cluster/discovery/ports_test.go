@@ -38,33 +38,33 @@ func TestPortsOfAStartAreDerived(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place, err := Find(test.options, test.env)
+			assigned, err := Find(test.options, test.env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if derived := len(place.Ports) > 0; derived != test.derived || derived != (place.Start != 0) || place.MasterAddr != test.host {
-				t.Fatalf("got %+v, want derived ports %v and host %s", place, test.derived, test.host)
+			if derived := len(assigned.Ports) > 0; derived != test.derived || derived != (assigned.Start != 0) || assigned.MasterAddr != test.host {
+				t.Fatalf("got %+v, want derived ports %v and host %s", assigned, test.derived, test.host)
 			}
-			for i, port := range place.Ports {
-				if port < firstDerived || port >= firstDerived+derivedRange || slices.Index(place.Ports, port) != i {
-					t.Errorf("got ports %v, want different ones from %d on, below %d", place.Ports, firstDerived, firstDerived+derivedRange)
+			for i, port := range assigned.Ports {
+				if port < firstDerived || port >= firstDerived+derivedRange || slices.Index(assigned.Ports, port) != i {
+					t.Errorf("got ports %v, want different ones from %d on, below %d", assigned.Ports, firstDerived, firstDerived+derivedRange)
 				}
 			}
-			addresses := place.Addresses()
-			if addresses[0] != place.Master() || len(addresses) != max(len(place.Ports), 1) {
-				t.Errorf("got addresses %v, want %s first", addresses, place.Master())
+			addresses := assigned.Addresses()
+			if addresses[0] != assigned.Master() || len(addresses) != max(len(assigned.Ports), 1) {
+				t.Errorf("got addresses %v, want %s first", addresses, assigned.Master())
 			}
 		})
 	}
 }
 
 func TestRanksOfAStartDeriveTheSamePorts(t *testing.T) {
-	find := func(env []string) Place {
-		place, err := Find(Options{}, env)
+	find := func(env []string) Assignment {
+		assigned, err := Find(Options{}, env)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return place
+		return assigned
 	}
 	a, b := find(torchrun(0)), find(torchrun(1))
 	if !slices.Equal(a.Ports, b.Ports) || a.Start != b.Start {

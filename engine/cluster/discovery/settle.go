@@ -2,25 +2,25 @@ package discovery
 
 import "fmt"
 
-// settle checks a source's values for consistency with each other and with the options, and returns a Place. It records
-// faults in c.in.
-func (c *claim) settle() Place {
+// settle checks a source's values for consistency with each other and with the options, and returns an Assignment. It
+// records faults in c.in.
+func (c *claim) settle() Assignment {
 	in := c.in
 	perNode := in.optional(in.options.RanksPerNode, 1, maxRanks, -1, wantPerNode)
-	place := Place{Source: c.source}
+	assigned := Assignment{Source: c.source}
 	if !c.byNode && !c.pinned && perNode > 1 {
 		c.asNode(perNode)
 	}
 	if c.byNode {
-		c.settleNode(&place, perNode)
+		c.settleNode(&assigned, perNode)
 	} else {
-		c.settleRank(&place, perNode)
+		c.settleRank(&assigned, perNode)
 	}
 	if len(in.faults) == 0 {
-		c.checkWorldSize(place)
+		c.checkWorldSize(assigned)
 	}
-	c.findMaster(&place)
-	return place
+	c.findMaster(&assigned)
+	return assigned
 }
 
 // asNode turns a claim about the only process of a machine into a claim about a node: the process starts the machine's
@@ -41,14 +41,14 @@ func (c *claim) asNode(perNode int) {
 	}
 }
 
-func (c *claim) settleNode(place *Place, perNode int) {
+func (c *claim) settleNode(assigned *Assignment, perNode int) {
 	switch {
 	case perNode > 0:
 		c.perNode = perNode
 	case c.perNode < 0:
 		c.perNode = max(c.in.options.Devices, 1)
 	}
-	place.Uncounted = c.nodes > 1
+	assigned.Uncounted = c.nodes > 1
 	if c.nodes > 0 && c.node >= c.nodes {
 		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes, c.source)
 	}
@@ -56,15 +56,15 @@ func (c *claim) settleNode(place *Place, perNode int) {
 		c.in.fault("total number of ranks", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d", maxRanks)
 		return
 	}
-	place.Node, place.Nodes = c.node, c.nodes
-	place.Rank, place.WorldSize = c.node*c.perNode, c.nodes*c.perNode
-	place.LocalRank, place.LocalWorldSize = 0, c.perNode
+	assigned.Node, assigned.Nodes = c.node, c.nodes
+	assigned.Rank, assigned.WorldSize = c.node*c.perNode, c.nodes*c.perNode
+	assigned.LocalRank, assigned.LocalWorldSize = 0, c.perNode
 	if c.perNode > 1 {
-		place.Launch, place.LocalRank = true, -1
+		assigned.Launch, assigned.LocalRank = true, -1
 	}
 }
 
-func (c *claim) settleRank(place *Place, perNode int) {
+func (c *claim) settleRank(assigned *Assignment, perNode int) {
 	in := c.in
 	if c.worldSize > 0 && c.rank >= c.worldSize {
 		in.fault(c.names.rank, fmt.Sprintf("got %d", c.rank), "less than the number of ranks, %d (%s)", c.worldSize, c.source)
@@ -80,39 +80,39 @@ func (c *claim) settleRank(place *Place, perNode int) {
 		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of, locals, c.source)
 	}
 	if perNode > 1 && perNode != c.localWorldSize {
-		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
+		assigned.Warnings = append(assigned.Warnings, fmt.Sprintf("%s %d has no effect: %s started this process as a single rank",
 			in.options.RanksPerNode.From, perNode, c.source))
 	}
-	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // MPI and Slurm collect the output of all ranks
+	assigned.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // MPI and Slurm collect the output of all ranks
 	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
 		c.localRank = 0
 	}
 	if c.localRank < 0 && c.localWorldSize == c.worldSize {
 		c.localRank = c.rank
 	}
-	place.Rank, place.WorldSize = c.rank, c.worldSize
-	place.LocalRank, place.LocalWorldSize = c.localRank, max(c.localWorldSize, 0)
-	place.Node, place.Nodes = c.node, max(c.nodes, 0)
+	assigned.Rank, assigned.WorldSize = c.rank, c.worldSize
+	assigned.LocalRank, assigned.LocalWorldSize = c.localRank, max(c.localWorldSize, 0)
+	assigned.Node, assigned.Nodes = c.node, max(c.nodes, 0)
 }
 
 // checkWorldSize compares the source's world size with WORLD_SIZE and the option.
-func (c *claim) checkWorldSize(place Place) {
+func (c *claim) checkWorldSize(assigned Assignment) {
 	for _, size := range []Value{c.in.options.WorldSize, c.in.variable("WORLD_SIZE")} {
 		// Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others. Options override the environment.
 		if !size.given() || size.From == "WORLD_SIZE" && (c.source == "Kubeflow or torchrun" || c.source == "options") {
 			continue
 		}
 		n := c.in.number(size, 1, maxRanks, wantWorldSize)
-		if n > 0 && n != place.WorldSize && n != c.worldSize {
-			c.in.fault(size.From, got(size.Text), "%d, the value of %s, or no value", place.WorldSize, c.source)
+		if n > 0 && n != assigned.WorldSize && n != c.worldSize {
+			c.in.fault(size.From, got(size.Text), "%d, the value of %s, or no value", assigned.WorldSize, c.source)
 		}
 	}
 }
 
 // findMaster determines the address of rank 0.
-func (c *claim) findMaster(place *Place) {
+func (c *claim) findMaster(assigned *Assignment) {
 	in := c.in
-	local := place.Nodes == 1 || place.WorldSize == 1 || place.WorldSize > 0 && place.LocalWorldSize == place.WorldSize
+	local := assigned.Nodes == 1 || assigned.WorldSize == 1 || assigned.WorldSize > 0 && assigned.LocalWorldSize == assigned.WorldSize
 	// A node that starts all ranks itself needs no address from the environment. A stale address must not make the node
 	// listen on a network.
 	alone := c.source == "one process"
@@ -126,22 +126,22 @@ func (c *claim) findMaster(place *Place) {
 	}
 	switch {
 	case addr.given():
-		place.MasterAddr, place.MasterFrom = in.host(addr), addr.From
+		assigned.MasterAddr, assigned.MasterFrom = in.host(addr), addr.From
 	case local:
-		place.MasterAddr, place.MasterFrom = loopback, "all ranks are on this machine"
-	case place.WorldSize > 1 && c.addrWant != "":
+		assigned.MasterAddr, assigned.MasterFrom = loopback, "all ranks are on this machine"
+	case assigned.WorldSize > 1 && c.addrWant != "":
 		in.fault("MASTER_ADDR", got(""), "%s", c.addrWant)
 	}
-	place.MasterPort = in.optional(port, 1, 65535, defaultPort, "the port of rank 0")
+	assigned.MasterPort = in.optional(port, 1, 65535, defaultPort, "the port of rank 0")
 	if alone && !port.given() && !addr.given() {
-		place.MasterPort = 0
+		assigned.MasterPort = 0
 	}
 	if c.job != "" && (!port.given() || c.storePort && !in.options.MasterPort.given()) {
-		place.Ports, place.Start = c.job.ports(), c.job.key()
-		place.MasterPort = place.Ports[0]
+		assigned.Ports, assigned.Start = c.job.ports(), c.job.key()
+		assigned.MasterPort = assigned.Ports[0]
 	}
-	if c.storePort && place.MasterFrom != "" && len(place.Ports) > 0 {
-		place.MasterFrom += "; port " + in.env["MASTER_PORT"] + " belongs to torchrun's store"
+	if c.storePort && assigned.MasterFrom != "" && len(assigned.Ports) > 0 {
+		assigned.MasterFrom += "; port " + in.env["MASTER_PORT"] + " belongs to torchrun's store"
 	}
 }
 

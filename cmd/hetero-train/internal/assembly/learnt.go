@@ -35,7 +35,7 @@ func (r *Run) Derive() (derived, error) {
 		"model.num_classes": strconv.Itoa(classes),
 	}
 	if r.Cfg.Model.BatchNorm == "local" { // local statistics depend on the number of samples per rank
-		d["parallel.ranks"] = strconv.Itoa(max(r.Opts.Place.WorldSize, 1))
+		d["parallel.ranks"] = strconv.Itoa(max(r.Opts.Assignment.WorldSize, 1))
 	}
 	if r.Falls() {
 		d[totalKey] = strconv.FormatInt(r.Steps, 10)
@@ -142,7 +142,7 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	var all []experiment.Change
 	add := func(key, was, now string) {
 		if key == "data.batch_size" && slices.ContainsFunc(r.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
-			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(r.Opts.Place.WorldSize, 1), was)
+			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(r.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Opts.Allow, key) {
 			all = append(all, experiment.Change{Key: key, Old: was, New: now})

@@ -15,7 +15,7 @@ import (
 // JoinTeam performs the rendezvous with the other ranks. It fails if the settings, the data or the programs of the
 // ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
-	if r.Opts.Place.WorldSize <= 1 {
+	if r.Opts.Assignment.WorldSize <= 1 {
 		r.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // warnOfUnused warns, on rank 0, of settings without effect and of settings with an unexpected effect.
 func (r *Run) warnOfUnused() {
-	if r.Opts.Place.Rank > 0 {
+	if r.Opts.Assignment.Rank > 0 {
 		return
 	}
 	for _, u := range unusedSettings(r.Cfg, r.actualSettings(), r.Data, r.Opts.Comparison != nil) {
@@ -29,7 +29,7 @@ func (r *Run) actualSettings() map[string]string {
 	actual := map[string]string{}
 	kind := r.Device.Info().Kind
 	// Other ranks can have another kind of device.
-	if r.Opts.Place.WorldSize <= 1 && r.Cfg.Parallel.CPURanks == 0 {
+	if r.Opts.Assignment.WorldSize <= 1 && r.Cfg.Parallel.CPURanks == 0 {
 		actual["device.kind"] = kind
 	}
 	if kind != "cuda" && r.Cfg.Parallel.Backend == "auto" { // NCCL needs a GPU on every rank

@@ -86,8 +86,8 @@ func (a *App) Quieter() string {
 }
 
 // LevelOf returns the lowest level of the messages that a rank prints.
-func (a *App) LevelOf(place discovery.Place) string {
-	if !place.Launch && !Informs(place) && a.LogLevel == "info" {
+func (a *App) LevelOf(assigned discovery.Assignment) string {
+	if !assigned.Launch && !Informs(assigned) && a.LogLevel == "info" {
 		return "warn"
 	}
 	return a.LogLevel
@@ -95,19 +95,19 @@ func (a *App) LevelOf(place discovery.Place) string {
 
 // Informs reports whether a rank prints messages that are equal on all ranks. It returns true for rank 0, for the first
 // rank of each other machine, and for a rank with a terminal of its own.
-func Informs(place discovery.Place) bool {
-	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
+func Informs(assigned discovery.Assignment) bool {
+	return assigned.Rank == 0 || assigned.LocalRank == 0 || assigned.OwnOutput
 }
 
 // Options returns the options of a command that opens components of a run. The command prints messages of at least the
 // given level. If component is not "", each message names it. Messages for a log file are kept until the file is open.
-func (a *App) Options(place discovery.Place, level, component string) (session.Options, error) {
-	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)), LogFile: logs.NewScreen(new(bytes.Buffer)), Place: place,
+func (a *App) Options(assigned discovery.Assignment, level, component string) (session.Options, error) {
+	o := session.Options{Env: a.Env, Screen: logs.NewScreen(logs.Below(a.Env.Stderr)), LogFile: logs.NewScreen(new(bytes.Buffer)), Assignment: assigned,
 		Json: a.LogFormat == logs.FormatJSON, File: a.File, Args: a.Args}
 	format := a.LogOptions(level)
 	format.InFile = a.LogLevel
-	if place.WorldSize > 1 && !place.Launch {
-		format.Each = []slog.Attr{slog.Int("from_rank", place.Rank)}
+	if assigned.WorldSize > 1 && !assigned.Launch {
+		format.Each = []slog.Attr{slog.Int("from_rank", assigned.Rank)}
 	}
 	for _, l := range []struct {
 		logger **slog.Logger

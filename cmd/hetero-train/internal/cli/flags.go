@@ -8,13 +8,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// PlaceFlags are the flags that determine the ranks of the run, and the ranks that this process starts.
-type PlaceFlags struct {
+// LauncherFlags are the flags that determine the ranks of the run, and the ranks that this process starts.
+type LauncherFlags struct {
 	Nodes, NodeRank string // values of --nnodes and --node-rank
 }
 
-// AddPlaceFlags adds the flags of f to a command that runs on all ranks.
-func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
+// AddLauncherFlags adds the flags of f to a command that runs on all ranks.
+func AddLauncherFlags(f *LauncherFlags, cmd *cobra.Command, a *App) {
 	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks on this machine")
 	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
 	a.AddKeyFlag(cmd, "master-port", "parallel.master_port", "int", "TCP port of rank 0")

@@ -11,14 +11,14 @@ import (
 
 // Describe returns the properties of this rank without measurements.
 func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
-	info, place := k.Device.Info(), k.Opts.Place
+	info, assigned := k.Device.Info(), k.Opts.Assignment
 	gpu := devices.KnownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
 	// With a simulated slowdown, the balancer must treat the device as another type.
-	if factor := k.Opts.Lab.Place.Slowdown; factor > 1 {
+	if factor := k.Opts.Lab.Setup.Slowdown; factor > 1 {
 		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
 	}
-	r := profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: host.Name, GPU: gpu,
+	r := profiles.Rank{Rank: assigned.Rank, LocalRank: max(assigned.LocalRank, 0), Host: host.Name, GPU: gpu,
 		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: k.MemoryBytes(),
 		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
 	if gpu != nil {
@@ -27,7 +27,7 @@ func (k *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 		r.Device.CPUs = min(host.CPU.Quota, float64(max(info.Threads, 1)))
 	}
 	if k.Team != nil {
-		r.LocalRank = k.Team.Group.Members()[place.Rank].LocalRank
+		r.LocalRank = k.Team.Group.Members()[assigned.Rank].LocalRank
 	}
 	r.Measured.DType = k.Precision.String()
 	return r

@@ -14,7 +14,7 @@ import (
 
 // OnRanks loads the configuration. In a rank, it calls work; otherwise it starts the ranks of this machine, and each
 // rank calls work.
-func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(context.Context, *Rank) error) error {
+func OnRanks(ctx context.Context, a *cli.App, f *cli.LauncherFlags, work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()
 	defer release()
 	a.Stops = stops
@@ -22,7 +22,7 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(conte
 	if err != nil {
 		return err
 	}
-	place, err := process.Place(ctx, a, cfg, *f)
+	assigned, err := process.Assign(ctx, a, cfg, *f)
 	if err != nil {
 		return err
 	}
@@ -31,20 +31,20 @@ func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(conte
 		return err
 	}
 	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
-	opts, err := a.Options(place, a.LevelOf(place), logs.ComponentTrainer)
+	opts, err := a.Options(assigned, a.LevelOf(assigned), logs.ComponentTrainer)
 	if err != nil {
 		return err
 	}
 	opts.Lab, opts.Signals = setup, stops
-	if place.Rank == 0 {
-		for _, w := range place.Warnings {
+	if assigned.Rank == 0 {
+		for _, w := range assigned.Warnings {
 			opts.Log.Warn(w)
 		}
 	}
 	if err := process.CheckThreads(cfg, opts); err != nil {
 		return err
 	}
-	if place.Launch && place.LocalWorldSize > 1 {
+	if assigned.Launch && assigned.LocalWorldSize > 1 {
 		return process.StartRanks(ctx, opts)
 	}
 	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil)

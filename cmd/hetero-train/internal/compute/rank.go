@@ -37,7 +37,7 @@ func NewRank(cfg *config.Config, opts session.Options) Rank {
 // OpenDevice opens the configured device, with this rank's number of threads and simulated slowdown.
 func (k *Rank) OpenDevice(context.Context) (err error) {
 	threads := k.Cfg.Device.Threads
-	if threads == 0 && (k.LocalRanks() > 1 || k.Opts.Lab.Place.CPUs > 0) {
+	if threads == 0 && (k.LocalRanks() > 1 || k.Opts.Lab.Setup.CPUs > 0) {
 		threads = k.OwnCPUs()
 		limit, err := cpu.ThreadLimit(k.Opts.Env.Lookup)
 		if err != nil {
@@ -51,7 +51,7 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 		k.Opts.Log.Warn("device.threads: more threads than this process has CPUs, so the threads slow each other down", "got", threads, "using", most)
 		threads = most
 	}
-	own := devices.Placement{Index: k.Cfg.Device.Index, LocalRank: k.Opts.Place.LocalRank, ShareGPU: k.Cfg.Device.ShareGPU, Threads: threads, Log: k.Opts.LogOf(logs.ComponentDevice)}
+	own := devices.Placement{Index: k.Cfg.Device.Index, LocalRank: k.Opts.Assignment.LocalRank, ShareGPU: k.Cfg.Device.ShareGPU, Threads: threads, Log: k.Opts.LogOf(logs.ComponentDevice)}
 	kind := k.Cfg.Device.Kind
 	onCPU, err := k.IsCPURank()
 	if err != nil {
@@ -67,7 +67,7 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 	if err := k.Opts.Lab.Slow(k.Device, k.Opts.LogOf(logs.ComponentLab)); err != nil {
 		return err
 	}
-	if info := k.Device.Info(); info.Modelled && k.Opts.Place.WorldSize > 1 {
+	if info := k.Device.Info(); info.Modelled && k.Opts.Assignment.WorldSize > 1 {
 		return exit.Usagef("device.kind: device %s cannot exchange memory between processes; it is only for tests within one process", info.Name)
 	}
 	info := k.Device.Info()
@@ -82,7 +82,7 @@ func (k *Rank) OpenDevice(context.Context) (err error) {
 // can use CPU time, and 0 if they must use wall time.
 func (k *Rank) ClockCPUs(cpus float64) float64 {
 	// A simulated slowdown idles, which uses no CPU time.
-	if k.Opts.Lab.Place.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
+	if k.Opts.Lab.Setup.Slowdown > 1 || k.Device.Info().Kind != "cpu" {
 		return 0
 	}
 	return cpus
@@ -101,7 +101,7 @@ func (k *Rank) MemoryBytes() int64 {
 		return info.MemoryBytes
 	}
 	bytes := min(info.MemoryBytes, host.Memory.Limit)
-	if session.SharesLimits(k.Opts.Place, k.Opts.Env) || host.Memory.Limit == host.Memory.Total {
+	if session.SharesLimits(k.Opts.Assignment, k.Opts.Env) || host.Memory.Limit == host.Memory.Total {
 		bytes /= int64(k.LocalRanks())
 	}
 	return bytes
@@ -119,8 +119,8 @@ func (k *Rank) LimitOfThreads() string {
 
 // Meet performs the rendezvous with the other ranks. It fails if the facts of the ranks differ.
 func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
-	place := k.Opts.Place
-	k.Team = &process.Team{Place: place}
+	assigned := k.Opts.Assignment
+	k.Team = &process.Team{Place: assigned}
 	token, err := process.ReadToken(k.Cfg.Parallel.TokenFile, k.Opts.Env)
 	if err != nil {
 		return err
@@ -132,11 +132,11 @@ func (k *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
 	if err != nil {
 		return err
 	}
-	p, addresses := k.Cfg.Parallel, place.Addresses()
+	p, addresses := k.Cfg.Parallel, assigned.Addresses()
 	log := k.Opts.LogOf(logs.ComponentCluster)
-	log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
-	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
+	log.Info("waiting for the other ranks", "rank", assigned.Rank, "of", assigned.WorldSize, "meeting_at", assigned.Master())
+	k.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: assigned.Rank, WorldSize: assigned.WorldSize, LocalRank: assigned.LocalRank,
+		Address: addresses[0], Alternatives: addresses[1:], Generation: assigned.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: session.Seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: k.Team.Position})
 	if err != nil {
 		return err

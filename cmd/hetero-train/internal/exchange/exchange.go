@@ -100,15 +100,15 @@ func Agree(ctx context.Context, k *compute.Rank) (*Exchange, error) {
 // Open opens a communicator of all ranks. It uses the addresses from index at on.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
 	limit := session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
-	place := x.Rank.Team.Place
+	assigned := x.Rank.Team.Place
 	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // a gather within hosts requires ascending ranks
 	switch {
 	case x.Shared && len(x.Hosts) == 1:
-		c, err = x.memory(ctx, place.Rank, at, limit)
-	case x.Shared && len(x.Hosts) < place.WorldSize && inOrder:
+		c, err = x.memory(ctx, assigned.Rank, at, limit)
+	case x.Shared && len(x.Hosts) < assigned.WorldSize && inOrder:
 		c, err = x.both(ctx, name, at, limit)
 	default:
-		c, err = x.Network(ctx, x.Rank.Team.Group, name, place.Rank, place.WorldSize, limit, exit.LostRank)
+		c, err = x.Network(ctx, x.Rank.Team.Group, name, assigned.Rank, assigned.WorldSize, limit, exit.LostRank)
 	}
 	if err != nil {
 		return nil, err
@@ -128,10 +128,10 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 // both opens a communicator that uses shared memory within each machine, and the network between the first ranks of the
 // machines.
 func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
-	place := x.Rank.Team.Place
-	host, number := hosts.HostOf(x.Hosts, place.Rank)
+	assigned := x.Rank.Team.Place
+	host, number := hosts.HostOf(x.Hosts, assigned.Rank)
 	within, between, spread := hosts.Timeouts(limit)
-	o := hosts.Options{Rank: place.Rank, Size: place.WorldSize, Hosts: x.Hosts, RankOf: exit.LostRank}
+	o := hosts.Options{Rank: assigned.Rank, Size: assigned.WorldSize, Hosts: x.Hosts, RankOf: exit.LostRank}
 	defer func() {
 		for _, c := range []collective.Communicator{o.Within, o.Spread, o.Between} {
 			if err != nil && c != nil {

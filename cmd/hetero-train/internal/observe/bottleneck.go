@@ -39,7 +39,7 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 		if err != nil {
 			return nil, exit.With(exit.FolderCode(err), err)
 		}
-		verdicts := newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Place.WorldSize, 1), bottleneckSettingsOf(a))
+		verdicts := newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
 		verdicts.events = events
 		all = append(all, events, verdicts)
 	}

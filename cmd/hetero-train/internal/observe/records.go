@@ -34,7 +34,7 @@ func OpenRecords(a *assembly.Run, resume *checkpoint.State) (*Records, error) {
 	a.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", a.Folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(a.Folder.LogDir(), runtime.FileName(rank))
-		gone := rank >= max(a.Opts.Place.WorldSize, 1) // an earlier process of this run had more ranks
+		gone := rank >= max(a.Opts.Assignment.WorldSize, 1) // an earlier process of this run had more ranks
 		if gone && !parts.Exists(path) {
 			return o, nil
 		}

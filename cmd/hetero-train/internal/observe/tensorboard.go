@@ -55,7 +55,7 @@ func openBoard(a *assembly.Run, resume *checkpoint.State) (*board, error) {
 	// The point has the number of the next step, so that another resume from the same checkpoint replaces the point.
 	now := time.Now()
 	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(a.Cfg.TOML()), "\n", "\n    "))
-	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Cfg, max(a.Opts.Place.WorldSize, 1)))
+	o.out.Settings(kept+1, now, a.Folder.Name, boardSettings(a.Cfg, max(a.Opts.Assignment.WorldSize, 1)))
 	return o, nil
 }
 

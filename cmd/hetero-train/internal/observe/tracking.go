@@ -40,7 +40,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	hide := logs.SecretsIn(a.Opts.Env.Environ)
 	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(), Params: map[string]string{}, Tags: map[string]string{
 		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Device.Info().Name,
-		"hetero_train.ranks": fmt.Sprint(max(a.Opts.Place.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
+		"hetero_train.ranks": fmt.Sprint(max(a.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
 	if host, err := os.Hostname(); err == nil {
 		start.Tags["hetero_train.host"] = host
 	}

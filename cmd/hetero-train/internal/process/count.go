@@ -18,21 +18,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Place returns the result of findPlace. If each node knows only its own number of ranks, the nodes first exchange
+// Assign returns the result of findAssignment. If each node knows only its own number of ranks, the nodes first exchange
 // these numbers, once per process.
-func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceFlags) (discovery.Place, error) {
-	place, err := findPlace(cfg, flags, a.Overrides, a.Env.Environ)
-	if err != nil || !place.Uncounted {
-		return place, err
+func Assign(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.LauncherFlags) (discovery.Assignment, error) {
+	assigned, err := findAssignment(cfg, flags, a.Overrides, a.Env.Environ)
+	if err != nil || !assigned.Uncounted {
+		return assigned, err
 	}
 	if a.Counted == nil {
-		a.Counted = countRanks(ctx, a, cfg, place)
+		a.Counted = countRanks(ctx, a, cfg, assigned)
 	}
-	return place.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
+	return assigned.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
 }
 
 // countRanks exchanges the numbers of ranks with the other nodes, at the address of the rendezvous.
-func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place discovery.Place) *cli.Numbering {
+func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned discovery.Assignment) *cli.Numbering {
 	n := &cli.Numbering{}
 	ctx, ended := untilStop(ctx, a.Stops)
 	n.First, n.Total, n.Err = func() (first, total int, err error) {
@@ -48,12 +48,12 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 			return 0, 0, err
 		}
 		log = log.With(logs.ComponentKey, logs.ComponentCluster)
-		addresses := place.Addresses()
-		log.Info("waiting until the other nodes report their number of ranks", "node", place.Node, "of", place.Nodes,
-			"own_ranks", place.LocalWorldSize, "meeting_at", place.Master())
-		return a.Env.Count(ctx, rendezvous.Options{Rank: place.Node, WorldSize: place.Nodes, LocalRank: -1, Address: addresses[0],
-			Alternatives: addresses[1:], Generation: place.Start, Token: token, Insecure: cfg.Parallel.Insecure,
-			Timeout: session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, place.LocalWorldSize)
+		addresses := assigned.Addresses()
+		log.Info("waiting until the other nodes report their number of ranks", "node", assigned.Node, "of", assigned.Nodes,
+			"own_ranks", assigned.LocalWorldSize, "meeting_at", assigned.Master())
+		return a.Env.Count(ctx, rendezvous.Options{Rank: assigned.Node, WorldSize: assigned.Nodes, LocalRank: -1, Address: addresses[0],
+			Alternatives: addresses[1:], Generation: assigned.Start, Token: token, Insecure: cfg.Parallel.Insecure,
+			Timeout: session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, assigned.LocalWorldSize)
 	}()
 	ended()
 	if n.Err == nil {
@@ -64,7 +64,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	case errors.As(context.Cause(ctx), &stopped):
 		n.Err = exit.With(stopped.Saved(), stopped)
 	case n.Err != nil:
-		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (\"rank N\" here means node N): %w", place.Nodes, n.Err))
+		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (\"rank N\" here means node N): %w", assigned.Nodes, n.Err))
 	}
 	return n
 }

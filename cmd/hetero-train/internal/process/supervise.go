@@ -23,10 +23,10 @@ import (
 
 // Supervise starts the ranks of this machine as processes with the same command line, and waits for their end.
 func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) error {
-	place := opts.Place
+	assigned := opts.Assignment
 	err := StartRanks(ctx, opts, syscall.SIGUSR1)
 	var failed *supervisor.RankError
-	if code := exit.Code(err); place.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
+	if code := exit.Code(err); assigned.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
 		err = exit.With(code, fmt.Errorf("%w; %s", err, opts.FromNewest(cfg, session.CheckpointsOf(cfg))))
 	}
 	return err
@@ -35,7 +35,7 @@ func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) er
 // StartRanks starts the command line once for each rank of this machine. It forwards the signals that end ranks, and
 // the signals in more. A signal that a rank does not catch yet, because the rank is loading, kills the rank.
 func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
-	place := opts.Place
+	assigned := opts.Assignment
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -45,10 +45,10 @@ func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) er
 	}
 	outputs := newRankOutputs(opts)
 	err = supervisor.Run(ctx, supervisor.Options{
-		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
-		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.Env.Stdout), Stderr: outputs.stderr,
+		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: assigned.LocalWorldSize, FirstRank: assigned.Rank, WorldSize: assigned.WorldSize,
+		MasterAddr: assigned.MasterAddr, MasterPort: assigned.MasterPort, Stdout: passedOn(opts.Env.Stdout), Stderr: outputs.stderr,
 		Output:  outputs.of,
-		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-place.Rank) },
+		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-assigned.Rank) },
 		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
 		// The other ranks report the loss within parallel.timeout_seconds. A stopped process never ends.
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second,
@@ -107,7 +107,7 @@ func newRankOutputs(opts session.Options) rankOutputs {
 		records := func(rank int) io.Writer {
 			return &logs.LineRecords{Pass: opts.Screen, Log: opts.OnScreen.With(logs.ComponentKey, logs.ComponentRankOutput, "from_rank", rank)}
 		}
-		return rankOutputs{stderr: records(opts.Place.Rank), of: records}
+		return rankOutputs{stderr: records(opts.Assignment.Rank), of: records}
 	}
 	others := &lines{out: opts.Screen}
 	return rankOutputs{stderr: passedOn(opts.Env.Stderr), of: func(rank int) io.Writer {

@@ -31,17 +31,17 @@ import (
 // all weights once.
 const CompareSteps = 100
 
-// findPlace determines the rank of this process and the world size, or that this process must start the ranks of its
+// findAssignment determines the rank of this process and the world size, or that this process must start the ranks of its
 // machine.
-func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
+func findAssignment(cfg *config.Config, flags cli.LauncherFlags, overrides []config.Override, environ []string) (discovery.Assignment, error) {
 	env := session.Environment{Environ: environ}
 	// A supervised rank has the flags of its supervisor, which passes all other values in the environment.
 	if _, set := env.Lookup(session.SupervisedVariable); set {
-		place, err := discovery.Find(discovery.Options{}, environ)
-		if err == nil && place.Launch {
-			err = fmt.Errorf("environment variable %s, of the supervisor of this rank: %v", session.SupervisedVariable, place)
+		assigned, err := discovery.Find(discovery.Options{}, environ)
+		if err == nil && assigned.Launch {
+			err = fmt.Errorf("environment variable %s, of the supervisor of this rank: %v", session.SupervisedVariable, assigned)
 		}
-		return place, exit.With(exit.Usage, err)
+		return assigned, exit.With(exit.Usage, err)
 	}
 	p := cfg.Parallel
 	o := discovery.Options{Devices: devices.LocalDevices(cfg, env.Lookup), Nodes: discovery.Value{Text: flags.Nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.NodeRank, From: "--node-rank"}}
@@ -57,8 +57,8 @@ func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Over
 	if p.MasterPort != usual.MasterPort || overridden(overrides, "parallel.master_port") {
 		o.MasterPort = discovery.Value{Text: strconv.Itoa(p.MasterPort), From: "parallel.master_port"}
 	}
-	place, err := discovery.Find(o, environ)
-	return place, exit.With(exit.Usage, err)
+	assigned, err := discovery.Find(o, environ)
+	return assigned, exit.With(exit.Usage, err)
 }
 
 // overridden reports whether the command line sets a key.
@@ -68,7 +68,7 @@ func overridden(overrides []config.Override, key string) bool {
 
 // Team is the membership of this process in the process group of a run.
 type Team struct {
-	Place discovery.Place
+	Place discovery.Assignment
 	Group *rendezvous.Group
 	Peers *train.Peers
 	Start teamStart

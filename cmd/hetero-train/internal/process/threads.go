@@ -28,23 +28,23 @@ type threadNeed struct {
 }
 
 func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
-	place, cpus := opts.Place, runtime.GOMAXPROCS(0)
+	assigned, cpus := opts.Assignment, runtime.GOMAXPROCS(0)
 	rank := rankThreads + 1
 	if cfg.Device.Kind == "cpu" {
 		threads := cfg.Device.Threads
 		if threads == 0 {
-			threads = max(session.UsableCPUs()/session.RanksOfMachine(place), 1)
+			threads = max(session.UsableCPUs()/session.RanksOfMachine(assigned), 1)
 		}
 		rank = rankThreads + min(threads, runtime.NumCPU())
 	}
-	starts := place.Launch && place.LocalWorldSize > 1
-	if place.WorldSize > 1 && (!starts || place.WorldSize > place.LocalWorldSize || cfg.Parallel.SharedMemory == "off") {
+	starts := assigned.Launch && assigned.LocalWorldSize > 1
+	if assigned.WorldSize > 1 && (!starts || assigned.WorldSize > assigned.LocalWorldSize || cfg.Parallel.SharedMemory == "off") {
 		rank += networkThreads
 	}
 	if !starts {
 		return threadNeed{ranks: 1, least: rank, most: rank + cpus}
 	}
-	n := place.LocalWorldSize
+	n := assigned.LocalWorldSize
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 

@@ -71,7 +71,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		return nil, err.Error(), nil
 	}
 	p.Seal()
-	own := p.Ranks[b.run.Opts.Place.Rank]
+	own := p.Ranks[b.run.Opts.Assignment.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
 			b.log().Warn("the measurements of this device cannot be cached, so the next run measures again", "error", err)
@@ -90,7 +90,7 @@ type typeFigures struct {
 // measurement is not possible.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
 	a, began := b.run, time.Now()
-	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Place.Rank)
+	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Assignment.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
 		return fmt.Sprintf("a machine has %d types of devices, which is too many to measure within %v", t.Count, startLimit), nil
@@ -98,7 +98,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	var own typeFigures
 	var speed *measure.Speed
 	if t.Own >= 0 {
-		r := &b.known[a.Opts.Place.Rank].Profile
+		r := &b.known[a.Opts.Assignment.Rank].Profile
 		own.Measured = r.Measured
 		var openErr error
 		speed, openErr = measure.OpenSpeed(ctx, a.Device, measure.SpeedOptions{DType: a.Precision, CPUs: a.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(a.Device.Info(), startTensor)})

@@ -19,7 +19,7 @@ import (
 // a run, so that their failures are reported too.
 func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	c := cfg.Notify
-	if opts.Place.Rank > 0 {
+	if opts.Assignment.Rank > 0 {
 		return nil
 	}
 	webhook := c.Webhook

@@ -59,11 +59,11 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 			return exit.Usagef("tracking.mlflow: %w", err)
 		}
 	}
-	if opts.Place.Launch && opts.Place.LocalWorldSize > 1 {
+	if opts.Assignment.Launch && opts.Assignment.LocalWorldSize > 1 {
 		return process.Supervise(ctx, cfg, opts)
 	}
 	say := opts.Log
-	if !cli.Informs(opts.Place) { // another rank logs the messages
+	if !cli.Informs(opts.Assignment) { // another rank logs the messages
 		say = slog.New(slog.DiscardHandler)
 	}
 	tr := &training{Run: assembly.Run{Rank: compute.NewRank(cfg, opts)}}

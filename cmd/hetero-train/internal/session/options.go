@@ -43,9 +43,9 @@ func (e Environment) Lookup(name string) (value string, set bool) {
 
 // SharesLimits reports whether the ranks of this machine share the limits of one control group. They share it if one
 // process started them.
-func SharesLimits(place discovery.Place, env Environment) bool {
+func SharesLimits(assigned discovery.Assignment, env Environment) bool {
 	_, supervised := env.Lookup(SupervisedVariable)
-	return supervised || place.Launch
+	return supervised || assigned.Launch
 }
 
 // SupervisedVariable is the environment variable of ranks that this program started. Such a rank starts no ranks
@@ -59,7 +59,7 @@ type Options struct {
 	OnScreen   *slog.Logger // logger to the screen only, not to the log file
 	Screen     *logs.Screen // destination of log messages on the screen
 	LogFile    *logs.Screen // destination of log messages in the log file, once the run has one
-	Place      discovery.Place
+	Assignment discovery.Assignment
 	Lab        TestbedSetup
 	Comparison *ComparisonOptions // interleaved comparison of policies; nil in other runs
 	Json       bool               // true if messages and progress are JSON objects

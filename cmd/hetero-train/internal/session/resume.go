@@ -17,9 +17,9 @@ import (
 func (o Options) wayOn(cfg *config.Config, step int64) string {
 	text := fmt.Sprintf("continues from step %d with: %s", step, o.again(cfg))
 	switch {
-	case o.Place.WorldSize > 1 && !o.Place.Launch && !o.Supervised():
+	case o.Assignment.WorldSize > 1 && !o.Assignment.Launch && !o.Supervised():
 		text += " (under the same launcher)"
-	case o.Place.LocalWorldSize > 0 && o.Place.WorldSize > o.Place.LocalWorldSize:
+	case o.Assignment.LocalWorldSize > 0 && o.Assignment.WorldSize > o.Assignment.LocalWorldSize:
 		text += " (and the command of every other machine)"
 	}
 	return text
@@ -82,7 +82,9 @@ func (o Options) Supervised() bool {
 
 // Reported reports whether the supervisor explains how to resume. This is so on the machine of rank 0, whose supervisor
 // knows the folder of the run.
-func (o Options) Reported() bool { return o.Supervised() && o.Place.Rank == o.Place.LocalRank }
+func (o Options) Reported() bool {
+	return o.Supervised() && o.Assignment.Rank == o.Assignment.LocalRank
+}
 
 // FromNewest describes the newest checkpoint and the command that resumes from this checkpoint. It is for a process
 // that did not save.

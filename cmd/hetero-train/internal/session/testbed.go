@@ -15,7 +15,7 @@ import (
 
 // TestbedSetup contains the settings of the testbed from the configuration and the environment; see docs/lab.md.
 type TestbedSetup struct {
-	Place   lab.Place
+	Setup   lab.Setup
 	Weather *weather.Weather // scenario; nil if the conditions do not change
 	Name    string           // name of the scenario's file
 }
@@ -25,7 +25,7 @@ const mostWeather = 1 << 20
 
 // ReadTestbed reads the settings of the testbed and the scenario file.
 func ReadTestbed(cfg *config.Config, env Environment) (s TestbedSetup, err error) {
-	if s.Place, err = lab.Find(env.Lookup); err != nil {
+	if s.Setup, err = lab.Find(env.Lookup); err != nil {
 		return s, exit.With(exit.Usage, err)
 	}
 	path := cfg.Lab.Weather
@@ -51,7 +51,7 @@ func (s *TestbedSetup) Fact() string {
 
 // Slow slows the device down by the factor that the environment states.
 func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
-	factor := s.Place.Slowdown
+	factor := s.Setup.Slowdown
 	if factor <= 1 {
 		return nil
 	}

@@ -38,13 +38,13 @@ type word struct {
 // conditions are real and which are simulated.
 func Open(ctx context.Context, k *compute.Rank) (l Testbed, err error) {
 	setup := &k.Opts.Lab
-	word := word{CPUs: setup.Place.CPUs, Slowdown: setup.Place.Slowdown}
+	word := word{CPUs: setup.Setup.CPUs, Slowdown: setup.Setup.Slowdown}
 	if setup.Weather != nil {
 		program, err := os.Executable()
 		if err != nil {
 			return l, err
 		}
-		l.applier = lab.Open(lab.Options{Place: setup.Place, Weather: setup.Weather, Rank: k.Opts.Place.Rank, Device: k.Device,
+		l.applier = lab.Open(lab.Options{Setup: setup.Setup, Weather: setup.Weather, Rank: k.Opts.Assignment.Rank, Device: k.Device,
 			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { k.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
 		k.Later(l.applier.Close)
 		word.Means = l.applier.Means()

@@ -90,7 +90,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
 		return nil, exit.Usagef("--threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, most)
 	}
-	place, err := lab.Find(f.env.Lookup)
+	assigned, err := lab.Find(f.env.Lookup)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
@@ -99,7 +99,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 		return nil, err
 	}
 	// The model name of the device contains the slowdown.
-	if err := (&session.TestbedSetup{Place: place}).Slow(dev, nil); err != nil {
+	if err := (&session.TestbedSetup{Setup: assigned}).Slow(dev, nil); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil

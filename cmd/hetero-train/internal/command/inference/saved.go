@@ -97,12 +97,12 @@ func findSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	if f.batch < 0 {
 		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
 	}
-	opts, err := a.Options(discovery.Place{WorldSize: 1}, a.Quieter(), "")
+	opts, err := a.Options(discovery.Assignment{WorldSize: 1}, a.Quieter(), "")
 	if err != nil {
 		return nil, err
 	}
 	r := assembly.New(nil, opts) // the configuration follows after the checkpoint is open
-	if r.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
+	if r.Opts.Lab.Setup, err = lab.Find(a.Env.Lookup); err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
 	m := &savedModel{Run: r}

@@ -55,13 +55,13 @@ type ncclFound struct {
 
 func newNCCLCheck(a *cli.App) *cobra.Command {
 	var asJSON bool
-	place := new(cli.PlaceFlags)
+	assigned := new(cli.LauncherFlags)
 	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the links between ranks", Long: ncclCheckLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of tables")
-	cli.AddPlaceFlags(place, cmd, a)
+	cli.AddLauncherFlags(assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withNCCL(cmd.Context(), a, "nccl check", place, func(ctx context.Context, x *exchange.Exchange) error {
+		return withNCCL(cmd.Context(), a, "nccl check", assigned, func(ctx context.Context, x *exchange.Exchange) error {
 			found, err := checkNCCLOf(ctx, x)
 			if err != nil || !x.Rank.Team.Leads() {
 				return err
@@ -113,7 +113,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
 	k := x.Rank
 	info := k.Device.Info()
-	own := rankNCCL{Rank: k.Opts.Place.Rank, Host: k.Team.Group.Members()[k.Opts.Place.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
+	own := rankNCCL{Rank: k.Opts.Assignment.Rank, Host: k.Team.Group.Members()[k.Opts.Assignment.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	if dev, ok := k.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
@@ -157,7 +157,7 @@ const (
 
 // pair measures the connection between two ranks. The other ranks do nothing.
 func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err error) {
-	if own := x.Rank.Opts.Place.Rank; own != p[0] && own != p[1] {
+	if own := x.Rank.Opts.Assignment.Rank; own != p[0] && own != p[1] {
 		return nil, nil
 	}
 	comm, err := among(ctx, x, fmt.Sprintf("pair %d-%d", p[0], p[1]), p[:])

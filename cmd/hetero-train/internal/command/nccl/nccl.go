@@ -40,11 +40,11 @@ func New(a *cli.App) *cobra.Command {
 }
 
 // withNCCL calls work on every rank, if there are GPUs and NCCL.
-func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlags, work func(context.Context, *exchange.Exchange) error) error {
+func withNCCL(ctx context.Context, a *cli.App, name string, assigned *cli.LauncherFlags, work func(context.Context, *exchange.Exchange) error) error {
 	if err := cuda.Available(); err != nil {
 		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}
-	return compute.OnRanks(ctx, a, place, func(ctx context.Context, k *compute.Rank) error {
+	return compute.OnRanks(ctx, a, assigned, func(ctx context.Context, k *compute.Rank) error {
 		k.Cfg.Parallel.Backend = "nccl"
 		if err := k.OpenDevice(ctx); err != nil {
 			return err
@@ -52,7 +52,7 @@ func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlag
 		if err := exchange.WantNCCL(k); err != nil {
 			return err
 		}
-		if k.Opts.Place.WorldSize < 2 {
+		if k.Opts.Assignment.WorldSize < 2 {
 			return exit.Usagef("%s: got one rank, want at least 2 ranks with a GPU each (--nproc-per-node, or a launcher)", name)
 		}
 		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {

@@ -40,13 +40,13 @@ type tuned struct {
 func newNCCLTune(a *cli.App) *cobra.Command {
 	var asJSON, quick bool
 	var folder string
-	flags := new(cli.PlaceFlags)
+	flags := new(cli.LauncherFlags)
 	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest NCCL settings for all-reduce", Long: ncclTuneLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl tune --nproc-per-node 8 --output-dir tuned\n  hetero-train nccl tune --nproc-per-node 8 --quick --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of the table")
 	cmd.Flags().BoolVar(&quick, "quick", false, "test only NCCL's default number of channels")
 	cmd.Flags().StringVar(&folder, "output-dir", ".", "`folder` for the two files")
-	cli.AddPlaceFlags(flags, cmd, a)
+	cli.AddLauncherFlags(flags, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if folder == "" {
 			return exit.Usagef("--output-dir: got an empty name, want a folder")
@@ -57,7 +57,7 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 				return err
 			}
 			found := sumUp(trials)
-			if err := found.save(folder, len(x.Hosts), x.Rank.Opts.Place.WorldSize); err != nil {
+			if err := found.save(folder, len(x.Hosts), x.Rank.Opts.Assignment.WorldSize); err != nil {
 				return exit.With(exit.FolderCode(err), err)
 			}
 			if asJSON {

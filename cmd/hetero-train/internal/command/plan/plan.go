@@ -126,7 +126,7 @@ func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	opts, err := a.Options(discovery.Place{WorldSize: 1}, a.Quieter(), "")
+	opts, err := a.Options(discovery.Assignment{WorldSize: 1}, a.Quieter(), "")
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 // the step, computed from the operations and bytes of the plan. perSample is the time per sample, s. All ranks measure
 // at the same time, as in training.
 func profileModel(ctx context.Context, k *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
-	profileBatch := min(profileBatch, max(k.Cfg.Data.BatchSize/max(k.Opts.Place.WorldSize, 1), 2))
+	profileBatch := min(profileBatch, max(k.Cfg.Data.BatchSize/max(k.Opts.Assignment.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(k.Cfg.Model.NumClasses, 100), 2), Size: k.Cfg.Data.ImageSize})
 	if err != nil {
 		return 0, 0, err

@@ -38,7 +38,7 @@ const profileExample = `  hetero-train profile
 type profileFlags struct {
 	quick, json bool
 	folder      string
-	place       cli.PlaceFlags
+	assigned    cli.LauncherFlags
 }
 
 // New returns the command that measures the hardware of every rank.
@@ -48,7 +48,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "measure for less than 10 s, with less accuracy")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output instead of the table")
 	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`folder` for the two files; default: <output_dir>/<experiment>/configs")
-	cli.AddPlaceFlags(&f.place, cmd, a)
+	cli.AddLauncherFlags(&f.assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {
 			return exit.Usagef("--output-dir: got an empty name, want a folder")
@@ -60,7 +60,7 @@ func New(a *cli.App) *cobra.Command {
 
 // profileRanks measures this rank, or starts the ranks of this machine.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
-	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, k *compute.Rank) error {
+	return compute.OnRanks(ctx, a, &f.assigned, func(ctx context.Context, k *compute.Rank) error {
 		return (&profiling{flags: f, rank: k, model: modelToProfile(a, k.Cfg)}).run(ctx)
 	})
 }

@@ -87,7 +87,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if info := k.Device.Info(); info.Modelled {
 		return exit.Usagef("profile: device %s does not compute, so it cannot be measured", info.Name)
 	}
-	if k.Opts.Place.WorldSize > 1 {
+	if k.Opts.Assignment.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
 		if err := k.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "profile", Value: quick}}); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (p *profiling) find() (err error) {
 	}
 	p.report.Rank = k.Describe(p.host, p.gpus)
 	if k.Team != nil {
-		p.report.HostID = k.Team.Group.Members()[k.Opts.Place.Rank].Host
+		p.report.HostID = k.Team.Group.Members()[k.Opts.Assignment.Rank].Host
 	}
 	return nil
 }
@@ -226,11 +226,11 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 	}
 	t := compute.Turns{Count: 1}
 	if k.Team != nil {
-		all := make([]int, k.Opts.Place.WorldSize)
+		all := make([]int, k.Opts.Assignment.WorldSize)
 		for rank := range all {
 			all[rank] = rank
 		}
-		t = compute.TurnsOf(k.Team.Group.Members(), all, k.Opts.Place.Rank)
+		t = compute.TurnsOf(k.Team.Group.Members(), all, k.Opts.Assignment.Rank)
 	}
 	slice := min(b.slice, b.score/time.Duration(t.Count*b.rounds))
 	if err := t.Take(ctx, k.Team, speed, b.rounds, slice, time.Now().Add(b.score)); err != nil {

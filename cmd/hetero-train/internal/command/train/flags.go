@@ -22,7 +22,7 @@ type trainFlags struct {
 	profiling *bool // value of --enable-profiling; nil if the flag is not given
 	balancing bool  // value of --enable-load-balancing
 
-	cli.PlaceFlags
+	cli.LauncherFlags
 }
 
 // addTrainFlags adds the flags of command train. All flags become overrides, in the order of the command line.
@@ -43,7 +43,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 	a.AddKeyFlag(cmd, "log-dir", "experiment.log_dir", "string", "folder of logs and metrics")
 	a.AddKeyFlag(cmd, "metrics-address", "metrics.address", "string", "address on which rank 0 serves metrics for Prometheus, for example 127.0.0.1:9464")
 	flags := new(trainFlags)
-	cli.AddPlaceFlags(&flags.PlaceFlags, cmd, a)
+	cli.AddLauncherFlags(&flags.LauncherFlags, cmd, a)
 	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
 		on, err := strconv.ParseBool(text)
 		flags.profiling = &on
@@ -114,11 +114,11 @@ func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides 
 	if err != nil {
 		return 1
 	}
-	place, err := process.Place(ctx, a, cfg, f.PlaceFlags)
+	assigned, err := process.Assign(ctx, a, cfg, f.LauncherFlags)
 	if err != nil {
 		return 1
 	}
-	return place.WorldSize
+	return assigned.WorldSize
 }
 
 // timesRanks multiplies a batch size per rank by the number of ranks. It returns a text that is not a number unchanged,

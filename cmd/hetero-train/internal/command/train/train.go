@@ -68,21 +68,21 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	if err := assembly.Allowable(cfg, a.Allow); err != nil {
 		return err
 	}
-	place, err := process.Place(ctx, a, cfg, flags.PlaceFlags)
+	assigned, err := process.Assign(ctx, a, cfg, flags.LauncherFlags)
 	if err != nil {
 		return err
 	}
-	if err := cfg.CheckRanks(place.WorldSize); err != nil {
+	if err := cfg.CheckRanks(assigned.WorldSize); err != nil {
 		if a.File != "" && !a.Overrode(err) {
 			err = fmt.Errorf("%s: %w", a.File, err)
 		}
 		return exit.With(exit.Usage, err)
 	}
-	if a.Comparison != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
-		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
+	if a.Comparison != nil && (assigned.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
+		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", assigned.WorldSize, cfg.Balance.FixedShares)
 	}
-	if place.WorldSize > 1 {
-		if _, err := parts.Divide(cfg, place.WorldSize); err != nil {
+	if assigned.WorldSize > 1 {
+		if _, err := parts.Divide(cfg, assigned.WorldSize); err != nil {
 			return err
 		}
 	}
@@ -92,30 +92,30 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 	}
 	a.Trains = a.Comparison == nil
 	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
-	opts, err := a.Options(place, a.LevelOf(place), logs.ComponentTrainer)
+	opts, err := a.Options(assigned, a.LevelOf(assigned), logs.ComponentTrainer)
 	if err != nil {
 		return err
 	}
 	opts.Lab, opts.Comparison, opts.Allow, opts.Signals = setup, a.Comparison, a.Allow, stops
 	opts.SayWhenGone()
 	// A supervisor has already logged the ranks.
-	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised {
-		opts.Log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); assigned.WorldSize > 1 && !supervised {
+		opts.Log.Info(assigned.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
 	// A supervisor does not log warnings and the configuration, because its rank 0 does.
-	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) {
-		for _, w := range append(warnings, place.Warnings...) {
+	if assigned.Rank == 0 && !(assigned.Launch && assigned.LocalWorldSize > 1) {
+		for _, w := range append(warnings, assigned.Warnings...) {
 			opts.Log.Warn(w)
 		}
 		warnOfAddressLimit(opts.Log)
-		logConfig(opts.Log, a, cfg, place)
+		logConfig(opts.Log, a, cfg, assigned)
 	}
 	// Standard output is for the results of commands. Training has none, so with JSON its output consists of log
 	// records only.
 	if a.LogFormat == logs.FormatJSON && a.Comparison == nil {
 		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
 	}
-	if _, supervised := a.Env.Lookup(session.SupervisedVariable); cfg.Dashboard.Enabled && place.Rank == 0 && !supervised {
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); cfg.Dashboard.Enabled && assigned.Rank == 0 && !supervised {
 		defer startDashboard(cfg, opts)()
 	}
 	return a.Env.Train(ctx, cfg, opts)
@@ -123,8 +123,8 @@ func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
 
 // logConfig logs the configuration in one line. If a flag contradicts the file, the line names the source of the value
 // in use.
-func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery.Place) {
-	ranks := place.WorldSize
+func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, assigned discovery.Assignment) {
+	ranks := assigned.WorldSize
 	length := slog.Int("epochs", cfg.Train.Epochs)
 	if cfg.Train.Steps > 0 {
 		length = slog.Int("steps", cfg.Train.Steps)

@@ -22,7 +22,7 @@ func TestFindsTheRank(t *testing.T) {
 		name    string
 		options Options
 		env     []string
-		want    string // Place.String
+		want    string // Assignment.String
 	}{
 		{"nothing set", Options{}, nil, "rank 0 of 1 (local rank 0 of 1), decided by one process"},
 		{"nothing set, two devices", Options{Devices: 2}, nil, "starts 2 ranks, decided by one process"},
@@ -79,15 +79,15 @@ func TestFindsTheRank(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place, err := Find(test.options, test.env)
+			assigned, err := Find(test.options, test.env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := place.String(); got != test.want {
+			if got := assigned.String(); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			if place.LocalWorldSize > place.WorldSize || place.Rank >= place.WorldSize {
-				t.Errorf("inconsistent: %+v", place)
+			if assigned.LocalWorldSize > assigned.WorldSize || assigned.Rank >= assigned.WorldSize {
+				t.Errorf("inconsistent: %+v", assigned)
 			}
 		})
 	}
@@ -106,9 +106,9 @@ func TestFindsWhoHasItsOwnOutput(t *testing.T) {
 		{"Slurm", step(), false},
 	}
 	for _, test := range tests {
-		place, err := Find(Options{}, test.env)
-		if err != nil || place.OwnOutput != test.want {
-			t.Errorf("%s: got %v and error %v, want %v", test.name, place.OwnOutput, err, test.want)
+		assigned, err := Find(Options{}, test.env)
+		if err != nil || assigned.OwnOutput != test.want {
+			t.Errorf("%s: got %v and error %v, want %v", test.name, assigned.OwnOutput, err, test.want)
 		}
 	}
 }
@@ -157,10 +157,10 @@ func TestNamesEveryFault(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place, err := Find(test.options, test.env)
+			assigned, err := Find(test.options, test.env)
 			var faults *Error
 			if !errors.As(err, &faults) {
-				t.Fatalf("got %v and error %v, want an *Error", place, err)
+				t.Fatalf("got %v and error %v, want an *Error", assigned, err)
 			}
 			for _, want := range test.want {
 				if !slices.ContainsFunc(faults.Faults, func(f Fault) bool { return strings.Contains(f.String(), want) }) {
@@ -175,7 +175,7 @@ func TestNamesEveryFault(t *testing.T) {
 }
 
 func TestSaysWhyOthersDidNotDecide(t *testing.T) {
-	place, err := Find(Options{}, step("PMI_RANK=0", "PMI_SIZE=1", "JOB_COMPLETION_INDEX=a"))
+	assigned, err := Find(Options{}, step("PMI_RANK=0", "PMI_SIZE=1", "JOB_COMPLETION_INDEX=a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func TestSaysWhyOthersDidNotDecide(t *testing.T) {
 		{"Kubernetes", `JOB_COMPLETION_INDEX: got "a", want the number of this pod, a whole number from 0 to 1048576, but MPI comes first`},
 		{"one process", "gives node 0 of 1, but MPI comes first"},
 	}
-	if !slices.Equal(place.Passed, want) {
-		t.Errorf("got\n%q\nwant\n%q", place.Passed, want)
+	if !slices.Equal(assigned.Passed, want) {
+		t.Errorf("got\n%q\nwant\n%q", assigned.Passed, want)
 	}
 }
 
@@ -205,9 +205,9 @@ func TestUnusedRanksPerNodeWarns(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place, err := Find(flag, test.env)
-			if err != nil || len(place.Warnings) != test.want {
-				t.Errorf("got %q (error %v), want %d warnings", place.Warnings, err, test.want)
+			assigned, err := Find(flag, test.env)
+			if err != nil || len(assigned.Warnings) != test.want {
+				t.Errorf("got %q (error %v), want %d warnings", assigned.Warnings, err, test.want)
 			}
 		})
 	}
@@ -226,11 +226,11 @@ func TestNodesCountTheirRanks(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			place, err := Find(Options{Devices: 2}, test.env)
-			if err != nil || place.Uncounted != test.want {
-				t.Errorf("got %+v (error %v), want uncounted %v", place, err, test.want)
+			assigned, err := Find(Options{Devices: 2}, test.env)
+			if err != nil || assigned.Uncounted != test.want {
+				t.Errorf("got %+v (error %v), want uncounted %v", assigned, err, test.want)
 			}
-			if got := place.Numbered(5, 9); got.Rank != 5 || got.WorldSize != 9 || got.Uncounted || got.LocalWorldSize != place.LocalWorldSize {
+			if got := assigned.Numbered(5, 9); got.Rank != 5 || got.WorldSize != 9 || got.Uncounted || got.LocalWorldSize != assigned.LocalWorldSize {
 				t.Errorf("numbered: got %+v", got)
 			}
 		})

@@ -33,8 +33,8 @@ type Options struct {
 	Devices int
 }
 
-// Place describes the position of a process in a run.
-type Place struct {
+// Assignment describes the position of a process in a run.
+type Assignment struct {
 	Source string // the source that decided, as named in the package comment
 
 	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the number of the
@@ -73,18 +73,20 @@ type Place struct {
 // Passed is a source that did not decide, and the reason.
 type Passed struct{ Source, Reason string }
 
-// Numbered returns the place after the nodes have counted their ranks. first is the number of this node's first rank,
-// total the number of all ranks.
-func (p Place) Numbered(first, total int) Place {
+// Numbered returns the assignment after the nodes have counted their ranks. first is the number of this node's first
+// rank, total the number of all ranks.
+func (p Assignment) Numbered(first, total int) Assignment {
 	p.Rank, p.WorldSize, p.Uncounted = first, total, false
 	return p
 }
 
 // Master returns the address of rank 0 as host:port, with brackets around IPv6 addresses.
-func (p Place) Master() string { return net.JoinHostPort(p.MasterAddr, strconv.Itoa(p.MasterPort)) }
+func (p Assignment) Master() string {
+	return net.JoinHostPort(p.MasterAddr, strconv.Itoa(p.MasterPort))
+}
 
-// String describes the place, and the source that decided, in one line.
-func (p Place) String() string {
+// String describes the assignment, and the source that decided, in one line.
+func (p Assignment) String() string {
 	var text strings.Builder
 	switch {
 	case p.Launch && p.Nodes > 1:
@@ -106,9 +108,9 @@ func (p Place) String() string {
 	return text.String()
 }
 
-// Find determines the place of this process. environment is a list of NAME=value, as os.Environ returns it. If a name
-// occurs several times, the last entry applies. The error is an *Error.
-func Find(options Options, environment []string) (Place, error) {
+// Find determines the assignment of this process. environment is a list of NAME=value, as os.Environ returns it. If a
+// name occurs several times, the last entry applies. The error is an *Error.
+func Find(options Options, environment []string) (Assignment, error) {
 	env := make(map[string]string, len(environment))
 	for _, entry := range environment {
 		if name, value, ok := strings.Cut(entry, "="); ok {
@@ -131,12 +133,12 @@ func Find(options Options, environment []string) (Place, error) {
 		}
 		passed = append(passed, Passed{source.name, found.summary() + ", but " + winner.source + " comes first"})
 	}
-	place := winner.settle()
-	place.Passed = passed
+	assigned := winner.settle()
+	assigned.Passed = passed
 	if len(winner.in.faults) > 0 {
-		return Place{}, &Error{Source: winner.source, Faults: winner.in.faults}
+		return Assignment{}, &Error{Source: winner.source, Faults: winner.in.faults}
 	}
-	return place, nil
+	return assigned, nil
 }
 
 // summary describes the position that an unused source gives, or its first fault.

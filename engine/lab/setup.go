@@ -18,8 +18,8 @@ const (
 
 const maxSlowdown = 1000 // limit of device.Slowable on the CPU
 
-// Place is the setup of the testbed for one rank.
-type Place struct {
+// Setup is the setup of the testbed for one rank.
+type Setup struct {
 	Group     string  // folder of the rank's CPU control group; "": none
 	CPUs      float64 // quota of the group in CPUs; 0: unknown
 	Slowdown  float64 // simulated slowdown factor of the device; 1: none
@@ -31,8 +31,8 @@ var rate = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[kmgt]?bit$`)
 
 // Find reads the setup from the environment. lookup is os.LookupEnv. An empty variable counts as unset. Outside the
 // testbed, Find returns a Place without a group, a slowdown and an interface.
-func Find(lookup func(name string) (string, bool)) (Place, error) {
-	p := Place{Slowdown: 1}
+func Find(lookup func(name string) (string, bool)) (Setup, error) {
+	p := Setup{Slowdown: 1}
 	text := func(name string) string {
 		value, _ := lookup(name)
 		return value

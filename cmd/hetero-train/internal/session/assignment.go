@@ -13,26 +13,26 @@ import (
 // IsCPURank reports whether this rank uses the CPU because of parallel.cpu_ranks. These ranks are the last ranks of
 // their machine.
 func (s *Session) IsCPURank() (bool, error) {
-	n, place := s.Cfg.Parallel.CPURanks, s.Opts.Place
-	if n == 0 || place.WorldSize <= 1 {
+	n, assigned := s.Cfg.Parallel.CPURanks, s.Opts.Assignment
+	if n == 0 || assigned.WorldSize <= 1 {
 		return false, nil
 	}
-	if place.LocalRank < 0 || place.LocalWorldSize == 0 {
+	if assigned.LocalRank < 0 || assigned.LocalWorldSize == 0 {
 		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the number of this rank on its machine nor the number of ranks there: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank", n)
 	}
-	return place.LocalRank >= place.LocalWorldSize-n, nil
+	return assigned.LocalRank >= assigned.LocalWorldSize-n, nil
 }
 
 // LocalRanks returns the number of ranks on this machine that is known before rank discovery; see RanksOfMachine.
-func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Place) }
+func (s *Session) LocalRanks() int { return RanksOfMachine(s.Opts.Assignment) }
 
-// RanksOfMachine returns the number of ranks on this machine according to place. All ranks are on this machine if the
+// RanksOfMachine returns the number of ranks on this machine according to assigned. All ranks are on this machine if the
 // address of rank 0 is a loopback address.
-func RanksOfMachine(place discovery.Place) int {
-	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
-		return max(place.WorldSize, 1)
+func RanksOfMachine(assigned discovery.Assignment) int {
+	if ip := net.ParseIP(assigned.MasterAddr); assigned.LocalWorldSize == 0 && (assigned.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
+		return max(assigned.WorldSize, 1)
 	}
-	return max(place.LocalWorldSize, 1)
+	return max(assigned.LocalWorldSize, 1)
 }
 
 // UsableCPUs returns the number of CPUs that the affinity and the quota of this process allow, at least 1.
@@ -47,7 +47,7 @@ func UsableCPUs() int {
 // OwnCPUs returns the number of CPUs of this rank. The ranks of a machine divide the usable CPUs, unless each rank has
 // a quota of its own.
 func (s *Session) OwnCPUs() int {
-	if own := s.Opts.Lab.Place.CPUs; own > 0 {
+	if own := s.Opts.Lab.Setup.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())
 	}
 	return max(UsableCPUs()/s.LocalRanks(), 1)
