@@ -31,18 +31,19 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 			Refresh float64 `json:"refresh_seconds"` // 0 means at each change
 		}{list, s.options.Folder.Path, s.options.Version, s.options.Refresh.Seconds()}, err
 	})
-	send(w, r, answer, err)
+	s.send(w, r, answer, err)
 }
 
 // view sends the state of a run, without figures over steps.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
-	f, err := s.follow(r.Context(), r.PathValue("name"))
+	f, release, err := s.follow(r.Context(), r.PathValue("name"))
 	if err != nil {
-		fail(w, err)
+		s.fail(w, err)
 		return
 	}
-	answer, err := s.answers.get(r.PathValue("name"), f.run.Version(), func() (any, error) { return f.run.View(), nil })
-	send(w, r, answer, err)
+	defer release()
+	answer, err := s.answers.get("view/"+r.PathValue("name"), f.run.Version(), func() (any, error) { return f.run.View(), nil })
+	s.send(w, r, answer, err)
 }
 
 // figures sends figures over steps.
@@ -52,23 +53,25 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	f, err := s.follow(r.Context(), r.PathValue("name"))
+	f, release, err := s.follow(r.Context(), r.PathValue("name"))
 	if err != nil {
-		fail(w, err)
+		s.fail(w, err)
 		return
 	}
-	key := fmt.Sprintf("%s/figures?%+v", r.PathValue("name"), query)
+	defer release()
+	key := fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query)
 	answer, err := s.answers.get(key, f.run.Version(), func() (any, error) { return f.run.Figures(query) })
-	send(w, r, answer, err)
+	s.send(w, r, answer, err)
 }
 
 // config sends the settings of a run.
 func (s *Server) config(w http.ResponseWriter, r *http.Request) {
-	f, err := s.follow(r.Context(), r.PathValue("name"))
+	f, release, err := s.follow(r.Context(), r.PathValue("name"))
 	if err != nil {
-		fail(w, err)
+		s.fail(w, err)
 		return
 	}
+	defer release()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprint(w, f.run.Config())
 }
@@ -117,16 +120,17 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 // every few seconds, after which the page reloads the list.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("run")
-	f, err := s.follow(r.Context(), name)
+	f, release, err := s.follow(r.Context(), name)
 	if err != nil {
-		fail(w, err)
+		s.fail(w, err)
 		return
 	}
+	defer release()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)
 	tell := func(text string) error {
-		_ = control.SetWriteDeadline(time.Now().Add(writeTime)) // fails only for a recorder in tests
+		_ = control.SetWriteDeadline(time.Now().Add(s.writeTime)) // fails only for a recorder in tests
 		if _, err := fmt.Fprint(w, text); err != nil {
 			return err
 		}
@@ -162,15 +166,22 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail sends an error about a run.
-func fail(w http.ResponseWriter, err error) {
+// fail sends an error. Clients do not see the text of an internal error, because it may name files.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	query := new(runs.QueryError)
 	switch {
+	case errors.As(err, &query):
+		http.Error(w, query.Error(), http.StatusBadRequest)
 	case errors.As(err, new(*runs.NameError)):
 		http.Error(w, "a run of this name cannot exist", http.StatusBadRequest)
+	case errors.Is(err, errBusy):
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, errBusy.Error()+": close a page, and try again", http.StatusServiceUnavailable)
 	case errors.Is(err, fs.ErrNotExist):
 		http.Error(w, "there is no such run", http.StatusNotFound)
 	default:
-		http.Error(w, "the run cannot be read", http.StatusInternalServerError)
+		s.options.Log.Debug("request failed", "error", err)
+		http.Error(w, "the files cannot be read", http.StatusInternalServerError)
 	}
 }
 
@@ -183,23 +194,67 @@ type answer struct {
 
 // answers caches encoded answers, so that clients with the same request share one answer.
 type answers struct {
-	mu    sync.Mutex
-	bytes int
-	all   map[string]*answer
+	mu     sync.Mutex
+	bytes  int
+	all    map[string]*answer
+	builds map[buildKey]*build // in progress
 }
 
-// mostAnswerBytes limits the memory of cached answers, in bytes.
-const mostAnswerBytes = 16 << 20
+type buildKey struct {
+	key     string
+	version int64
+}
 
-// get returns the cached answer for a key and a version. If there is none, it calls build and caches the result.
-func (a *answers) get(key string, version int64, build func() (any, error)) (*answer, error) {
+// build is an answer in the making. done is closed when the other fields are set.
+type build struct {
+	done   chan struct{}
+	answer *answer
+	err    error
+}
+
+// Limits of the memory of cached answers, in bytes.
+const (
+	mostAnswerBytes = 16 << 20
+	mostCachedBytes = mostAnswerBytes / 2 // of one answer; a longer answer is not cached
+)
+
+// get returns the cached answer for a key and a version. If there is none, it calls value and caches the result. Clients
+// that need the same answer at the same time wait for one call; other clients do not wait.
+func (a *answers) get(key string, version int64, value func() (any, error)) (*answer, error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if found := a.all[key]; found != nil && found.version == version {
 		found.used = time.Now()
+		a.mu.Unlock()
 		return found, nil
 	}
-	v, err := build()
+	k := buildKey{key, version}
+	if b := a.builds[k]; b != nil {
+		a.mu.Unlock()
+		<-b.done
+		return b.answer, b.err
+	}
+	b := &build{done: make(chan struct{}), err: errors.New("the answer could not be built")} // err: if value panics
+	if a.builds == nil {
+		a.builds = map[buildKey]*build{}
+	}
+	a.builds[k] = b
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		delete(a.builds, k)
+		if b.err == nil && b.answer.size() <= mostCachedBytes {
+			a.keep(key, b.answer)
+		}
+		a.mu.Unlock()
+		close(b.done)
+	}()
+	b.answer, b.err = encode(version, value)
+	return b.answer, b.err
+}
+
+// encode returns the JSON text of a value.
+func encode(version int64, value func() (any, error)) (*answer, error) {
+	v, err := value()
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +277,6 @@ func (a *answers) get(key string, version int64, build func() (any, error)) (*an
 		}
 		made.packed = b.Bytes()
 	}
-	a.keep(key, made)
 	return made, nil
 }
 
@@ -234,7 +288,7 @@ func (a *answers) keep(key string, made *answer) {
 	a.drop(key)
 	a.all[key] = made
 	a.bytes += made.size()
-	for a.bytes > mostAnswerBytes && len(a.all) > 1 {
+	for a.bytes > mostAnswerBytes {
 		oldest := ""
 		for name, x := range a.all {
 			if name != key && (oldest == "" || x.used.Before(a.all[oldest].used)) {
@@ -255,9 +309,9 @@ func (a *answers) drop(key string) {
 func (x *answer) size() int { return len(x.plain) + len(x.packed) + 256 }
 
 // send sends an answer or an error.
-func send(w http.ResponseWriter, r *http.Request, x *answer, err error) {
+func (s *Server) send(w http.ResponseWriter, r *http.Request, x *answer, err error) {
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		s.fail(w, err)
 		return
 	}
 	h := w.Header()

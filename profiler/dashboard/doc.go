@@ -15,7 +15,8 @@
 //	POST /login                     exchanges the token for a cookie
 //
 // For each run that a client watches, a follower reads the files of the run. Clients that send the same request about
-// the same version of a run share one answer, so a further client costs little.
+// the same version of a run share one answer, so a further client costs little. The server follows at most 8 runs at a
+// time. While clients watch all of them, it refuses a further run (status 503).
 //
 // # Security
 //

@@ -44,7 +44,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case !s.mayRead(r):
 			s.askToken(w, r)
 		default:
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in tests fails
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.writeTime)) // a recorder in tests fails
 			next.ServeHTTP(w, r)
 		}
 	})

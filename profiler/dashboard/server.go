@@ -35,7 +35,7 @@ type Options struct {
 	Hosts    []string      // further names of the server in Host headers, without ports
 	Refresh  time.Duration // time between two events of a stream; 0: at each change of the run
 	Version  string        // version of the program, which the page shows
-	Log      *slog.Logger
+	Log      *slog.Logger  // nil: none
 }
 
 // Server serves the web page and its data.
@@ -45,6 +45,8 @@ type Server struct {
 	session string // value of the cookie for clients that have sent the token
 	logins  limiter
 	begun   time.Time
+
+	writeTime time.Duration // constant writeTime, except in tests
 
 	mu        sync.Mutex
 	followers map[string]*follower
@@ -58,7 +60,10 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), followers: map[string]*follower{}, over: context.Background()}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, followers: map[string]*follower{}, over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)

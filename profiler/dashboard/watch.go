@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +22,9 @@ const (
 	mostFollowers = 8
 )
 
+// errBusy means that all followers are in use.
+var errBusy = fmt.Errorf("%d runs are being watched, which is the largest number", mostFollowers)
+
 // follower reads the files of one run while clients watch this run.
 type follower struct {
 	run    *runs.Run
@@ -27,54 +32,81 @@ type follower struct {
 	ready  chan struct{} // closed after the files were read for the first time
 	done   chan struct{}
 
+	// Server.mu guards users and used.
+	users int       // requests and streams that use the follower
+	used  time.Time // end of the last use
+
 	mu      sync.Mutex
-	used    time.Time
 	changed chan struct{} // closed at the next change, then replaced
 }
 
-// follow returns the follower of a run. If there is none, it starts one.
-func (s *Server) follow(ctx context.Context, name string) (*follower, error) {
+// follow returns the follower of a run. If there is none, it starts one, or returns errBusy. The follower reads at
+// least until the caller calls release.
+func (s *Server) follow(ctx context.Context, name string) (f *follower, release func(), err error) {
 	s.mu.Lock()
-	f := s.followers[name]
+	f = s.followers[name]
 	if f == nil {
 		run, err := s.options.Folder.Open(name)
+		if err == nil && !s.makeRoom() {
+			err = errors.Join(errBusy, run.Close())
+		}
 		if err != nil {
 			s.mu.Unlock()
-			return nil, err
+			return nil, nil, err
 		}
-		s.dropOldest()
 		ctx, cancel := context.WithCancel(s.over)
-		f = &follower{run: run, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{}), used: time.Now(), changed: make(chan struct{})}
+		f = &follower{run: run, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
 		s.followers[name] = f
 		go s.read(ctx, name, f)
 	}
+	f.users++
 	s.mu.Unlock()
-	f.mu.Lock()
-	f.used = time.Now()
-	f.mu.Unlock()
+	release = sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.users, f.used = f.users-1, time.Now()
+	})
 	select {
 	case <-f.ready:
 	case <-ctx.Done():
+		release()
+		return nil, nil, ctx.Err()
 	}
-	return f, ctx.Err()
+	return f, release, nil
 }
 
-// dropOldest ends the least recently used follower if there are too many. The caller must hold s.mu.
-func (s *Server) dropOldest() {
+// makeRoom ends the least recently used follower if there are too many. It reports whether there is room for another
+// one: a follower that is in use does not end, because its records would have to be read again. The caller must hold
+// s.mu.
+func (s *Server) makeRoom() bool {
 	if len(s.followers) < mostFollowers {
-		return
+		return true
 	}
 	var oldest string
-	var since time.Time
 	for name, f := range s.followers {
-		f.mu.Lock()
-		if oldest == "" || f.used.Before(since) {
-			oldest, since = name, f.used
+		if f.users == 0 && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
+			oldest = name
 		}
-		f.mu.Unlock()
+	}
+	if oldest == "" {
+		return false
 	}
 	s.followers[oldest].cancel()
 	delete(s.followers, oldest)
+	return true
+}
+
+// retire removes a follower that no request has used for keepTime. It reports whether it did.
+func (s *Server) retire(name string, f *follower) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.users > 0 || time.Since(f.used) <= keepTime {
+		return false
+	}
+	if s.followers[name] == f {
+		delete(s.followers, name)
+	}
+	return true
 }
 
 // read reads a run until there was no request for it for keepTime.
@@ -114,10 +146,7 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 			return
 		case <-ticker.C:
 		}
-		f.mu.Lock()
-		idle := time.Since(f.used)
-		f.mu.Unlock()
-		if idle > keepTime {
+		if s.retire(name, f) {
 			return
 		}
 	}
@@ -136,12 +165,10 @@ func (s *Server) forget(name string, f *follower) {
 	f.changed = nil
 }
 
-// wait returns a channel that the next change closes, or nil if the follower has ended. It counts as a request for
-// the run.
+// wait returns a channel that the next change closes, or nil if the follower has ended.
 func (f *follower) wait() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.used = time.Now()
 	return f.changed
 }
 

@@ -17,12 +17,22 @@ const (
 	mostScanned = 40000
 	// mostLines is the largest number of ranks that a query returns separately, unless the query names ranks.
 	mostLines = 8
+	// mostValues is the largest number of points of all lines together. Their JSON text has at most about 8 MB. 8 ranks
+	// with 20 columns and 800 points fit.
+	mostValues = 160_000
 )
+
+// QueryError reports a query that no run, or not this run, can answer.
+type QueryError struct{ text string }
+
+func (e *QueryError) Error() string { return e.text }
+
+func queryErrorf(format string, args ...any) error { return &QueryError{fmt.Sprintf(format, args...)} }
 
 // Query selects figures of a run.
 type Query struct {
 	From, To int64    // first and last step; To 0: the newest step
-	Points   int      // largest number of points of a line
+	Points   int      // largest number of points of a line; many lines have fewer points
 	Columns  []string // names of columns
 	Ranks    []int    // nil: all ranks; more than 8 ranks are combined into bands
 }
@@ -77,7 +87,7 @@ const (
 	Band     = -2
 )
 
-// Figures returns columns over a range of steps. An unknown column is an error.
+// Figures returns columns over a range of steps. A column or rank that is unknown or given twice is a *QueryError.
 func (r *Run) Figures(q Query) (*Figures, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,14 +106,20 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	if ranks == nil {
 		ranks = everyRank
 	}
-	for _, k := range ranks {
+	for i, k := range ranks {
 		if k < 0 || k >= len(r.ranks) {
-			return nil, fmt.Errorf("ranks: got %d, want 0 to %d", k, len(r.ranks)-1)
+			return nil, queryErrorf("ranks: got %d, want 0 to %d", k, len(r.ranks)-1)
+		}
+		if q.Ranks != nil && slices.Contains(ranks[:i], k) {
+			return nil, queryErrorf("ranks: got %d twice, want each rank once", k)
 		}
 	}
 	var own, shared, decisions []int
 	total := false
-	for _, name := range q.Columns {
+	for at, name := range q.Columns {
+		if slices.Contains(q.Columns[:at], name) {
+			return nil, queryErrorf("columns: got %q twice, want each column once", name)
+		}
 		switch i := find(rankColumns, name); {
 		case name == totalColumn.Name:
 			total = true
@@ -114,9 +130,16 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		case find(decisionColumns, name) >= 0:
 			decisions = append(decisions, find(decisionColumns, name))
 		default:
-			return nil, fmt.Errorf("columns: got %q, want %v", name, columnNames())
+			return nil, queryErrorf("columns: got %q, want %v", name, columnNames())
 		}
 	}
+	lines := len(shared) + len(decisions) + 1 // 1: total
+	if banded {
+		lines += len(own)
+	} else {
+		lines += len(own) * len(ranks)
+	}
+	q.Points = min(q.Points, max(1, mostValues/lines))
 	out := &Figures{From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
 	if last == 0 || q.From > q.To {
 		return out, nil

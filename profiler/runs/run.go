@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -58,13 +59,17 @@ const leastTurn = 256 << 10
 // mostShares is the largest number of shares for which a run keeps times, summed over all ranks.
 const mostShares = 32768
 
+// versions is the newest version of all runs of this process. A run that is opened again therefore never has a version
+// of an earlier Run of the same folder.
+var versions atomic.Int64
+
 // Open opens a run of the folder.
 func (f *Folder) Open(name string) (*Run, error) {
 	root, err := f.openRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Name: name, root: root, failed: map[string]string{}, decided: newDecided()}, nil
+	return &Run{Name: name, root: root, version: versions.Add(1), failed: map[string]string{}, decided: newDecided()}, nil
 }
 
 // Close closes the run.
@@ -78,7 +83,7 @@ func (r *Run) Close() error {
 	return err
 }
 
-// Version returns a number that changes whenever Update finds a change.
+// Version returns a number that grows whenever Update finds a change. No other Run of this process has the same version.
 func (r *Run) Version() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +117,7 @@ func (r *Run) Update(limit int64) (more bool) {
 	state := r.evidence.judge()
 	r.evidence = e
 	if e.judge() != state || r.progress() != before {
-		r.version++
+		r.version = versions.Add(1)
 	}
 	return more
 }

@@ -394,3 +394,25 @@ func TestManyRanksAreReadInTurns(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNumberOfValuesIsLimited(t *testing.T) {
+	dir := t.TempDir()
+	newFakeRun(t, dir, "a", 64).steps(1, 400)
+	run := open(t, dir, "a")
+	q := Query{Points: 400}
+	for i := range 64 {
+		q.Ranks = append(q.Ranks, i)
+	}
+	for _, c := range rankColumns {
+		q.Columns = append(q.Columns, c.Name)
+	}
+	got := figures(t, run, q)
+	if values := len(got.Lines) * len(got.Steps); values > mostValues || len(got.Lines) != 64*len(rankColumns) || len(got.Steps) == 0 {
+		t.Errorf("got %d lines with %d points, want %d lines with at most %d values", len(got.Lines), len(got.Steps), 64*len(rankColumns), mostValues)
+	}
+	for _, twice := range []Query{{Columns: []string{"loss", "loss"}}, {Columns: []string{"own"}, Ranks: []int{1, 1}}} {
+		if _, err := run.Figures(twice); !errors.As(err, new(*QueryError)) {
+			t.Errorf("%+v: got error %v, want a QueryError", twice, err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package dashboard
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runs"
+)
+
+// writeRun writes a run with one record of the given loss.
+func writeRun(t *testing.T, dir, loss string) {
+	t.Helper()
+	record := `{"epoch":0,"iteration":1,"loss":` + loss + `,"rank":0,"batch_size":4,"forward_time":0.5,"backward_time":0.5,"data_loading_time":0,"communication_time":0,"optimizer_time":0}`
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "logs"), 0o755), os.WriteFile(filepath.Join(dir, "logs", "rank_0_metrics.json"), []byte("[\n"+record+"\n]\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// folderOf returns a folder with runs of these names, and its path.
+func folderOf(t *testing.T, names ...string) (*runs.Folder, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		writeRun(t, filepath.Join(dir, name), "2")
+	}
+	folder, err := runs.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { folder.Close() })
+	return folder, dir
+}
+
+// newServer returns a server that answers requests without a network.
+func newServer(t *testing.T, folder *runs.Folder) *Server {
+	t.Helper()
+	s, err := New(Options{Folder: folder, Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.closeFollowers)
+	return s
+}
+
+// ask sends a request to a server without a network.
+func ask(s *Server, path string) (status int, body string) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestAReopenedRunGetsNoOldAnswers(t *testing.T) {
+	folder, dir := folderOf(t, "a")
+	s := newServer(t, folder)
+	for _, loss := range []string{"2", "3"} {
+		writeRun(t, filepath.Join(dir, "a"), loss)
+		if _, body := ask(s, "/api/runs/a/figures?columns=loss"); !strings.Contains(body, `"mean":[`+loss+`]`) {
+			t.Errorf("got figures %s, want loss %s", body, loss)
+		}
+		if _, body := ask(s, "/api/runs/a"); !strings.Contains(body, `"loss":`+loss) {
+			t.Errorf("got %s, want loss %s", body, loss)
+		}
+		s.closeFollowers()
+		s.followers = map[string]*follower{}
+	}
+}
+
+func TestARunNamedListIsNotTheListOfRuns(t *testing.T) {
+	folder, _ := folderOf(t, "list")
+	s := newServer(t, folder)
+	for range 2 {
+		if _, body := ask(s, "/api/runs"); !strings.Contains(body, `"runs":`) {
+			t.Errorf("list of runs: got %s", body)
+		}
+		if _, body := ask(s, "/api/runs/list"); !strings.Contains(body, `"settings":`) {
+			t.Errorf("run: got %s", body)
+		}
+	}
+	// The list and the run have the same version only by chance, so the keys are compared, too.
+	if _, found := s.answers.all["list"]; !found || len(s.answers.all) != 2 {
+		t.Errorf("got %d cached answers, want 2", len(s.answers.all))
+	}
+}
+
+func TestAnInternalErrorIsNotTheClients(t *testing.T) {
+	folder, _ := folderOf(t, "a")
+	s := newServer(t, folder)
+	f, release, err := s.follow(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if err := f.run.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := ask(s, "/api/runs/a/figures?columns=loss"); status != 500 || strings.Contains(body, "closed") || strings.Contains(body, ".json") {
+		t.Errorf("got status %d and %q, want 500 without internal text", status, body)
+	}
+	if status, body := ask(s, "/api/runs/a/figures?columns=nonsense"); status != 400 || !strings.Contains(body, "nonsense") {
+		t.Errorf("unknown column: got status %d and %q, want 400 with the name", status, body)
+	}
+}
+
+// TestFollowersInUseRemain: a ninth watched run is refused, and replaces a run that nobody watches.
+func TestFollowersInUseRemain(t *testing.T) {
+	var names []string
+	for i := range mostFollowers + 1 {
+		names = append(names, fmt.Sprint("run", i))
+	}
+	folder, _ := folderOf(t, names...)
+	s := newServer(t, folder)
+	var watched []*follower
+	var releases []func()
+	for _, name := range names[:mostFollowers] {
+		f, release, err := s.follow(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, releases = append(watched, f), append(releases, release)
+	}
+	last := "/api/runs/" + names[mostFollowers]
+	if status, body := ask(s, last); status != 503 || !strings.Contains(body, "8 runs") {
+		t.Errorf("run %d: got status %d and %q, want 503", mostFollowers+1, status, body)
+	}
+	releases[3]()
+	releases[3]() // has no effect
+	if status, body := ask(s, last); status != 200 {
+		t.Errorf("run %d after the end of a stream: got status %d: %s", mostFollowers+1, status, body)
+	}
+	<-watched[3].done
+	for i, f := range watched {
+		if i != 3 && f.wait() == nil {
+			t.Errorf("run %d is watched, but its follower has ended", i)
+		}
+	}
+	if status, _ := ask(s, "/api/runs/"+names[3]); status != 200 { // replaces the ninth run
+		t.Errorf("the run that was replaced: got status %d, want 200", status)
+	}
+}
+
+func TestAnswersAreBuiltOnceAndWithoutALock(t *testing.T) {
+	var a answers
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	calls := 0
+	slow := func() (any, error) {
+		if calls++; calls == 1 {
+			close(begun)
+		}
+		<-proceed
+		return "slow", nil
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if got, err := a.get("slow", 1, slow); err != nil || string(got.plain) != `"slow"` {
+				t.Errorf("got %v and error %v", got, err)
+			}
+		})
+	}
+	<-begun
+	if got, err := a.get("fast", 1, func() (any, error) { return "fast", nil }); err != nil || string(got.plain) != `"fast"` {
+		t.Errorf("while another answer is built: got %v and error %v", got, err)
+	}
+	close(proceed)
+	all.Wait()
+	if calls != 1 {
+		t.Errorf("the answer was built %d times, want once", calls)
+	}
+}
+
+func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
+	var a answers
+	for i, length := range []int{1000, mostCachedBytes, 1000, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2, mostCachedBytes / 2} {
+		text := strings.Repeat("x", length)
+		if got, err := a.get(fmt.Sprint(i), 1, func() (any, error) { return text, nil }); err != nil || len(got.plain) != length+2 {
+			t.Fatalf("answer of %d bytes: error %v", length, err)
+		}
+		sum := 0
+		for _, x := range a.all {
+			sum += x.size()
+		}
+		if sum != a.bytes || sum > mostAnswerBytes || a.all["1"] != nil {
+			t.Errorf("after answer %d: got %d bytes, counted as %d, want at most %d and no long answer", i, sum, a.bytes, mostAnswerBytes)
+		}
+	}
+	if a.all["7"] == nil {
+		t.Error("the newest answer is not cached")
+	}
+	if _, err := a.get("bad", 1, func() (any, error) { return nil, errors.New("bad") }); err == nil || a.all["bad"] != nil {
+		t.Errorf("got error %v, want one, and no cached answer", err)
+	}
+}
+
+// TestAStreamFollowsARun: a stream sends an event at once, and one after each change.
+func TestAStreamFollowsARun(t *testing.T) {
+	folder, dir := folderOf(t, "a")
+	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
+	answer, err := http.Get("http://" + at + "/api/stream?run=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines, seen := bufio.NewScanner(answer.Body), map[string]bool{}
+	for change := range 4 {
+		data := ""
+		for data == "" && lines.Scan() {
+			data, _ = strings.CutPrefix(lines.Text(), "data: ")
+			if !strings.HasPrefix(lines.Text(), "data: ") {
+				data = ""
+			}
+		}
+		if data == "" || seen[data] {
+			t.Fatalf("event %d: got version %q after %v: %v", change, data, seen, lines.Err())
+		}
+		seen[data] = true
+		file, err := os.OpenFile(filepath.Join(dir, "a", "logs", "balance.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = fmt.Fprintf(file, `{"step":%d,"shares":[1],"next":[1]}`+"\n", change+1)
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestClientsThatDoNotReadAreDisconnected: the client sends requests and reads no answer before the server has
+// disconnected it.
+func TestClientsThatDoNotReadAreDisconnected(t *testing.T) {
+	folder, _ := folderOf(t, "a")
+	s := newServer(t, folder)
+	s.writeTime = 100 * time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	server := &http.Server{Handler: s, ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(closed)
+		}
+	}}
+	go server.Serve(listener) // returns after Close
+	defer server.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		for { // until the buffers of both directions are full and the server disconnects
+			if _, err := io.WriteString(conn, "GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	}()
+	<-closed
+}
