@@ -85,6 +85,16 @@ func TestDashboardServesUntilCtrlC(t *testing.T) {
 	}
 }
 
+func TestDashboardEndsAfterSIGTERM(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd, address, _ := startDashboard(t, p, "--input-dir", dir)
+	get(t, address)
+	cmd.Process.Signal(syscall.SIGTERM)
+	if code := exitOf(t, cmd.Wait()); code != exit.Terminated {
+		t.Errorf("got exit code %d, want %d", code, exit.Terminated)
+	}
+}
+
 func TestDashboardRefusesBadInput(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	used, err := net.Listen("tcp", "127.0.0.1:0")

@@ -121,6 +121,9 @@ func (t *Team) Abort(cause error) {
 
 const mostTokenBytes = 64 << 10
 
+// LeastTokenBytes is the minimum length of a token that guards a server. An attacker could guess a shorter token.
+const LeastTokenBytes = 16
+
 // ReadToken returns the shared secret of the ranks, or "" if there is none.
 func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	token, err := ReadSecret("parallel.token_file", file, "HETERO_TOKEN", env)
@@ -128,7 +131,7 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 }
 
 // ReadSecret returns the secret in the file that a key names, or in an environment variable without a file; "" if there
-// is none.
+// is none. An empty file is an error, because the user expects that a secret protects the program.
 func ReadSecret(key, file, variable string, env session.Environment) (string, error) {
 	if file == "" {
 		text, _ := env.Lookup(variable)
@@ -149,7 +152,11 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 	if err != nil {
 		return "", exit.Usagef("%s: %w", key, err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", exit.Usagef("%s: %s is empty: write the secret to it, or remove the key", key, file)
+	}
+	return secret, nil
 }
 
 // Ready waits until all ranks are ready to train. It has no time-out, because rank 0 may work alone before, for example

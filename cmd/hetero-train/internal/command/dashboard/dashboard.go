@@ -37,7 +37,9 @@ HETERO_DASHBOARD_TOKEN or the file of --token-file contains the token. If neithe
 --server.address and --server.port are other names of --address and --port.
 
 Exit codes:
+  1    the server failed
   2    bad flags or configuration, no folder of runs, or the port is in use
+  75   stopped by SIGTERM
   130  stopped by Ctrl-C`
 
 const example = `  hetero-train dashboard
@@ -47,9 +49,6 @@ const example = `  hetero-train dashboard
 
 // Variable is the name of the environment variable that contains the token.
 const Variable = "HETERO_DASHBOARD_TOKEN"
-
-// leastToken is the minimum length of a token, bytes. An attacker could guess a shorter token.
-const leastToken = 16
 
 // memoryLimit is a soft limit of the process in bytes: the garbage collector works more often above it. The training on
 // the same machine needs the memory more.
@@ -148,8 +147,8 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if err != nil {
 		return err
 	}
-	if token != "" && len(token) < leastToken {
-		return exit.Usagef("dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), leastToken)
+	if token != "" && len(token) < process.LeastTokenBytes {
+		return exit.Usagef("dashboard: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(d.Address, strconv.Itoa(d.Port)))
 	if err != nil {
@@ -189,7 +188,7 @@ func serve(ctx context.Context, a *cli.App, cfg *config.Config, input string, wi
 	if cause := context.Cause(ctx); cause != nil {
 		return cause // a signal ended the command
 	}
-	return exit.With(exit.IO, err)
+	return exit.With(exit.Unexpected, err)
 }
 
 // pageOf returns the address of the page for a browser.
