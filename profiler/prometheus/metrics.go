@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -157,7 +158,7 @@ func (m *Metrics) Text() []byte {
 	return t.out
 }
 
-// writeResults writes the metrics of evaluations, checkpoints and decisions.
+// writeResults writes the metrics of evaluations, checkpoints (rank 0 only) and decisions.
 func (m *Metrics) writeResults(t *text, s *State) {
 	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
 	counter := func(name, help string, v float64) { t.family(name, "counter", help); t.sample(v) }
@@ -172,10 +173,8 @@ func (m *Metrics) writeResults(t *text, s *State) {
 			}
 		}
 	}
-	counter("hetero_train_checkpoints_total", "Checkpoints that this process has saved.", float64(s.Checkpoints))
-	gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint; before the first one, of the start.", s.LastCheckpoint)
-	if s.Checkpoints > 0 {
-		gauge("hetero_train_checkpoint_save_seconds", "Duration of the last save.", s.CheckpointSeconds)
+	if slices.ContainsFunc(m.run.Ranks, func(r Rank) bool { return r.Number == 0 }) { // only rank 0 saves
+		m.writeSaves(t, s)
 	}
 	counter("hetero_train_decisions_total", "Decisions of the load balancer.", float64(s.Decisions))
 	counter("hetero_train_share_changes_total", "Decisions of the load balancer that changed the shares.", float64(s.Changes))
@@ -188,6 +187,17 @@ func (m *Metrics) writeResults(t *text, s *State) {
 		for i, cause := range Causes {
 			t.sample(s.Lost[i], label{"cause", cause})
 		}
+	}
+}
+
+// writeSaves writes the metrics of checkpoints.
+func (m *Metrics) writeSaves(t *text, s *State) {
+	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
+	t.family("hetero_train_checkpoints_total", "counter", "Checkpoints that this process has saved.")
+	t.sample(float64(s.Checkpoints))
+	gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint; before the first one, of the start.", s.LastCheckpoint)
+	if s.Checkpoints > 0 {
+		gauge("hetero_train_checkpoint_save_seconds", "Duration of the last save.", s.CheckpointSeconds)
 	}
 }
 

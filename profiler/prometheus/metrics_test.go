@@ -84,6 +84,20 @@ func TestMetricsBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
+// TestOnlyRank0ReportsCheckpoints: other ranks never save, so their checkpoints would always be too old.
+func TestOnlyRank0ReportsCheckpoints(t *testing.T) {
+	for rank, want := range []bool{true, false} {
+		m := New(Run{Ranks: []Rank{{Number: rank}}}, 1)
+		m.Update(func(s *State) { s.Steps, s.Checkpoints = 2, 1 })
+		got := names(m.Text())
+		for _, name := range []string{"hetero_train_checkpoints_total", "hetero_train_last_checkpoint_timestamp_seconds", "hetero_train_checkpoint_save_seconds"} {
+			if got[name] != want {
+				t.Errorf("rank %d: got %s: %v, want %v", rank, name, got[name], want)
+			}
+		}
+	}
+}
+
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	tool, err := exec.LookPath("promtool")
 	if err != nil {

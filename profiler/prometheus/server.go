@@ -22,7 +22,7 @@ const (
 	mostHeaderBytes = 16 << 10
 	headerTime      = 5 * time.Second  // to receive a request
 	answerTime      = 10 * time.Second // to send a response; the default time-out of a scrape
-	idleTime        = 5 * time.Minute  // between two requests of a connection
+	idleTime        = 90 * time.Second // between two requests of a connection; scrapes are usually at most 60 s apart
 )
 
 // ErrExposed means that other machines could read the metrics without a token.
@@ -119,12 +119,17 @@ func handler(o *ServerOptions) http.Handler {
 			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
 			return
 		}
+		w.Header().Del("Connection")
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		w.Write(o.Metrics.Text()) // an error means that the client is gone
 	})
-	return mux
+	// A refused client must not keep one of the few connections.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // hostOf returns the host of a Host header without its port.

@@ -1,7 +1,9 @@
 package prometheus
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -84,6 +86,32 @@ func TestWhoMayReadTheMetrics(t *testing.T) {
 				t.Errorf("got status %d, want %d; body %.200q", code, c.want, body)
 			}
 		})
+	}
+}
+
+// TestRefusedClientsKeepNoConnection: the server closes the connection after a refusal, and keeps it after an answer.
+func TestRefusedClientsKeepNoConnection(t *testing.T) {
+	const token = "0123456789abcdef"
+	s := serve(t, ServerOptions{Address: "127.0.0.1:0", Token: token})
+	for _, c := range []struct {
+		line, token string
+		status      int
+		closed      bool
+	}{{"GET /metrics", "wrong", 401, true}, {"GET /other", token, 404, true}, {"POST /metrics", token, 405, true}, {"GET /metrics", token, 200, false}} {
+		conn, err := net.Dial("tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\n\r\n", c.line, c.token)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != c.status || answer.Close != c.closed {
+			t.Errorf("%s: got status %d and close %v, want %d and %v", c.line, answer.StatusCode, answer.Close, c.status, c.closed)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package program
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -132,7 +133,8 @@ func TestEachRankServesItsOwnMetrics(t *testing.T) {
 		for rank := range 2 {
 			eventually(t, fmt.Sprintf("rank %d with its share alone", rank), func() bool {
 				text := fetched(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port+rank))
-				return strings.Count(text, "\nhetero_train_share{") == 1 && strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank)))
+				return strings.Count(text, "\nhetero_train_share{") == 1 && strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank))) &&
+					strings.Contains(text, "\nhetero_train_last_checkpoint_timestamp_seconds ") == (rank == 0) // only rank 0 saves
 			})
 		}
 	})
@@ -141,8 +143,9 @@ func TestEachRankServesItsOwnMetrics(t *testing.T) {
 func TestFaultsOfTheMetricsAddress(t *testing.T) {
 	p := buildProgram(t)
 	used := freePort(t)
-	open := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(open, []byte("s3cr3t"), 0o644); err != nil {
+	dir := t.TempDir()
+	open, short, empty := filepath.Join(dir, "open"), filepath.Join(dir, "short"), filepath.Join(dir, "empty")
+	if err := errors.Join(os.WriteFile(open, []byte("s3cr3t"), 0o644), os.WriteFile(short, []byte("s3cr3t"), 0o600), os.WriteFile(empty, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(used))
@@ -157,6 +160,8 @@ func TestFaultsOfTheMetricsAddress(t *testing.T) {
 		{"no port", "want HOST:PORT", []string{"metrics.address=127.0.0.1"}},
 		{"all addresses without a token", "set metrics.token_file or HETERO_METRICS_TOKEN", []string{"metrics.address=0.0.0.0:0"}},
 		{"a port in use", "address already in use", []string{"metrics.address=127.0.0.1:" + strconv.Itoa(used)}},
+		{"a short token", "want at least 16", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + short}},
+		{"an empty token file", "is empty", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + empty}},
 		{"a token that others can read", "other users can read", []string{"metrics.address=0.0.0.0:0", "metrics.token_file=" + open}},
 		{"an unknown choice", "metrics.ranks", []string{"metrics.address=127.0.0.1:0", "metrics.ranks=some"}},
 	} {

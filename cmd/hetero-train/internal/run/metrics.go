@@ -26,6 +26,9 @@ func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if token != "" && len(token) < process.LeastTokenBytes {
+		return "", exit.Usagef("metrics: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
+	}
 	err = (&prometheus.ServerOptions{Address: c.Address, Token: token, Insecure: c.Insecure}).CheckAddress()
 	if errors.Is(err, prometheus.ErrExposed) {
 		err = fmt.Errorf("%w: set metrics.token_file or HETERO_METRICS_TOKEN, use 127.0.0.1, or set metrics.insecure", err)
