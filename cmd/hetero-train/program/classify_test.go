@@ -69,6 +69,13 @@ func TestBERTLearnsToClassifyTexts(t *testing.T) {
 		if o := execute([]string{"predict", run, texts, "--top", "1"}); o.code != exit.Data || !strings.Contains(o.stdout, texts+":1: good ") || !strings.Contains(o.stdout, texts+":3: bad ") || !strings.Contains(o.stderr, texts+":4: the line is not UTF-8") {
 			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
 		}
+		long := writeText(t, dir, "long.txt", "best\n"+strings.Repeat("x", 16<<20+1)+"\nworst\n")
+		if o := execute([]string{"predict", run, long}); o.code != exit.Data || !strings.Contains(o.stderr, long+":2: the line has more than 16777216 bytes") {
+			t.Errorf("%s: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
+		if o := execute([]string{"predict", run, dir}); o.code != exit.Usage || !strings.Contains(o.stderr, "want a regular file") {
+			t.Errorf("%s: a folder: exit %d: %s%s", c.name, o.code, o.stdout, o.stderr)
+		}
 		exported, imported := filepath.Join(dir, "hf"), filepath.Join(dir, "imported")
 		for _, args := range [][]string{{"checkpoint", "export", run, "--format", "hf", "--output", exported}, {"checkpoint", "import", exported, "--output", imported}} {
 			if o := execute(args); o.code != 0 {

@@ -149,11 +149,11 @@ func transformersSettings(cfg *config.Config, f *checkpoint.File, names []string
 	settings := t.Settings(vocabulary, positions)
 	head, classifies := f.Info("classifier.weight")
 	if bert, ok := settings.(*weights.BERTSettings); ok && classifies && len(head.Shape) == 2 {
-		if len(names) != head.Shape[0] { // unknown, or fewer than the outputs (model.num_classes)
-			names = make([]string, head.Shape[0])
-			for i := range names {
-				names[i] = "LABEL_" + strconv.Itoa(i)
-			}
+		if len(names) > head.Shape[0] { // names of other classes
+			names = nil
+		}
+		for i := len(names); i < head.Shape[0]; i++ { // unknown, or more outputs than classes (model.num_classes)
+			names = append(names[:i:i], "LABEL_"+strconv.Itoa(i))
 		}
 		bert.SetClasses(names)
 	}

@@ -196,16 +196,16 @@ func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tok
 			}
 		}
 	}
-	advice := ": set --tokenizer"
-	if command != "generate" {
-		advice = ""
+	advice, source := ": set --tokenizer", "--tokenizer"
+	if command != "generate" { // has no such flag
+		advice, source = "", command+": tokenizer of the training data"
 	}
 	if name == "" {
 		return nil, exit.Usagef("%s: %s does not name a tokenizer, and no built-in tokenizer has %d tokens%s", command, m.checkpoint.Path, vocabulary, advice)
 	}
 	t, err := tokenizer.New(name, vocab)
 	if err != nil {
-		return nil, exit.With(exit.Usage, fmt.Errorf("--tokenizer: %w", err))
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", source, err))
 	}
 	return t, nil
 }

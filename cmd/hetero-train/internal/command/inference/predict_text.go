@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
 	"github.com/hetero-train/hetero-train/engine/data/tokens"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // TextPrediction is the prediction for one line of text. The most probable class or token is first.
@@ -190,30 +190,33 @@ func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *r
 	return r, nil
 }
 
-// mostTextBytes is the maximum size of a file of lines.
-const mostTextBytes = 1 << 30
+const (
+	mostTextBytes = 1 << 30  // maximum size of a file of lines
+	mostLineBytes = 16 << 20 // maximum size of a line
+)
 
 // read appends the lines of a file, or of standard input for "-", without empty lines.
 func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.Reader) ([]typed, error) {
 	in := stdin
 	if name != "-" {
-		info, err := os.Stat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", name)
-		}
-		if err != nil {
-			return nil, exit.Usagef("predict: %w", err)
-		}
-		file, err := os.Open(name)
+		file, info, err := regular.Open(name)
 		if err != nil {
 			return nil, exit.Usagef("predict: %w", err)
 		}
 		defer file.Close() // opened for reading only
+		if info.Size() > mostTextBytes {
+			return nil, exit.Usagef("predict: %s has %d bytes, want at most %d: split the file", name, info.Size(), mostTextBytes)
+		}
 		in = file
 	}
-	scanner := bufio.NewScanner(io.LimitReader(in, mostTextBytes))
-	scanner.Buffer(nil, 16<<20)
-	for number := 1; scanner.Scan(); number++ {
+	limited := &io.LimitedReader{R: in, N: mostTextBytes + 1}
+	scanner := bufio.NewScanner(limited)
+	scanner.Buffer(nil, mostLineBytes)
+	number := 1
+	for ; scanner.Scan(); number++ {
+		if limited.N == 0 {
+			return nil, exit.Usagef("predict: %s has more than %d bytes: split the text", name, mostTextBytes)
+		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -227,7 +230,9 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 		}
 		lines = append(lines, l)
 	}
-	if err := scanner.Err(); err != nil {
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, exit.With(exit.Data, fmt.Errorf("predict: %s:%d: the line has more than %d bytes", name, number, mostLineBytes))
+	} else if err != nil {
 		return nil, exit.With(exit.Data, fmt.Errorf("predict: read %s: %w", name, err))
 	}
 	return lines, nil
