@@ -20,6 +20,11 @@ type Holder struct {
 	PID   int       `json:"pid"`
 	Host  string    `json:"host"`
 	Since time.Time `json:"since"`
+
+	// Boot and Namespace identify the boot of the host and the PID namespace in which PID is valid. They are "" if the
+	// system does not tell.
+	Boot      string `json:"boot,omitempty"`
+	Namespace string `json:"pid_namespace,omitempty"`
 }
 
 // InUseError reports that another process uses the run's folder.

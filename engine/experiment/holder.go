@@ -29,12 +29,18 @@ func HeldBy(run *os.Root) (holder Holder, held *bool, err error) {
 	if !ok || err != nil || host != holder.Host {
 		return holder, nil, nil
 	}
+	if own := self(host); differ(own.Boot, holder.Boot) || differ(own.Namespace, holder.Namespace) {
+		return holder, nil, nil // in this process, the number of the holder means another process, or none
+	}
 	is, err := flocked(stat.Ino, holder.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return holder, nil, nil
 	}
 	return holder, &is, err
 }
+
+// differ reports whether two known values are different. A value of an earlier version of the program is unknown.
+func differ(a, b string) bool { return a != "" && b != "" && a != b }
 
 // flocked reports whether /proc/locks lists an exclusive flock(2) of the process on a file of this number. The list
 // names devices of some file systems differently than stat(2), so the process identifies the file system instead.

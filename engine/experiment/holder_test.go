@@ -1,11 +1,96 @@
 package experiment
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 )
+
+// TestHeldByDoesNotKnowOtherContainers: the number of a process means nothing in another PID namespace, even if both
+// have the same host name.
+func TestHeldByDoesNotKnowOtherContainers(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	here := self(host)
+	if here.Boot == "" || here.Namespace == "" {
+		t.Skip("the system does not tell the boot or the PID namespace")
+	}
+	boot, namespace, old := here, here, here
+	boot.Boot, namespace.Namespace = "another", "pid:[1]"
+	old.Boot, old.Namespace = "", ""
+	for _, c := range []struct {
+		holder Holder
+		known  bool
+	}{{here, true}, {old, true}, {boot, false}, {namespace, false}} {
+		text, err := json.Marshal(c.holder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := root.WriteFile(lockFile, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, held, err := HeldBy(root); err != nil || (held != nil) != c.known || held != nil && *held {
+			t.Errorf("%+v: got held %v and error %v, want known: %v", c.holder, held, err, c.known)
+		}
+	}
+}
+
+// TestHeldByInAnotherNamespace locks a run in another PID namespace.
+func TestHeldByInAnotherNamespace(t *testing.T) {
+	const variable = "HETERO_TEST_LOCKED_RUN"
+	if dir := os.Getenv(variable); dir != "" { // the process in the namespace
+		output, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := lockFolder(output, "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		fmt.Println("locked")
+		io.Copy(io.Discard, os.Stdin) // until the test ends it
+		return
+	}
+	if err := exec.Command("unshare", "-pf", "true").Run(); err != nil {
+		t.Skipf("this process cannot create a PID namespace: unshare -pf: %v", err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("unshare", "-pf", "--mount-proc", os.Args[0], "-test.run", "^TestHeldByInAnotherNamespace$")
+	cmd.Env = append(os.Environ(), variable+"="+dir)
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer stdin.Close()
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the process in the namespace: got %q and error %v", line, err)
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if holder, held, err := HeldBy(root); err != nil || held != nil || holder.PID == 0 {
+		t.Errorf("got %+v, held %v and error %v, want an unknown state", holder, held, err)
+	}
+}
 
 func TestHeldByFollowsTheLockOfARun(t *testing.T) {
 	dir := t.TempDir()

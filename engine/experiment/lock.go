@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -64,12 +65,24 @@ func isStill(output *os.Root, name string, lock *os.File) bool {
 	return err == nil && os.SameFile(held, there)
 }
 
+// self returns the identity of this process.
+func self(host string) Holder {
+	h := Holder{PID: os.Getpid(), Host: host, Since: time.Now().Truncate(time.Second)}
+	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		h.Boot = strings.TrimSpace(string(boot))
+	}
+	if namespace, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		h.Namespace = namespace // such as "pid:[4026531836]"
+	}
+	return h
+}
+
 func writeHolder(lock *os.File) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "an unknown host"
 	}
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().Truncate(time.Second)})
+	text, err := json.Marshal(self(host))
 	if err != nil {
 		return err
 	}
