@@ -26,8 +26,6 @@ constexpr int64_t kQueries = 256; // queries of a forward task: more repeat less
 constexpr int64_t kKeys = 256;    // keys of a backward block: a multiple of 64, the unit of the dropout mask
 constexpr int64_t kRows = 16;     // queries of a backward block
 
-int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 struct RowKernel : AttentionKernel {
   using AttentionKernel::AttentionKernel;
 

@@ -13,8 +13,6 @@ namespace hetero {
 std::unique_ptr<Kernel> make_pair_linear_loss(const Request &request);
 std::unique_ptr<Kernel> make_pair_linear_loss_diff(const Request &request);
 
-inline int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 // Regions of a workspace, each aligned to 64 bytes.
 struct Regions {
   int64_t end = 0;

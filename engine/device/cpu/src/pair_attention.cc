@@ -26,9 +26,6 @@ constexpr int64_t kKeys = 192;    // keys of a backward block: whole panels, and
 constexpr int64_t kRows = 64;     // queries of a backward block: its scores stay in the second-level cache
 constexpr int64_t kWide = 32;     // columns of a tile of Dp
 
-int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-int vectors(int64_t columns) { return int((std::min(columns, kPanel) + 15) / 16); }
-
 // Hands out parts of a task's memory. Without memory it only counts bytes.
 struct Memory {
   char *memory = nullptr;

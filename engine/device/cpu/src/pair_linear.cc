@@ -21,9 +21,6 @@
 namespace hetero {
 namespace {
 
-int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-int vectors(int64_t columns) { return int((std::min(columns, kPanel) + 15) / 16); }
-
 // Runs f(task, memory) for all tasks. Each part has consecutive tasks and its own memory.
 template <class F> void each(int64_t parts, int64_t tasks, void *workspace, int64_t part_bytes, F f) {
 #pragma omp parallel for schedule(static)

@@ -26,7 +26,6 @@ constexpr int64_t kClasses = 1024; // classes of a chunk: its weights, gradients
 constexpr int64_t kRows = 22 * kPanel; // rows of a block, with the same limit
 constexpr int64_t kSplits = 4;         // number of parts into which the classes of a chunk are divided
 
-int vectors(int64_t columns) { return int((std::min(columns, kPanel) + 15) / 16); }
 int64_t panels(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
 // Returns the first class of part i of n classes, a multiple of kTileRows; n for i = kSplits.

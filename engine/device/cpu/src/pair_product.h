@@ -17,6 +17,9 @@ namespace hetero {
 constexpr int64_t kPanel = 48;   // columns of a panel: three vectors
 constexpr int64_t kTileRows = 8; // rows of a tile: 8 x 3 vectors of sums fill 24 registers
 
+// Returns the number of vectors that hold the given columns of a panel.
+inline int vectors(int64_t columns) { return int(((columns < kPanel ? columns : kPanel) + 15) / 16); }
+
 struct PairTile {
   int64_t pairs;
   const void *a; // pair (row, k) is at a_row*row + a_step*k, counted in pairs
