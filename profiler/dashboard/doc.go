@@ -29,8 +29,9 @@
 //   - A header is too long.
 //
 // The page loads nothing from other servers and contains no inline script. Browsers enforce this
-// (Content-Security-Policy). Names of runs have a fixed alphabet, and files are opened through os.Root. Clients that
-// do not read their answers are disconnected.
+// (Content-Security-Policy). Names of runs have a fixed alphabet, and files are opened through os.Root. Only the key
+// experiment.log_dir of a run's settings leads out of the folder of runs, to the files of records in the folder that it
+// names. Clients that do not read their answers are disconnected.
 //
 // # User interface
 //

@@ -33,5 +33,6 @@
 //	results/result.json            how the run ended
 //
 // The key experiment.log_dir moves the folder logs. Files are untrusted. All files are opened through os.Root and
-// must be regular, and the number of bytes kept in memory is limited.
+// must be regular, and the number of bytes kept in memory is limited. There is one exception: experiment.log_dir may
+// name any folder of this machine. Only files with the names above are read from it, and through os.Root.
 package runs

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
 // page matches the address that the dashboard prints.
@@ -247,5 +248,29 @@ func TestStatusOfRuns(t *testing.T) {
 		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
 			t.Errorf("status %q: got %q, want %q", args, text, want)
 		}
+	}
+}
+
+// TestLogsAreFoundFromAnyFolder: experiment.log_dir is relative to the folder in which the training runs, not to that of
+// the reader.
+func TestLogsAreFoundFromAnyFolder(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd := p.command(dir, "train.steps=3", "experiment.log_dir=elsewhere")
+	cmd.Dir = t.TempDir()
+	finish(t, cmd, 0).check(t, exit.Done, "")
+	folder, err := runs.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	run, err := folder.Open("run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	for run.Update(1 << 20) {
+	}
+	if v := run.View(); v.Last != 3 {
+		t.Errorf("got steps up to %d and state %+v, want 3", v.Last, v.State)
 	}
 }

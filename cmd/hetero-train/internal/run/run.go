@@ -181,7 +181,13 @@ func (tr *training) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := tr.Folder.StoreConfig(string(tr.Cfg.TOML()), version.Text()); err != nil {
+	stored := *tr.Cfg
+	if dir := stored.Experiment.LogDir; dir != "" { // programs in other folders read the records, too
+		if stored.Experiment.LogDir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	if err := tr.Folder.StoreConfig(string(stored.TOML()), version.Text()); err != nil {
 		return err
 	}
 	tr.balancing.SaveProfile()
