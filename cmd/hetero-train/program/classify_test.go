@@ -143,7 +143,7 @@ func TestFaultsOfLabelledTexts(t *testing.T) {
 		{[]string{"data.path=" + writeText(t, dir, "bad.jsonl", "{\"text\": 1\n")}, exit.Data, "want a JSON object"},
 		{[]string{"data.path=" + filepath.Join(dir, "none.tsv")}, exit.Data, "none.tsv"},
 		{[]string{"data.label_column=class"}, exit.Data, `no column "class", got ["id" "text" "label"]`},
-		{[]string{"data.val_path=" + writeText(t, dir, "new.tsv", "text\tlabel\na\tugly\n")}, exit.Data, `has label "ugly", want one of`},
+		{[]string{"data.val_path=" + writeText(t, dir, "new.tsv", "text\tlabel\na\tugly\n")}, exit.Data, `line 2: got label "ugly", want one of`},
 		{[]string{"data.vocab_file=" + writeText(t, dir, "twice.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n")}, exit.Data, `lines 6 and 7 are both "a"`},
 		{[]string{"data.vocab_file="}, exit.Usage, "labelled texts need a WordPiece vocabulary"},
 		{[]string{"data.sequence_length=4"}, exit.Usage, "4 positions, want 5"},

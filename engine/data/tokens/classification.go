@@ -102,6 +102,9 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
+		if text != nil && c.o.Classes != nil && !slices.Contains(c.o.Classes, label) {
+			return fmt.Errorf("line %d: got label %.40q, want one of %.200q", number, label, c.o.Classes)
+		}
 		if text != nil {
 			labels = append(labels, label)
 			c.add(e, text, second)
@@ -241,7 +244,7 @@ func (c *Classification) specials() int {
 	return 2
 }
 
-// setClasses assigns a class number to each label.
+// setClasses assigns a class number to each label. read has checked the labels if the options list the classes.
 func (c *Classification) setClasses(labels []string) error {
 	c.classes = c.o.Classes
 	if c.classes == nil {
@@ -253,11 +256,7 @@ func (c *Classification) setClasses(labels []string) error {
 		number[name] = int32(i)
 	}
 	for i, label := range labels {
-		class, known := number[label]
-		if !known {
-			return fmt.Errorf("sample %d has label %.40q, want one of %.200q", i, label, c.classes)
-		}
-		c.rows[i].label = class
+		c.rows[i].label = number[label]
 	}
 	if len(c.classes) < 2 {
 		return fmt.Errorf("all labels are %q, want at least two classes", c.classes)

@@ -644,7 +644,7 @@ func TestLabelledTextsThatAreRefused(t *testing.T) {
 		"no JSON":          {"a.jsonl", "text\n", "line 1: want a JSON object"},
 		"no field":         {"a.jsonl", `{"text": "a"}`, `line 1: no value of "label"`},
 		"a list":           {"a.jsonl", `{"text": ["a"], "label": 1}`, `"text" is []interface {}, want a string`},
-		"an unknown class": {"b.tsv", "text\tlabel\na\tmaybe\n", `sample 0 has label "maybe", want one of ["no" "yes"]`},
+		"an unknown class": {"b.tsv", "text\tlabel\na\tmaybe\n", `line 2: got label "maybe", want one of ["no" "yes"]`},
 		"a long line":      {"a.tsv", "text\tlabel\n" + strings.Repeat("x", 16<<20) + "\t1\n", "line 2: more than 16 MiB"},
 	} {
 		o := ClassificationOptions{Path: writeFile(t, c.file, []byte(c.contents)), Tokenizer: wordPiece(t), Length: 8}

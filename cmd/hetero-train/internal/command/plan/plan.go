@@ -368,7 +368,11 @@ func (r Report) write(w io.Writer) error {
 	if r.ReservedFor > 0 {
 		fmt.Fprintf(w, "reserved on each rank for larger shares: %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
 	}
-	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
+	memory := fmt.Sprintf("%.2f GiB", show.GiB(r.MemoryBytes))
+	if r.MemoryBytes < 1<<30 {
+		memory = fmt.Sprintf("%.1f MiB", show.MiB(r.MemoryBytes))
+	}
+	_, err := fmt.Fprintf(w, "largest micro-batch of a rank in %s (%s, %s): %d samples\n", memory, r.Device, r.DeviceModel, r.LargestFit)
 	return err
 }
 

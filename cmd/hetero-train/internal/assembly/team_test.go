@@ -1,0 +1,33 @@
+package assembly
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// TestRanksMayServeAndReportDifferently: only one rank has the dashboard, the metrics of all ranks, or a tracking server.
+func TestRanksMayServeAndReportDifferently(t *testing.T) {
+	cfg, err := config.Parse("defaults", nil, parts.BuiltinCatalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, s := range cfg.Settings() {
+		if slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
+			continue
+		}
+		compared++
+		for _, table := range []string{"dashboard", "metrics", "notify", "tracking"} {
+			if strings.HasPrefix(s.Key, table+".") {
+				t.Errorf("ranks compare %s", s.Key)
+			}
+		}
+	}
+	if compared < 50 {
+		t.Errorf("ranks compare only %d settings", compared)
+	}
+}
