@@ -186,7 +186,7 @@ func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
 func TestEveryModelCanBeNamed(t *testing.T) {
 	for _, m := range parts.BuiltinCatalog.Models {
 		args := []string{"train", "--model", m.Name}
-		if strings.HasPrefix(m.Name, "gpt2") {
+		if m.Samples == config.Tokens {
 			args = append(args, "--dataset", "synthetic_text")
 		}
 		if o := execute(args); o.code != exit.Done {
@@ -203,6 +203,8 @@ func TestEveryDataSetCanBeNamed(t *testing.T) {
 			args = append(args, "--set", "data.path=/data/flowers")
 		case "text":
 			args = append(args, "--model", "gpt2", "--set", "data.path=/data/tokens")
+		case "labelled_text":
+			args = append(args, "--model", "bert_base", "--set", "data.path=/data/reviews.tsv", "--set", "data.vocab_file=/data/vocab.txt")
 		case "synthetic_text":
 			args = append(args, "--model", "gpt2")
 		}
