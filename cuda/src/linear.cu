@@ -115,10 +115,12 @@ struct LinearKernel : Kernel {
 };
 
 // Chooses the fastest way to compute a product. shapes differ in their epilogues. For a shape without an epilogue,
-// apart computes the sums of B in addition.
-Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
+// apart computes the sums of a gradient in addition. The gradient is B, or the tensor from which B is cast; it has
+// gradient_bytes bytes.
+Way choose(const std::vector<ProductShape> &shapes, const Work &apart, int64_t gradient_bytes) {
   const ProductShape &s = shapes.back();
-  const int64_t a = padded(s.m * s.k * dtype_size(s.factors)), b = padded(s.k * s.n * dtype_size(s.factors)),
+  const int64_t a = padded(s.m * s.k * dtype_size(s.factors)),
+                b = padded(std::max(s.k * s.n * dtype_size(s.factors), gradient_bytes)),
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
   Comparison comparison{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
@@ -143,7 +145,7 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
 
 // Sets how the product is computed. shapes are all suitable shapes; the last one also serves operands of any alignment.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
-  k->fast = choose(shapes, k->sums);
+  k->fast = choose(shapes, k->sums, k->sums ? k->in[size_t(1 - k->a)].bytes : 0);
   const ProductShape &last = shapes.back();
   const auto careful = algorithms_for(last, static_cast<int>(dtype_size(last.factors)));
   if (!careful.empty()) k->anywhere = Way{last, careful[0]};

@@ -23,7 +23,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
-	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -136,10 +135,12 @@ func (g *golden) options(compute tensor.DType) ReplicaOptions {
 // openCPU opens the CPU device. It skips the test if the library was not built, unless HETERO_REQUIRE names it.
 func openCPU(t *testing.T) device.Device {
 	t.Helper()
-	nativetest.Need(t, "cpu", "libhetero_cpu.so")
-	dev, err := cpu.Driver{}.Open(0, device.Options{})
+	dev, err := cpu.Driver{}.Open(0, device.Options{}) // nativetest.Need sets a variable, which ranks must not do at once
 	if err != nil {
-		t.Fatal(err)
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
 	}
 	t.Cleanup(func() { dev.Close() })
 	return dev

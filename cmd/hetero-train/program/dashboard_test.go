@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
@@ -162,6 +163,7 @@ func TestDashboardOnAllAddressesNeedsAToken(t *testing.T) {
 
 // A dashboard that cannot start must not end the training.
 func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
+	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
 	p, dir := buildProgram(t), t.TempDir()
 	cmd := p.command(filepath.Join(dir, "new"), "dashboard.enabled=true", "dashboard.port=0", "train.steps=100000000", "parallel.ranks=2")
 	stderr, err := cmd.StderrPipe()
@@ -215,6 +217,7 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 }
 
 func TestStatusOfRuns(t *testing.T) {
+	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
 	p, dir := buildProgram(t), t.TempDir()
 	finish(t, p.command(dir, "train.steps=60", "parallel.ranks=2"), 0).check(t, exit.Done, "")
 	status := func(code int, args ...string) string {
