@@ -26,6 +26,7 @@ var layers = []layer{
 	{"telemetry", nil},
 	{"balancer", imports("telemetry")},
 	{"balancer/simulate", imports("balancer")},
+	{"balancer/scheduler", imports("balancer")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 	{"engine/nativelib/nativetest", imports("engine/nativelib")},

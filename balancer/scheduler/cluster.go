@@ -1,0 +1,34 @@
+package scheduler
+
+// GPUType is a model of GPU.
+type GPUType struct {
+	Name      string
+	Memory    float64 // bytes
+	Bandwidth float64 // bytes/s of device memory; NaN if not known
+	Compute   float64 // FLOP/s; NaN if not known
+}
+
+// GPU is one GPU of a cluster. Telemetry that is not known is NaN.
+type GPU struct {
+	Name        string
+	Type        int     // index into Cluster.Types
+	Machine     int     // index into Cluster.Machines
+	Utilization float64 // fraction, measured outside of this scheduler
+	Temperature float64 // degrees Celsius
+}
+
+// Machine is a host of GPUs.
+type Machine struct {
+	Name    string
+	CPUs    float64 // cores
+	Memory  float64 // bytes of host memory
+	Network float64 // bytes/s of its link to other machines; NaN if not known: no limit
+	GPUs    []int   // indices into Cluster.GPUs, ascending
+}
+
+// Cluster lists all GPUs that exist at any time. Whether a GPU is available at a moment is part of the State.
+type Cluster struct {
+	Types    []GPUType
+	Machines []Machine
+	GPUs     []GPU
+}

@@ -1,0 +1,36 @@
+// Package scheduler decides which job runs on which GPUs of a cluster whose GPUs are not equal.
+//
+// Like package balancer, it consists of pure functions over numbers: it reads no clock, no file and no network. Command
+// `hetero-train schedule` reads files and prints results.
+//
+// # Model
+//
+// A [Cluster] has machines with CPU cores, host memory, a network link and GPUs of several types. A [Workload] is a list
+// of jobs in the order of their arrival. A [Job] needs a fixed number of GPUs, which start and stop together (a gang), and
+// CPU cores and host memory beside each GPU. Its work is a number of steps. [Speeds] states how many steps per second a
+// kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
+//
+// A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads it and returns
+// an [Action]: start a job on GPUs, stop a job, or wait for the next event. Package simulate applies actions and
+// advances time.
+//
+// # Units
+//
+// Times are seconds, memory is bytes, bandwidth is bytes per second, and fractions are between 0 and 1. NaN marks a
+// figure that is not known.
+//
+// # Policies
+//
+//	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
+//	static    each kind of job has one type of GPU, and waits for it
+//	rule      best fit by speed and priority; priority grows with waiting time
+//	srf       the job with the shortest remaining time first, on its fastest free GPUs
+//	maxmin    equal effective speed for all jobs, relative to their share of the cluster (max-min fairness)
+//	gang      prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
+//	dqn       a network that was trained on the simulator (package dqn)
+//
+// # Errors
+//
+// [Cluster.Check], [Workload.Check] and [Speeds.Check] report all faults of their numbers at once, with names, got and
+// want. A job that no GPUs of the cluster can hold is a [*UnplaceableError].
+package scheduler

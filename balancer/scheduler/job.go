@@ -1,0 +1,39 @@
+package scheduler
+
+// Class is the job type of the user's reports.
+type Class int
+
+const (
+	Simulation Class  = iota // scientific simulation
+	Learning                 // training of a model
+	Processing               // data processing
+	Classes    = iota        // the number of classes
+)
+
+// Kind is a program and its settings, as far as they decide its speed: for example "ResNet-18 (batch size 64)".
+type Kind struct {
+	Name      string
+	Class     Class
+	GPUMemory float64 // bytes on each GPU
+	Save      float64 // seconds to write a checkpoint when the job stops
+	Load      float64 // seconds to continue from it
+}
+
+// Job is one submission. All demands are for each GPU of the job.
+type Job struct {
+	Name     string
+	Kind     int     // index into Workload.Kinds
+	Arrival  float64 // seconds
+	Work     float64 // steps
+	GPUs     int     // at least 1; all start and stop together
+	CPUs     float64 // cores on the machine of each GPU
+	Memory   float64 // bytes of host memory on the machine of each GPU
+	Network  float64 // bytes/s that each GPU sends while the job spans several machines
+	Priority float64 // between 0 and 1; 1 is the most urgent
+}
+
+// Workload is a list of jobs in the order of arrival.
+type Workload struct {
+	Kinds []Kind
+	Jobs  []Job
+}

@@ -1,0 +1,40 @@
+package scheduler
+
+// Segment is a stay of a job on GPUs.
+type Segment struct {
+	Job    int
+	GPUs   []int
+	From   float64 // seconds
+	To     float64 // seconds
+	Ended  End
+	Reason string // why the policy started it; empty unless the run recorded reasons
+}
+
+// End states why a segment ended.
+type End int
+
+const (
+	Finished End = iota
+	Stopped      // by the policy
+	Failed       // a GPU became unavailable; work since the last checkpoint is lost
+)
+
+// Completion is the life of one job.
+type Completion struct {
+	Arrival float64 // seconds
+	Start   float64 // seconds: first start
+	Finish  float64 // seconds; NaN if the run ended before
+	Stops   int     // times that it was stopped or failed
+}
+
+// Result is the outcome of a run.
+type Result struct {
+	Policy    string
+	Jobs      []Completion // by job
+	Segments  []Segment    // in the order of their start; nil unless the run recorded them
+	End       float64      // seconds: the time of the last event
+	GPUHours  []float64    // by GPU: hours in which it had a job
+	Available []float64    // by GPU: hours in which it was available
+	Decisions int          // starts and stops
+	Events    int
+}

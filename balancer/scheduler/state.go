@@ -1,0 +1,58 @@
+package scheduler
+
+// MaxSharing is the largest number of jobs on one GPU.
+const MaxSharing = 2
+
+// Running is a job that has GPUs.
+type Running struct {
+	Job       int     // index into Workload.Jobs
+	GPUs      []int   // ascending
+	Since     float64 // seconds: when it got these GPUs
+	Speed     float64 // steps/s now; 0 while it loads its checkpoint
+	Remaining float64 // steps
+	Ready     float64 // seconds: when it starts or continues to compute
+	Partner   int     // job that shares all its GPUs, or -1
+}
+
+// State is a cluster at one moment. Policies must not change it. All slices are indexed as in Cluster and Workload.
+type State struct {
+	Now      float64 // seconds
+	Cluster  *Cluster
+	Workload *Workload
+	Speeds   Speeds
+
+	Queue     []int     // jobs that wait, in the order of arrival
+	Running   []Running // in the order of start
+	Remaining []float64 // steps, by job
+	Up        []bool    // by GPU: available
+	OnGPU     [][]int   // by GPU: the jobs on it, at most MaxSharing
+	FreeCPUs  []float64 // by machine: cores
+	FreeMem   []float64 // by machine: bytes
+}
+
+// Verb is what an action does.
+type Verb int
+
+const (
+	Wait  Verb = iota // until the next event
+	Start             // a job of the queue on GPUs
+	Stop              // a running job; it saves a checkpoint and returns to the queue
+)
+
+// Action is one decision of a policy.
+type Action struct {
+	Verb   Verb
+	Job    int    // index into Workload.Jobs
+	GPUs   []int  // Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
+	Reason string // one sentence, for `schedule explain`; empty unless the policy was asked for reasons
+}
+
+// Policy decides. The simulator calls Decide until it returns Wait, then advances to the next event.
+type Policy interface {
+	// Name is the name that users select.
+	Name() string
+	// Reset prepares for a new run on a cluster. The cluster and the workload of all later states are these.
+	Reset(c *Cluster, w *Workload, s Speeds) error
+	// Decide returns the next action. It must be a function of the state and of earlier states only.
+	Decide(s *State) Action
+}
