@@ -27,6 +27,7 @@ var layers = []layer{
 	{"balancer", imports("telemetry")},
 	{"balancer/simulate", imports("balancer")},
 	{"balancer/scheduler", imports("balancer")},
+	{"balancer/scheduler/compare", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 	{"engine/nativelib/nativetest", imports("engine/nativelib")},

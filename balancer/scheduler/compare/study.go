@@ -1,0 +1,156 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// Runs are the runs of one policy, one for each seed, in the order of the seeds.
+type Runs struct {
+	Policy  string
+	Figures []Figures
+}
+
+// Ratio compares one figure of a policy with the baseline. Above 1, the policy is better.
+type Ratio struct {
+	Estimate         // geometric mean over seeds
+	Student  float64 `json:"p_student"`  // p value of the paired t test, corrected by Holm's method
+	Wilcoxon float64 `json:"p_wilcoxon"` // p value of the signed-rank test, corrected by Holm's method
+}
+
+// Row is the result of one policy.
+type Row struct {
+	Policy      string    `json:"policy"`
+	Runs        []Figures `json:"runs"` // by seed
+	Completion  Estimate  `json:"completion_s"`
+	Throughput  Estimate  `json:"throughput_jobs_per_h"`
+	Utilization Estimate  `json:"utilization"`
+	// Ratios to the baseline.
+	CompletionRatio  Ratio    `json:"completion_ratio"`
+	ThroughputRatio  Ratio    `json:"throughput_ratio"`
+	UtilizationRatio Ratio    `json:"utilization_ratio"`
+	V                Estimate `json:"v"`          // geometric mean of the three ratios
+	HyperScore       float64  `json:"hyperscore"` // of V's mean
+	HyperLow         float64  `json:"hyperscore_low"`
+	HyperHigh        float64  `json:"hyperscore_high"`
+}
+
+// Study is a comparison of policies.
+type Study struct {
+	Baseline   string     `json:"baseline"`
+	Seeds      []uint64   `json:"seeds"`
+	Rows       []Row      `json:"policies"` // in the order of the runs
+	Regression Regression `json:"regression_of_utilization_on_completion"`
+}
+
+// New compares all policies with the baseline, which must be one of them. Each policy needs one run for each seed.
+func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
+	base := slices.IndexFunc(all, func(r Runs) bool { return r.Policy == baseline })
+	if base < 0 {
+		return nil, fmt.Errorf("compare policies: got no run of the baseline %q", baseline)
+	}
+	if len(seeds) == 0 {
+		return nil, fmt.Errorf("compare policies: got no seeds, want at least 1")
+	}
+	study := &Study{Baseline: baseline, Seeds: seeds}
+	var x, y []float64
+	for i, runs := range all {
+		if len(runs.Figures) != len(seeds) {
+			return nil, fmt.Errorf("compare policies: policy %s: got %d runs, want %d, one for each seed", runs.Policy, len(runs.Figures), len(seeds))
+		}
+		if slices.ContainsFunc(all[:i], func(r Runs) bool { return r.Policy == runs.Policy }) {
+			return nil, fmt.Errorf("compare policies: got policy %s twice, want it once", runs.Policy)
+		}
+		row, err := compared(runs, all[base])
+		if err != nil {
+			return nil, err
+		}
+		study.Rows = append(study.Rows, row)
+		x = append(x, column(runs.Figures, completion)...)
+		y = append(y, column(runs.Figures, utilization)...)
+	}
+	study.correct(base)
+	study.Regression = regress(x, y)
+	return study, nil
+}
+
+func completion(f Figures) float64  { return f.Completion }
+func throughput(f Figures) float64  { return f.Throughput }
+func utilization(f Figures) float64 { return f.Utilization }
+
+func column(all []Figures, of func(Figures) float64) []float64 {
+	out := make([]float64, len(all))
+	for i, f := range all {
+		out[i] = of(f)
+	}
+	return out
+}
+
+// compared computes one row, with p values of single tests.
+func compared(runs, base Runs) (Row, error) {
+	row := Row{Policy: runs.Policy, Runs: runs.Figures}
+	v := slices.Repeat([]float64{1}, len(runs.Figures))
+	for _, figure := range []struct {
+		of       func(Figures) float64
+		inverse  bool // less is better
+		estimate *Estimate
+		ratio    *Ratio
+	}{
+		{completion, true, &row.Completion, &row.CompletionRatio},
+		{throughput, false, &row.Throughput, &row.ThroughputRatio},
+		{utilization, false, &row.Utilization, &row.UtilizationRatio},
+	} {
+		values, ratios := column(runs.Figures, figure.of), column(base.Figures, figure.of)
+		for i := range ratios {
+			ratios[i] = values[i] / ratios[i]
+			if figure.inverse {
+				ratios[i] = 1 / ratios[i]
+			}
+			v[i] *= math.Cbrt(ratios[i])
+		}
+		*figure.estimate = estimate(values)
+		differences := logs(ratios)
+		*figure.ratio = Ratio{geometric(ratios), studentP(differences), wilcoxonP(differences)}
+	}
+	row.V = geometric(v)
+	var err error
+	if row.HyperScore, err = scheduler.HyperScore(row.V.Mean); err != nil {
+		return row, fmt.Errorf("compare policies: policy %s: %w", row.Policy, err)
+	}
+	row.HyperLow, row.HyperHigh = math.NaN(), math.NaN()
+	if !math.IsNaN(row.V.Low) { // HyperScore rises with V, so it maps the interval
+		if row.HyperLow, err = scheduler.HyperScore(row.V.Low); err != nil {
+			return row, err
+		}
+		if row.HyperHigh, err = scheduler.HyperScore(row.V.High); err != nil {
+			return row, err
+		}
+	}
+	return row, nil
+}
+
+// correct applies Holm's method to the tests of each figure. The baseline is not tested.
+func (s *Study) correct(base int) {
+	for _, of := range []func(*Row) *Ratio{
+		func(r *Row) *Ratio { return &r.CompletionRatio },
+		func(r *Row) *Ratio { return &r.ThroughputRatio },
+		func(r *Row) *Ratio { return &r.UtilizationRatio },
+	} {
+		for _, p := range []func(*Ratio) *float64{
+			func(r *Ratio) *float64 { return &r.Student },
+			func(r *Ratio) *float64 { return &r.Wilcoxon },
+		} {
+			values := make([]float64, len(s.Rows))
+			for i := range s.Rows {
+				values[i] = *p(of(&s.Rows[i]))
+			}
+			values[base] = math.NaN()
+			for i, v := range holm(values) {
+				*p(of(&s.Rows[i])) = v
+			}
+		}
+	}
+}
