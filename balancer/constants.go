@@ -17,7 +17,7 @@ const (
 // Noise of a rank, and how its level moves.
 const (
 	priorNoise  = 0.03    // standard deviation of the log of a step's time before any measurement
-	commonPrior = 0.02    // standard deviation of what all ranks do alike from window to window, log, before any measurement
+	commonPrior = 0.02    // standard deviation of the change that all ranks have in common from window to window, log, before any measurement
 	priorWeight = 4.0     // observations that these count as
 	memory      = 12.0    // windows over which both are averaged. More is surer, and follows a change of noise later
 	windowNoise = 0.002   // standard deviation of the log of a window's mean that more steps do not reduce
@@ -28,7 +28,7 @@ const (
 	wanderRate  = 0.1     // log: how much a window changes wander for each unit that its innovation agrees with earlier ones,
 	wanderBias  = 0.3     // less this: agreement by chance must not add up
 	driftForget = 0.8     // part of the sum of innovations that remains after a window
-	levelRate   = 0.3     // of what all ranks do alike that their curves follow, a window
+	levelRate   = 0.3     // fraction, per window, of the change in common that the curves of the ranks follow
 	commonSure  = 2.0     // times the variance by chance: least movement within a window that all ranks have in common
 )
 
@@ -85,12 +85,12 @@ const (
 	earlierRun = 1 << 30 // windows since the shares of an earlier run were measured
 	priorCells = 10      // points of a curve from an earlier run
 	lenders    = 3       // ranks of a type that lend measured shares
-	mostLent   = 6       // measured shares that a rank borrows
+	mostLent   = 6       // measured shares of lenders that the curve of a rank uses
 	mostParts  = 4       // hypotheses of tiles that a prediction uses
 	everyShare = 4096    // samples up to which a curve with tiles has every share
 	gridRatio  = 1.25    // of neighbouring points of a curve in the reach of a decision,
 	farRatio   = 2.0     // and beyond
-	manyRanks  = 64      // ranks beyond which a curve is drawn anew in one of drawnEvery windows only
+	manyRanks  = 64      // with more ranks, each curve is fitted again only once in drawnEvery windows
 	drawnEvery = 4       // windows
 	leastPlain = 0.05    // least part of a time that a tile leaves
 )

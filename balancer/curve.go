@@ -123,10 +123,10 @@ func (c Curve) within(least, most float64) Curve {
 	return out
 }
 
-// outline is a curve with at most so many points, at least 2. Points that lie furthest, in proportion, from the line
-// through their chosen neighbours come first. Where all others lie on these lines, points between them fill the widest
-// ratios of samples: that the curve is a line there is knowledge, too.
-func (c Curve) outline(points int) Curve {
+// simplify returns the curve with at most the given number of points, at least 2. It first chooses the points with the
+// largest relative distance from the line through their chosen neighbours. If all other points lie on these lines, it
+// chooses points within the widest ratios of samples, because a curve that is a line there is knowledge, too.
+func (c Curve) simplify(points int) Curve {
 	if len(c) <= 2 {
 		return c
 	}

@@ -81,7 +81,7 @@ func (d *dynamic) decide() ([]int, string) {
 	}
 	weight, missing := d.weights()
 	if missing >= 0 {
-		return nil, fmt.Sprintf("rank %d was not measured", missing)
+		return nil, fmt.Sprintf("the time of rank %d was not measured", missing)
 	}
 	full, err := d.opts.Divide(weight)
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *dynamic) decide() ([]int, string) {
 			return next, ""
 		}
 	}
-	return nil, "shares are as the formula wants them, up to noise"
+	return nil, "the shares that the formula gives differ too little from the current shares"
 }
 
 func fraction(m mean) float64 { return min(max(m.or(0), 0), 1) }

@@ -202,7 +202,7 @@ func TestDynamicWaitsForAllRanks(t *testing.T) {
 	step := func(own ...float64) func([]int) *balancer.Step {
 		return func(shares []int) *balancer.Step { return &balancer.Step{Shares: shares, Own: own} }
 	}
-	if d := decide(t, p, step(0.1, math.NaN()), p.Start()); d.Changed || d.Reason != "rank 1 was not measured" {
+	if d := decide(t, p, step(0.1, math.NaN()), p.Start()); d.Changed || d.Reason != "the time of rank 1 was not measured" {
 		t.Errorf("got %v (%s), want no change before rank 1 was measured", d.Next, d.Reason)
 	}
 	if d := decide(t, p, step(0.1, 0.3), p.Start()); !d.Changed {

@@ -20,10 +20,10 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 	}
 	if next = h.probeBeyond(batch, from, now); next != nil {
 		h.beyond++
-		return next, "a probe of larger shares: the slowest rank gets no faster with fewer samples"
+		return next, "a probe (trial of other shares): larger shares for some ranks, because fewer samples do not make the slowest rank faster"
 	}
 	if next = h.probeTiles(batch, from, now); next != nil {
-		return next, "a probe of shares that may fill tiles"
+		return next, "a probe (trial of other shares): these shares may fill the tiles of the kernels, which saves time"
 	}
 	if next = h.probeHoped(batch, from, now); next != nil {
 		if !h.pays(next, from, now) {
@@ -31,7 +31,7 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 		}
 		h.patience = int(math.Ceil(patienceGrows * float64(h.patience)))
 	}
-	return next, "a probe: the curves know little of other shares"
+	return next, "a probe (trial of other shares): the step-time curves are uncertain at these shares"
 }
 
 // confirm gives ranks that surprised their curve at a new share one of their earlier shares again, at most probeCost

@@ -86,7 +86,7 @@ func (h *hybrid) Curves() []Curve {
 
 // Observe implements [Policy].
 func (h *hybrid) Observe(s *Step) (*Decision, bool) {
-	h.bill(s)
+	h.priceChange(s)
 	w := h.window
 	h.left = s.Left
 	if !w.add(s) && !h.early() {
@@ -107,9 +107,9 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 	return d, true
 }
 
-// bill measures the price of a change: what its steps take beyond steady ones, while plans are made and in the first step
-// with the new shares. The price has a limit, so that a clock that jumped does not stop the balancing.
-func (h *hybrid) bill(s *Step) {
+// priceChange measures the price of a change of shares: the extra time of the steps in which plans are made, and of the
+// first step with the new shares. The price has a limit, so that a jump of the clock does not stop the balancing.
+func (h *hybrid) priceChange(s *Step) {
 	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
 	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
 		h.extra += s.Seconds - h.steady
@@ -240,7 +240,7 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 }
 
 // follows scales the curve of a rank by the change of its time at the share in use, and reports whether that is enough
-// for this window. With many ranks each curve is drawn anew every few windows only, unless its measured shares change.
+// for this window. With many ranks, each curve is fitted again only every few windows, unless its measured shares change.
 func (h *hybrid) follows(rank int, share float64) bool {
 	e := h.ranks[rank]
 	f := e.shape
@@ -296,7 +296,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	missing := h.fit(d)
 	h.decisions++
 	if missing >= 0 {
-		return nil, fmt.Sprintf("rank %d was not measured", missing)
+		return nil, fmt.Sprintf("the time of rank %d was not measured", missing)
 	}
 	batch := h.reach()
 	best, err := h.minimize(batch, h.sure)
@@ -305,27 +305,27 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	}
 	h.account(d, best)
 	if !h.opts.valid(d.Shares, h.start) {
-		return best, "shares in use are no division of the batch"
+		return best, "the shares in use are not a valid division of the batch"
 	}
 	if h.recalls(d, best) {
-		return best, "a rank without samples is tried again"
+		return best, "an excluded rank gets samples again, to measure its speed"
 	}
 	if next := h.confirm(batch, d.Shares, best); next != nil {
 		h.probing = true
-		return next, "an earlier share tells whether a rank has changed its speed"
+		return next, "a rank gets an earlier share again, to check whether its speed has changed"
 	}
 	g := h.gain(d.Shares, best)
 	h.calm++
 	switch {
 	case slices.Equal(best, d.Shares):
-		g.fraction, g.reason = 0, "shares are the best ones"
+		g.fraction, g.reason = 0, "the current shares are the best ones"
 	case g.fraction >= max(leastGain+g.doubt, g.cost):
 		h.calm = 0
 		return best, g.reason
 	case g.fraction < leastGain+g.doubt:
-		g.reason = fmt.Sprintf("a change would gain %.2f %%, which may be noise", 100*max(g.fraction, 0))
+		g.reason = fmt.Sprintf("a change of shares would save %.2f %%, which may be noise", 100*max(g.fraction, 0))
 	default:
-		g.reason = fmt.Sprintf("a change would gain %.2f %%, less than it costs", 100*g.fraction)
+		g.reason = fmt.Sprintf("a change of shares would save %.2f %%, less than the change costs", 100*g.fraction)
 	}
 	if h.opts.Objective == Time && h.calm >= h.patience {
 		now, _ := Slowest(h.sure, d.Shares)

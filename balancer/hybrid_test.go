@@ -362,7 +362,7 @@ func TestHybridBenchesWorthlessRanks(t *testing.T) {
 			}
 		})
 		for i, d := range decisions {
-			tried = tried || d.Changed && i < 1500 && strings.Contains(d.Reason, "tried again")
+			tried = tried || d.Changed && i < 1500 && strings.Contains(d.Reason, "gets samples again")
 		}
 		if !tried {
 			t.Error("rank 2 is never tried again")

@@ -21,9 +21,9 @@ func (o *Options) kin() [][]int {
 	return slices.DeleteFunc(groups, func(g []int) bool { return len(g) < 2 })
 }
 
-// lend finds the lenders of each rank: the ranks of its type that have measured most shares. Ranks of one type run the same
-// kernels, so their curves have one shape, at levels of their own. A rank borrows measured shares that it lacks. The times
-// of the lender are shifted to the level of the borrower; the share in use of the borrower tells the difference.
+// lend finds the lenders of each rank: the ranks of its type with the most measured shares. Ranks of one type run the same
+// kernels, so their curves have the same shape at different levels. The curve of a rank also uses measured shares of its
+// lenders. Their times are shifted to the level of the rank, which its time at the share in use gives.
 func (h *hybrid) lend() {
 	for _, group := range h.kin {
 		list := slices.Clone(group)
@@ -35,7 +35,7 @@ func (h *hybrid) lend() {
 	}
 }
 
-// knowledge is the measured shares of a rank, its own and those that it borrows, and the covariance of their logs.
+// knowledge returns the measured shares of a rank and of its lenders, and the covariance of the logs of their times.
 func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 	e := h.ranks[rank]
 	if len(h.lenders) == 0 || h.lenders[rank] == nil || e.current < 0 {
@@ -46,8 +46,8 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 	type source struct {
 		from *speed
 		at   int
-		log  float64 // that shifts the lender's times to the borrower's level
-		v    float64 // variance of that, the borrower's part aside
+		log  float64 // shift of the lender's times to the level of the rank
+		v    float64 // variance of the shift, without the part of the rank
 	}
 	var sources []source
 	now := e.cells[e.current]

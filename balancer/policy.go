@@ -89,7 +89,7 @@ type Decision struct {
 func (d *Decision) stay(o *Options, start []int) {
 	d.Next = d.Shares
 	if !o.valid(d.Shares, start) {
-		d.Next, d.Reason = slices.Clone(start), "shares in use are no division of the batch: back to those of the start"
+		d.Next, d.Reason = slices.Clone(start), "the shares in use are not a valid division of the batch: the start shares apply again"
 	}
 	d.Changed = !slices.Equal(d.Next, d.Shares)
 }

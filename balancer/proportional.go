@@ -2,9 +2,9 @@ package balancer
 
 // newProportional divides by the static compute scores.
 func newProportional(o Options) (Policy, error) {
-	reason := "by compute scores"
+	reason := "shares follow the compute scores"
 	if o.Scores == nil {
-		reason = "no compute scores are known: equal shares"
+		reason = "equal shares, because no compute scores are known"
 	}
 	return newFixed(o, o.scores(), reason)
 }

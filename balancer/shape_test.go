@@ -169,13 +169,13 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 		for samples := 1.0; samples <= truth[corners-1].Samples; samples++ {
 			fine = append(fine, Point{samples, truth.At(samples)})
 		}
-		got := fine.outline(priorCells)
+		got := fine.simplify(priorCells)
 		if err := got.Check(); err != nil || len(got) > priorCells {
 			t.Fatalf("got %v (%v)", got, err)
 		}
 		for _, p := range fine {
 			if at := got.At(p.Samples); math.Abs(at/p.Seconds-1) > 0.02 {
-				t.Fatalf("at %v samples the outline %v of %v has %v s, want %v", p.Samples, got, truth, at, p.Seconds)
+				t.Fatalf("at %v samples the simplified curve %v of %v has %v s, want %v", p.Samples, got, truth, at, p.Seconds)
 			}
 		}
 	})

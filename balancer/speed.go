@@ -48,7 +48,7 @@ func square(x float64) float64 { return x * x }
 
 func newSpeed(prior Curve, limit int) *speed {
 	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
-	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
+	for _, p := range prior.within(1, float64(limit)).simplify(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError)
 			e.cells[len(e.cells)-1].first = earlierRun
@@ -93,8 +93,8 @@ func (e *speed) move(by, variance float64) {
 	e.loosen(variance)
 }
 
-// draw fits the curve around a share through measured shares, own and lent ones. If they contradict each other beyond
-// what floats can hold, the nearest one counts alone.
+// draw fits the curve around a share through measured shares: those of the rank and those of its lenders. If they
+// contradict each other so much that the fit fails numerically, draw uses only the nearest one.
 func (e *speed) draw(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) {
 	old := e.shape.ownGrid()
 	if e.shape = newShape(cells, cov, before, chances, b0, old); e.shape != nil {
@@ -218,7 +218,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 	case first:
 	case jump:
 		e.loosen(square(innovation))
-		for i := range e.cells { // measured before the level moved, or after: nobody knows
+		for i := range e.cells { // it is unknown whether the cell was measured before or after the level moved
 			if e.cells[i].age < c.age {
 				e.cov[i][i] += square(innovation)
 			}

@@ -133,7 +133,7 @@ func TestTimesThatCannotBeComparedTellNoFall(t *testing.T) {
 	}
 }
 
-// Of many ranks each draws its curve anew in one of four windows, and scales it otherwise. Its time at the share in use is
+// With many ranks, each rank fits its curve in one of four windows, and scales the curve in the others. Its time at the share in use is
 // that of a new curve all the same.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
 	const ranks = manyRanks + 1

@@ -2,8 +2,9 @@ package balancer
 
 import "math"
 
-// together is what all ranks' times do alike from window to window: ranks of one host share its clock, its memory and its neighbours. It says nothing of the
-// shares, which only the ranks' speeds beside each other decide, and taken for each rank's own it would move them.
+// together estimates the change that the times of all ranks have in common from window to window: ranks of one host have
+// the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
+// ratios of the ranks' speeds. If each rank's own curve contained it, the shares would change.
 type together struct {
 	variance float64 // of the log of a window's mean, in common
 	weight   float64 // windows behind it
@@ -11,8 +12,8 @@ type together struct {
 
 func newTogether() together { return together{commonPrior * commonPrior, priorWeight} }
 
-// estimate is by how much the ranks' windows deviate alike, log, and its variance. lasts says that it is more than what they do from window to window: the
-// ranks have another speed now.
+// estimate returns the log of the change that the ranks' windows have in common, and its variance. lasts reports that the
+// change is larger than the usual changes from window to window: the ranks have another speed now.
 func (t *together) estimate(readings []reading) (offset, variance float64, lasts bool) {
 	var surprises []float64
 	for _, m := range readings {
@@ -49,8 +50,8 @@ func (t *together) learn(mean, chance float64) {
 	t.weight = keep + tells
 }
 
-// withoutCommon removes from the logs of a window what all ranks do alike from step to step, except for its mean, which
-// [together] estimates. noise is the variance of the log of a step of one rank. Two ranks tell nothing in common.
+// withoutCommon removes from the logs of a window the change that all ranks have in common from step to step, except for its
+// mean, which [together] estimates. noise is the variance of the log of a step of one rank. Two ranks tell nothing in common.
 func withoutCommon(logs [][]float64, noise float64) {
 	steps, ranks := 0, make([]int, 0, len(logs))
 	for r, l := range logs {

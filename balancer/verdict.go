@@ -264,7 +264,7 @@ func (p *patient) diagnose(o *Observation, excess, linkExcess float64) {
 		v.Kind, v.Cause, v.SinceStep = Sick, CauseNetwork, p.link.since
 		if usual, _ := p.link.center(); !math.IsNaN(linkExcess) {
 			v.Ratio = math.Exp(linkExcess)
-			v.Evidence = fmt.Sprintf("its links take %.3g s a step, was %.3g s", o.Link, math.Exp(usual))
+			v.Evidence = fmt.Sprintf("its links take %.3g s per step, was %.3g s", o.Link, math.Exp(usual))
 		}
 	case v.Kind == Sick:
 		*v = Verdict{Rank: v.Rank, Ratio: 1}
@@ -291,7 +291,7 @@ func (p *patient) name(o *Observation, excess float64) {
 	}
 	if len(signs) == 0 {
 		if v.Cause == CauseUnknown {
-			v.Evidence = fmt.Sprintf("%.2f times as slow as its own curve says, and nothing else has changed", math.Exp(excess))
+			v.Evidence = fmt.Sprintf("%.2f times as slow as its step-time curve predicts; no measurement shows a cause", math.Exp(excess))
 		}
 		return
 	}
@@ -319,12 +319,12 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 	case !p.straggler:
 		*v = Verdict{Rank: v.Rank, Ratio: 1}
 	case marked:
-		text := "; its own curve is not known yet"
+		text := "; it has no step-time curve yet"
 		if o.comparable() {
-			text = fmt.Sprintf(", %.2f times what its own curve says", o.Seconds/o.Expected)
+			text = fmt.Sprintf(", %.2f times the prediction of its step-time curve", o.Seconds/o.Expected)
 		}
 		*v = Verdict{Rank: v.Rank, Kind: SlowType, Ratio: ratio, SinceStep: p.slowSince,
-			Evidence: fmt.Sprintf("%.3g s a step, per sample %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
+			Evidence: fmt.Sprintf("%.3g s per step; the time per sample is %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
 	}
 }
 
@@ -354,7 +354,7 @@ func (d *Detector) nameCommonTrouble() {
 	}
 	for i := range d.verdicts {
 		if v := &d.verdicts[i]; v.Cause == CauseUnknown && slower > 1 {
-			v.Evidence += fmt.Sprintf("; %d of %d ranks are slower than their curves", slower, all)
+			v.Evidence += fmt.Sprintf("; %d of %d ranks are slower than their step-time curves predict", slower, all)
 		}
 	}
 }

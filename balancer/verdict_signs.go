@@ -20,7 +20,7 @@ type sign struct {
 // signs of sensors.
 func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 	if was := b.dataFraction() * o.Expected; o.Data-was >= dataFraction*lost {
-		found = append(found, sign{CauseData, fmt.Sprintf("waits %.3g s a step for data, was %.3g s", o.Data, was)})
+		found = append(found, sign{CauseData, fmt.Sprintf("waits %.3g s per step for data, was %.3g s", o.Data, was)})
 	}
 	healthy := b.sensors()
 	for sensor, d := range telemetry.Declared {

@@ -29,7 +29,7 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 		if v.Kind != want {
 			t.Errorf("window %d: got %+v, want %v", n, v, want)
 		}
-		if v.Kind == balancer.SlowType && (v.SinceStep != 10 || v.Ratio < 2 || !strings.Contains(v.Evidence, "times the median of the ranks") || !strings.Contains(v.Evidence, "times what its own curve says")) {
+		if v.Kind == balancer.SlowType && (v.SinceStep != 10 || v.Ratio < 2 || !strings.Contains(v.Evidence, "times the median of the ranks") || !strings.Contains(v.Evidence, "times the prediction of its step-time curve")) {
 			t.Errorf("window %d: got %+v", n, v)
 		}
 	}
@@ -252,7 +252,7 @@ func TestTroubleOfMostRanksIsSaid(t *testing.T) {
 				slower(1.4)(&window[i])
 			}
 		}
-		if v := observe(t, d, n, window)[3]; n > 10 && !strings.HasSuffix(v.Evidence, "; 3 of 4 ranks are slower than their curves") {
+		if v := observe(t, d, n, window)[3]; n > 10 && !strings.HasSuffix(v.Evidence, "; 3 of 4 ranks are slower than their step-time curves predict") {
 			t.Errorf("window %d: got %+v", n, v)
 		}
 	}

@@ -176,7 +176,7 @@ double measure_peak(int32_t what, double seconds) {
   case HT_PEAK_READ_BYTES:
   case HT_PEAK_COPY_BYTES:
   case HT_PEAK_WRITE_BYTES: return measure_bytes(what, seconds);
-  default: throw Invalid("measure_peak: got " + std::to_string(what) + ", want an ht_peak");
+  default: throw Invalid("measure_peak: got " + std::to_string(what) + ", want a value of enum ht_peak");
   }
 }
 

@@ -1,4 +1,4 @@
-// attention.h: what the kernels of attention have in common.
+// attention.h: code that the attention kernels share.
 #pragma once
 
 #include <algorithm>

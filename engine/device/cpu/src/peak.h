@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// Returns the highest rate of several passes, which take about the given seconds together. what is an ht_peak and
+// Returns the highest rate of several passes, which take about the given seconds together. what is a value of enum ht_peak and
 // selects the rate. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 

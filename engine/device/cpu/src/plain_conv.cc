@@ -136,7 +136,7 @@ template <class T> struct DiffWeights : Kernel {
   }
 
   float tap(const T *src, const T *diff_dst, int64_t o, int64_t c, int64_t kh, int64_t kw) const {
-    double sum = 0; // sum over rows in f64, because f32 would lose accuracy over so many terms
+    double sum = 0; // sum over rows in f64: an f32 sum of this many terms would lose accuracy
     int64_t begin, end;
     g.valid(kw, 0, g.ow, &begin, &end);
     for (int64_t n = 0; n < g.n; n++)
