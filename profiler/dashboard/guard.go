@@ -3,7 +3,6 @@ package dashboard
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"net"
 	"net/http"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/httpguard"
 )
 
 // policy is the content security policy. uPlot sets styles of elements by script, which this policy permits.
@@ -62,11 +63,7 @@ func plainPath(r *http.Request) bool {
 // isOwnName reports whether a Host header names this server. In DNS rebinding, the header names a foreign site. A
 // numeric address cannot be rebound.
 func (s *Server) isOwnName(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(host, "]"), "["), "."))
+	host := strings.ToLower(strings.TrimSuffix(httpguard.Host(hostport), "."))
 	if host == "localhost" || slices.ContainsFunc(s.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
 		return true
 	}
@@ -96,11 +93,11 @@ func (s *Server) mayRead(r *http.Request) bool {
 	if s.options.Token == "" || r.URL.Path == "/login" || isPublic(r.URL.Path) {
 		return true
 	}
-	if c, err := r.Cookie(cookieName); err == nil && equal(c.Value, s.session) {
+	if c, err := r.Cookie(cookieName); err == nil && httpguard.Equal(c.Value, s.session) {
 		return true
 	}
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && s.logins.allow() && s.known(equal(bearer, s.options.Token))
+	return ok && s.logins.allow() && s.known(httpguard.Equal(bearer, s.options.Token))
 }
 
 // known returns right, and counts wrong tokens.
@@ -139,7 +136,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
-	if s.options.Token == "" || !s.known(equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token)) {
+	if s.options.Token == "" || !s.known(httpguard.Equal(strings.TrimSpace(r.PostForm.Get("token")), s.options.Token)) {
 		http.Redirect(w, r, "/login.html#wrong", http.StatusSeeOther)
 		return
 	}
@@ -152,12 +149,6 @@ func sessionOf(token string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("hetero-train dashboard session"))
 	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// equal compares two texts in a time that does not depend on their contents.
-func equal(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
 // limiter permits a few wrong tokens at once, and then one per second.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hetero-train/hetero-train/profiler/httpguard"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
@@ -89,7 +90,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime, MaxHeaderBytes: mostHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug)}
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(&limited{Listener: listener, free: make(chan struct{}, mostConnections)}) }()
+	go func() { done <- server.Serve(httpguard.Limit(listener, mostConnections)) }()
 	select {
 	case err := <-done:
 		return err
@@ -101,38 +102,4 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	s.closeFollowers()
 	return err
-}
-
-// limited is a listener that limits the number of open connections.
-type limited struct {
-	net.Listener
-	free chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.free <- struct{}{}:
-			return &counted{Conn: conn, release: sync.OnceFunc(func() { <-l.free })}, nil
-		default:
-			conn.Close() // the client tries again later
-		}
-	}
-}
-
-// counted is a connection that calls release when it is closed.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	c.release()
-	return c.Conn.Close()
 }

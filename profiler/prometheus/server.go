@@ -1,8 +1,6 @@
 package prometheus
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/httpguard"
 )
 
 // Limits of a server. A Prometheus server needs one connection.
@@ -72,7 +70,7 @@ func Listen(o ServerOptions) (*Server, error) {
 		MaxHeaderBytes: mostHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)} // a client must not fill the log of the run
 	go func() {
 		defer close(s.served)
-		s.http.Serve(&limited{Listener: l}) // returns after Close
+		s.http.Serve(httpguard.Limit(l, mostConnections)) // returns after Close
 	}()
 	return s, nil
 }
@@ -95,20 +93,18 @@ func isLoopback(host string) bool {
 
 // handler answers GET /metrics.
 func handler(o *ServerOptions) http.Handler {
-	want := sha256.Sum256([]byte("Bearer " + o.Token))
 	host, _, _ := net.SplitHostPort(o.Address) // CheckAddress has checked it
 	local := isLoopback(host)
 	slots := make(chan struct{}, mostScrapes)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if o.Token != "" {
-			got := sha256.Sum256([]byte(r.Header.Get("Authorization"))) // equal lengths, so that the comparison takes constant time
-			if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			if !httpguard.Equal(r.Header.Get("Authorization"), "Bearer "+o.Token) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="hetero-train"`)
 				http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 				return
 			}
-		} else if local && !isLoopback(hostOf(r.Host)) { // a page in a browser of this machine that rebinds its own name
+		} else if local && !isLoopback(httpguard.Host(r.Host)) { // a page in a browser of this machine that rebinds its own name
 			http.Error(w, "this server is for clients on this machine", http.StatusForbidden)
 			return
 		}
@@ -130,48 +126,4 @@ func handler(o *ServerOptions) http.Handler {
 		w.Header().Set("Connection", "close")
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// hostOf returns the host of a Host header without its port.
-func hostOf(header string) string {
-	if host, _, err := net.SplitHostPort(header); err == nil {
-		return host
-	}
-	return strings.Trim(header, "[]")
-}
-
-// limited is a listener that closes connections beyond mostConnections.
-type limited struct {
-	net.Listener
-	open atomic.Int64
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= mostConnections {
-			return &counted{Conn: c, open: &l.open}, nil
-		}
-		l.open.Add(-1)
-		c.Close() // the client sees a closed connection
-	}
-}
-
-// counted is a connection that counts as open until its first Close.
-type counted struct {
-	net.Conn
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.open.Add(-1)
-	}
-	return c.Conn.Close()
 }
