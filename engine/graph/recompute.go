@@ -11,10 +11,17 @@ func (g *Graph) Layers() int { return g.layer + 1 }
 
 // Recompute makes the backward pass recompute the activations of the model's first layers (activation checkpointing);
 // layers is their number. Memory then holds only the inputs of these layers between the passes. The recomputed values
-// have the same bits, because the same ops compute them from the same inputs. Call Recompute before Differentiate.
+// have the same bits, because the same ops compute them from the same inputs. Call Recompute after the last NextLayer and
+// before Differentiate.
+//
+// The last layer is never recomputed: the loss reads it first, so recomputing it would save nothing. Recomputed returns
+// the remaining number.
 //
 // Nodes that update states and exchanges with other ranks run only once: their results are kept, not recomputed.
-func (g *Graph) Recompute(layers int) { g.recompute = layers }
+func (g *Graph) Recompute(layers int) { g.recompute = min(layers, g.Layers()-1) }
+
+// Recomputed returns the number of layers that the backward pass recomputes.
+func (g *Graph) Recomputed() int { return g.recompute }
 
 // replay contains the values of one layer that the backward pass recomputes.
 type replay struct {

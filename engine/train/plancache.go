@@ -19,7 +19,8 @@ type plans struct {
 	flops   int64 // FLOPs of one optimizer step on this rank
 	staging int64 // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
 
-	recomputed int // number of layers whose activations the backward pass recomputes
+	recomputed   int // number of layers whose activations the backward pass recomputes
+	recomputable int // largest possible value of recomputed
 
 	// The remaining fields are guarded by planCache.mu.
 	bound bool  // the plans have memory and can run

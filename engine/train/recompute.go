@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"math"
 
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
@@ -28,37 +29,20 @@ func (c *planCache) compile(n int) (*plans, error) {
 		return c.compileWith(0, 0)
 	}
 	if c.recompute == RecomputeAlways {
-		layers, err := c.layers(n)
-		if err != nil {
-			return nil, err
-		}
-		return c.compileWith(n, layers)
+		return c.compileWith(n, math.MaxInt)
 	}
 	kept, err := c.compileWith(n, 0)
-	if err != nil || c.recompute == RecomputeNever || c.free == 0 || kept.arenaBytes() <= c.free {
+	if err != nil || c.recompute == RecomputeNever || kept.recomputable == 0 || c.free == 0 || kept.arenaBytes() <= c.free {
 		return kept, err
 	}
-	layers, err := c.layers(n)
-	if err != nil || layers == 0 {
-		return kept, err
-	}
-	return c.recomputing(kept, layers)
+	return c.recomputing(kept)
 }
 
-// layers returns the number of layers that a pass over n samples can recompute.
-func (c *planCache) layers(n int) (int, error) {
-	g, err := c.graph(true, n, 0)
-	if err != nil {
-		return 0, err
-	}
-	return g.Layers() - 1, nil
-}
-
-// recomputing returns plans that recompute the smallest number of layers with which they fit into c.free. This number
-// is at most layers. If no number fits, it returns the plans that need the least memory. kept contains the plans
-// without recomputation, which do not fit. recomputing frees all plans that it does not return.
-func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
-	best, err := c.compileWith(kept.samples, layers)
+// recomputing returns plans that recompute the smallest number of layers with which they fit into c.free. If no number
+// fits, it returns the plans that need the least memory. kept contains the plans without recomputation, which do not
+// fit. recomputing frees all plans that it does not return.
+func (c *planCache) recomputing(kept *plans) (*plans, error) {
+	best, err := c.compileWith(kept.samples, kept.recomputable)
 	if err != nil {
 		return nil, errors.Join(err, kept.free())
 	}
@@ -68,7 +52,7 @@ func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
 		}
 		return best, kept.free()
 	}
-	low, high := 0, layers // low layers do not fit, high layers fit
+	low, high := 0, best.recomputed // low layers do not fit, high layers fit
 	for err = kept.free(); err == nil && high-low > 1; {
 		var p *plans
 		if p, err = c.compileWith(best.samples, (low+high)/2); err != nil {
@@ -87,13 +71,15 @@ func (c *planCache) recomputing(kept *plans, layers int) (*plans, error) {
 }
 
 // compileWith compiles training and evaluation for n samples. The backward pass recomputes the given number of
-// layers, from the first layer of the model on. Both use the same n, so they can use the same arena.
+// layers, from the first layer of the model on, and at most all layers except the last one. Both passes use the same n,
+// so they can use the same arena.
 func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 	training, err := c.graph(true, max(n, 1), layers)
 	if err != nil {
 		return nil, err
 	}
-	p := &plans{samples: n, recomputed: layers, train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
+	p := &plans{samples: n, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
+		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
 	if n == 0 {
 		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
 		return p, err

@@ -65,10 +65,13 @@ func TestShortMemoryRecomputesAsFewLayersAsFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.free()
+		if want := min(layers, 3); p.recomputed != want {
+			t.Errorf("recomputed %d layers of %d, want %d: the last layer is never recomputed", p.recomputed, layers, want)
+		}
 		return p.arenaBytes()
 	}
 	var sizes []int64 // memory in bytes, by number of recomputed layers
-	for layers := range 4 {
+	for layers := range 5 {
 		sizes = append(sizes, bytes(layers))
 	}
 	for _, c := range []struct {

@@ -171,8 +171,8 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	return first, nil
 }
 
-// graph builds the graph of a pass over n samples. The backward pass recomputes the activations of the first layers, of
-// all layers but the last at most: the loss reads the last layer first, so recomputing it would save nothing.
+// graph builds the graph of a pass over n samples. The backward pass recomputes the activations of the first layers;
+// recomputed is their number.
 func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
@@ -192,7 +192,7 @@ func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, e
 			g.Output("logits", out.Logits)
 		}
 		if training {
-			g.Recompute(min(recomputed, g.Layers()-1))
+			g.Recompute(recomputed)
 			g.Differentiate(out.Loss, g.Input(scaleInput, g.ParamType(), 1))
 		}
 	})
