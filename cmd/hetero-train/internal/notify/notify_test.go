@@ -215,7 +215,7 @@ func collected(t *testing.T) *Sender {
 func TestAStallIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := collected(t)
-		w := NewWatch(s, 10*time.Second, func(string) Event { return Event{Run: "run"} })
+		w := NewWatch(s, 10*time.Second, func() Event { return Event{Run: "run"} })
 		step := &train.StepRecord{Step: 7, Total: 100}
 		events := func(want int) {
 			t.Helper()
@@ -245,7 +245,7 @@ func TestAStallIsReportedOnce(t *testing.T) {
 
 func TestAStragglerIsReportedOnce(t *testing.T) {
 	s := collected(t)
-	w := NewWatch(s, 0, func(string) Event { return Event{} })
+	w := NewWatch(s, 0, func() Event { return Event{} })
 	defer w.Close()
 	healthy, sick := balancer.Verdict{}, balancer.Verdict{Kind: balancer.Sick, Ratio: 2, Cause: balancer.CauseData, Evidence: "evidence"}
 	for _, v := range [][]balancer.Verdict{nil, {healthy, healthy}, {healthy, sick}, {healthy, sick}, {healthy, healthy}, {healthy, sick}} {

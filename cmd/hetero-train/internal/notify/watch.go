@@ -14,7 +14,7 @@ import (
 // Watch is the observer that detects stragglers and stalls. Its methods never wait.
 type Watch struct {
 	sender  *Sender
-	event   func(name string) Event // an event with the properties of the run
+	event   func() Event // an event with the properties of the run
 	start   time.Time
 	after   time.Duration // time without progress that counts as a stall; 0: none
 	stop    chan struct{}
@@ -28,7 +28,7 @@ type Watch struct {
 
 // NewWatch starts to watch for stalls. The caller closes the watch. event returns an event with the properties of the
 // run; the watch sets the other fields.
-func NewWatch(s *Sender, after time.Duration, event func(name string) Event) *Watch {
+func NewWatch(s *Sender, after time.Duration, event func() Event) *Watch {
 	w := &Watch{sender: s, event: event, start: time.Now(), after: after, stop: make(chan struct{}), stopped: make(chan struct{}), sick: map[int]bool{}}
 	w.loss.Store(math.Float64bits(math.NaN()))
 	go w.watch()
@@ -44,7 +44,7 @@ func (w *Watch) Close() error {
 
 // Event returns an event with the position of the run.
 func (w *Watch) Event(name, message string) Event {
-	e := w.event(name)
+	e := w.event()
 	e.Event, e.Message, e.Time = name, message, time.Now()
 	e.Step, e.Steps = w.step.Load(), w.steps.Load()
 	if loss := math.Float64frombits(w.loss.Load()); !math.IsNaN(loss) && !math.IsInf(loss, 0) {

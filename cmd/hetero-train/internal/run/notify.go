@@ -34,7 +34,11 @@ func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	}
 	secrets := logs.SecretsIn(opts.Env.Environ)
 	hide := func(text string) string {
-		return strings.ReplaceAll(secrets.Text(text), webhookOr(webhook), "[redacted]")
+		text = secrets.Text(text)
+		if webhook != "" {
+			text = strings.ReplaceAll(text, webhook, "[redacted]")
+		}
+		return text
 	}
 	sender, err := notify.Open(notify.Options{Command: c.Command, Webhook: webhook, Events: c.Events, Timeout: session.Seconds(c.TimeoutSeconds),
 		Environ: withoutTokens(opts.Env.Environ), Hide: hide, Log: opts.LogOf(logs.ComponentTrainer)})
@@ -47,7 +51,7 @@ func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 		host = "unknown"
 	}
 	tr.sender = sender
-	tr.watch = notify.NewWatch(sender, session.Seconds(c.StalledSeconds), func(string) notify.Event {
+	tr.watch = notify.NewWatch(sender, session.Seconds(c.StalledSeconds), func() notify.Event {
 		e := notify.Event{Run: cfg.Experiment.Name, Host: host}
 		if f := tr.folder.Load(); f != nil {
 			e.Folder = *f
@@ -64,14 +68,6 @@ func (tr *training) tellFolder(dir string) {
 		dir = whole
 	}
 	tr.folder.Store(&dir)
-}
-
-// webhookOr returns the address to remove from texts. strings.ReplaceAll of "" would change every text.
-func webhookOr(address string) string {
-	if address == "" {
-		return "\x00"
-	}
-	return address
 }
 
 // withoutTokens returns the environment without the secrets of this program, which a notifying program does not need.
