@@ -125,15 +125,7 @@ func TestHybridOnCurvesThatAreNotSmooth(t *testing.T) {
 				shares[20], shares[0], below(shares, 0.98), worse)
 		}
 	}
-	var early []float64
-	for seed := range uint64(200) {
-		res, err := simulate.Run(spread(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		early = append(early, lost(res))
-	}
-	slices.Sort(early)
+	early := lostAtStart(t, 200)
 	for _, network := range []string{"LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"} {
 		var shares []float64
 		for seed := range uint64(400) {
@@ -171,10 +163,11 @@ func TestHybridFindsAFallFarFromItsShares(t *testing.T) {
 	}
 }
 
-// The limits lie a fifth below what the policy lost that had a chain of special cases instead of one model: 34 and 109.
-func TestHybridLosesLittleAtTheStart(t *testing.T) {
+// lostAtStart returns the steps that each of n runs loses in its first 100 steps, in ascending order.
+func lostAtStart(t *testing.T, n int) []float64 {
+	t.Helper()
 	var early []float64
-	for seed := range uint64(60) {
+	for seed := range uint64(n) {
 		res, err := simulate.Run(spread(seed))
 		if err != nil {
 			t.Fatal(err)
@@ -182,6 +175,12 @@ func TestHybridLosesLittleAtTheStart(t *testing.T) {
 		early = append(early, lost(res))
 	}
 	slices.Sort(early)
+	return early
+}
+
+// The limits lie a fifth below what the policy lost that had a chain of special cases instead of one model: 34 and 109.
+func TestHybridLosesLittleAtTheStart(t *testing.T) {
+	early := lostAtStart(t, 60)
 	t.Logf("steps lost in the first 100: median %.1f, 90th percentile %.1f", early[30], early[54])
 	if early[30] > 27 || early[54] > 87 {
 		t.Errorf("got a median of %.1f and a 90th percentile of %.1f steps lost in the first 100, want at most 27 and 87", early[30], early[54])
