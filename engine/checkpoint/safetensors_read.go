@@ -169,6 +169,27 @@ func (f *File) Check(want []Info) error {
 	return &MismatchError{Path: f.path, Differences: differences}
 }
 
+// Model is the memory of a model's tensors; see File.Load.
+type Model interface {
+	// Each calls f for every tensor of the model.
+	Each(f func(name string, dtype tensor.DType, shape tensor.Shape))
+	// Fill sets every tensor to the value that read writes to dst.
+	Fill(read func(name string, dst []byte) error) error
+}
+
+// Load compares the tensors of the file with those of m, and then sets the tensors of m to the values that read returns:
+// ReadInto, or ReadAverage of a checkpoint. If the tensors differ, m stays unchanged, and Load returns a *MismatchError.
+func (f *File) Load(m Model, read func(name string, dst []byte) error) error {
+	var want []Info
+	m.Each(func(name string, dtype tensor.DType, shape tensor.Shape) {
+		want = append(want, Info{Name: name, DType: dtype, Shape: shape})
+	})
+	if err := f.Check(want); err != nil {
+		return err
+	}
+	return m.Fill(read)
+}
+
 // Close closes a file that OpenFile opened, or that belongs to a Checkpoint.
 func (f *File) Close() error {
 	if f.closer == nil {

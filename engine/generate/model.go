@@ -181,18 +181,11 @@ func (p *pass) find(layers int, step bool) error {
 // Load sets the weights to the values that read returns. f is the file of these values. If the tensors of f differ
 // from those of the model, the error lists the differences.
 func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) error) error {
-	var want []checkpoint.Info
-	for _, t := range m.state.Params.Params {
-		want = append(want, checkpoint.Info{Name: t.Name, DType: t.Spec.DType, Shape: t.Spec.Shape})
-	}
-	if err := f.Check(want); err != nil {
-		return err
-	}
 	for _, p := range m.passes {
 		p.stale = true
 	}
 	m.cached = nil
-	return m.state.Fill(read)
+	return f.Load(m.state, read)
 }
 
 // Next returns the logits of the next token, one for each token of the vocabulary. tokens must not be empty, and each

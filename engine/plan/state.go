@@ -140,6 +140,15 @@ func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
 	return nil
 }
 
+// Each calls f for every parameter and state.
+func (s *State) Each(f func(name string, dtype tensor.DType, shape tensor.Shape)) {
+	for _, list := range [][]ParamInfo{s.Params.Params, s.Params.States} {
+		for _, t := range list {
+			f(t.Name, t.Spec.DType, t.Spec.Shape)
+		}
+	}
+}
+
 // Fill sets all parameters and states. read writes the value of the named tensor, row-major, to dst.
 func (s *State) Fill(read func(name string, dst []byte) error) error {
 	for _, part := range []struct {

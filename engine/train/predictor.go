@@ -76,20 +76,9 @@ func (p *Predictor) LoadAverages(c *checkpoint.Checkpoint) error {
 	return p.load(c.Model, c.ReadAverage)
 }
 
-// load compares names and shapes with f and reads the values through read.
 func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) error) error {
-	params := p.state.Params
-	var want []checkpoint.Info
-	for _, list := range [][]plan.ParamInfo{params.Params, params.States} {
-		for _, t := range list {
-			want = append(want, checkpoint.Info{Name: t.Name, DType: t.Spec.DType, Shape: t.Spec.Shape})
-		}
-	}
-	if err := f.Check(want); err != nil {
-		return err
-	}
 	p.stale = true
-	return p.state.Fill(read)
+	return f.Load(p.state, read)
 }
 
 // Run computes a batch of at most BatchSize samples, with running statistics and without dropout. Targets with a
