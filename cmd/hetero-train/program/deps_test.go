@@ -27,6 +27,7 @@ var layers = []layer{
 	{"balancer", imports("telemetry")},
 	{"balancer/simulate", imports("balancer")},
 	{"balancer/scheduler", imports("balancer")},
+	{"balancer/scheduler/hyper", imports("balancer/scheduler")},
 	{"balancer/scheduler/compare", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
@@ -248,6 +249,8 @@ var layers = []layer{
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // no clock, no I/O
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/scheduler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/scheduler/hyper", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	// other packages register their keys with config
 	{"engine/config", imports("engine/...", "profiler/...", "balancer")},

@@ -1,0 +1,364 @@
+package hyper
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// Options configure an [Affinity]. A zero field has its default.
+type Options struct {
+	Dimension int    // default Dimension
+	Seed      uint64 // of all random vectors
+
+	// Well is the least efficiency of a placement that ran well, between 0 and 1. Default 0.75. With a larger value,
+	// only the best GPUs of a kind get positive scores.
+	Well float64
+	// Window is the number of placements that the memory keeps. Default 256. A smaller window forgets faster. In a larger
+	// one, each placement counts less: the similarity to one placement is about sqrt(2 / (pi Window)).
+	Window int
+	// Refresh is the number of placements between two updates of the scores. Default 16. A larger value is cheaper.
+	// Until so many placements are known, every placement updates the scores.
+	Refresh int
+}
+
+func (o Options) filled() (Options, error) {
+	if o.Dimension == 0 {
+		o.Dimension = Dimension
+	}
+	if o.Well == 0 {
+		o.Well = 0.75
+	}
+	if o.Window == 0 {
+		o.Window = 256
+	}
+	if o.Refresh == 0 {
+		o.Refresh = 16
+	}
+	switch {
+	case !(o.Well > 0 && o.Well <= 1):
+		return o, fmt.Errorf("least efficiency of a placement that ran well: got %v, want a number above 0 and at most 1", o.Well)
+	case o.Window < 1 || o.Window > 1<<20:
+		return o, fmt.Errorf("placements in a memory: got %d, want 1 to %d", o.Window, 1<<20)
+	case o.Refresh < 1:
+		return o, fmt.Errorf("placements between two updates of the scores: got %d, want at least 1", o.Refresh)
+	}
+	return o, nil
+}
+
+// Placement is the experience of one job on one kind of GPU.
+type Placement struct {
+	Job        JobFacts
+	GPU        GPUFacts // utilization before the job started
+	Efficiency float64  // see the package comment; above 1 is possible, for example with a mixed gang
+}
+
+// Affinity learns which jobs run well on which GPUs. See the package comment for the definition of its scores. One
+// goroutine at a time may use it.
+type Affinity struct {
+	options Options
+	space   *Space
+	encoder *Encoder
+	memory  experience
+	since   int // placements since the last update of the scores
+	version int // of the scores
+
+	// Records, by key. Jobs and GPUs of all runs with equal facts have one record.
+	jobIDs     map[jobKey]int
+	gpuIDs     map[gpuKey]int
+	jobRecords []Vector
+	gpuRecords []Vector
+	gpuFacts   []GPUFacts // by record: the facts that it was made from first
+
+	// The current run.
+	cluster  *scheduler.Cluster
+	workload *scheduler.Workload
+	jobs     []int // record, by job; -1: not yet
+	gpus     []int // record, by GPU and number of jobs on it; -1: not yet
+	slots    []slot
+	slotOf   []int // by job; -1: it does not run
+	free     []int // slots
+	active   []int // jobs with slots
+	epoch    int   // calls of Watch
+
+	scores [][]cached // by record of the job, then of the GPU
+	query  Vector
+}
+
+// slot is a running job.
+type slot struct {
+	since, remaining float64
+	gpus             []int // records of its GPUs, each once
+	epoch            int   // the last call of Watch in which it ran
+}
+
+type cached struct {
+	version int
+	score   float64
+}
+
+// experience is a bundle of the last placements.
+type experience struct {
+	bundle   *Bundle
+	majority Vector
+	ring     []Vector
+	facts    []Placement
+	next     int // place of the next placement in ring and facts
+}
+
+func (e *experience) add(v Vector, p *Placement) {
+	if len(e.facts) == len(e.ring) {
+		e.bundle.Remove(e.ring[e.next])
+		e.facts[e.next] = *p
+	} else {
+		e.facts = append(e.facts, *p)
+	}
+	if e.ring[e.next] == nil {
+		e.ring[e.next] = make(Vector, len(v))
+	}
+	copy(e.ring[e.next], v)
+	e.bundle.Add(v)
+	e.next = (e.next + 1) % len(e.ring)
+}
+
+// NewAffinity returns an affinity without experience.
+func NewAffinity(o Options) (*Affinity, error) {
+	o, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
+	space, err := NewSpace(o.Dimension, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	encoder, err := space.NewEncoder()
+	if err != nil {
+		return nil, err
+	}
+	memory := experience{bundle: space.NewBundle(), majority: space.New(), ring: make([]Vector, o.Window)}
+	return &Affinity{
+		options: o, space: space, encoder: encoder, memory: memory, version: 1,
+		jobIDs: map[jobKey]int{}, gpuIDs: map[gpuKey]int{}, query: space.New(),
+	}, nil
+}
+
+// Reset prepares for a run on a cluster. It keeps the experience.
+func (a *Affinity) Reset(c *scheduler.Cluster, w *scheduler.Workload) {
+	a.cluster, a.workload = c, w
+	a.jobs = refill(a.jobs, len(w.Jobs))
+	a.slotOf = refill(a.slotOf, len(w.Jobs))
+	a.gpus = refill(a.gpus, len(c.GPUs)*(scheduler.MaxSharing+1))
+	a.active, a.free = a.active[:0], a.free[:0]
+	for i := range a.slots {
+		a.free = append(a.free, i)
+	}
+}
+
+// refill returns a list of n times -1.
+func refill(list []int, n int) []int {
+	list = slices.Grow(list[:0], n)[:n]
+	for i := range list {
+		list[i] = -1
+	}
+	return list
+}
+
+// jobRecord returns the number of the record of a job.
+func (a *Affinity) jobRecord(job int) int {
+	if id := a.jobs[job]; id >= 0 {
+		return id
+	}
+	f := FactsOfJob(a.workload, job)
+	a.jobs[job] = a.jobID(&f)
+	return a.jobs[job]
+}
+
+func (a *Affinity) jobID(f *JobFacts) int {
+	key := a.encoder.jobKey(f)
+	id, ok := a.jobIDs[key]
+	if !ok {
+		id = len(a.jobRecords)
+		a.jobIDs[key] = id
+		v := a.space.New()
+		a.encoder.encodeJob(v, key)
+		a.jobRecords = append(a.jobRecords, v)
+		a.scores = append(a.scores, nil)
+	}
+	return id
+}
+
+// gpuRecord returns the number of the record of a GPU with n jobs on it.
+func (a *Affinity) gpuRecord(gpu, n int) int {
+	at := gpu*(scheduler.MaxSharing+1) + min(n, scheduler.MaxSharing)
+	if id := a.gpus[at]; id >= 0 {
+		return id
+	}
+	f := FactsOfGPU(a.cluster, gpu, n)
+	a.gpus[at] = a.gpuID(&f)
+	return a.gpus[at]
+}
+
+func (a *Affinity) gpuID(f *GPUFacts) int {
+	key := a.encoder.gpuKey(f)
+	id, ok := a.gpuIDs[key]
+	if !ok {
+		id = len(a.gpuRecords)
+		a.gpuIDs[key] = id
+		v := a.space.New()
+		a.encoder.encodeGPU(v, key)
+		a.gpuRecords, a.gpuFacts = append(a.gpuRecords, v), append(a.gpuFacts, *f)
+	}
+	return id
+}
+
+// Watch learns from the next state of a run. A job that ran in an earlier state and has left its GPUs is a placement.
+// The states must be of the cluster and the workload of Reset, in the order of time.
+func (a *Affinity) Watch(s *scheduler.State) {
+	a.epoch++
+	for i := range s.Running {
+		r := &s.Running[i]
+		if at := a.slotOf[r.Job]; at >= 0 && a.slots[at].since == r.Since {
+			a.slots[at].epoch = a.epoch
+		}
+	}
+	kept := a.active[:0]
+	for _, job := range a.active { // learn from jobs that ended, or that started again
+		at := a.slotOf[job]
+		if a.slots[at].epoch == a.epoch {
+			kept = append(kept, job)
+			continue
+		}
+		a.learn(s, job, &a.slots[at])
+		a.slotOf[job] = -1
+		a.free = append(a.free, at)
+	}
+	a.active = kept
+	for i := range s.Running {
+		if r := &s.Running[i]; a.slotOf[r.Job] < 0 {
+			a.begin(s, r)
+		}
+	}
+}
+
+func (a *Affinity) begin(s *scheduler.State, r *scheduler.Running) {
+	if len(a.free) == 0 {
+		a.free = append(a.free, len(a.slots))
+		a.slots = append(a.slots, slot{})
+	}
+	at := a.free[len(a.free)-1]
+	a.free = a.free[:len(a.free)-1]
+	slot := &a.slots[at]
+	slot.since, slot.remaining, slot.gpus, slot.epoch = r.Since, r.Remaining, slot.gpus[:0], a.epoch
+	for _, gpu := range r.GPUs {
+		if id := a.gpuRecord(gpu, len(s.OnGPU[gpu])-1); !slices.Contains(slot.gpus, id) {
+			slot.gpus = append(slot.gpus, id)
+		}
+	}
+	a.slotOf[r.Job] = at
+	a.active = append(a.active, r.Job)
+}
+
+// learn adds the placement of a job that left its GPUs.
+func (a *Affinity) learn(s *scheduler.State, job int, slot *slot) {
+	j := &a.workload.Jobs[job]
+	best := 0.0
+	for t := range a.cluster.Types {
+		best = max(best, s.Speeds.Alone(j.Kind, t, j.GPUs, false))
+	}
+	seconds := s.Now - slot.since
+	if !(best > 0) || !(seconds > 0) {
+		return
+	}
+	efficiency := max(slot.remaining-s.Remaining[job], 0) / seconds / best
+	record := a.jobRecord(job)
+	p := Placement{Job: FactsOfJob(a.workload, job), Efficiency: efficiency}
+	for _, id := range slot.gpus {
+		p.GPU = a.gpuFacts[id]
+		a.add(record, id, &p)
+	}
+}
+
+// Observe learns a placement that was observed elsewhere.
+func (a *Affinity) Observe(p Placement) error {
+	if math.IsNaN(p.Efficiency) || p.Efficiency < 0 || math.IsInf(p.Efficiency, 0) {
+		return fmt.Errorf("efficiency of a placement: got %v, want a finite number of at least 0", p.Efficiency)
+	}
+	a.add(a.jobID(&p.Job), a.gpuID(&p.GPU), &p)
+	return nil
+}
+
+func (a *Affinity) add(job, gpu int, p *Placement) {
+	a.space.Bind(a.query, a.jobRecords[job], a.gpuRecords[gpu])
+	if p.Efficiency < a.options.Well {
+		a.space.Negate(a.query, a.query)
+	}
+	a.memory.add(a.query, p)
+	if a.since++; a.since >= a.options.Refresh || len(a.memory.facts) < a.options.Refresh {
+		a.refresh()
+	}
+}
+
+func (a *Affinity) refresh() {
+	a.since = 0
+	a.version++
+	a.memory.bundle.Majority(a.memory.majority)
+}
+
+// Placements returns the experience, the oldest placement first. A new Affinity with equal options that observes them
+// in this order has equal scores after its next update.
+func (a *Affinity) Placements() []Placement {
+	e := &a.memory
+	start := 0
+	if len(e.facts) == len(e.ring) {
+		start = e.next
+	}
+	return append(append([]Placement(nil), e.facts[start:]...), e.facts[:start]...)
+}
+
+// Score is the affinity of a job for a GPU in its present state, between -1 and 1. It is 0 without experience.
+func (a *Affinity) Score(s *scheduler.State, job, gpu int) float64 {
+	return a.score(a.jobRecord(job), a.gpuRecord(gpu, len(s.OnGPU[gpu])))
+}
+
+// Scores writes the affinity of a job for each GPU to dst.
+func (a *Affinity) Scores(dst []float64, s *scheduler.State, job int) {
+	record := a.jobRecord(job)
+	for gpu := range dst {
+		dst[gpu] = a.score(record, a.gpuRecord(gpu, len(s.OnGPU[gpu])))
+	}
+}
+
+func (a *Affinity) score(job, gpu int) float64 {
+	row := a.scores[job]
+	if gpu >= len(row) {
+		row = append(row, make([]cached, len(a.gpuRecords)-len(row))...)
+		a.scores[job] = row
+	}
+	c := &row[gpu]
+	if c.version != a.version {
+		a.space.Bind(a.query, a.jobRecords[job], a.gpuRecords[gpu])
+		c.version, c.score = a.version, 0
+		if len(a.memory.facts) > 0 {
+			c.score = a.space.Similarity(a.query, a.memory.majority)
+		}
+	}
+	return c.score
+}
+
+// Recall answers on which GPUs jobs like this one ran well: it unbinds the record of the job from the memory of
+// placements, and finds the most similar records of GPUs in the item memory. It fills matches and returns the filled
+// part, the most similar first. Match.Item is a number for [Affinity.GPU]. A negative similarity means that such jobs
+// ran poorly there.
+func (a *Affinity) Recall(job int, matches []Match) []Match {
+	if len(a.memory.facts) == 0 {
+		return matches[:0]
+	}
+	a.space.Bind(a.query, a.jobRecords[a.jobRecord(job)], a.memory.majority)
+	m := Memory{space: a.space, vectors: a.gpuRecords}
+	return m.Nearest(a.query, matches)
+}
+
+// GPU returns the facts of a match of Recall.
+func (a *Affinity) GPU(item int) GPUFacts { return a.gpuFacts[item] }

@@ -1,0 +1,282 @@
+package hyper
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// table is a table of speeds: by kind and type.
+type table [][]float64
+
+func (t table) Alone(kind, gpuType, n int, spread bool) float64 {
+	return t[kind][gpuType] * float64(n)
+}
+func (t table) Shared(kind, other, gpuType, n int) (float64, bool) { return 0, false }
+func (t table) Mixed(kind int, counts []int, spread bool) (float64, bool) {
+	return 0, false
+}
+
+// unequal is a cluster with two types of GPUs, and two kinds of jobs that each run well on one of them.
+func unequal() (*scheduler.Cluster, *scheduler.Workload, table) {
+	c := &scheduler.Cluster{Types: []scheduler.GPUType{
+		{Name: "Volta", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12},
+		{Name: "Radeon", Memory: 8 << 30, Bandwidth: 480e9, Compute: math.NaN()},
+	}}
+	c.Machines = []scheduler.Machine{{Name: "a", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{0, 1}}, {Name: "b", CPUs: 32, Memory: 256 << 30, Network: 1e9, GPUs: []int{2, 3}}}
+	for i := range 4 {
+		c.GPUs = append(c.GPUs, scheduler.GPU{Name: string(rune('a' + i)), Type: i / 2, Machine: i / 2, Utilization: math.NaN(), Temperature: math.NaN()})
+	}
+	w := &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "ResNet", Class: scheduler.Learning}, {Name: "fluid", Class: scheduler.Simulation}}}
+	for i := range 40 {
+		w.Jobs = append(w.Jobs, scheduler.Job{Name: "job", Kind: i % 2, Work: 100, GPUs: 1, CPUs: float64(1 + i%4), Memory: 4 << 30, Priority: float64(i%5) / 4})
+	}
+	return c, w, table{{10, 2}, {3, 4}}
+}
+
+func state(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) *scheduler.State {
+	st := &scheduler.State{Cluster: c, Workload: w, Speeds: s, OnGPU: make([][]int, len(c.GPUs)), Remaining: make([]float64, len(w.Jobs))}
+	for i := range w.Jobs {
+		st.Remaining[i] = w.Jobs[i].Work
+	}
+	return st
+}
+
+func affinity(t testing.TB, o Options) *Affinity {
+	t.Helper()
+	a, err := NewAffinity(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// play runs jobs 0 to n-1, one at a time, on random GPUs, and shows all states to a.
+func play(a *Affinity, n int) *scheduler.State {
+	c, w, speeds := unequal()
+	s := state(c, w, speeds)
+	a.Reset(c, w)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for job := range n {
+		gpu := rng.IntN(len(c.GPUs))
+		speed := speeds.Alone(w.Jobs[job].Kind, c.GPUs[gpu].Type, 1, false)
+		s.Running = append(s.Running[:0], scheduler.Running{Job: job, GPUs: []int{gpu}, Since: s.Now, Speed: speed, Remaining: 100, Partner: -1})
+		s.OnGPU[gpu] = []int{job}
+		a.Watch(s)
+		s.Now += 50 / speed
+		a.Watch(s) // in the middle: nothing ends
+		s.Now += 50 / speed
+		s.Running, s.OnGPU[gpu], s.Remaining[job] = s.Running[:0], nil, 0
+		a.Watch(s)
+	}
+	return s
+}
+
+func TestScoresPreferTheGPUsOnWhichSimilarJobsRanWell(t *testing.T) {
+	a := affinity(t, Options{Seed: 5})
+	s := play(a, 30)
+	if got := len(a.Placements()); got != 30 {
+		t.Errorf("got %d placements, want 30", got)
+	}
+	var scores [4]float64
+	for job := 30; job < 40; job++ { // jobs that never ran
+		a.Scores(scores[:], s, job)
+		if s.Workload.Jobs[job].Kind == 0 { // ResNet: well on Volta, poorly on Radeon
+			if !(scores[0] > 0.1 && scores[2] < -0.1) {
+				t.Errorf("job %d of kind ResNet: scores: got %v, want the first two above 0.1 and the others below -0.1", job, scores)
+			}
+		} else if !(scores[2] > 0.1) { // fluid: well on both
+			t.Errorf("job %d of kind fluid: score of Radeon: got %v, want above 0.1", job, scores[2])
+		}
+		if scores[0] != scores[1] || a.Score(s, job, 2) != scores[2] {
+			t.Errorf("job %d: scores of equal GPUs: got %v, want equal ones", job, scores)
+		}
+	}
+	match := a.Recall(30, make([]Match, 2))
+	if len(match) == 0 || a.GPU(match[0].Item).Model != "Volta" {
+		t.Errorf("GPUs on which jobs like ResNet ran well: got %v, want Volta first", match)
+	}
+}
+
+func TestScoresAreZeroWithoutExperience(t *testing.T) {
+	a := affinity(t, Options{})
+	c, w, speeds := unequal()
+	a.Reset(c, w)
+	s := state(c, w, speeds)
+	if got := a.Score(s, 0, 0); got != 0 {
+		t.Errorf("score without experience: got %v, want 0", got)
+	}
+	if got := a.Recall(0, make([]Match, 3)); len(got) != 0 {
+		t.Errorf("recall without experience: got %v, want none", got)
+	}
+}
+
+func TestAGPUOfAnotherTypeGetsScoresFromItsFacts(t *testing.T) {
+	a := affinity(t, Options{})
+	s := play(a, 30)
+	c := *s.Cluster
+	c.Types = append(c.Types[:2:2], scheduler.GPUType{Name: "Volta 32 GB", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12}, scheduler.GPUType{Name: "other", Memory: 1 << 30, Bandwidth: 20e9, Compute: 3e11})
+	c.GPUs = append(c.GPUs[:4:4], scheduler.GPU{Type: 2, Utilization: math.NaN()}, scheduler.GPU{Type: 3, Utilization: math.NaN()})
+	a.Reset(&c, s.Workload)
+	s.Cluster, s.OnGPU = &c, make([][]int, len(c.GPUs))
+	like, unlike := a.Score(s, 30, 4), a.Score(s, 30, 5)
+	if !(like > 0 && like > unlike) {
+		t.Errorf("ResNet: score of a GPU like Volta: got %v, want above 0 and above %v of an unlike GPU", like, unlike)
+	}
+}
+
+func TestEfficiencyIsWorkDividedByTheFastestAlone(t *testing.T) {
+	a := affinity(t, Options{})
+	play(a, 30)
+	for _, p := range a.Placements() {
+		want := map[string]float64{"ResNet Volta": 1, "ResNet Radeon": 0.2, "fluid Volta": 0.75, "fluid Radeon": 1}[p.Job.Kind+" "+p.GPU.Model]
+		if math.Abs(p.Efficiency-want) > 1e-9 {
+			t.Errorf("%s on %s: got %v, want %v", p.Job.Kind, p.GPU.Model, p.Efficiency, want)
+		}
+	}
+}
+
+func TestExperienceSurvivesAFile(t *testing.T) {
+	for _, n := range []int{7, 40} { // 40 exceeds the window
+		a := affinity(t, Options{Window: 16})
+		s := play(a, n)
+		var file bytes.Buffer
+		if err := WritePlacements(&file, a.Placements()); err != nil {
+			t.Fatal(err)
+		}
+		list, err := ReadPlacements(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := affinity(t, Options{Window: 16})
+		for _, p := range list {
+			if err := b.Observe(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.refresh()
+		b.refresh()
+		b.Reset(s.Cluster, s.Workload)
+		for job := range s.Workload.Jobs {
+			for gpu := range s.Cluster.GPUs {
+				if got, want := b.Score(s, job, gpu), a.Score(s, job, gpu); got != want {
+					t.Fatalf("%d placements: job %d, GPU %d: got %v after the file, want %v", n, job, gpu, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestFaultyPlacementsAreErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"efficiency": 1, "gpus": "x"}`, "line 1"},
+		{"{\"efficiency\": 1}\n{\"efficiency\"", "line 2"},
+		{`{"efficiency": -1}`, "efficiency: got -1"},
+		{`{}`, "efficiency: got NaN"},
+		{`{"efficiency": 1, "other": 1}`, "unknown field"},
+		{`{"efficiency": 1} {"efficiency": 1}`, "one object on each line"},
+	} {
+		if _, err := ReadPlacements(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.text, err, c.want)
+		}
+	}
+	a := affinity(t, Options{})
+	for _, x := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if a.Observe(Placement{Efficiency: x}) == nil {
+			t.Errorf("an efficiency of %v: got no error", x)
+		}
+	}
+}
+
+func FuzzReadPlacements(f *testing.F) {
+	var file bytes.Buffer
+	a := affinity(f, Options{Dimension: 64})
+	play(a, 5)
+	if err := WritePlacements(&file, a.Placements()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	f.Add([]byte(`{"efficiency": 1e300, "gpus": null, "priority": -5}`))
+	f.Add([]byte("{\"efficiency\": 0.5}\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, err := ReadPlacements(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		a := affinity(t, Options{Dimension: 64})
+		for _, p := range list {
+			if err := a.Observe(p); err != nil {
+				t.Fatalf("Observe refuses what ReadPlacements accepts: %v", err)
+			}
+		}
+		var again bytes.Buffer
+		if err := WritePlacements(&again, list); err != nil {
+			t.Fatal(err)
+		}
+		if back, err := ReadPlacements(&again); err != nil || len(back) != len(list) {
+			t.Fatalf("%d placements written: got %d, %v", len(list), len(back), err)
+		}
+	})
+}
+
+func TestRecordsAnswerQueries(t *testing.T) {
+	s := space(t, Dimension)
+	e, err := s.NewEncoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := []string{"V100", "T4", "Radeon", "P100", "K80"}
+	record := s.New()
+	for i := range 50 {
+		g := GPUFacts{Model: models[i%5], Memory: 16 << 30, Bandwidth: 900e9, Compute: math.NaN(), Utilization: float64(i%17) / 16}
+		e.GPU(record, &g)
+		if name, similarity := e.Model(record); name != g.Model || similarity < 0.2 {
+			t.Errorf("model of %+v: got %s with similarity %v", g, name, similarity)
+		}
+		if x, _ := e.Utilization(record); math.Abs(x-g.Utilization) > 2.5/16 { // noise: 2 levels are 3 standard deviations or more
+			t.Errorf("utilization of %+v: got %v", g, x)
+		}
+		j := JobFacts{Kind: "kind " + models[i%5], Class: "learning", Priority: float64(i%9) / 8, GPUs: 4, CPUs: 8, Memory: math.NaN(), Network: 0}
+		e.Job(record, &j)
+		if name, _ := e.Kind(record); name != j.Kind {
+			t.Errorf("kind of %+v: got %s", j, name)
+		}
+		if x, _ := e.Priority(record); math.Abs(x-j.Priority) > 2.5/16 {
+			t.Errorf("priority of %+v: got %v", j, x)
+		}
+	}
+}
+
+func TestHotPathsDoNotAllocate(t *testing.T) {
+	a := affinity(t, Options{})
+	s := play(a, 40)
+	var scores [4]float64
+	if n := testing.AllocsPerRun(100, func() {
+		a.refresh()
+		a.Scores(scores[:], s, 3)
+		a.Watch(s)
+	}); n != 0 {
+		t.Errorf("scores of a job: got %v allocations, want 0", n)
+	}
+	v, b := a.space.New(), a.space.NewBundle()
+	m := a.encoder.Models()
+	var matches [3]Match
+	b.Add(a.jobRecords[0])
+	b.Add(a.jobRecords[0])
+	b.Clear()
+	if n := testing.AllocsPerRun(100, func() {
+		b.Clear()
+		b.Add(a.jobRecords[0])
+		b.Add(a.jobRecords[1])
+		b.Majority(v)
+		a.space.Permute(v, a.jobRecords[1], 77)
+		m.Nearest(v, matches[:])
+		b.Remove(a.jobRecords[0])
+	}); n != 0 {
+		t.Errorf("operations: got %v allocations, want 0", n)
+	}
+}

@@ -1,0 +1,111 @@
+package hyper
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+)
+
+func BenchmarkBind(b *testing.B) {
+	s := space(b, Dimension)
+	x, y, out := s.Random("x"), s.Random("y"), s.New()
+	for b.Loop() {
+		s.Bind(out, x, y)
+	}
+}
+
+func BenchmarkPermute(b *testing.B) {
+	s := space(b, Dimension)
+	x, out := s.Random("x"), s.New()
+	for b.Loop() {
+		s.Permute(out, x, 4321)
+	}
+}
+
+func BenchmarkSimilarity(b *testing.B) {
+	s := space(b, Dimension)
+	x, y := s.Random("x"), s.Random("y")
+	for b.Loop() {
+		s.Similarity(x, y)
+	}
+}
+
+// BenchmarkBundle makes the majority of 5 vectors, as a record needs.
+func BenchmarkBundle5(b *testing.B) {
+	s := space(b, Dimension)
+	bundle, out := s.NewBundle(), s.New()
+	var v [5]Vector
+	for i := range v {
+		v[i] = s.Random(strconv.Itoa(i))
+	}
+	for b.Loop() {
+		bundle.Clear()
+		for i := range v {
+			bundle.Add(v[i])
+		}
+		bundle.Majority(out)
+	}
+}
+
+func BenchmarkQuery64Items(b *testing.B) {
+	s := space(b, Dimension)
+	m := s.NewMemory()
+	for i := range 64 {
+		m.Item(strconv.Itoa(i))
+	}
+	x, role, out := s.Random("x"), s.Random("role"), s.New()
+	var matches [1]Match
+	for b.Loop() {
+		s.Bind(out, x, role)
+		m.Nearest(out, matches[:])
+	}
+}
+
+// BenchmarkScoresFresh computes the scores of one job for 4 GPUs of 2 records after each update of the memories.
+func BenchmarkScoresFresh(b *testing.B) {
+	a := affinity(b, Options{})
+	s := play(a, 40)
+	var scores [4]float64
+	for b.Loop() {
+		a.version++
+		a.Scores(scores[:], s, 3)
+	}
+}
+
+func BenchmarkScoresKnown(b *testing.B) {
+	a := affinity(b, Options{})
+	s := play(a, 40)
+	var scores [4]float64
+	for b.Loop() {
+		a.Scores(scores[:], s, 3)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	a := affinity(b, Options{})
+	play(a, 40)
+	p := a.Placements()[0]
+	for b.Loop() {
+		if err := a.Observe(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestCapacityTable prints the table of docs/benchmarks/scheduling.md. HETERO_LARGE=1 runs it.
+func TestCapacityTable(t *testing.T) {
+	if os.Getenv("HETERO_LARGE") == "" {
+		t.Skip("prints a table in about a minute: set HETERO_LARGE=1")
+	}
+	fmt.Println("| Dimension | Members | Other items | Correct, theory | Correct, measured | Agreement, theory | Agreement, measured |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	for _, c := range []struct{ d, n, others int }{
+		{1000, 5, 100}, {1000, 25, 100}, {1000, 51, 100}, {1000, 101, 100}, {1000, 201, 100},
+		{2000, 51, 100}, {2000, 101, 100}, {2000, 201, 100},
+		{10000, 5, 100}, {10000, 101, 100}, {10000, 201, 100}, {10000, 401, 100}, {10000, 801, 100}, {10000, 1601, 100},
+	} {
+		got, agreement := retrieve(space(t, c.d), c.n, c.others, 2000, 1)
+		fmt.Printf("| %d | %d | %d | %.4f | %.4f | %.4f | %.4f |\n", c.d, c.n, c.others, Capacity(c.d, c.n, c.others), got, Agreement(c.n), agreement)
+	}
+}

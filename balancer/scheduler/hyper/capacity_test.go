@@ -1,0 +1,91 @@
+package hyper
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestAgreement(t *testing.T) {
+	// By enumeration: one vector agrees with itself, two random ones agree in 3/4 of the components, if ties are random.
+	for n, want := range map[int]float64{1: 1, 2: 0.75, 3: 0.75, 4: 0.6875, 5: 0.6875, 7: 0.65625} {
+		if got := Agreement(n); math.Abs(got-want) > 1e-12 {
+			t.Errorf("Agreement(%d) = %v, want %v", n, got, want)
+		}
+	}
+	for _, n := range []int{1001, 10001} { // the approximation for many members, to 0.1 % of what exceeds 1/2
+		want := 1 / math.Sqrt(2*math.Pi*float64(n))
+		if got := Agreement(n) - 0.5; math.Abs(got/want-1) > 1e-3 {
+			t.Errorf("Agreement(%d) - 1/2 = %v, want about %v", n, got, want)
+		}
+	}
+}
+
+// random returns vectors without names.
+func random(s *Space, source *rand.PCG, n int) []Vector {
+	list := make([]Vector, n)
+	for i := range list {
+		list[i] = s.New()
+		s.fill(list[i], source)
+	}
+	return list
+}
+
+// retrieve measures Capacity: the fraction of queries of one member that find it among the unrelated items.
+func retrieve(s *Space, n, others, queries int, seed uint64) (correct float64, agreement float64) {
+	source := rand.NewPCG(seed, 7)
+	b, v := s.NewBundle(), s.New()
+	hits, agree := 0, 0
+	for range queries {
+		b.Clear()
+		members := random(s, source, n)
+		for _, m := range members {
+			b.Add(m)
+		}
+		b.Majority(v)
+		own := s.Distance(v, members[0])
+		agree += s.dimension - own
+		found := true
+		for _, other := range random(s, source, others) {
+			found = found && s.Distance(v, other) > own
+		}
+		if found {
+			hits++
+		}
+	}
+	return float64(hits) / float64(queries), float64(agree) / float64(queries) / float64(s.dimension)
+}
+
+func TestCapacityEqualsTheory(t *testing.T) {
+	const queries = 600
+	for _, c := range []struct{ d, n, others int }{
+		{256, 5, 20}, {256, 15, 20}, {256, 64, 20}, {512, 31, 50}, {1000, 51, 30}, {1000, 200, 30},
+	} {
+		s := space(t, c.d)
+		got, agreement := retrieve(s, c.n, c.others, queries, uint64(c.d*c.n))
+		want := Capacity(c.d, c.n, c.others)
+		// Four standard errors of a fraction of so many queries; at least 1 query.
+		if limit := 4*math.Sqrt(want*(1-want)/queries) + 1.0/queries; math.Abs(got-want) > limit {
+			t.Errorf("%d components, %d members, %d other items: got %.3f correct, want %.3f +- %.3f", c.d, c.n, c.others, got, want, limit)
+		}
+		if want, limit := Agreement(c.n), 4*0.5/math.Sqrt(float64(queries*c.d)); math.Abs(agreement-want) > limit {
+			t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", c.d, c.n, agreement, want, limit)
+		}
+	}
+}
+
+func TestCapacityIsAProbabilityThatFallsWithMembers(t *testing.T) {
+	for _, d := range []int{100, 1000, 10000} {
+		last := 1.0
+		for n := 1; n < 3000; n = n*3/2 + 1 {
+			p := Capacity(d, n, 100)
+			if !(p >= 0 && p <= last+1e-9) {
+				t.Errorf("%d components, %d members: got %v after %v, want a probability that falls", d, n, p, last)
+			}
+			last = p
+		}
+		if got := Capacity(d, 5, 0); math.Abs(got-1) > 1e-6 {
+			t.Errorf("without other items: got %v, want 1", got)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// Package hyper represents facts as vectors of many dimensions (hyperdimensional computing, vector symbolic
+// architecture), and scores where a job should run by its similarity to earlier jobs.
+//
+// # Vectors
+//
+// A [Vector] has d components, each +1 or -1. It is stored as bits: bit 0 is +1, bit 1 is -1. A [Space] fixes d, usually
+// [Dimension], and the seed of all random vectors. Two random vectors are almost orthogonal: their similarity has mean 0
+// and standard deviation 1/sqrt(d).
+//
+//	[Space.Bind]        product by component (XOR of the bits). Bind(a, b) is similar to neither; Bind(Bind(a, b), b) = a
+//	[Bundle]            majority by component. A bundle is similar to each of its members
+//	[Space.Permute]     rotation. Permute(a, 1) is not similar to a; it represents the position in a sequence
+//	[Space.Similarity]  1 - 2 * (bits that differ) / d: 1 for equal vectors, 0 for unrelated ones, -1 for opposite ones
+//
+// A bundle of an even number of vectors can have ties. Component i of a tie is component i of a fixed random vector of
+// the space, so equal operations give equal vectors.
+//
+// # Numbers
+//
+// [Levels] represent numbers between 0 and 1 (thermometer code). The similarity of levels i and j of n is
+// 1 - |i-j|/(n-1), up to rounding.
+//
+// # Records and queries
+//
+// A record is a bundle of pairs Bind(role, value). Binding a record with a role gives a noisy copy of the value, and
+// [Memory.Nearest] finds the value in an item memory:
+//
+//	record := majority of model * "V100", utilization * level(0.3), priority * level(0.9)
+//	query  := Bind(record, model)          // "V100" and noise
+//	match  := models.Nearest(query, ...)   // "V100"
+//
+// A fact that is not known has no pair in the record. [Capacity] is the probability that such a query is correct.
+//
+// # The affinity of a job for a GPU
+//
+// An [Affinity] remembers placements: which job ran on which GPU, and how well. A placement is Bind(J, G), where J is the
+// record of the job (kind, class, priority, demands) and G the record of the GPU (model, memory, bandwidth, compute,
+// utilization). The kind and the model have three times the weight of another fact. The efficiency of a placement is
+// the work that the job did there, divided by the work that it would have done in the same time on its fastest type of
+// GPU without another job. The memory M is the bundle of the last Options.Window placements. A placement with an
+// efficiency below Options.Well enters it with the opposite sign.
+//
+//	score(job, GPU) = similarity(Bind(J, G), M)
+//
+// Binding makes the similarity of two placements about the product of the similarities of their jobs and of their GPUs.
+// The score is therefore the estimate of a kernel method. It is positive if similar jobs ran well on similar GPUs,
+// negative if they ran poorly, and 0 without experience. A type of GPU that never existed before gets scores from its
+// memory, bandwidth and compute.
+//
+// The scores are facts of the state for package dqn. [Affinity.Watch] learns from the states that a policy sees, so no
+// other part of the simulator depends on this package.
+//
+// # Cost and memory
+//
+// Operations on vectors do not allocate memory. docs/benchmarks/scheduling.md has their times, and the capacity next to
+// theory.
+//
+// # Sources
+//
+//   - Kanerva, Hyperdimensional Computing: An Introduction to Computing in Distributed Representation with
+//     High-Dimensional Random Vectors, Cognitive Computation 1, 2009: bind, bundle, permute, item memory.
+//   - Gayler, Multiplicative Binding, Representation Operators and Analogy, 1998: binding of bipolar vectors.
+//   - Kleyko et al., A Survey on Hyperdimensional Computing aka Vector Symbolic Architectures, ACM Computing Surveys 55,
+//     2022: level encoding, capacity.
+package hyper
