@@ -127,7 +127,7 @@ def predictions(args, checkpoint, vocab, folder, texts, top):
 
 
 def probabilities(guesses):
-    return torch.tensor([g["probability"] for g in sorted(guesses, key=lambda g: g["label"])], dtype=torch.float64)
+    return torch.tensor([g["probability"] for g in sorted(guesses, key=lambda g: g["id"] if "id" in g else g["label"])], dtype=torch.float64)
 
 
 def encode(text, second=None):

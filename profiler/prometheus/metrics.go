@@ -48,7 +48,8 @@ type State struct {
 	StepSeconds        Histogram
 	LastProgress       float64 // time of the last step, evaluation or checkpoint, s since 1970; before that, of the start
 	Checkpoints        int64   // counter
-	LastCheckpoint     float64 // s since 1970; before the first checkpoint of this process, its start
+	LastCheckpoint     float64 // s since 1970; undefined before the first checkpoint of this process
+	Start              float64 // s since 1970
 	CheckpointSeconds  float64 // duration of the last save
 	Evaluations        int64   // counter
 	EvaluationStep     int64
@@ -85,7 +86,7 @@ type Metrics struct {
 func New(run Run, now float64) *Metrics {
 	m := &Metrics{run: run}
 	for range 2 {
-		m.own, m.shared = m.shared, State{LastProgress: now, LastCheckpoint: now, LossScale: 1, Oracle: nan, Imbalance: nan,
+		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, LossScale: 1, Oracle: nan, Imbalance: nan,
 			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
 			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown()}
@@ -145,6 +146,7 @@ func (m *Metrics) Text() []byte {
 	counter("hetero_train_warnings_total", "Warnings of the training loop in this process.", float64(s.Warnings))
 	t.family("hetero_train_step_seconds", "histogram", "Duration of an optimizer step on the serving rank.")
 	s.StepSeconds.write(t)
+	gauge("hetero_train_start_timestamp_seconds", "Time at which this process started to serve metrics.", s.Start)
 	gauge("hetero_train_last_progress_timestamp_seconds", "Time of the last step, evaluation or checkpoint; before these, of the start.", s.LastProgress)
 	if s.Steps > 0 {
 		gauge("hetero_train_loss", "Mean training loss of the last step.", s.Loss)
@@ -195,8 +197,8 @@ func (m *Metrics) writeSaves(t *text, s *State) {
 	gauge := func(name, help string, v float64) { t.family(name, "gauge", help); t.sample(v) }
 	t.family("hetero_train_checkpoints_total", "counter", "Checkpoints that this process has saved.")
 	t.sample(float64(s.Checkpoints))
-	gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint; before the first one, of the start.", s.LastCheckpoint)
 	if s.Checkpoints > 0 {
+		gauge("hetero_train_last_checkpoint_timestamp_seconds", "Time of the last checkpoint of this process.", s.LastCheckpoint)
 		gauge("hetero_train_checkpoint_save_seconds", "Duration of the last save.", s.CheckpointSeconds)
 	}
 }

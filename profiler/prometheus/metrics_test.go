@@ -84,6 +84,14 @@ func TestMetricsBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
+// TestNoCheckpointHasNoTime: before the first checkpoint, its time is missing.
+func TestNoCheckpointHasNoTime(t *testing.T) {
+	m := New(Run{Ranks: []Rank{{Number: 0}}}, 1)
+	if got := names(m.Text()); got["hetero_train_last_checkpoint_timestamp_seconds"] || !got["hetero_train_checkpoints_total"] || !got["hetero_train_start_timestamp_seconds"] {
+		t.Errorf("got metrics %v, want no time of a checkpoint", got)
+	}
+}
+
 // TestOnlyRank0ReportsCheckpoints: other ranks never save, so their checkpoints would always be too old.
 func TestOnlyRank0ReportsCheckpoints(t *testing.T) {
 	for rank, want := range []bool{true, false} {

@@ -117,11 +117,11 @@ func (d *decided) compareHealth(v *Decision) {
 		a := Alert{Step: v.Step, Rank: i, Evidence: r.Evidence}
 		switch {
 		case r.Health == "sick":
-			a.Kind, a.Text = "straggler", fmt.Sprintf("rank %d is slower than usual for its device: %s", i, r.Cause)
+			a.Kind, a.Text = "straggler", fmt.Sprintf("rank %d is slower than usual, cause: %s", i, r.Cause)
 		case r.Health == "slow type":
-			a.Kind, a.Text = "slow type", fmt.Sprintf("rank %d is a slower type of device", i)
+			a.Kind, a.Text = "slow type", fmt.Sprintf("rank %d has a slower type of device", i)
 		case before == "sick":
-			a.Kind, a.Text = "recovered", fmt.Sprintf("rank %d is back at its usual speed", i)
+			a.Kind, a.Text = "recovered", fmt.Sprintf("rank %d has its usual speed again", i)
 		default:
 			continue
 		}

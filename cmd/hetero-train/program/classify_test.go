@@ -191,7 +191,7 @@ func TestModelsOfTextAreEvaluatedAndPredict(t *testing.T) {
 		if err := json.NewDecoder(strings.NewReader(o.stdout)).Decode(&first); o.code != exit.Data || err != nil || !strings.Contains(o.stdout, c.want) {
 			t.Errorf("%s: exit %d, %v: %s%s", name, o.code, err, o.stdout, o.stderr)
 		}
-		if name == "bert" && (len(first.Masks) != 2 || len(first.Masks[1]) != 3 || first.Top != nil) || name == "gpt" && (len(first.Top) != 3 || first.Masks != nil) {
+		if name == "bert" && (len(first.Masks) != 2 || len(first.Masks[1]) != 3 || first.Top != nil) || name == "gpt" && (len(first.Next) != 3 || first.Masks != nil || first.Top != nil) {
 			t.Errorf("%s: got %+v", name, first)
 		}
 		if name == "bert" {

@@ -134,7 +134,7 @@ func TestEachRankServesItsOwnMetrics(t *testing.T) {
 			eventually(t, fmt.Sprintf("rank %d with its share alone", rank), func() bool {
 				text := fetched(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port+rank))
 				return strings.Count(text, "\nhetero_train_share{") == 1 && strings.Contains(text, fmt.Sprintf("hetero_train_share{rank=%q}", strconv.Itoa(rank))) &&
-					strings.Contains(text, "\nhetero_train_last_checkpoint_timestamp_seconds ") == (rank == 0) // only rank 0 saves
+					strings.Contains(text, "\nhetero_train_checkpoints_total ") == (rank == 0) // only rank 0 saves
 			})
 		}
 	})

@@ -45,11 +45,10 @@ type ClassificationOptions struct {
 //	segments  (Length)
 //	lengths   ()
 type Classification struct {
-	o         ClassificationOptions
-	classes   []string
-	tokens    []int32 // tokens of all samples, without special tokens
-	rows      []row
-	truncated int
+	o       ClassificationOptions
+	classes []string
+	tokens  []int32 // tokens of all samples, without special tokens
+	rows    []row
 }
 
 // row describes one sample.
@@ -57,6 +56,7 @@ type row struct {
 	at            int64 // position of the first token in Classification.tokens
 	first, second int32 // number of tokens of the first and the second text
 	label         int32
+	truncated     bool
 }
 
 // OpenClassification reads and tokenises a file. If the file has a fault, the error is a *data.Fault with the line.
@@ -210,9 +210,7 @@ func (c *Classification) add(e tokenizer.Encoder, text, second []byte) {
 	first := len(c.tokens) - int(r.at)
 	all := e.Append(c.tokens, second)
 	n, m := fit(first, len(all)-len(c.tokens), c.o.Length-c.specials())
-	if n+m < len(all)-int(r.at) {
-		c.truncated++
-	}
+	r.truncated = n+m < len(all)-int(r.at)
 	copy(all[int(r.at)+n:], all[len(c.tokens):len(c.tokens)+m])
 	c.tokens = all[:int(r.at)+n+m]
 	r.first, r.second = int32(n), int32(m)
@@ -327,7 +325,14 @@ func (c *Classification) Length(i int) int {
 }
 
 // Truncated returns the number of samples that were truncated to Length.
-func (c *Classification) Truncated() int { return c.truncated }
+func (c *Classification) Truncated() (n int) {
+	for i := range c.rows {
+		if c.rows[i].truncated {
+			n++
+		}
+	}
+	return n
+}
 
 // Layout implements [data.Samples].
 func (c *Classification) Layout(*data.Options) (data.Layout, error) {

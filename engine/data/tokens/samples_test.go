@@ -587,6 +587,12 @@ func TestLabelledTexts(t *testing.T) {
 		if !slices.Equal(c.Classes(), []string{"no", "yes"}) || c.Truncated() != 2 {
 			t.Errorf("%s: classes %q, %d truncated", name, c.Classes(), c.Truncated())
 		}
+		if _, eval := c.Split(1); eval.Truncated() != 2 {
+			t.Errorf("%s: %d truncated texts for evaluation, want 2", name, eval.Truncated())
+		}
+		if train, _ := c.Split(1); train.Truncated() != 0 {
+			t.Errorf("%s: %d truncated texts for training, want 0", name, train.Truncated())
+		}
 		want := []map[string][]int32{
 			{Tokens: {2, 5, 6, 3, 7, 3, 0, 0, 0, 0}, Segments: {0, 0, 0, 0, 1, 1, 0, 0, 0, 0}, Lengths: {6}, Labels: {1}},
 			{Tokens: {2, 5, 3, 5, 6, 7, 8, 5, 6, 3}, Segments: {0, 0, 0, 1, 1, 1, 1, 1, 1, 1}, Lengths: {10}, Labels: {0}},

@@ -163,6 +163,7 @@ func (s *Sender) deliver(ctx context.Context, e Event) {
 		s.o.Log.Warn("an event cannot be reported", "event", e.Event, "error", err)
 		return
 	}
+	body = append(body, '\n')
 	if len(s.o.Command) > 0 {
 		s.try(ctx, "notify.command", e.Event, func(ctx context.Context) error { return s.run(ctx, body) })
 	}

@@ -66,6 +66,9 @@ func TestAProgramGetsTheEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, out)
 	}
+	if !strings.HasSuffix(string(text), "}\n") {
+		t.Errorf("got %q, want one line", text)
+	}
 	var got Event
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
@@ -254,7 +257,7 @@ func TestAStragglerIsReportedOnce(t *testing.T) {
 	if len(s.queue) != 2 {
 		t.Fatalf("got %d events, want one for each of 2 slow times", len(s.queue))
 	}
-	if e := <-s.queue; e.Event != Straggler || *e.Rank != 1 || !strings.Contains(e.Message, "2.0 times slower") || !strings.Contains(e.Message, "evidence") {
+	if e := <-s.queue; e.Event != Straggler || *e.Rank != 1 || !strings.Contains(e.Message, "2.0 times its usual") || !strings.Contains(e.Message, "evidence") {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -97,7 +97,7 @@ func (w *Watch) Decided(_ int, _ *balancer.Decision, verdicts []balancer.Verdict
 			continue
 		}
 		w.sick[rank] = true
-		e := w.Event(Straggler, fmt.Sprintf("rank %d is %.1f times slower than usual for its device: %v (%s)", rank, v.Ratio, v.Cause, v.Evidence))
+		e := w.Event(Straggler, fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v (%s)", rank, v.Ratio, v.Cause, v.Evidence))
 		e.Rank = &rank
 		w.sender.Send(e)
 	}

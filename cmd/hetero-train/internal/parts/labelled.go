@@ -105,19 +105,17 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	if err != nil {
 		return out, err
 	}
-	train, eval, cut := all, (*tokens.Classification)(nil), all.Truncated()
+	train, eval := all, (*tokens.Classification)(nil)
 	if cfg.Data.ValPath != "" {
 		o.Path, o.Classes = cfg.Data.ValPath, all.Classes()
 		if eval, err = open(o); err != nil {
 			return out, err
 		}
-		cut += eval.Truncated()
 	} else {
 		train, eval = all.Split(cfg.Data.ValFraction)
 	}
-	if cut > 0 {
-		log.Warn("texts are longer than data.sequence_length and are truncated", "texts", cut, "sequence_length", s.Length)
-	}
+	warnTruncated(log, "training", train, s.Length)
+	warnTruncated(log, "evaluation", eval, s.Length)
 	if longest := max(longestOf(train), longestOf(eval)); longest*5 <= s.Length*4 {
 		log.Warn("the longest text needs fewer tokens than data.sequence_length: a smaller value saves the time and the memory of padding", "longest", longest, "sequence_length", s.Length)
 	}
@@ -130,6 +128,13 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	}
 	out.Identity = identifyLabelled(train, eval)
 	return out, nil
+}
+
+// warnTruncated warns if texts of a part of the data are truncated.
+func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, length int) {
+	if n := set.Truncated(); n > 0 {
+		log.Warn(fmt.Sprintf("%d of %d %s texts are longer than data.sequence_length and are truncated", n, set.Len(), part), "sequence_length", length)
+	}
 }
 
 // longestOf returns the number of tokens of the longest sample.

@@ -172,11 +172,11 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 		r.health[rank] = v.Kind
 		switch v.Kind {
 		case balancer.Healthy:
-			log.Info(fmt.Sprintf("rank %d is back at its usual speed", rank))
+			log.Info(fmt.Sprintf("rank %d has its usual speed again", rank))
 		case balancer.SlowType:
-			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
+			log.Info(fmt.Sprintf("rank %d has a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
 		case balancer.Sick:
-			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than usual for its device: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
+			log.Warn(fmt.Sprintf("rank %d is slower than usual: %.1f times its usual step time, cause: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
 	}
 }
@@ -214,12 +214,12 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
-		fmt.Fprintf(&text, " | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f",
+		fmt.Fprintf(&text, " | time lost per step, ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f",
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "node\t%s\tmemory %%\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n", b.useColumn())
+	fmt.Fprintf(w, "node\t%s\tmemory %%\tbatch\tnext\tsamples/s\tbusy ms\twait ms\tif excluded\t\n", b.useColumn())
 	for rank := range d.Ranks {
 		own := d.Ranks[rank].Seconds
 		value := ""
@@ -233,7 +233,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
 	if !math.IsNaN(d.Oracle) && !r.defined {
 		r.defined = true
-		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n")
+		text.WriteString("of the oracle: step time with the best shares divided by step time with the actual shares, both from the fitted curves, without noise (90 % interval)\n" +
+			"busy ms: time of the rank's own work in a step; wait ms: time in which it waits for other ranks; if excluded: change of the best step time without the rank\n")
 	}
 	return text.String()
 }

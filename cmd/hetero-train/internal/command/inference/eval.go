@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -82,7 +83,7 @@ type Evaluation struct {
 	Program    string            `json:"program"`
 	Checkpoint string            `json:"checkpoint"`
 	Step       int64             `json:"step"`
-	Epoch      int64             `json:"epoch"`
+	Epoch      int64             `json:"epoch"` // epoch of the last step, from 0, as in the lines of the training
 	Model      string            `json:"model"`
 	Parameters int64             `json:"parameters"`
 	Dataset    string            `json:"dataset"`
@@ -139,7 +140,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		return r, err
 	}
 	s, score := m.checkpoint.State, sums.Score()
-	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: lastEpoch(s), Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
 		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(score.Loss),
 		Top1: score.Top1, Top5: score.Top5, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
@@ -171,6 +172,14 @@ func (m *savedModel) score(ctx context.Context, o data.Options, confusion *task.
 		}
 		all.Add(sums)
 	}
+}
+
+// lastEpoch returns the epoch of the last step of a checkpoint, from 0. The state has the epoch of the next step.
+func lastEpoch(s checkpoint.State) int64 {
+	if s.EpochSample == 0 && s.Epoch > 0 {
+		return s.Epoch - 1
+	}
+	return s.Epoch
 }
 
 func (r Evaluation) write(w io.Writer) error {

@@ -156,7 +156,7 @@ func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []
 			p.Error = err.Error()
 		} else {
 			m.predictor.Probabilities(i, probabilities)
-			p.Top = m.best(probabilities, f.top)
+			p.Top = m.named(best(probabilities, f.top))
 		}
 		if err := p.write(w, m.Opts.Log, f.json); err != nil {
 			return err
@@ -173,19 +173,27 @@ func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 		log.Warn(p.Error)
 		return nil
 	}
-	var line strings.Builder
-	for i, g := range p.Top {
-		if i > 0 {
-			line.WriteString(", ")
-		}
-		fmt.Fprintf(&line, "%s %.2f %%", show.Foreign(g.Class), 100*g.Probability)
-	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", show.Foreign(p.File), line.String())
+	_, err := fmt.Fprintf(w, "%s: %s\n", show.Foreign(p.File), rankedClasses(p.Top))
 	return err
 }
 
-// best returns the n most likely classes. Classes of equal probability are in ascending order of their numbers.
-func (m *savedModel) best(probabilities []float64, n int) []guess {
+// rankedClasses formats classes: "cat 97.20 %, dog 2.10 %".
+func rankedClasses(top []guess) string {
+	return ranked(top, func(g guess) (string, float64) { return show.Foreign(g.Class), g.Probability })
+}
+
+// ranked formats guesses. of returns the name and the probability of a guess.
+func ranked[G any](top []G, of func(G) (string, float64)) string {
+	var texts []string
+	for _, g := range top {
+		name, probability := of(g)
+		texts = append(texts, fmt.Sprintf("%s %.2f %%", name, 100*probability))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// best returns the n most likely labels, without names. Labels of equal probability are in ascending order.
+func best(probabilities []float64, n int) []guess {
 	labels := make([]int, len(probabilities))
 	for i := range labels {
 		labels[i] = i
@@ -193,7 +201,15 @@ func (m *savedModel) best(probabilities []float64, n int) []guess {
 	slices.SortStableFunc(labels, func(a, b int) int { return cmp.Compare(probabilities[b], probabilities[a]) })
 	top := make([]guess, min(n, len(labels)))
 	for i := range top {
-		top[i] = guess{Class: m.class(labels[i]), Label: labels[i], Probability: probabilities[labels[i]]}
+		top[i] = guess{Label: labels[i], Probability: probabilities[labels[i]]}
+	}
+	return top
+}
+
+// named sets the names of classes.
+func (m *savedModel) named(top []guess) []guess {
+	for i := range top {
+		top[i].Class = m.class(top[i].Label)
 	}
 	return top
 }

@@ -24,11 +24,19 @@ import (
 
 // TextPrediction is the prediction for one line of text. The most probable class or token is first.
 type TextPrediction struct {
-	File  string    `json:"file"`
-	Line  int       `json:"line"`
-	Top   []guess   `json:"top,omitempty"`   // classes, or the token that follows the text
-	Masks [][]guess `json:"masks,omitempty"` // tokens for each [MASK]
-	Error string    `json:"error,omitempty"` // reason if there is no prediction
+	File  string         `json:"file"`
+	Line  int            `json:"line"`
+	Top   []guess        `json:"top,omitempty"`   // classes
+	Next  []tokenGuess   `json:"next,omitempty"`  // tokens that may follow the text
+	Masks [][]tokenGuess `json:"masks,omitempty"` // tokens for each [MASK]
+	Error string         `json:"error,omitempty"` // reason if there is no prediction
+}
+
+// tokenGuess is a token and its probability.
+type tokenGuess struct {
+	Token       string  `json:"token"`
+	ID          int     `json:"id"`
+	Probability float64 `json:"probability"`
 }
 
 // typed is a line of text with its tokens and the positions whose predictions are asked for.
@@ -146,14 +154,14 @@ func (m *savedModel) runText(ctx context.Context, f *predictFlags, r *reader, sp
 			l := asked[b.IDs[i]]
 			if l.wants == nil {
 				m.predictor.Probabilities(i, probabilities)
-				l.Top = m.best(probabilities, f.top)
+				l.Top = m.named(best(probabilities, f.top))
 				continue
 			}
 			for _, at := range l.wants {
 				m.predictor.Probabilities(i*given.Length+at, probabilities)
-				top := r.named(m.best(probabilities, f.top))
+				top := r.tokens(best(probabilities, f.top))
 				if r.words == nil {
-					l.Top = top
+					l.Next = top
 				} else {
 					l.Masks = append(l.Masks, top)
 				}
@@ -281,16 +289,18 @@ func (r *reader) encode(l *typed, line []byte) error {
 // maskWord stands for a token to predict.
 const maskWord = "[MASK]"
 
-// named replaces the names of classes by the texts of tokens.
-func (r *reader) named(top []guess) []guess {
-	for i := range top {
-		if text, err := r.text.Decode(nil, []int32{int32(top[i].Label)}); err == nil {
-			top[i].Class = strings.ToValidUTF8(string(text), "\uFFFD")
+// tokens returns the texts of tokens.
+func (r *reader) tokens(top []guess) []tokenGuess {
+	out := make([]tokenGuess, len(top))
+	for i, g := range top {
+		out[i] = tokenGuess{ID: g.Label, Probability: g.Probability}
+		if text, err := r.text.Decode(nil, []int32{int32(g.Label)}); err == nil {
+			out[i].Token = strings.ToValidUTF8(string(text), "\uFFFD")
 		} else { // a row of the table beyond the tokenizer
-			top[i].Class = fmt.Sprintf("token %d", top[i].Label)
+			out[i].Token = fmt.Sprintf("token %d", g.Label)
 		}
 	}
-	return top
+	return out
 }
 
 // write prints a prediction.
@@ -302,24 +312,17 @@ func (l *typed) write(w io.Writer, m *savedModel, asJSON bool) error {
 		m.Opts.Log.Warn(l.Error)
 		return nil
 	}
-	lists := l.Masks
-	if lists == nil {
-		lists = [][]guess{l.Top}
-	}
 	var texts []string
-	for _, top := range lists {
-		var line strings.Builder
-		for i, g := range top {
-			if i > 0 {
-				line.WriteString(", ")
-			}
-			name := show.Foreign(g.Class)
-			if m.classes == 0 { // tokens may begin with a space
-				name = strconv.Quote(g.Class)
-			}
-			fmt.Fprintf(&line, "%s %.2f %%", name, 100*g.Probability)
+	if m.classes > 0 {
+		texts = []string{rankedClasses(l.Top)}
+	} else {
+		lists := l.Masks
+		if lists == nil {
+			lists = [][]tokenGuess{l.Next}
 		}
-		texts = append(texts, line.String())
+		for _, top := range lists { // tokens may begin with a space, so they are quoted
+			texts = append(texts, ranked(top, func(g tokenGuess) (string, float64) { return strconv.Quote(g.Token), g.Probability }))
+		}
 	}
 	_, err := fmt.Fprintf(w, "%s:%d: %s\n", show.Foreign(cmp.Or(filepath.Clean(l.File), "-")), l.Line, strings.Join(texts, " | "))
 	return err

@@ -90,10 +90,27 @@ func open(input, name string) (run *runs.Run, release func(), err error) {
 		name = list.Runs[0].Name
 	}
 	run, err = folder.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, exit.Usagef("status: there is no run %s in folder %s%s", name, path, runsOf(folder))
+	}
 	if err != nil {
-		return nil, nil, exit.Usagef("status: %w: hetero-train dashboard lists the runs of a folder", err)
+		return nil, nil, exit.Usagef("status: %w", err)
 	}
 	return run, func() { run.Close() }, nil
+}
+
+// runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.
+func runsOf(folder *runs.Folder) string {
+	const most = 8
+	list, err := folder.List()
+	if err != nil || len(list.Runs) == 0 {
+		return ""
+	}
+	var names []string
+	for _, r := range list.Runs[:min(len(list.Runs), most)] {
+		names = append(names, r.Name)
+	}
+	return "; newest runs in it: " + strings.Join(names, ", ")
 }
 
 // readAll reads all records that a run has now.

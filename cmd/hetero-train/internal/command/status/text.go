@@ -89,9 +89,9 @@ func ranks(v runs.View) string {
 		}
 		return show.Figure(format, factor**p)
 	}
-	b.WriteString("[Load Balancer Status]")
+	fmt.Fprintf(&b, "[Load Balancer Status] step %d", v.Last)
 	if d := v.Decision; d != nil {
-		fmt.Fprintf(&b, " step %d | %s | imbalance %s | %s of the oracle (%s to %s)", d.Step, d.Policy, number(d.Imbalance, 100, "%.1f %%"), number(d.OfOracle, 100, "%.1f %%"), number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
+		fmt.Fprintf(&b, " | %s, decision at step %d: imbalance %s | %s of the oracle (%s to %s)", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"), number(d.OfOracle, 100, "%.1f %%"), number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
 		var lost []string
 		for _, cause := range []string{"imbalance", "communication", "data", "noise", "granularity"} {
 			if p := d.Lost[cause]; p != nil {
@@ -99,12 +99,12 @@ func ranks(v runs.View) string {
 			}
 		}
 		if len(lost) > 0 {
-			fmt.Fprintf(&b, " | lost ms: %s", strings.Join(lost, ", "))
+			fmt.Fprintf(&b, " | time lost per step, ms: %s", strings.Join(lost, ", "))
 		}
 	}
 	b.WriteByte('\n')
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "node\tuse %\tmemory %\tbatch\tsamples/s\town ms\twaits ms\tverdict\t\n")
+	fmt.Fprint(w, "node\tuse %\tmemory %\tbatch\tsamples/s\tbusy ms\twait ms\tverdict\t\n")
 	total := 0.0
 	for _, k := range v.Ranks {
 		if k.Record == nil {
@@ -115,13 +115,9 @@ func ranks(v runs.View) string {
 		if k.Rank >= mostRows {
 			continue
 		}
-		health := k.Health
-		if k.Cause != "" {
-			health += ": " + k.Cause
-		}
 		own := (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds()
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", k.Rank, show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), r.BatchSize,
-			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.Communication.Seconds()), health)
+			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k))
 	}
 	w.Flush()
 	if len(v.Ranks) > mostRows {
@@ -129,6 +125,14 @@ func ranks(v runs.View) string {
 	}
 	fmt.Fprintf(&b, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", total))
 	return b.String()
+}
+
+// verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.
+func verdict(k runs.RankView) string {
+	if k.Health == "sick" {
+		return fmt.Sprintf("slower than usual, cause: %s", k.Cause)
+	}
+	return k.Health
 }
 
 // change describes a decision: "95/33 to 96/32: …", or "shares stay 95/33: …".

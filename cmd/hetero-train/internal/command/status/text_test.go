@@ -30,10 +30,10 @@ func TestTextOfARun(t *testing.T) {
 	const want = `a: running, step 50 of 200 (25 %), about 30s left
 resnet50 on cifar10 | policy hybrid | loss 1.2500 | step 200.0 ms
 
-[Load Balancer Status] step 40 | hybrid | imbalance 50.0 % | 98.7 % of the oracle (- to -) | lost ms: data 500.0
-  node  use %  memory %  batch  samples/s  own ms  waits ms                   verdict
-     0     71         -     40        200   200.0       0.0                   healthy
-     1     71         -     24        120   200.0       0.0  sick: thermal throttling
+[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle (- to -) | time lost per step, ms: data 500.0
+  node  use %  memory %  batch  samples/s  busy ms  wait ms                                       verdict
+     0     71         -     40        200    200.0      0.0                                       healthy
+     1     71         -     24        120    200.0      0.0  slower than usual, cause: thermal throttling
 Cluster Throughput: 320 samples/s
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
