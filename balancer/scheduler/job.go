@@ -24,7 +24,7 @@ type Job struct {
 	Name     string
 	Kind     int     // index into Workload.Kinds
 	Arrival  float64 // seconds
-	Work     float64 // steps
+	Work     float64 // steps; one step is a batch of one GPU, so n GPUs compute n steps at the same time
 	GPUs     int     // at least 1; all start and stop together
 	CPUs     float64 // cores on the machine of each GPU
 	Memory   float64 // bytes of host memory on the machine of each GPU

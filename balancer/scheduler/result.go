@@ -14,9 +14,10 @@ type Segment struct {
 type End int
 
 const (
-	Finished End = iota
-	Stopped      // by the policy
-	Failed       // a GPU became unavailable; work since the last checkpoint is lost
+	Finished   End = iota
+	Stopped        // by the policy
+	Failed         // a GPU became unavailable; work since the last checkpoint is lost
+	Unfinished     // the run ended while the job had its GPUs
 )
 
 // Completion is the life of one job.

@@ -11,6 +11,7 @@ type Running struct {
 	Speed     float64 // steps/s now; 0 while it loads its checkpoint
 	Remaining float64 // steps
 	Ready     float64 // seconds: when it starts or continues to compute
+	Leaves    float64 // seconds: when it has saved its checkpoint and frees its GPUs; +Inf unless it was stopped
 	Partner   int     // job that shares all its GPUs, or -1
 }
 
@@ -28,6 +29,9 @@ type State struct {
 	OnGPU     [][]int   // by GPU: the jobs on it, at most MaxSharing
 	FreeCPUs  []float64 // by machine: cores
 	FreeMem   []float64 // by machine: bytes
+
+	Arrived  int // jobs 0 to Arrived-1 have arrived
+	Finished int // number of jobs that have finished
 }
 
 // Verb is what an action does.
@@ -36,15 +40,16 @@ type Verb int
 const (
 	Wait  Verb = iota // until the next event
 	Start             // a job of the queue on GPUs
-	Stop              // a running job; it saves a checkpoint and returns to the queue
+	Stop              // a running job: it saves a checkpoint, then frees its GPUs and returns to the queue
 )
 
 // Action is one decision of a policy.
 type Action struct {
 	Verb   Verb
-	Job    int    // index into Workload.Jobs
-	GPUs   []int  // Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
-	Reason string // one sentence, for `schedule explain`; empty unless the policy was asked for reasons
+	Job    int     // index into Workload.Jobs
+	GPUs   []int   // Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
+	Until  float64 // Wait: seconds, after Now: the policy decides again then, if no event comes before; 0: no such time
+	Reason string  // one sentence, for `schedule explain`; empty unless the policy was asked for reasons
 }
 
 // Policy decides. The simulator calls Decide until it returns Wait, then advances to the next event.

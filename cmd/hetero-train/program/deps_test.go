@@ -28,6 +28,8 @@ var layers = []layer{
 	{"balancer/simulate", imports("balancer")},
 	{"balancer/scheduler", imports("balancer")},
 	{"balancer/scheduler/hyper", imports("balancer/scheduler")},
+	{"balancer/scheduler/workload", imports("balancer", "balancer/scheduler")},
+	{"balancer/scheduler/simulate", imports("balancer/scheduler")},
 	{"balancer/scheduler/compare", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
@@ -248,6 +250,8 @@ var layers = []layer{
 // their import path as name.
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // no clock, no I/O
+	{"balancer/scheduler/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/scheduler/workload", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler/hyper", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},

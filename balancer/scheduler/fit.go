@@ -1,0 +1,364 @@
+package scheduler
+
+import "fmt"
+
+// Refusal states why a job can not start on GPUs.
+type Refusal int
+
+const (
+	Fits         Refusal = iota
+	NotQueued            // the job does not wait
+	WrongCount           // not as many GPUs as the job needs
+	BadList              // GPUs are not ascending, or do not exist
+	Unavailable          // a GPU is not available
+	Occupied             // a GPU has other jobs that the job can not share it with
+	TooLittleGPU         // the memory of a GPU is too small
+	TooFewCPUs           // a machine has too few free CPU cores
+	TooLittleMem         // a machine has too little free memory
+	NoSpeed              // the kind does not run on these GPUs
+)
+
+var refusals = [...]string{"it fits", "the job does not wait in the queue", "the number of GPUs is not what the job needs",
+	"the list of GPUs is not ascending or names GPUs that do not exist", "a GPU is not available",
+	"a GPU has jobs that do not share it with this job", "the memory of a GPU is too small",
+	"a machine has too few free CPU cores", "a machine has too little free memory", "the kind of job does not run on these GPUs"}
+
+func (r Refusal) String() string {
+	if r < 0 || int(r) >= len(refusals) {
+		return fmt.Sprintf("Refusal(%d)", int(r))
+	}
+	return refusals[r]
+}
+
+// slack is the relative rounding error that sums of demands may have.
+const slack = 1e-9
+
+// Spread reports whether GPUs belong to several machines.
+func (c *Cluster) Spread(gpus []int) bool {
+	for _, g := range gpus[1:] {
+		if c.GPUs[g].Machine != c.GPUs[gpus[0]].Machine {
+			return true
+		}
+	}
+	return false
+}
+
+// Uniform reports whether GPUs have one type.
+func (c *Cluster) Uniform(gpus []int) bool {
+	for _, g := range gpus[1:] {
+		if c.GPUs[g].Type != c.GPUs[gpus[0]].Type {
+			return false
+		}
+	}
+	return true
+}
+
+// Fit returns the speed in steps/s that a job of the queue would have on GPUs, before the limits of the network, or why it
+// can not start there. If another job has exactly these GPUs, the two share them. Fit changes nothing.
+func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
+	if why := s.admit(job, gpus); why != Fits {
+		return 0, why
+	}
+	partner := -1
+	if on := s.OnGPU[gpus[0]]; len(on) > 0 {
+		partner = on[0]
+	}
+	if speed = s.Rate(job, gpus, partner); !(speed > 0) {
+		return 0, NoSpeed
+	}
+	if partner >= 0 && !(s.Rate(partner, gpus, job) > 0) {
+		return 0, Occupied
+	}
+	return speed, Fits
+}
+
+// Rate is the speed in steps/s of a job on GPUs, together with a partner on the same GPUs (-1: none), before the limits of
+// the network; 0 if it does not run there.
+//
+// [Speeds.Shared] states speeds within one machine. A pair on several machines is slower by the same factor as the job alone.
+func (s *State) Rate(job int, gpus []int, partner int) float64 {
+	kind, n := s.Workload.Jobs[job].Kind, len(gpus)
+	spread := s.Cluster.Spread(gpus)
+	if !s.Cluster.Uniform(gpus) {
+		if partner >= 0 {
+			return 0
+		}
+		return s.mixed(kind, gpus, spread)
+	}
+	typ := s.Cluster.GPUs[gpus[0]].Type
+	alone := s.Speeds.Alone(kind, typ, n, spread)
+	if partner < 0 {
+		return alone
+	}
+	shared, ok := s.Speeds.Shared(kind, s.Workload.Jobs[partner].Kind, typ, n)
+	if !ok {
+		return 0
+	}
+	if spread {
+		packed := s.Speeds.Alone(kind, typ, n, false)
+		if !(packed > 0) {
+			return 0
+		}
+		shared *= alone / packed
+	}
+	return shared
+}
+
+func (s *State) mixed(kind int, gpus []int, spread bool) float64 {
+	counts := make([]int, len(s.Cluster.Types))
+	for _, g := range gpus {
+		counts[s.Cluster.GPUs[g].Type]++
+	}
+	if speed, ok := s.Speeds.Mixed(kind, counts, spread); ok {
+		return speed
+	}
+	return 0
+}
+
+// admit checks all but the speed.
+func (s *State) admit(job int, gpus []int) Refusal {
+	if job < 0 || job >= len(s.Workload.Jobs) {
+		return NotQueued
+	}
+	j := &s.Workload.Jobs[job]
+	if len(gpus) != j.GPUs {
+		return WrongCount
+	}
+	need := s.Workload.Kinds[j.Kind].GPUMemory
+	shared := -1
+	for i, g := range gpus {
+		if g < 0 || g >= len(s.Cluster.GPUs) || i > 0 && gpus[i-1] >= g {
+			return BadList
+		}
+		if !s.Up[g] {
+			return Unavailable
+		}
+		on := s.OnGPU[g]
+		if len(on) >= MaxSharing || i > 0 && (len(on) == 1) != (shared >= 0) {
+			return Occupied
+		}
+		total := need
+		if len(on) == 1 {
+			if i > 0 && on[0] != shared {
+				return Occupied
+			}
+			shared = on[0]
+			other := &s.Workload.Jobs[shared]
+			if other.GPUs != j.GPUs {
+				return Occupied
+			}
+			total += s.Workload.Kinds[other.Kind].GPUMemory
+		}
+		if total > s.Cluster.Types[s.Cluster.GPUs[g].Type].Memory {
+			return TooLittleGPU
+		}
+	}
+	return s.hosts(j, gpus)
+}
+
+// hosts checks CPU cores and memory of machines.
+func (s *State) hosts(j *Job, gpus []int) Refusal {
+	for i, g := range gpus {
+		m := s.Cluster.GPUs[g].Machine
+		n := 1.0
+		for _, h := range gpus[:i] {
+			if s.Cluster.GPUs[h].Machine == m {
+				n++
+			}
+		}
+		if j.CPUs*n > s.FreeCPUs[m]+slack*s.Cluster.Machines[m].CPUs {
+			return TooFewCPUs
+		}
+		if j.Memory*n > s.FreeMem[m]+slack*s.Cluster.Machines[m].Memory {
+			return TooLittleMem
+		}
+	}
+	return Fits
+}
+
+// Holds reports whether an empty cluster can hold a job: nil, or an [*UnplaceableError].
+func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
+	j := &w.Jobs[job]
+	total, sawMemory, sawHost, most := 0, false, false, 0
+	for t := range c.Types {
+		n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
+		total += n
+		most = max(most, n)
+		if n >= j.GPUs && (s.Alone(j.Kind, t, j.GPUs, true) > 0 || !spread && s.Alone(j.Kind, t, j.GPUs, false) > 0) {
+			return nil
+		}
+	}
+	if total >= j.GPUs && j.GPUs > 1 && c.holdsMixed(j, w, s) {
+		return nil
+	}
+	why := fmt.Sprintf("%q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
+	if most < j.GPUs {
+		why = fmt.Sprintf("it needs %d GPUs, and at most %d of one type can hold it", j.GPUs, most)
+		if sawMemory {
+			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
+		}
+		if sawHost {
+			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g bytes of memory beside each GPU, more than some machines have", j.CPUs, j.Memory)
+		}
+	}
+	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
+}
+
+// room is the number of GPUs of a type that can hold a job at once, and whether the job needs several machines for this.
+func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (total int, spread bool) {
+	if gpuMemory > c.Types[typ].Memory {
+		*sawMemory = true
+		return 0, false
+	}
+	spread = true
+	for i := range c.Machines {
+		m := &c.Machines[i]
+		have := 0
+		for _, g := range m.GPUs {
+			if c.GPUs[g].Type == typ {
+				have++
+			}
+		}
+		n := min(have, times(m.CPUs, j.CPUs), times(m.Memory, j.Memory))
+		if n < have {
+			*sawHost = true
+		}
+		if n >= j.GPUs {
+			spread = false
+		}
+		total += n
+	}
+	return total, spread
+}
+
+// holdsMixed looks for one mixed set of GPUs that holds the job: GPUs in order, as many as fit.
+func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
+	counts := make([]int, len(c.Types))
+	left := j.GPUs
+	for i := range c.Machines {
+		m := &c.Machines[i]
+		n := min(times(m.CPUs, j.CPUs), times(m.Memory, j.Memory))
+		for _, g := range m.GPUs {
+			t := c.GPUs[g].Type
+			if n == 0 || left == 0 {
+				break
+			}
+			if w.Kinds[j.Kind].GPUMemory > c.Types[t].Memory || !(s.Alone(j.Kind, t, 1, false) > 0) {
+				continue
+			}
+			counts[t]++
+			n--
+			left--
+		}
+	}
+	if left > 0 {
+		return false
+	}
+	speed, ok := s.Mixed(j.Kind, counts, true)
+	return ok && speed > 0
+}
+
+// times is how often a demand fits into a capacity.
+func times(have, need float64) int {
+	if need <= 0 {
+		return 1 << 30
+	}
+	return int(min(1<<30, (have*(1+slack))/need))
+}
+
+// maxMachines is the number of machines up to which [State.Place] needs no memory of its own.
+const maxMachines = 64
+
+// Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. It takes the
+// machine that has the fewest GPUs left after it, among machines that hold the whole job; ties go to the lower machine.
+// Otherwise it takes machines with the most usable GPUs first, so that the job spans few machines. ok is false if the
+// type has too few GPUs with the CPU cores and the memory that the job needs beside them, or if the job does not run
+// on them. speed is what [State.Fit] returns.
+func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
+	j := &s.Workload.Jobs[job]
+	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory {
+		return gpus, 0, false
+	}
+	var few [maxMachines]int
+	usable := few[:]
+	if len(s.Cluster.Machines) > maxMachines {
+		usable = make([]int, len(s.Cluster.Machines))
+	}
+	best, total := -1, 0
+	for i := range s.Cluster.Machines {
+		n := s.usable(j, i, typ)
+		usable[i] = n
+		total += n
+		if n >= j.GPUs && (best < 0 || n < usable[best]) {
+			best = i
+		}
+	}
+	if total < j.GPUs {
+		return gpus, 0, false
+	}
+	start := len(gpus)
+	if best >= 0 {
+		if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, false); !(speed > 0) {
+			return gpus, 0, false
+		}
+		return s.take(gpus, best, typ, j.GPUs), speed, true
+	}
+	if speed = s.Speeds.Alone(j.Kind, typ, j.GPUs, true); !(speed > 0) {
+		return gpus, 0, false
+	}
+	for left := j.GPUs; left > 0; {
+		most := 0
+		for i := range s.Cluster.Machines {
+			if usable[i] > usable[most] {
+				most = i
+			}
+		}
+		n := min(left, usable[most])
+		gpus = s.take(gpus, most, typ, n)
+		usable[most] = 0
+		left -= n
+	}
+	sortInts(gpus[start:])
+	return gpus, speed, true
+}
+
+// usable is the number of free GPUs of a type on a machine that a job can use at once.
+func (s *State) usable(j *Job, machine, typ int) int {
+	m := &s.Cluster.Machines[machine]
+	free := 0
+	for _, g := range m.GPUs {
+		if s.Up[g] && len(s.OnGPU[g]) == 0 && s.Cluster.GPUs[g].Type == typ {
+			free++
+		}
+	}
+	if free == 0 {
+		return 0
+	}
+	if j.CPUs*float64(free) <= s.FreeCPUs[machine] && j.Memory*float64(free) <= s.FreeMem[machine] {
+		return free
+	}
+	return min(free, times(s.FreeCPUs[machine], j.CPUs), times(s.FreeMem[machine], j.Memory))
+}
+
+// take appends n free GPUs of a type on a machine, in ascending order.
+func (s *State) take(gpus []int, machine, typ, n int) []int {
+	for _, g := range s.Cluster.Machines[machine].GPUs {
+		if n == 0 {
+			break
+		}
+		if s.Up[g] && len(s.OnGPU[g]) == 0 && s.Cluster.GPUs[g].Type == typ {
+			gpus = append(gpus, g)
+			n--
+		}
+	}
+	return gpus
+}
+
+// sortInts is an insertion sort: gangs are small.
+func sortInts(v []int) {
+	for i := 1; i < len(v); i++ {
+		for k := i; k > 0 && v[k-1] > v[k]; k-- {
+			v[k-1], v[k] = v[k], v[k-1]
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Options select a policy's behaviour.
+type Options struct {
+	Explain bool // give each action a reason; costs time
+}
+
+// policies lists the policies of this package, in the order of their documentation.
+var policies = []struct {
+	name string
+	make func(Options) Policy
+}{
+	{"fcfs", func(o Options) Policy { return &fcfs{explain: o.Explain} }},
+}
+
+// Names lists the policies of this package.
+func Names() []string {
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// New returns a policy of this package by its name.
+func New(name string, o Options) (Policy, error) {
+	for _, p := range policies {
+		if p.name == name {
+			return p.make(o), nil
+		}
+	}
+	return nil, fmt.Errorf("unknown scheduling policy: got %q, want one of %s", name, strings.Join(Names(), ", "))
+}

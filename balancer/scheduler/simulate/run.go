@@ -1,0 +1,84 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// StalledError is a run in which jobs remain that the policy does not start, although no other event can come.
+type StalledError struct {
+	Policy string
+	Queue  []int  // jobs that wait
+	First  string // name of the first
+	Now    float64
+}
+
+func (e *StalledError) Error() string {
+	return fmt.Sprintf("policy %s starts none of %d waiting jobs (first: job %d %q) at %v s, and nothing else can happen; are enough GPUs available?",
+		e.Policy, len(e.Queue), e.Queue[0], e.First, e.Now)
+}
+
+// maxIdle limits how often a policy may ask for another time while nothing runs and nothing else can happen.
+const maxIdle = 1000
+
+// maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
+const maxActions = 1000
+
+// Run plays a policy until all jobs have finished. If it returns a [*StalledError], the result is that of the run so far.
+func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
+	s, err := New(c, w, speeds, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.Run(p)
+}
+
+// Run plays a policy from the present state to the end.
+func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
+	st := &s.state
+	if err := p.Reset(st.Cluster, st.Workload, st.Speeds); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", p.Name(), err)
+	}
+	idle, limit := 0, maxActions+4*len(st.Workload.Jobs)
+	for !s.Done() {
+		until, err := s.decide(p, limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(st.Running) > 0 || !math.IsInf(s.upcoming(), 1) {
+			idle = 0
+		} else {
+			idle++
+		}
+		if idle > maxIdle || !s.Next(until) {
+			if s.Done() {
+				break
+			}
+			return s.Result(p.Name()), &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...),
+				First: st.Workload.Jobs[st.Queue[0]].Name, Now: st.Now}
+		}
+	}
+	return s.Result(p.Name()), nil
+}
+
+// decide applies actions until the policy waits, and returns the time at which it wants to decide again.
+func (s *Sim) decide(p scheduler.Policy, limit int) (until float64, err error) {
+	for range limit {
+		a := p.Decide(&s.state)
+		if a.Verb == scheduler.Wait {
+			if a.Until == 0 {
+				return math.Inf(1), nil
+			}
+			if !(a.Until > s.state.Now) {
+				return 0, fmt.Errorf("policy %s: waits until %v s at %v s: want a later time", p.Name(), a.Until, s.state.Now)
+			}
+			return a.Until, nil
+		}
+		if err := s.Apply(a); err != nil {
+			return 0, fmt.Errorf("policy %s at %v s: %w", p.Name(), s.state.Now, err)
+		}
+	}
+	return 0, fmt.Errorf("policy %s: more than %d actions at %v s", p.Name(), limit, s.state.Now)
+}

@@ -1,0 +1,624 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// Change makes a GPU available or unavailable.
+type Change struct {
+	At  float64 // seconds
+	GPU int     // index into Cluster.GPUs
+	Up  bool
+}
+
+// Options of a simulation. The zero value is a cluster that does not change.
+type Options struct {
+	Changes    []Change // in the order of At; those before the first arrival apply at the start
+	Checkpoint float64  // seconds of computation between checkpoints of a job; 0: jobs save only when they are stopped
+	Record     bool     // keep segments
+	Until      float64  // seconds: the run ends then; 0: when all jobs have finished
+}
+
+// phase is what a job does on its GPUs.
+type phase uint8
+
+const (
+	loading phase = iota
+	computing
+	saving
+)
+
+// stay is the simulator's part of a running job, at the same index as the job's scheduler.Running.
+type stay struct {
+	phase     phase
+	spread    bool    // over several machines
+	base      float64 // steps/s before the limits of the network
+	anchor    float64 // seconds: when the present speed began
+	remaining float64 // steps at anchor
+	saved     float64 // steps that remain after the last checkpoint
+	segment   int     // index into Result.Segments, -1 if not recorded
+}
+
+// Sim is a cluster in motion. It is not safe for concurrent use.
+type Sim struct {
+	state   scheduler.State
+	options Options
+
+	stays []stay
+	due   []float64 // by running job: seconds of its next event
+	pool  [][]int   // slices for GPUs of running jobs
+
+	queue   []int // buffer of state.Queue
+	resumes []bool
+	change  int // next of options.Changes
+	crowded bool
+	load    []float64 // by machine: bytes/s that jobs want to send
+
+	busySince, upSince []float64 // by GPU: seconds; NaN if not busy, not available
+	busy, up           []float64 // by GPU: seconds
+
+	jobs      []scheduler.Completion
+	segments  []scheduler.Segment
+	decisions int
+	events    int
+	end       float64
+}
+
+// New checks its inputs and returns a simulation at the time of the first arrival. It keeps the inputs, which must not change.
+func New(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*Sim, error) {
+	if err := errors.Join(c.Check(), o.check(c)); err != nil {
+		return nil, err
+	}
+	gpus, machines := len(c.GPUs), len(c.Machines)
+	s := &Sim{
+		state: scheduler.State{Cluster: c, Speeds: speeds, Up: make([]bool, gpus), OnGPU: make([][]int, gpus),
+			FreeCPUs: make([]float64, machines), FreeMem: make([]float64, machines)},
+		options: o, load: make([]float64, machines),
+		busySince: make([]float64, gpus), upSince: make([]float64, gpus), busy: make([]float64, gpus), up: make([]float64, gpus),
+	}
+	on := make([]int, gpus*scheduler.MaxSharing)
+	for g := range s.state.OnGPU {
+		s.state.OnGPU[g] = on[g*scheduler.MaxSharing : g*scheduler.MaxSharing : (g+1)*scheduler.MaxSharing]
+	}
+	most := gpus * scheduler.MaxSharing
+	s.state.Running = make([]scheduler.Running, 0, most)
+	s.stays, s.due = make([]stay, 0, most), make([]float64, 0, most)
+	return s, s.Reset(w)
+}
+
+func (o *Options) check(c *scheduler.Cluster) error {
+	var faults []error
+	if !(o.Checkpoint >= 0) || math.IsInf(o.Checkpoint, 1) {
+		faults = append(faults, fmt.Errorf("time between checkpoints: got %v s, want a finite number of at least 0", o.Checkpoint))
+	}
+	if !(o.Until >= 0) {
+		faults = append(faults, fmt.Errorf("end of the simulation: got %v s, want at least 0", o.Until))
+	}
+	for i, x := range o.Changes {
+		if math.IsNaN(x.At) || x.GPU < 0 || x.GPU >= len(c.GPUs) {
+			faults = append(faults, fmt.Errorf("change %d: got GPU %d at %v s, want a GPU from 0 to %d at a time", i, x.GPU, x.At, len(c.GPUs)-1))
+		}
+		if i > 0 && x.At < o.Changes[i-1].At {
+			faults = append(faults, fmt.Errorf("change %d: got %v s after %v s, want the order of time", i, x.At, o.Changes[i-1].At))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Reset starts again with another workload on the same cluster. It reuses all memory.
+func (s *Sim) Reset(w *scheduler.Workload) error {
+	if err := w.Check(); err != nil {
+		return err
+	}
+	for job := range w.Jobs {
+		if err := scheduler.Holds(s.state.Cluster, w, s.state.Speeds, job); err != nil {
+			return err
+		}
+	}
+	st := &s.state
+	n := len(w.Jobs)
+	st.Workload, st.Now, st.Arrived, st.Finished = w, 0, 0, 0
+	if n > 0 {
+		st.Now = w.Jobs[0].Arrival
+	}
+	for len(st.Running) > 0 {
+		s.drop(0)
+	}
+	s.queue = sized(s.queue, n)
+	st.Queue = s.queue[:0]
+	st.Remaining, s.resumes, s.jobs = sized(st.Remaining, n), sized(s.resumes, n), sized(s.jobs, n)
+	for i := range w.Jobs {
+		st.Remaining[i], s.resumes[i] = w.Jobs[i].Work, false
+		s.jobs[i] = scheduler.Completion{Arrival: w.Jobs[i].Arrival, Start: math.NaN(), Finish: math.NaN()}
+	}
+	for m, machine := range st.Cluster.Machines {
+		st.FreeCPUs[m], st.FreeMem[m] = machine.CPUs, machine.Memory
+	}
+	for g := range st.Up {
+		st.Up[g], st.OnGPU[g] = true, st.OnGPU[g][:0]
+		s.busySince[g], s.upSince[g], s.busy[g], s.up[g] = math.NaN(), st.Now, 0, 0
+	}
+	s.change, s.crowded, s.segments, s.decisions, s.events, s.end = 0, false, nil, 0, 0, st.Now
+	s.happen()
+	return nil
+}
+
+// sized is a slice of n elements, which reuses the memory of v.
+func sized[E any](v []E, n int) []E {
+	if cap(v) < n {
+		return make([]E, n)
+	}
+	return v[:n]
+}
+
+// State is the present state. It changes with each Apply and Next; callers must not change it.
+func (s *Sim) State() *scheduler.State { return &s.state }
+
+// Done reports whether all jobs have finished, or the end of the simulation is reached.
+func (s *Sim) Done() bool {
+	return s.state.Finished == len(s.state.Workload.Jobs) || s.options.Until > 0 && s.state.Now >= s.options.Until
+}
+
+// Next advances to the next event, but not beyond a time in seconds (+Inf: no limit). It returns false, and does not
+// advance, if all jobs have finished or if no event can come and the time is +Inf.
+func (s *Sim) Next(until float64) bool {
+	if s.Done() {
+		return false
+	}
+	if s.options.Until > 0 {
+		until = min(until, s.options.Until)
+	}
+	st := &s.state
+	next := s.upcoming()
+	if next > until {
+		if !(until > st.Now) {
+			return false
+		}
+		next = until
+	} else if math.IsInf(next, 1) {
+		return false
+	}
+	st.Now = max(st.Now, next)
+	s.end = st.Now
+	s.happen()
+	return true
+}
+
+// upcoming is the time of the next event, +Inf if there is none.
+func (s *Sim) upcoming() float64 {
+	next := math.Inf(1)
+	for _, at := range s.due {
+		if at < next {
+			next = at
+		}
+	}
+	if s.change < len(s.options.Changes) {
+		next = min(next, s.options.Changes[s.change].At)
+	}
+	if jobs := s.state.Workload.Jobs; s.state.Arrived < len(jobs) {
+		next = min(next, jobs[s.state.Arrived].Arrival)
+	}
+	return next
+}
+
+// happen handles all events up to now.
+func (s *Sim) happen() {
+	st := &s.state
+	for i := 0; i < len(s.due); {
+		if s.due[i] > st.Now {
+			i++
+			continue
+		}
+		s.events++
+		if gone := s.turn(i); gone {
+			i = 0 // the speed of the partner has changed
+		}
+	}
+	for ; s.change < len(s.options.Changes) && s.options.Changes[s.change].At <= st.Now; s.change++ {
+		s.events++
+		s.apply(s.options.Changes[s.change])
+	}
+	for ; st.Arrived < len(st.Workload.Jobs) && st.Workload.Jobs[st.Arrived].Arrival <= st.Now; st.Arrived++ {
+		s.events++
+		s.enqueue(st.Arrived)
+	}
+	s.settle()
+}
+
+// settle brings speeds and remaining steps up to date.
+func (s *Sim) settle() {
+	if s.crowded {
+		s.network()
+	}
+	st := &s.state
+	for i := range s.stays {
+		if a := &s.stays[i]; a.phase == computing {
+			r := &st.Running[i]
+			r.Remaining = max(0, a.remaining-r.Speed*(st.Now-a.anchor))
+			st.Remaining[r.Job] = r.Remaining
+		}
+	}
+}
+
+// turn handles the event of a running job, and reports whether the job has left its GPUs.
+func (s *Sim) turn(i int) (gone bool) {
+	a, r := &s.stays[i], &s.state.Running[i]
+	switch a.phase {
+	case loading:
+		a.phase, a.anchor, r.Speed = computing, s.state.Now, a.base
+		s.due[i] = a.anchor + a.remaining/r.Speed
+		s.crowded = s.crowded || a.spread
+		return false
+	case computing:
+		job := r.Job
+		s.state.Remaining[job] = 0
+		s.jobs[job].Finish = s.state.Now
+		s.state.Finished++
+		s.leave(i, scheduler.Finished)
+	case saving:
+		job := r.Job
+		s.leave(i, scheduler.Stopped)
+		s.resumes[job] = true
+		s.enqueue(job)
+	}
+	return true
+}
+
+// apply makes a GPU available or not.
+func (s *Sim) apply(c Change) {
+	st, g := &s.state, c.GPU
+	if st.Up[g] == c.Up {
+		return
+	}
+	if c.Up {
+		st.Up[g], s.upSince[g] = true, st.Now
+		return
+	}
+	for len(st.OnGPU[g]) > 0 {
+		s.fail(s.find(st.OnGPU[g][0]))
+	}
+	st.Up[g] = false
+	s.up[g] += st.Now - s.upSince[g]
+	s.upSince[g] = math.NaN()
+}
+
+// fail takes a job from its GPUs and sets it back to its last checkpoint.
+func (s *Sim) fail(i int) {
+	s.progress(i)
+	job := s.state.Running[i].Job
+	s.state.Remaining[job] = s.stays[i].saved
+	s.jobs[job].Stops++
+	s.resumes[job] = s.resumes[job] || s.stays[i].saved < s.state.Workload.Jobs[job].Work
+	s.leave(i, scheduler.Failed)
+	s.enqueue(job)
+}
+
+// progress moves the anchor of a job to now.
+func (s *Sim) progress(i int) {
+	a, r, now := &s.stays[i], &s.state.Running[i], s.state.Now
+	if a.phase != computing {
+		return
+	}
+	if every := s.options.Checkpoint; every > 0 {
+		// The last checkpoint in (anchor, now]. Checkpoints are at Ready + k * every.
+		if at := r.Ready + every*math.Floor((now-r.Ready)/every); at > a.anchor {
+			a.saved = max(0, a.remaining-r.Speed*(at-a.anchor))
+		}
+	}
+	a.remaining = max(0, a.remaining-r.Speed*(now-a.anchor))
+	a.anchor = now
+	r.Remaining = a.remaining
+	s.state.Remaining[r.Job] = a.remaining
+}
+
+// pace gives a job another speed from now on.
+func (s *Sim) pace(i int, speed float64) {
+	a, r := &s.stays[i], &s.state.Running[i]
+	if a.phase != computing || r.Speed == speed || s.due[i] <= s.state.Now {
+		return
+	}
+	s.progress(i)
+	r.Speed = speed
+	s.due[i] = a.anchor + a.remaining/speed
+}
+
+// network computes the speeds of jobs that span machines.
+func (s *Sim) network() {
+	st := &s.state
+	clear(s.load)
+	s.crowded = false
+	for i := range s.stays {
+		if a := &s.stays[i]; a.spread && a.phase == computing {
+			r := &st.Running[i]
+			for _, g := range r.GPUs {
+				s.load[st.Cluster.GPUs[g].Machine] += st.Workload.Jobs[r.Job].Network
+			}
+		}
+	}
+	for i := range s.stays {
+		a := &s.stays[i]
+		if !a.spread || a.phase != computing {
+			continue
+		}
+		r := &st.Running[i]
+		fraction := 1.0
+		if st.Workload.Jobs[r.Job].Network > 0 {
+			for _, g := range r.GPUs {
+				m := st.Cluster.GPUs[g].Machine
+				if limit := st.Cluster.Machines[m].Network; s.load[m] > limit { // false if the limit is NaN
+					fraction = min(fraction, limit/s.load[m])
+				}
+			}
+		}
+		s.pace(i, a.base*fraction)
+	}
+}
+
+// enqueue puts a job into the queue, which is in the order of arrival.
+func (s *Sim) enqueue(job int) {
+	st := &s.state
+	n := len(st.Queue)
+	if cap(st.Queue) == n { // removals moved the queue to the end of its buffer
+		copy(s.queue, st.Queue)
+		st.Queue = s.queue[:n]
+	}
+	st.Queue = append(st.Queue, job)
+	for i := n; i > 0 && st.Queue[i-1] > job; i-- {
+		st.Queue[i-1], st.Queue[i] = st.Queue[i], st.Queue[i-1]
+	}
+}
+
+// dequeue removes a job, and reports whether it was in the queue.
+func (s *Sim) dequeue(job int) bool {
+	q := s.state.Queue
+	i := search(q, job)
+	if i == len(q) || q[i] != job {
+		return false
+	}
+	if i < len(q)/2 {
+		copy(q[1:i+1], q[:i])
+		s.state.Queue = q[1:]
+	} else {
+		copy(q[i:], q[i+1:])
+		s.state.Queue = q[:len(q)-1]
+	}
+	return true
+}
+
+// search is the index of the first element that is not below v.
+func search(q []int, v int) int {
+	low, high := 0, len(q)
+	for low < high {
+		if mid := (low + high) / 2; q[mid] < v {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// find is the index of a running job, -1 if it does not run.
+func (s *Sim) find(job int) int {
+	for i := range s.state.Running {
+		if s.state.Running[i].Job == job {
+			return i
+		}
+	}
+	return -1
+}
+
+// ActionError is an action that is not possible.
+type ActionError struct {
+	Action scheduler.Action
+	Why    string
+}
+
+func (e *ActionError) Error() string {
+	verb := "start"
+	if e.Action.Verb == scheduler.Stop {
+		verb = "stop"
+	}
+	return fmt.Sprintf("%s job %d on GPUs %v: %s", verb, e.Action.Job, e.Action.GPUs, e.Why)
+}
+
+// Apply starts or stops a job now. Wait changes nothing.
+func (s *Sim) Apply(a scheduler.Action) error {
+	switch a.Verb {
+	case scheduler.Wait:
+		return nil
+	case scheduler.Start:
+		return s.start(a)
+	case scheduler.Stop:
+		return s.stop(a)
+	}
+	return &ActionError{a, fmt.Sprintf("got verb %d, want Wait, Start or Stop", a.Verb)}
+}
+
+func (s *Sim) start(a scheduler.Action) error {
+	st := &s.state
+	speed, why := st.Fit(a.Job, a.GPUs)
+	if why != scheduler.Fits {
+		return &ActionError{a, why.String()}
+	}
+	if !s.dequeue(a.Job) {
+		return &ActionError{a, scheduler.NotQueued.String()}
+	}
+	partner := -1
+	if on := st.OnGPU[a.GPUs[0]]; len(on) > 0 {
+		partner = on[0]
+	}
+	s.decisions++
+	kind := &st.Workload.Kinds[st.Workload.Jobs[a.Job].Kind]
+	work := st.Remaining[a.Job]
+	stay := stay{phase: computing, spread: st.Cluster.Spread(a.GPUs), base: speed, anchor: st.Now, remaining: work, saved: work, segment: -1}
+	running := scheduler.Running{Job: a.Job, GPUs: append(s.slice(), a.GPUs...), Since: st.Now, Speed: speed, Remaining: work,
+		Ready: st.Now, Leaves: math.Inf(1), Partner: partner}
+	due := st.Now + work/speed
+	if s.resumes[a.Job] && kind.Load > 0 {
+		stay.phase, running.Speed, running.Ready = loading, 0, st.Now+kind.Load
+		due = running.Ready
+	}
+	if s.options.Record {
+		stay.segment = len(s.segments)
+		s.segments = append(s.segments, scheduler.Segment{Job: a.Job, GPUs: append([]int(nil), a.GPUs...), From: st.Now, To: math.NaN(), Reason: a.Reason})
+	}
+	if math.IsNaN(s.jobs[a.Job].Start) {
+		s.jobs[a.Job].Start = st.Now
+	}
+	for _, g := range a.GPUs {
+		if len(st.OnGPU[g]) == 0 {
+			s.busySince[g] = st.Now
+		}
+		st.OnGPU[g] = append(st.OnGPU[g], a.Job)
+	}
+	st.Running, s.stays, s.due = append(st.Running, running), append(s.stays, stay), append(s.due, due)
+	s.account(a.GPUs)
+	if partner >= 0 {
+		s.pair(s.find(partner), a.Job)
+	}
+	s.crowded = s.crowded || stay.spread
+	if s.crowded {
+		s.network()
+	}
+	return nil
+}
+
+// pair gives a running job another partner, or none (-1), and the speed that it has then.
+func (s *Sim) pair(i, partner int) {
+	r, a := &s.state.Running[i], &s.stays[i]
+	r.Partner = partner
+	a.base = s.state.Rate(r.Job, r.GPUs, partner)
+	if a.spread {
+		s.crowded = true // network sets the speed
+		return
+	}
+	s.pace(i, a.base)
+}
+
+func (s *Sim) stop(a scheduler.Action) error {
+	i := s.find(a.Job)
+	if i < 0 {
+		return &ActionError{a, "the job does not run"}
+	}
+	st, y := &s.state, &s.stays[i]
+	switch {
+	case y.phase == saving:
+		return &ActionError{a, "the job already stops"}
+	case s.due[i] <= st.Now:
+		return &ActionError{a, "the job finishes now"}
+	}
+	s.decisions++
+	s.jobs[a.Job].Stops++
+	save := st.Workload.Kinds[st.Workload.Jobs[a.Job].Kind].Save
+	s.progress(i)
+	if y.phase == loading || save == 0 {
+		s.resumes[a.Job] = s.resumes[a.Job] || y.phase == computing
+		s.leave(i, scheduler.Stopped)
+		s.enqueue(a.Job)
+	} else {
+		y.phase = saving
+		st.Running[i].Speed, st.Running[i].Leaves = 0, st.Now+save
+		s.due[i] = st.Now + save
+		s.crowded = s.crowded || y.spread
+	}
+	if s.crowded {
+		s.network()
+	}
+	return nil
+}
+
+// leave frees the GPUs of a running job.
+func (s *Sim) leave(i int, how scheduler.End) {
+	st := &s.state
+	r := st.Running[i]
+	if seg := s.stays[i].segment; seg >= 0 {
+		s.segments[seg].To, s.segments[seg].Ended = st.Now, how
+	}
+	s.crowded = s.crowded || s.stays[i].spread
+	for _, g := range r.GPUs {
+		on := st.OnGPU[g]
+		if len(on) == 2 && on[0] == r.Job {
+			on[0] = on[1]
+		}
+		st.OnGPU[g] = on[:len(on)-1]
+		if len(on) == 1 {
+			s.busy[g] += st.Now - s.busySince[g]
+			s.busySince[g] = math.NaN()
+		}
+	}
+	s.account(r.GPUs)
+	s.drop(i)
+	if r.Partner >= 0 {
+		s.pair(s.find(r.Partner), -1)
+	}
+}
+
+// drop removes entry i of the running jobs.
+func (s *Sim) drop(i int) {
+	st := &s.state
+	s.pool = append(s.pool, st.Running[i].GPUs)
+	n := len(st.Running) - 1
+	copy(st.Running[i:], st.Running[i+1:])
+	copy(s.stays[i:], s.stays[i+1:])
+	copy(s.due[i:], s.due[i+1:])
+	st.Running, s.stays, s.due = st.Running[:n], s.stays[:n], s.due[:n]
+}
+
+// slice is an empty slice for the GPUs of a job.
+func (s *Sim) slice() []int {
+	if n := len(s.pool); n > 0 {
+		v := s.pool[n-1]
+		s.pool = s.pool[:n-1]
+		return v[:0]
+	}
+	return nil
+}
+
+// account computes what is free on the machines of GPUs. Each time it sums all demands, so rounding errors do not add up.
+func (s *Sim) account(gpus []int) {
+	st := &s.state
+	for i, g := range gpus {
+		m := st.Cluster.GPUs[g].Machine
+		if i > 0 && m == st.Cluster.GPUs[gpus[i-1]].Machine {
+			continue
+		}
+		machine := &st.Cluster.Machines[m]
+		cpus, memory := 0.0, 0.0
+		for _, h := range machine.GPUs {
+			for _, job := range st.OnGPU[h] {
+				cpus += st.Workload.Jobs[job].CPUs
+				memory += st.Workload.Jobs[job].Memory
+			}
+		}
+		st.FreeCPUs[m], st.FreeMem[m] = max(0, machine.CPUs-cpus), max(0, machine.Memory-memory)
+	}
+}
+
+// Result is the outcome up to now. It shares no memory with the simulation.
+func (s *Sim) Result(policy string) *scheduler.Result {
+	st := &s.state
+	r := &scheduler.Result{Policy: policy, Jobs: append([]scheduler.Completion(nil), s.jobs...),
+		Segments: append([]scheduler.Segment(nil), s.segments...), End: s.end, Decisions: s.decisions, Events: s.events,
+		GPUHours: make([]float64, len(st.Up)), Available: make([]float64, len(st.Up))}
+	for i := range r.Segments {
+		if math.IsNaN(r.Segments[i].To) { // still runs
+			r.Segments[i].To, r.Segments[i].Ended = st.Now, scheduler.Unfinished
+		}
+	}
+	for g := range st.Up {
+		busy, up := s.busy[g], s.up[g]
+		if !math.IsNaN(s.busySince[g]) {
+			busy += st.Now - s.busySince[g]
+		}
+		if !math.IsNaN(s.upSince[g]) {
+			up += st.Now - s.upSince[g]
+		}
+		r.GPUHours[g], r.Available[g] = busy/3600, up/3600
+	}
+	return r
+}

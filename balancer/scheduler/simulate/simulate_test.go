@@ -1,0 +1,239 @@
+package simulate_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// speeds of one kind: 1 step/s for each GPU, half of it over several machines, 0.75 in a pair
+type plain struct{}
+
+func (plain) Alone(_, _, n int, spread bool) float64 {
+	if spread {
+		return float64(n) / 2
+	}
+	return float64(n)
+}
+func (plain) Shared(_, _, _, n int) (float64, bool)  { return 0.75 * float64(n), true }
+func (plain) Mixed(int, []int, bool) (float64, bool) { return 0, false }
+
+// boxes is a cluster of one type, with GPUs in machines of 8 cores and 100 bytes of memory, and links of 10 bytes/s.
+func boxes(machines, gpus int) *scheduler.Cluster {
+	return workload.NewCluster([]scheduler.GPUType{{Name: "gpu", Memory: 10, Bandwidth: 1, Compute: 1}},
+		workload.MachineSpec{Count: machines, GPUs: gpus, CPUs: 8, Memory: 100, Network: 10})
+}
+
+func jobs(list ...scheduler.Job) *scheduler.Workload {
+	return &scheduler.Workload{Kinds: []scheduler.Kind{{Name: "kind", GPUMemory: 4, Save: 2, Load: 3}}, Jobs: list}
+}
+
+func open(t *testing.T, c *scheduler.Cluster, w *scheduler.Workload, o simulate.Options) *simulate.Sim {
+	t.Helper()
+	s, err := simulate.New(c, w, plain{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func start(t *testing.T, s *simulate.Sim, job int, gpus ...int) {
+	t.Helper()
+	if err := s.Apply(scheduler.Action{Verb: scheduler.Start, Job: job, GPUs: gpus}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stop(t *testing.T, s *simulate.Sim, job int) {
+	t.Helper()
+	if err := s.Apply(scheduler.Action{Verb: scheduler.Stop, Job: job}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// next advances and checks the time of the event.
+func next(t *testing.T, s *simulate.Sim, want float64) {
+	t.Helper()
+	if !s.Next(math.Inf(1)) {
+		t.Fatalf("no event, want one at %v s", want)
+	}
+	if got := s.State().Now; math.Abs(got-want) > 1e-12*want {
+		t.Fatalf("event at %v s, want %v s", got, want)
+	}
+}
+
+func TestJobsThatShareGPUs(t *testing.T) {
+	s := open(t, boxes(1, 2), jobs(scheduler.Job{Work: 20, GPUs: 2}, scheduler.Job{Arrival: 4, Work: 6, GPUs: 2}), simulate.Options{})
+	start(t, s, 0, 0, 1) // 2 steps/s
+	next(t, s, 4)
+	start(t, s, 1, 0, 1) // 8 steps done; both 1.5 steps/s
+	next(t, s, 8)        // job 1 ends; job 0 has 6 steps left
+	if got := s.State().Remaining[0]; got != 6 {
+		t.Errorf("remaining: got %v steps, want 6", got)
+	}
+	next(t, s, 11)
+	if !s.Done() {
+		t.Error("the run is not done")
+	}
+	r := s.Result("test")
+	if r.Jobs[0].Finish != 11 || r.Jobs[1].Finish != 8 || r.GPUHours[0] != 11.0/3600 || r.Decisions != 2 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestStopAndStartCostExactly(t *testing.T) {
+	s := open(t, boxes(1, 1), jobs(scheduler.Job{Work: 20, GPUs: 1}, scheduler.Job{Arrival: 5, Work: 1, GPUs: 1}), simulate.Options{Record: true})
+	start(t, s, 0, 0)
+	next(t, s, 5)
+	stop(t, s, 0) // 15 steps left, saves until 7
+	if len(s.State().Queue) != 1 || s.State().Running[0].Leaves != 7 {
+		t.Errorf("while saving: got queue %v, running %+v", s.State().Queue, s.State().Running)
+	}
+	next(t, s, 7)
+	if !slices.Equal(s.State().Queue, []int{0, 1}) {
+		t.Errorf("after saving: got queue %v, want [0 1]", s.State().Queue)
+	}
+	start(t, s, 1, 0)
+	next(t, s, 8)
+	start(t, s, 0, 0) // loads until 11
+	next(t, s, 11)
+	stop(t, s, 0) // nothing computed: but saves, since it computes from now on
+	next(t, s, 13)
+	start(t, s, 0, 0) // loads until 16
+	if !s.Next(14) || s.State().Now != 14 {
+		t.Error("Next(14) did not stop at 14 s")
+	}
+	stop(t, s, 0) // loading: leaves at once
+	start(t, s, 0, 0)
+	next(t, s, 17)
+	next(t, s, 32)
+	r := s.Result("test")
+	if r.Jobs[0].Stops != 3 || r.Jobs[0].Finish != 32 || len(r.Segments) != 5 || r.Segments[0].To != 7 || r.Segments[0].Ended != scheduler.Stopped {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestFailureLosesWorkSinceTheCheckpoint(t *testing.T) {
+	w := jobs(scheduler.Job{Work: 20, GPUs: 1}, scheduler.Job{Work: 20, GPUs: 1})
+	changes := []simulate.Change{{At: 2, GPU: 1}, {At: 9.5, GPU: 0}, {At: 10, GPU: 1, Up: true}}
+	s := open(t, boxes(1, 2), w, simulate.Options{Changes: changes, Checkpoint: 4})
+	start(t, s, 0, 0)
+	next(t, s, 2)
+	if err := s.Apply(scheduler.Action{Verb: scheduler.Start, Job: 1, GPUs: []int{1}}); err == nil {
+		t.Error("started a job on a GPU that is not available")
+	}
+	start(t, s, 1, 0) // both 0.75 steps/s from 2 s
+	next(t, s, 9.5)   // job 0: checkpoints at 4 and 8 s, 20-2-6*0.75 = 13.5; job 1: checkpoint at 6 s, 20-3 = 17
+	if got := s.State().Remaining; got[0] != 13.5 || got[1] != 17 {
+		t.Errorf("remaining after the failure: got %v, want [13.5 17]", got)
+	}
+	next(t, s, 10)
+	start(t, s, 0, 1)
+	next(t, s, 13) // loaded
+	next(t, s, 26.5)
+	start(t, s, 1, 1)
+	next(t, s, 29.5)
+	next(t, s, 46.5)
+	r := s.Result("test")
+	if r.Available[0] != 9.5/3600 || math.Abs(r.Available[1]-38.5/3600) > 1e-15 || r.Jobs[0].Stops != 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestNetworkIsShared(t *testing.T) {
+	w := jobs(scheduler.Job{Work: 30, GPUs: 2, Network: 10}, scheduler.Job{Work: 15, GPUs: 2, Network: 10})
+	s := open(t, boxes(2, 2), w, simulate.Options{})
+	start(t, s, 0, 0, 2) // 1 step/s over two machines; the links hold one job
+	if got := s.State().Running[0].Speed; got != 1 {
+		t.Errorf("speed: got %v, want 1", got)
+	}
+	start(t, s, 1, 1, 3) // each job 0.5 steps/s
+	next(t, s, 30)
+	next(t, s, 45)
+	if got := s.Result("").Jobs[0].Finish; got != 45 {
+		t.Errorf("finish: got %v s, want 45 s", got)
+	}
+}
+
+func TestImpossibleActions(t *testing.T) {
+	w := jobs(scheduler.Job{Work: 1, GPUs: 1, CPUs: 5}, scheduler.Job{Work: 1, GPUs: 1, CPUs: 5}, scheduler.Job{Work: 1, GPUs: 1, Memory: 200e-9, CPUs: 1},
+		scheduler.Job{Arrival: 9, Work: 1, GPUs: 2})
+	s := open(t, boxes(1, 2), w, simulate.Options{})
+	start(t, s, 0, 0)
+	for name, a := range map[string]scheduler.Action{
+		"CPUs":         {Verb: scheduler.Start, Job: 1, GPUs: []int{1}},
+		"not arrived":  {Verb: scheduler.Start, Job: 3, GPUs: []int{0, 1}},
+		"runs already": {Verb: scheduler.Start, Job: 0, GPUs: []int{1}},
+		"no such GPU":  {Verb: scheduler.Start, Job: 2, GPUs: []int{2}},
+		"count":        {Verb: scheduler.Start, Job: 2, GPUs: []int{0, 1}},
+		"stop":         {Verb: scheduler.Stop, Job: 1},
+		"verb":         {Verb: 9},
+	} {
+		var want *simulate.ActionError
+		if err := s.Apply(a); !errors.As(err, &want) {
+			t.Errorf("%s: got %v, want an ActionError", name, err)
+		}
+	}
+	if got := len(s.State().Running); got != 1 {
+		t.Errorf("got %d running jobs, want 1", got)
+	}
+}
+
+func TestUnplaceableJobs(t *testing.T) {
+	for name, j := range map[string]scheduler.Job{
+		"GPUs": {Work: 1, GPUs: 5}, "CPUs": {Work: 1, GPUs: 1, CPUs: 9}, "CPUs of a gang": {Work: 1, GPUs: 4, CPUs: 5}, "memory": {Work: 1, GPUs: 1, Memory: 101},
+	} {
+		var want *scheduler.UnplaceableError
+		if _, err := simulate.New(boxes(2, 2), jobs(j), plain{}, simulate.Options{}); !errors.As(err, &want) {
+			t.Errorf("%s: got %v, want an UnplaceableError", name, err)
+		}
+	}
+}
+
+func TestStalledRun(t *testing.T) {
+	p, _ := scheduler.New("fcfs", scheduler.Options{})
+	_, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Changes: []simulate.Change{{At: 1}}})
+	var want *simulate.StalledError
+	if !errors.As(err, &want) {
+		t.Errorf("got %v, want a StalledError", err)
+	}
+}
+
+func TestRunEndsAtItsLimit(t *testing.T) {
+	p, _ := scheduler.New("fcfs", scheduler.Options{Explain: true})
+	r, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}, scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Until: 7, Record: true})
+	if err != nil || r.End != 7 || r.Jobs[0].Finish != 5 || !math.IsNaN(r.Jobs[1].Finish) || r.Segments[1].Ended != scheduler.Unfinished || r.Segments[0].Reason == "" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func BenchmarkFCFS(b *testing.B) {
+	setup := workload.Default()
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, _ := scheduler.New("fcfs", scheduler.Options{})
+	decisions := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Reset(w); err != nil {
+			b.Fatal(err)
+		}
+		r, err := s.Run(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		decisions += r.Decisions
+	}
+	b.ReportMetric(float64(decisions)/b.Elapsed().Seconds(), "starts/s")
+}

@@ -1,0 +1,214 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// Rate is the speed of a kind of job on a number of GPUs of one type. A step is a batch of one GPU: n GPUs compute n steps at
+// the same time, so the rate of a gang that scales perfectly is n times that of one GPU.
+type Rate struct {
+	GPUs   int
+	Packed float64 // steps/s with all GPUs in one machine; 0: does not run
+	Spread float64 // steps/s over several machines; 0: does not run
+}
+
+// Rates are the speeds of one kind of job.
+type Rates struct {
+	// Types has the measured rates for each type of GPU, in ascending numbers of GPUs.
+	Types [][]Rate
+	// Batch is the number of samples per GPU in a step; 0: the kind can not run on GPUs of several types.
+	Batch int
+	// Curves states for each type of GPU how long one GPU takes for a number of samples of a step; nil: not known.
+	Curves []balancer.Curve
+}
+
+// Pair is the speed of two jobs that share the same GPUs.
+type Pair struct {
+	Kind, Other       int
+	Type              int     // of the GPUs
+	GPUs              int     // that each of both uses
+	Speed, OtherSpeed float64 // steps/s of Kind and of Other; both 0: they do not fit together
+}
+
+// Table implements [scheduler.Speeds] with measured figures. Fill Kinds and Pairs, then call [Table.Build] once. After that
+// a table does not change, and any number of goroutines may use it.
+//
+// For a number of GPUs between two measured numbers, the speed is interpolated linearly between the two. A number of GPUs
+// outside of the measured range has speed 0. Speeds of pairs are not interpolated.
+type Table struct {
+	Kinds []Rates
+	Pairs []Pair
+
+	types   int
+	most    int       // GPUs
+	packed  []float64 // by kind, type, number of GPUs
+	spread  []float64
+	sharing map[pairKey]float64
+}
+
+type pairKey struct{ kind, other, typ, gpus int }
+
+// Build checks the figures and prepares the table for use. types is the number of types of GPUs.
+func (t *Table) Build(types int) error {
+	if err := t.check(types); err != nil {
+		return err
+	}
+	t.types, t.most = types, 0
+	for _, k := range t.Kinds {
+		for _, rates := range k.Types {
+			if n := len(rates); n > 0 {
+				t.most = max(t.most, rates[n-1].GPUs)
+			}
+		}
+	}
+	t.packed = make([]float64, len(t.Kinds)*types*(t.most+1))
+	t.spread = make([]float64, len(t.packed))
+	for kind, k := range t.Kinds {
+		for typ, rates := range k.Types {
+			at := (kind*types + typ) * (t.most + 1)
+			fill(t.packed[at:at+t.most+1], rates, func(r Rate) float64 { return r.Packed })
+			fill(t.spread[at:at+t.most+1], rates, func(r Rate) float64 { return r.Spread })
+		}
+	}
+	t.sharing = make(map[pairKey]float64, 2*len(t.Pairs))
+	for _, p := range t.Pairs {
+		if p.Speed > 0 && p.OtherSpeed > 0 {
+			t.sharing[pairKey{p.Kind, p.Other, p.Type, p.GPUs}] = p.Speed
+			t.sharing[pairKey{p.Other, p.Kind, p.Type, p.GPUs}] = p.OtherSpeed
+		}
+	}
+	return nil
+}
+
+// fill writes the speed for each number of GPUs.
+func fill(speeds []float64, rates []Rate, speed func(Rate) float64) {
+	for i, r := range rates {
+		speeds[r.GPUs] = speed(r)
+		if i == 0 {
+			continue
+		}
+		before := rates[i-1]
+		a, b := speed(before), speed(r)
+		if a == 0 || b == 0 {
+			continue
+		}
+		for n := before.GPUs + 1; n < r.GPUs; n++ {
+			f := float64(n-before.GPUs) / float64(r.GPUs-before.GPUs)
+			speeds[n] = a + f*(b-a)
+		}
+	}
+}
+
+func (t *Table) check(types int) error {
+	var faults []error
+	fault := func(format string, values ...any) {
+		if len(faults) < 20 {
+			faults = append(faults, fmt.Errorf(format, values...))
+		}
+	}
+	speed := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
+	for kind, k := range t.Kinds {
+		if len(k.Types) != types {
+			fault("speeds of kind %d: got %d types of GPUs, want %d", kind, len(k.Types), types)
+		}
+		if k.Batch < 0 {
+			fault("speeds of kind %d: got a batch of %d samples, want at least 0", kind, k.Batch)
+		}
+		if k.Curves != nil && len(k.Curves) != types {
+			fault("speeds of kind %d: got curves for %d types of GPUs, want %d", kind, len(k.Curves), types)
+		}
+		for typ, c := range k.Curves {
+			if c != nil {
+				if err := c.Check(); err != nil {
+					fault("speeds of kind %d: curve on GPU type %d: %w", kind, typ, err)
+				}
+			}
+		}
+		for typ, rates := range k.Types {
+			last := 0
+			for _, r := range rates {
+				if r.GPUs <= last || r.GPUs > 1<<16 {
+					fault("speeds of kind %d on GPU type %d: got %d GPUs after %d, want an ascending number up to %d", kind, typ, r.GPUs, last, 1<<16)
+				}
+				if !speed(r.Packed) || !speed(r.Spread) {
+					fault("speeds of kind %d on %d GPUs of type %d: got %v and %v steps/s, want finite numbers of at least 0", kind, r.GPUs, typ, r.Packed, r.Spread)
+				}
+				last = max(last, r.GPUs)
+			}
+		}
+	}
+	for i, p := range t.Pairs {
+		inside := func(v, n int) bool { return v >= 0 && v < n }
+		if !inside(p.Kind, len(t.Kinds)) || !inside(p.Other, len(t.Kinds)) || !inside(p.Type, types) || p.GPUs < 1 {
+			fault("pair %d: got kinds %d and %d on %d GPUs of type %d, want kinds below %d, types below %d and at least 1 GPU", i, p.Kind, p.Other, p.GPUs, p.Type, len(t.Kinds), types)
+		}
+		if !speed(p.Speed) || !speed(p.OtherSpeed) {
+			fault("pair %d: got %v and %v steps/s, want finite numbers of at least 0", i, p.Speed, p.OtherSpeed)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Alone implements [scheduler.Speeds].
+func (t *Table) Alone(kind, gpuType, n int, spread bool) float64 {
+	if n < 1 || n > t.most {
+		return 0
+	}
+	at := (kind*t.types+gpuType)*(t.most+1) + n
+	if spread {
+		return t.spread[at]
+	}
+	return t.packed[at]
+}
+
+// Shared implements [scheduler.Speeds].
+func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
+	speed, ok := t.sharing[pairKey{kind, other, gpuType, n}]
+	return speed, ok
+}
+
+// Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the solver of
+// the trainer, which minimises the time of the slowest GPU. To this time comes the time in which the gang communicates:
+// for each type, the measured time of a step on so many GPUs of this type minus that on one; the longest of these counts.
+// No GPU gets more samples than its curve was measured with. ok is false if the kind has no batch, or no curve on one of the
+// types.
+func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
+	k := &t.Kinds[kind]
+	if k.Batch == 0 || k.Curves == nil {
+		return 0, false
+	}
+	var curves []balancer.Curve
+	limits, communication, gpus := []int(nil), 0.0, 0
+	for _, n := range counts {
+		gpus += n
+	}
+	for typ, n := range counts {
+		if n == 0 {
+			continue
+		}
+		c := k.Curves[typ]
+		if c == nil {
+			return 0, false
+		}
+		one, all := t.Alone(kind, typ, 1, false), t.Alone(kind, typ, gpus, spread)
+		if one == 0 || all == 0 {
+			return 0, false
+		}
+		communication = max(communication, float64(gpus)/all-1/one)
+		for range n {
+			curves = append(curves, c)
+			limits = append(limits, int(c[len(c)-1].Samples)) // larger shares were not measured
+		}
+	}
+	total := k.Batch * gpus
+	shares, err := balancer.Solve(balancer.Batch{Total: total, Limits: limits}, curves)
+	if err != nil {
+		return 0, false
+	}
+	slowest, _ := balancer.Slowest(curves, shares)
+	return float64(gpus) / (slowest + communication), true
+}

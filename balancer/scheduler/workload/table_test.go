@@ -1,0 +1,77 @@
+package workload
+
+import (
+	"math"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// A mixed set of equal GPUs must have the speed of the same GPUs alone.
+func TestMixedOfOneTypeEqualsAlone(t *testing.T) {
+	s := Default()
+	for kind, k := range s.Speeds.Kinds {
+		for typ := range k.Types {
+			for _, n := range []int{2, 4, 8} {
+				counts := make([]int, 3)
+				counts[typ] = n
+				for _, spread := range []bool{false, true} {
+					got, ok := s.Speeds.Mixed(kind, counts, spread)
+					want := s.Speeds.Alone(kind, typ, n, spread)
+					if ok != (k.Batch > 0) || ok && math.Abs(got/want-1) > 1e-9 {
+						t.Errorf("kind %d, %d GPUs of type %d: got %v, %v, want %v", kind, n, typ, got, ok, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A mixed gang is faster than its slowest type alone, and slower than its fastest.
+func TestMixedLiesBetweenItsTypes(t *testing.T) {
+	s := Default()
+	for kind, k := range s.Speeds.Kinds {
+		if k.Batch == 0 {
+			continue
+		}
+		mixed, ok := s.Speeds.Mixed(kind, []int{2, 2, 0}, true)
+		fast, slow := s.Speeds.Alone(kind, Volta, 4, true), s.Speeds.Alone(kind, Turing, 4, true)
+		if !ok || mixed <= slow || mixed >= fast {
+			t.Errorf("kind %d: got %v, %v, want a speed between %v and %v", kind, mixed, ok, slow, fast)
+		}
+	}
+}
+
+func TestTableInterpolates(t *testing.T) {
+	table := &Table{Kinds: []Rates{{Types: [][]Rate{{{1, 10, 10}, {2, 20, 15}, {4, 30, 0}}}}}}
+	if err := table.Build(1); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		n      int
+		spread bool
+		want   float64
+	}{{1, false, 10}, {2, true, 15}, {3, false, 25}, {3, true, 0}, {4, false, 30}, {4, true, 0}, {5, false, 0}, {0, false, 0}} {
+		if got := table.Alone(0, 0, c.n, c.spread); got != c.want {
+			t.Errorf("Alone of %d GPUs, spread %v: got %v, want %v", c.n, c.spread, got, c.want)
+		}
+	}
+}
+
+func TestTableIsChecked(t *testing.T) {
+	good := [][]Rate{{{1, 10, 10}}}
+	for name, table := range map[string]*Table{
+		"types":      {Kinds: []Rates{{}}},
+		"negative":   {Kinds: []Rates{{Types: [][]Rate{{{1, -1, 1}}}}}},
+		"NaN":        {Kinds: []Rates{{Types: [][]Rate{{{1, math.NaN(), 1}}}}}},
+		"descending": {Kinds: []Rates{{Types: [][]Rate{{{2, 1, 1}, {1, 1, 1}}}}}},
+		"curve":      {Kinds: []Rates{{Types: good, Curves: []balancer.Curve{{}}}}},
+		"curves":     {Kinds: []Rates{{Types: good, Curves: []balancer.Curve{nil, nil}}}},
+		"pair kind":  {Kinds: []Rates{{Types: good}}, Pairs: []Pair{{Other: 1, GPUs: 1, Speed: 1, OtherSpeed: 1}}},
+		"pair speed": {Kinds: []Rates{{Types: good}}, Pairs: []Pair{{GPUs: 1, Speed: math.Inf(1), OtherSpeed: 1}}},
+	} {
+		if err := table.Build(1); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}
