@@ -18,9 +18,11 @@ with the seed of the file and the name of a stream. Element i of a tensor, in ro
       segments (N, T)  1 for positions in the second half of the length, else 0; only for BERT
       labels           causal: token of the next position. masked: Bits(i) mod vocabulary of "golden.labels.<t>" where
                        Bits(i) mod 5 of "golden.masked.<t>" is 0. Both: -1 (ignored) for padding and the last position of
-                       the sample. classes: Bits(n) mod classes of "golden.labels.<t>"
+                       the sample. classes: Bits(n) mod classes of "golden.labels.<t>". pairs: as masked
+      next (N)         Bits(n) mod 2 of "golden.next.<t>"; only for the target pairs
 
-Training: the loss is the mean over the labels that are not ignored. AdamW with weight decay on all parameters. No dropout.
+Training: the loss is the mean over the labels that are not ignored; for the target pairs (BertForPreTraining), plus the mean over the
+samples of the loss of `next`, whose scores at step 0 are `next_logits`. AdamW with weight decay on all parameters. No dropout.
 
 Fields: `loss` before each step's update, `valid` the number of labels in each step, `grad_norm` the L2 norm of each
 parameter's gradient at step 0, `logits` the first COLUMNS logits of the rows `rows` at step 0.
@@ -50,6 +52,7 @@ CASES = {
     "gpt2-tiny": {**GPT2, **TINY, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 50, 91]},
     "gpt2-tiny-padded": {**GPT2, **TINY, "padded": True, "vocabulary": 199, "positions": 32, "length": 23, "rows": [0, 1, 22, 23]},
     "bert-tiny": {**BERT, **TINY, "target": "masked", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
+    "bert-tiny-pairs": {**BERT, **TINY, "target": "pairs", "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 18, 19]},
     "bert-tiny-classifier": {**BERT, **TINY, "target": "classes", "classes": 3, "vocabulary": 211, "positions": 24, "length": 19, "rows": [0, 1, 2, 3]},
     # The published sizes: only the first step.
     "gpt2-124m": {**GPT2, "seed": 5, "spread": 0.02, "steps": 1, "optimizer": ADAMW, "batch_size": 2, "channels": 768, "heads": 12, "layers": 12,
@@ -68,7 +71,8 @@ def network(c):
                                      hidden_size=c["channels"], num_hidden_layers=c["layers"], num_attention_heads=c["heads"],
                                      intermediate_size=4 * c["channels"], hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                      num_labels=c.get("classes", 2), attn_implementation="eager")
-    return transformers.BertForMaskedLM(config) if c["target"] == "masked" else transformers.BertForSequenceClassification(config)
+    kinds = {"masked": transformers.BertForMaskedLM, "pairs": transformers.BertForPreTraining, "classes": transformers.BertForSequenceClassification}
+    return kinds[c["target"]](config)
 
 
 def build(c):
@@ -99,18 +103,26 @@ def make_batch(c, step):
         labels = np.roll(tokens, -1, axis=1)
     else:
         labels = np.where(draw("masked", (n, t), 5) == 0, draw("labels", (n, t), c["vocabulary"]), -1)
-    return tokens, lengths, segments, np.where(position < lengths[:, None] - 1, labels, -1)
+    batch = tokens, lengths, segments, np.where(position < lengths[:, None] - 1, labels, -1)
+    return (*batch, draw("next", (n,), 2)) if c["target"] == "pairs" else batch
 
 
 def forward(c, model, batch):
-    tokens, lengths, segments, labels = (torch.from_numpy(x) for x in batch)
+    tokens, lengths, segments, labels, *pairs = (torch.from_numpy(x) for x in batch)
     mask = (torch.arange(c["length"])[None, :] < lengths[:, None]).long()
     extra = {"use_cache": False} if c["model"] == "gpt2" else {"token_type_ids": segments}
     positions = torch.arange(c["length"])[None, :]
-    logits = model(input_ids=tokens, attention_mask=mask, position_ids=positions, **extra).logits
+    out, next_logits = model(input_ids=tokens, attention_mask=mask, position_ids=positions, **extra), None
+    logits = out.prediction_logits if pairs else out.logits
     logits = logits.reshape(-1, logits.shape[-1])
     loss = torch.nn.functional.cross_entropy(logits, labels.reshape(-1), ignore_index=-1)
-    return logits, loss, int((labels >= 0).sum())
+    if pairs:
+        next_logits = out.seq_relationship_logits
+        loss = loss + torch.nn.functional.cross_entropy(next_logits, pairs[0])
+        # The loss of the model itself must be the same; it ignores labels of -100.
+        own = model(input_ids=tokens, attention_mask=mask, position_ids=positions, labels=torch.where(labels < 0, -100, labels), next_sentence_label=pairs[0], **extra)
+        assert abs(own.loss.item() - loss.item()) < 1e-12
+    return logits, next_logits, loss, int((labels >= 0).sum())
 
 
 def golden(c):
@@ -119,13 +131,15 @@ def golden(c):
     optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"])
     result = {"config": c, "made_with": f"torch {torch.__version__}, transformers {transformers.__version__}", "loss": [], "valid": []}
     for step in range(c["steps"]):
-        logits, loss, valid = forward(c, model, make_batch(c, step))
+        logits, next_logits, loss, valid = forward(c, model, make_batch(c, step))
         optimizer.zero_grad()
         loss.backward()
         result["loss"].append(loss.item())
         result["valid"].append(valid)
         if step == 0:
             result["logits"] = logits[c["rows"], :COLUMNS].tolist()
+            if next_logits is not None:
+                result["next_logits"] = next_logits.tolist()
             result["grad_norm"] = {name: p.grad.norm().item() for name, p in model.named_parameters() if p.grad is not None}
         optimizer.step()
     return result

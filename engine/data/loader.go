@@ -60,6 +60,9 @@ type Batch struct {
 	Epoch  int
 	// Replaced is the number of samples in this share that were unreadable and have been replaced (Skip).
 	Replaced int
+	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set in
+	// the first part of a step if the sources are a LabelCounter; otherwise it is 0.
+	StepLabels int
 
 	memory [][]byte // memory of each field
 	loader *Loader
@@ -105,6 +108,7 @@ type Loader struct {
 	group   int     // Layout.Group
 	fields  []Field // IDs, then the fields of the samples
 	sizes   []int   // bytes of each field per sample
+	counts  bool    // the sources count labels for Batch.StepLabels
 
 	mu     sync.Mutex
 	work   sync.Cond     // tells the workers that something has changed
@@ -307,6 +311,9 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 		}
 		if s.fault != nil {
 			return nil, false, s.fault
+		}
+		if s.countFault != nil {
+			return nil, false, s.countFault
 		}
 		l.head++
 		return s.lend(), false, nil

@@ -55,6 +55,13 @@ type Source interface {
 	Close() error
 }
 
+// LabelCounter is implemented by a Source whose samples have an unequal number of labels, if training needs the number of
+// all labels of an optimizer step before the step.
+type LabelCounter interface {
+	// CountLabels returns the number of labels of a sample, as Read writes them.
+	CountLabels(epoch, index int) (int, error)
+}
+
 // Span is a range of adjacent positions of one batch, for a Source to read.
 type Span struct {
 	Lo, Hi int // first position, and position after the last one

@@ -35,6 +35,7 @@ type slot struct {
 	ids    []int64       // (capacity) memory of the first field
 	have   []sampleState // (capacity) state of each position
 	index  []int32       // (total) sample indices of the whole batch
+	whole  []int32       // sample indices of the optimizer step; empty unless its labels must be counted
 
 	state  slotState
 	step   int64
@@ -51,6 +52,11 @@ type slot struct {
 
 	fault   error // error of the failed sample with the lowest position in [lo, hi); nil if none failed
 	faultAt int
+
+	uncounted  bool // no worker has started to count the labels of the step
+	counting   bool // a worker counts the labels of the step
+	labels     int  // number of labels of the step
+	countFault error
 }
 
 // newSlot allocates buffers for MaxCount samples. Each field starts at a multiple of 64 bytes.
@@ -76,7 +82,7 @@ func newSlot(l *Loader) (*slot, error) {
 		free()
 		return nil, fmt.Errorf("data loader: memory for a batch is %d bytes, want %d, aligned to 64", len(memory), size)
 	}
-	s := &slot{l: l, freeBuffers: free, have: make([]sampleState, n), index: make([]int32, l.part)}
+	s := &slot{l: l, freeBuffers: free, have: make([]sampleState, n), index: make([]int32, l.part), whole: make([]int32, 0, l.o.BatchSize)}
 	for f, field := range l.fields {
 		s.fields = append(s.fields, memory[ends[f]-n*field.Bytes():ends[f]:ends[f]])
 	}
@@ -106,6 +112,10 @@ func (s *slot) begin(step int64, order []int32) {
 		} else {
 			s.index[j] = int32(s.first + j)
 		}
+	}
+	s.whole, s.labels, s.countFault = s.whole[:0], 0, nil
+	if s.uncounted = l.counts && step%int64(l.o.Accumulation) == 0; s.uncounted { // the first part of an optimizer step
+		s.whole = append(s.whole, order[s.first:s.first+l.o.BatchSize]...)
 	}
 	clear(s.have)
 	share := l.shareOf(step)
@@ -211,8 +221,10 @@ func (s *slot) finish(j int, err error) {
 	}
 }
 
-// complete reports whether all required samples have been read or have failed.
-func (s *slot) complete() bool { return !s.move && s.remaining == 0 }
+// complete reports whether all required samples have been read or have failed, and all labels are counted.
+func (s *slot) complete() bool {
+	return !s.move && s.remaining == 0 && !s.uncounted && !s.counting
+}
 
 // lend returns the slot as a Batch for the caller of Next.
 func (s *slot) lend() *Batch {
@@ -232,8 +244,10 @@ func (s *slot) lend() *Batch {
 		Step:   s.step,
 		Epoch:  s.epoch,
 		memory: memory,
-		loader: s.l,
-		slot:   s,
+
+		StepLabels: s.labels,
+		loader:     s.l,
+		slot:       s,
 	}
 	if skips, ok := s.l.o.Samples.(interface{ Replaced(i int) bool }); ok {
 		for _, i := range s.index[s.lo:s.hi] {

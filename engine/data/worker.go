@@ -2,10 +2,12 @@ package data
 
 import "fmt"
 
-// job is a range of adjacent positions of one slot, for one worker.
+// job is a range of adjacent positions of one slot, for one worker. If count is set, the job is instead to count the
+// labels of the slot's optimizer step.
 type job struct {
 	s      *slot
 	lo, hi int
+	count  bool
 }
 
 // start creates a Source for each worker and starts the workers.
@@ -19,6 +21,8 @@ func (l *Loader) start() error {
 			return fmt.Errorf("data loader: open a reader: %w", err)
 		}
 		l.sources = append(l.sources, source)
+		_, l.counts = source.(LabelCounter)
+		l.counts = l.counts && !l.o.Evaluate
 	}
 	for _, s := range l.sources {
 		w := &worker{l: l, source: s, errs: make([]error, l.chunk+l.group-1)} // take may extend a job to a complete group
@@ -49,6 +53,10 @@ func (w *worker) run() {
 			return
 		}
 		s := j.s // its origin does not change while a job is in flight
+		if j.count {
+			w.l.finishCount(s, w.count(s))
+			continue
+		}
 		w.span = Span{Lo: j.lo, Hi: j.hi, Epoch: s.epoch, First: s.first, Index: s.index[:s.total:s.total], slot: s}
 		w.source.Read(&w.span, w.errs[:j.hi-j.lo])
 		for k := j.lo; k < j.hi; k++ {
@@ -56,6 +64,31 @@ func (w *worker) run() {
 		}
 		w.l.finish(j, w.errs)
 	}
+}
+
+// count adds up the labels of the slot's optimizer step.
+func (w *worker) count(s *slot) error {
+	counter := w.source.(LabelCounter)
+	for _, index := range s.whole {
+		n, err := counter.CountLabels(s.epoch, int(index))
+		if err != nil {
+			return err
+		}
+		s.labels += n
+	}
+	return nil
+}
+
+// finishCount records the result of count.
+func (l *Loader) finishCount(s *slot, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.inFlight--
+	s.counting, s.countFault = false, err
+	if s.state == slotFilling && s.move {
+		s.settle()
+	}
+	l.wake()
 }
 
 // finish records the results of a job.
@@ -92,14 +125,19 @@ func (l *Loader) nextJob() (j job, ok bool) {
 		}
 		var oldest *slot
 		for _, s := range l.slots {
-			if s.state == slotFilling && (oldest == nil || s.step < oldest.step) && s.hasMissing() {
+			if s.state == slotFilling && (oldest == nil || s.step < oldest.step) && (s.uncounted || s.hasMissing()) {
 				oldest = s
 			}
+		}
+		if oldest != nil && oldest.uncounted {
+			oldest.uncounted, oldest.counting = false, true
+			oldest.inFlight++
+			return job{s: oldest, count: true}, true
 		}
 		if oldest != nil {
 			lo, hi := oldest.take(l.chunk)
 			oldest.inFlight++
-			return job{oldest, lo, hi}, true
+			return job{s: oldest, lo: lo, hi: hi}, true
 		}
 		if !l.beginStep() {
 			l.work.Wait()

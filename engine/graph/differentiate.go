@@ -15,17 +15,26 @@ type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
 // per-sample loss of SoftmaxCrossEntropy. Each run reads scale (1), which is 1/global count times the loss scale.
-func (g *Graph) Differentiate(loss, scale *Value) {
-	if loss.Node == nil {
-		fail(loss.Name, "differentiate: the loss is not computed")
+func (g *Graph) Differentiate(loss, scale *Value) { g.DifferentiateTerms(Term{loss, scale}) }
+
+// Term is a loss with its scale; see Differentiate.
+type Term struct{ Loss, Scale *Value }
+
+// DifferentiateTerms is Differentiate for the sum of several losses. Each loss has its own scale.
+func (g *Graph) DifferentiateTerms(terms ...Term) {
+	contributions := map[*Value][]*Value{}
+	for _, t := range terms {
+		if t.Loss.Node == nil {
+			fail(t.Loss.Name, "differentiate: the loss is not computed")
+		}
+		contributions[t.Loss] = append(contributions[t.Loss], t.Scale)
 	}
 	if len(g.Gradients) > 0 {
-		fail(loss.Name, "differentiate: the graph has gradients already")
+		fail(terms[0].Loss.Name, "differentiate: the graph has gradients already")
 	}
 	g.phase = Backward
 	defer func() { g.phase = Forward }()
 	active, first := g.dependOnParams(), g.firstReaders()
-	contributions := map[*Value][]*Value{loss: {scale}}
 	nodes := g.Nodes // rules append to g.Nodes; only the forward nodes are visited
 	var again replay
 	for i := len(nodes) - 1; i >= 0; i-- {

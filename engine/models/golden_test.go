@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ type golden struct {
 	Loss     []float64
 	Valid    []int
 	Logits   [][]float64
+	Next     [][]float64        `json:"next_logits"`
 	GradNorm map[string]float64 `json:"grad_norm"`
 }
 
@@ -79,21 +81,28 @@ func (g *golden) graph(t *testing.T, compute tensor.DType) *graph.Graph {
 		}
 		size := bert.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Segments: c.Segments, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels}
 		var loss, logits *graph.Value
+		var terms []graph.Term
 		if c.Target == "classes" {
 			logits = bert.BuildClassifier(size, bert.Options{})(net, in, c.Classes)
 			loss, _ = b.SoftmaxCrossEntropy("loss", logits, b.Input("labels", tensor.I32, c.BatchSize), 0)
 		} else {
-			model := bert.Build(size, bert.Options{})
+			model := bert.Build(size, bert.Options{NextSentence: c.Target == "pairs"})
 			if c.Model == "gpt2" {
 				model = gpt2.Build(gpt2.Size{Vocabulary: c.Vocabulary, Positions: c.Positions, Layers: c.Layers, Heads: c.Heads, Channels: c.Channels}, gpt2.Options{})
 			}
 			p := model(net, in)
 			logits = b.Linear("logits", p.Rows, p.Weight, p.Bias, tensor.F32)
 			loss, _ = b.LinearCrossEntropy("loss", p.Rows, p.Weight, b.Input("labels", tensor.I32, c.BatchSize*c.Length), p.Bias)
+			if p.Next != nil {
+				of, _ := b.SoftmaxCrossEntropy("loss of pairs", p.Next, b.Input("next", tensor.I32, c.BatchSize), 0)
+				b.Output("next loss", of)
+				b.Output("next logits", p.Next)
+				terms = append(terms, graph.Term{Loss: of, Scale: b.Input("next scale", tensor.F32, 1)})
+			}
 		}
 		b.Output("loss", loss)
 		b.Output("logits", logits)
-		b.Differentiate(loss, b.Input("scale", tensor.F32, 1))
+		b.DifferentiateTerms(append(terms, graph.Term{Loss: loss, Scale: b.Input("scale", tensor.F32, 1)})...)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +124,7 @@ func (g *golden) batch(step int) map[string][]float64 {
 			length = 1 + draw("lengths", s, t)
 		}
 		in["lengths"] = append(in["lengths"], float64(length))
+		in["next"] = append(in["next"], float64(draw("next", s, 2)))
 		if c.Target == "classes" {
 			in["labels"] = append(in["labels"], float64(draw("labels", s, c.Classes)))
 		}
@@ -213,7 +223,7 @@ func (r *run) step(step int) float64 {
 	if valid != r.g.Valid[step] {
 		r.t.Fatalf("step %d has %d labels, want %d", step, valid, r.g.Valid[step])
 	}
-	in["scale"] = []float64{1 / float64(valid)}
+	in["scale"], in["next scale"] = []float64{1 / float64(valid)}, []float64{1 / float64(r.g.Config.BatchSize)}
 	for name, v := range in {
 		if at, spec, err := r.plan.Input(name); err == nil { // the graph has only some of these inputs
 			copy(at.Host(), reference.Encode(spec.DType, v))
@@ -226,7 +236,14 @@ func (r *run) step(step int) float64 {
 	for _, l := range r.output("loss") {
 		sum += l
 	}
-	return sum / float64(valid)
+	if r.g.Next == nil {
+		return sum / float64(valid)
+	}
+	pairs := 0.0
+	for _, l := range r.output("next loss") {
+		pairs += l
+	}
+	return sum/float64(valid) + pairs/float64(r.g.Config.BatchSize)
 }
 
 func (r *run) update() {
@@ -257,6 +274,12 @@ func (r *run) compareLogits() {
 	for i, row := range r.g.Config.Rows {
 		for k, w := range r.g.Logits[i] {
 			diff, want = append(diff, got[row*classes+k]-w), append(want, w)
+		}
+	}
+	if len(r.g.Next) > 0 {
+		got := r.output("next logits")
+		for i, w := range slices.Concat(r.g.Next...) {
+			diff, want = append(diff, got[i]-w), append(want, w)
 		}
 	}
 	if d := norm(diff) / norm(want); !(d <= logitNorm) {

@@ -26,6 +26,10 @@ type Prediction struct {
 	Rows   *graph.Value // (N·T, C)
 	Weight *graph.Value // (V, C), usually also the embedding table
 	Bias   *graph.Value // (V); nil without bias
+
+	// Next (N, 2) are the scores of a pair of texts: that the second text follows the first one, and that it is a random
+	// text. nil: the model does not predict the next sentence.
+	Next *graph.Value
 }
 
 // SequenceClassifier builds the forward pass of a text classifier, from tokens to logits (N, classes).

@@ -28,6 +28,10 @@ type Outputs struct {
 	Loss     *graph.Value // (n·T), in the type of parameters; 0 where the label is below 0
 	Position *graph.Value // (n·T), i32: number of classes with a higher score than the label; -1 where the label is below 0
 	Logits   *graph.Value // (n·T, classes); nil unless requested
+
+	// A further target of each sample, whose label is 0 or more; nil unless Report.SampleTarget is set.
+	SampleLoss     *graph.Value // (n), in the type of parameters; 0 for samples that only fill up a batch
+	SamplePosition *graph.Value // (n), i32: as Position
 }
 
 // Report describes how results of a task are shown.
@@ -39,6 +43,9 @@ type Report struct {
 	RateKey string
 	// Classes is the number of classes for which an evaluation fills a Confusion; 0: it fills none.
 	Classes int
+	// SampleTarget states that each sample has one further target. The loss is then the mean over the targets plus the
+	// mean over the samples.
+	SampleTarget bool
 }
 
 // Score contains means over the targets of a set of samples.
@@ -46,6 +53,10 @@ type Score struct {
 	Loss       float64
 	Top1, Top5 float64 // fractions of the targets whose label has the highest, or one of the 5 highest, scores
 	F1         float64 // F1 of an evaluation that fills a Confusion
+
+	// Of the further targets of samples (Report.SampleTarget); otherwise 0.
+	SampleLoss float64 // part of Loss
+	SampleTop1 float64
 }
 
 // Metric is a figure that is computed from a Score.
@@ -66,7 +77,8 @@ var (
 	Accuracy       = Metric{Key: "top1", Title: "accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
 	MaskedAccuracy = Metric{Key: "top1", Title: "masked accuracy", Percent: true, Of: func(s Score) float64 { return s.Top1 }}
 	F1             = Metric{Key: "f1", Title: "F1", Evaluated: true, Of: func(s Score) float64 { return s.F1 }}
-	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss) }}
+	Perplexity     = Metric{Key: "perplexity", Title: "perplexity", Less: true, Of: func(s Score) float64 { return math.Exp(s.Loss - s.SampleLoss) }}
+	NextSentence   = Metric{Key: "next_sentence", Title: "next sentence", Percent: true, Of: func(s Score) float64 { return s.SampleTop1 }}
 )
 
 // Best returns the metric that determines the best evaluation.

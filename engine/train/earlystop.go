@@ -24,7 +24,7 @@ func (s EarlyStop) value(e Evaluation) float64 {
 	case "f1":
 		return e.F1
 	case "perplexity":
-		return -math.Exp(e.Loss)
+		return -math.Exp(e.Loss - e.SampleLoss)
 	}
 	return e.Top1
 }

@@ -125,5 +125,5 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		score.F1 = confusion.F1()
 	}
 	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: score.Loss,
-		Top1: score.Top1, Top5: score.Top5, F1: score.F1, Took: time.Since(started)}, nil
+		Top1: score.Top1, Top5: score.Top5, F1: score.F1, SampleLoss: score.SampleLoss, SampleTop1: score.SampleTop1, Took: time.Since(started)}, nil
 }

@@ -32,10 +32,13 @@ type feed struct {
 type batchFacts struct {
 	n               int // number of samples
 	count           int // number of targets that count
+	stepLabels      int // data.Batch.StepLabels
 	epoch, replaced int
 }
 
-func factsOf(b *data.Batch) batchFacts { return batchFacts{b.N, targetsOf(b), b.Epoch, b.Replaced} }
+func factsOf(b *data.Batch) batchFacts {
+	return batchFacts{b.N, targetsOf(b), b.StepLabels, b.Epoch, b.Replaced}
+}
 
 // patience is the time that the host waits for a copy before it checks whether the device has failed.
 const patience = 10 * time.Second

@@ -24,15 +24,17 @@ type pass struct {
 	idle   bool           // the share is 0, so the pass only takes part in exchanges between ranks
 
 	predicts bool // the graph outputs logits
+	sampled  bool // the task has a further target for each sample
 
 	slots       int // number of micro-batches whose results the host holds at a time
 	host        device.Buffer
 	batchBytes  int64 // bytes at the start of host for the inputs of a batch
 	resultBytes int64 // bytes of one slot of results
 	inputs      map[string]transfer
-	results     []transfer // copies from the device to the first slot: loss, top-k position, and logits if requested
+	results     []transfer // copies from the device to the first slot: all outputs
 	loss        transfer
 	position    transfer
+	perSample   [2]transfer // loss and top-k position of the further targets of samples
 	logits      transfer
 	targets     int      // number of targets of a sample
 	n           int      // number of samples of a full micro-batch
@@ -78,6 +80,10 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 			p.position = t
 		case "logits":
 			p.logits = t
+		case sampleLoss:
+			p.perSample[0] = t
+		case samplePosition:
+			p.perSample[1] = t
 		default:
 			p.inputs[name] = t
 		}
@@ -86,6 +92,9 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		p.results = []transfer{p.loss, p.position}
 		if p.predicts {
 			p.results = append(p.results, p.logits)
+		}
+		if p.sampled {
+			p.results = append(p.results, p.perSample[:]...)
 		}
 		p.n = p.loss.spec.Shape[0] / p.targets
 	}
@@ -132,14 +141,24 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 }
 
 func (p *pass) outputs() []string {
-	switch {
-	case p.idle:
+	if p.idle {
 		return nil
-	case p.predicts:
-		return []string{"loss", "position", "logits"}
 	}
-	return []string{"loss", "position"}
+	names := []string{"loss", "position"}
+	if p.predicts {
+		names = append(names, "logits")
+	}
+	if p.sampled {
+		names = append(names, sampleLoss, samplePosition)
+	}
+	return names
 }
+
+// Outputs of tasks with a further target for each sample.
+const (
+	sampleLoss     = "sample_loss"
+	samplePosition = "sample_position"
+)
 
 func (p *pass) forward(s device.Stream) error {
 	if p.joined != nil {
@@ -168,13 +187,14 @@ func (p *pass) free() error {
 
 // Graph inputs that the trainer fills.
 const (
-	scaleInput = "scale" // (1): factor of the loss of every target
-	keyInput   = "key"   // (2), u32: dropout key of this epoch
+	scaleInput       = "scale"        // (1): factor of the loss of every target
+	sampleScaleInput = "sample_scale" // (1): factor of the loss of every further target of a sample
+	keyInput         = "key"          // (2), u32: dropout key of this epoch
 )
 
 // isField reports whether a batch fills the graph input.
 func isField(input string) bool {
-	return input != scaleInput && input != keyInput && input != gradsync.SamplesInput
+	return input != scaleInput && input != sampleScaleInput && input != keyInput && input != gradsync.SamplesInput
 }
 
 // load copies a batch to the device.
@@ -275,19 +295,27 @@ func (p *pass) send(s device.Stream, names ...string) error {
 	return nil
 }
 
-// setScale writes the factor of every target's loss and the dropout key to the device.
-func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
+// setScale writes the factors of the losses and the dropout key to the device. perSample is the factor of the loss of
+// every further target of a sample.
+func (p *pass) setScale(s device.Stream, scale, perSample float64, key uint64) error {
 	if p.idle {
 		return nil
 	}
-	t := p.inputs[scaleInput]
-	if t.spec.DType == tensor.F64 {
-		binary.LittleEndian.PutUint64(t.host.Host(), math.Float64bits(scale))
-	} else {
-		binary.LittleEndian.PutUint32(t.host.Host(), math.Float32bits(float32(scale)))
+	p.inputs[scaleInput].put(scale)
+	if t, ok := p.inputs[sampleScaleInput]; ok {
+		t.put(perSample)
 	}
 	binary.LittleEndian.PutUint64(p.inputs[keyInput].host.Host(), key)
-	return p.send(s, scaleInput, keyInput)
+	return p.send(s, scaleInput, sampleScaleInput, keyInput)
+}
+
+// put writes one number to the host twin.
+func (t transfer) put(v float64) {
+	if t.spec.DType == tensor.F64 {
+		binary.LittleEndian.PutUint64(t.host.Host(), math.Float64bits(v))
+	} else {
+		binary.LittleEndian.PutUint32(t.host.Host(), math.Float32bits(float32(v)))
+	}
 }
 
 // roundUp returns the smallest multiple of unit that is at least n.
@@ -312,28 +340,36 @@ func (p *pass) sums(n, slot int) Sums {
 		return out
 	}
 	host := p.host.Host()[int64(slot)*p.resultBytes:]
-	loss := p.loss.in(host)
-	positions := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.position.in(host)))), p.n*p.targets)
-	for i := range n * p.targets {
-		var l float64
-		if p.loss.spec.DType == tensor.F64 {
-			l = math.Float64frombits(binary.LittleEndian.Uint64(loss[8*i:]))
-		} else {
-			l = float64(math.Float32frombits(binary.LittleEndian.Uint32(loss[4*i:])))
-		}
-		out.Loss += l
-		at := positions[i]
-		if at < 0 || math.IsNaN(l) {
-			continue // no logit is larger than NaN, so a NaN target would count as position 0, the best position
-		}
-		if at == 0 {
-			out.Top1++
-		}
-		if at < 5 {
-			out.Top5++
-		}
+	out.Loss, out.Top1, out.Top5 = sumTargets(p.loss, p.position, host, n*p.targets)
+	if p.sampled {
+		out.SampleLoss, out.SampleTop1, _ = sumTargets(p.perSample[0], p.perSample[1], host, n)
 	}
 	return out
+}
+
+// sumTargets adds up the losses of the first n targets, and counts those whose label has one of the highest 1 or 5 scores.
+func sumTargets(losses, positions transfer, host []byte, n int) (loss float64, top1, top5 int) {
+	memory := losses.in(host)
+	at := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(positions.in(host)))), n)
+	for i := range n {
+		var l float64
+		if losses.spec.DType == tensor.F64 {
+			l = math.Float64frombits(binary.LittleEndian.Uint64(memory[8*i:]))
+		} else {
+			l = float64(math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:])))
+		}
+		loss += l
+		if at[i] < 0 || math.IsNaN(l) {
+			continue // no logit is larger than NaN, so a NaN target would count as position 0, the best position
+		}
+		if at[i] == 0 {
+			top1++
+		}
+		if at[i] < 5 {
+			top5++
+		}
+	}
+	return loss, top1, top5
 }
 
 // Sums are totals over a number of samples.
@@ -342,12 +378,18 @@ type Sums struct {
 	Count      int // number of targets that count, with a label of 0 or more; a classified image has one target
 	Top1, Top5 int // number of targets whose label has one of the highest 1 or 5 scores
 	Loss       float64
+
+	// Of the further targets of the samples (task.Report.SampleTarget); otherwise 0.
+	SampleLoss float64
+	SampleTop1 int
 }
 
-// Score returns the means over the targets that count. The means are NaN if no target counts.
+// Score returns the means over the targets that count, and those over the samples. The means are NaN if no target counts.
 func (s Sums) Score() task.Score {
-	n := float64(s.Count)
-	return task.Score{Loss: s.Loss / n, Top1: float64(s.Top1) / n, Top5: float64(s.Top5) / n}
+	n, samples := float64(s.Count), float64(max(s.Samples, 1))
+	perSample := s.SampleLoss / samples
+	return task.Score{Loss: s.Loss/n + perSample, Top1: float64(s.Top1) / n, Top5: float64(s.Top5) / n,
+		SampleLoss: perSample, SampleTop1: float64(s.SampleTop1) / samples}
 }
 
 // Add adds o to s.
@@ -357,4 +399,6 @@ func (s *Sums) Add(o Sums) {
 	s.Top1 += o.Top1
 	s.Top5 += o.Top5
 	s.Loss += o.Loss
+	s.SampleLoss += o.SampleLoss
+	s.SampleTop1 += o.SampleTop1
 }

@@ -77,6 +77,7 @@ type planCache struct {
 	accumulation int          // number of micro-batches of an optimizer step
 	targets      int          // number of targets of a sample
 	predicts     bool         // evaluations output logits
+	sampled      bool         // the task has a further target for each sample
 	graph        func(training bool, samples, recomputed int) (*graph.Graph, error)
 	recompute    Recompute
 

@@ -31,7 +31,7 @@ type Predictor struct {
 // options that concern training only. All weights are 0 until LoadWeights or LoadAverages.
 func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, !opts.ScoresOnly
-	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets()}}
+	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: opts.logits, targets: opts.Task.Targets(), sampled: opts.Task.Report().SampleTarget}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())

@@ -79,7 +79,7 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 		return nil, err
 	}
 	p := &plans{samples: n, recomputed: training.Recomputed(), recomputable: training.Layers() - 1,
-		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets}}
+		train: &pass{idle: n == 0, slots: c.accumulation, targets: c.targets, sampled: c.sampled}}
 	if n == 0 {
 		p.train.plan, err = plan.CompileIdle(c.kernels, training, c.params)
 		return p, err
@@ -97,7 +97,7 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 	}
 	evaluation, err := c.graph(false, n, 0)
 	if err == nil {
-		p.eval = &pass{targets: c.targets, predicts: c.predicts}
+		p.eval = &pass{targets: c.targets, predicts: c.predicts, sampled: c.sampled}
 		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
 	}
 	if err != nil {

@@ -138,7 +138,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -191,9 +191,17 @@ func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, e
 		if logits {
 			g.Output("logits", out.Logits)
 		}
+		if out.SampleLoss != nil {
+			g.Output(sampleLoss, out.SampleLoss)
+			g.Output(samplePosition, out.SamplePosition)
+		}
 		if training {
 			g.Recompute(recomputed)
-			g.Differentiate(out.Loss, g.Input(scaleInput, g.ParamType(), 1))
+			terms := []graph.Term{{Loss: out.Loss, Scale: g.Input(scaleInput, g.ParamType(), 1)}}
+			if out.SampleLoss != nil {
+				terms = append(terms, graph.Term{Loss: out.SampleLoss, Scale: g.Input(sampleScaleInput, g.ParamType(), 1)})
+			}
+			g.DifferentiateTerms(terms...)
 		}
 	})
 }

@@ -58,10 +58,11 @@ type reports struct {
 
 // reportRow is the wire format of a report. Like gradients, it has the byte order of the machine.
 type reportRow struct {
-	loss                                      float64
+	loss, sampleLoss                          float64
 	data, forward, backward, exchanges, other time.Duration // of this step
 	communication, hidden, optimizer          time.Duration // of the previous step
 	samples, count, top1, top5, change        uint32
+	sampleTop1                                uint32
 	replaced                                  uint16
 	flags                                     uint8
 	telemetry                                 [telemetry.Count]float32 // float32, because no sensor has more digits
@@ -107,6 +108,7 @@ func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
 	row := &x.rows[x.rank]
 	*row = reportRow{loss: s.Loss, samples: uint32(s.Samples), count: uint32(s.Count), top1: uint32(s.Top1), top5: uint32(s.Top5),
+		sampleLoss: s.SampleLoss, sampleTop1: uint32(s.SampleTop1),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
@@ -126,7 +128,8 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		if r.change != x.rows[0].change {
 			return nil, wish{}, disagreement(rank)
 		}
-		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
+		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Count: int(r.count), Top1: int(r.top1), Top5: int(r.top5),
+			SampleLoss: r.sampleLoss, SampleTop1: int(r.sampleTop1)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
 			Replaced: int(r.replaced)}

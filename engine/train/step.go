@@ -109,7 +109,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	}
 	pass := r.now.train
 	for micro := range r.opts.Accumulation {
-		epoch, err := r.nextBatch(ctx, batches, out)
+		batch, err := r.nextBatch(ctx, batches, out)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 			return err
 		}
 		if micro == 0 {
-			if err := r.begin(epoch); err != nil {
+			if err := r.begin(batch); err != nil {
 				return err
 			}
 		}
@@ -173,8 +173,7 @@ func (r *Replica) settle(out *StepResult) error {
 }
 
 // nextBatch copies this rank's part of the next micro-batch to the inputs of the pass.
-func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (epoch int, err error) {
-	var batch batchFacts
+func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (batch batchFacts, err error) {
 	if pass := r.now.train; r.feed != nil {
 		batch, err = r.feed.take(ctx, batches, pass, r.now.stagingAt(r.arena), r.stream)
 	} else {
@@ -183,7 +182,7 @@ func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResul
 	r.unread = append(r.unread, batch)
 	out.Count += batch.count
 	out.Replaced += batch.replaced
-	return batch.epoch, err
+	return batch, err
 }
 
 func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batchFacts, error) {
@@ -313,10 +312,18 @@ func (r *Replica) lossScale() float64 {
 }
 
 // begin prepares the working copies of the parameters, and sets the values that are fixed for the step. Dropout
-// depends on the epoch and the sample, not on the step.
-func (r *Replica) begin(epoch int) error {
-	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
-	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.targets()), key); err != nil {
+// depends on the epoch and the sample, not on the step. first is the first micro-batch of the step.
+func (r *Replica) begin(first batchFacts) error {
+	key := random.New(r.opts.Seed, "dropout").Bits(uint64(first.epoch))
+	scale, perSample := r.lossScale()/float64(r.opts.targets()), 0.0
+	if r.plans.sampled {
+		if first.stepLabels == 0 {
+			return errors.New("replica: the samples have a target each, but the batch lacks the number of labels of the step: want a data.LabelCounter")
+		}
+		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of samples.
+		perSample = scale * float64(first.stepLabels) / float64(r.opts.BatchSize)
+	}
+	if err := r.now.train.setScale(r.stream, scale, perSample, key); err != nil {
 		return err
 	}
 	if err := r.keepStatistics(); err != nil {

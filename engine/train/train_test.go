@@ -75,7 +75,12 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	if evaluate {
 		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}
-	if _, ok := o.Task.(language.Predict); ok {
+	if p, ok := o.Task.(language.Predict); ok && p.NextSentence {
+		lo.Samples = pairs{26, 26}
+		if evaluate {
+			lo.Samples = pairs{8, 8}
+		}
+	} else if ok {
 		lo.Samples = phrases{26}
 		if evaluate {
 			lo.Samples = phrases{8}

@@ -170,8 +170,16 @@ func (m *Masked) Length(i int) int {
 // Counted returns the expected fraction of the positions of all samples, with padding, that have a label.
 func (m *Masked) Counted() float64 {
 	sum := 0
-	for i := range m.spans {
-		sum += countMasks(m.Length(i)-m.specials(), m.o.MaskFraction)
+	tokens, capacity := 0, m.o.Length-m.specials()
+	for _, span := range m.spans {
+		tokens += int(span.length)
+	}
+	for _, span := range m.spans {
+		n := int(span.length)
+		if m.o.NextSentence { // half of the second texts are spans of other documents
+			n = (n + min(n/2+tokens/len(m.spans), capacity)) / 2
+		}
+		sum += countMasks(n, m.o.MaskFraction)
 	}
 	return float64(sum) / float64(len(m.spans)) / float64(m.o.Length)
 }
@@ -192,8 +200,29 @@ func (m *Masked) Layout(*data.Options) (data.Layout, error) {
 // NewSource implements [data.Samples].
 func (m *Masked) NewSource(o *data.Options) (data.Source, error) {
 	n := m.o.Length
-	return &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n), segments: make([]int32, n),
-		text: make([]int32, n), ends: make([]int32, n), masking: m.masking()}, nil
+	source := &maskedSource{Masked: m, seed: o.Seed, tokens: make([]int32, n), labels: make([]int32, n), segments: make([]int32, n),
+		text: make([]int32, n), ends: make([]int32, n), masking: m.masking()}
+	if m.o.NextSentence {
+		return pairSource{source}, nil
+	}
+	return source, nil
+}
+
+// pairSource is the source of samples with two losses, which have different denominators: the number of labels and the
+// number of samples. Training therefore needs the number of labels before a step.
+type pairSource struct{ *maskedSource }
+
+// CountLabels implements [data.LabelCounter].
+func (s pairSource) CountLabels(epoch, index int) (n int, err error) {
+	if _, err := s.fill(epoch, index); err != nil {
+		return 0, err
+	}
+	for _, label := range s.labels[:s.n] {
+		if label != NoLabel {
+			n++
+		}
+	}
+	return n, nil
 }
 
 type maskedSource struct {

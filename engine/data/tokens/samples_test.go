@@ -700,3 +700,35 @@ func FuzzClassification(f *testing.F) {
 		}
 	})
 }
+
+// Training divides the loss of masked tokens by the labels of all ranks, which every rank counts in advance.
+func TestLabelsOfPairsAreCountedInAdvance(t *testing.T) {
+	m := masked(t, true)
+	const batch = 10
+	l, err := data.NewLoader(data.Options{Samples: m, BatchSize: batch, Seed: 3, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	sum, positions := 0, 0
+	for range 2 * l.BatchesPerEpoch() {
+		b, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, label := range data.Values[int32](b, Labels) {
+			if label != NoLabel {
+				n++
+			}
+		}
+		if b.StepLabels != n {
+			t.Fatalf("step %d: got %d labels, the batch has %d", b.Step, b.StepLabels, n)
+		}
+		sum, positions = sum+n, positions+batch*m.o.Length
+		b.Release()
+	}
+	if got := float64(sum) / float64(positions); math.Abs(got-m.Counted()) > 0.1*got {
+		t.Errorf("%v of the positions have labels, Counted returns %v", got, m.Counted())
+	}
+}

@@ -34,6 +34,9 @@ var Family = map[string]Size{
 type Options struct {
 	HiddenDropout    float64 // dropout probability of the embedding and of the result of each branch
 	AttentionDropout float64
+
+	// NextSentence adds the classifier that predicts whether the second text of a sample follows the first one.
+	NextSentence bool
 }
 
 // Build returns the masked language model of the given size.
@@ -42,10 +45,18 @@ type Options struct {
 func Build(s Size, o Options) models.Language {
 	return func(net *nn.Net, in models.Tokens) models.Prediction {
 		h, table := encoder(net, in, s, o) // (N, T, C)
+		var pooled *graph.Value
+		if o.NextSentence {
+			pooled = pooler(net, h)
+		}
 		h = net.ProjectionGELU("cls.predictions.transform.dense", h, s.Channels, std, graph.GELU)
 		h, _ = net.LayerNorm("cls.predictions.transform.LayerNorm", h, nil, eps)
 		bias := net.Graph.Param("cls.predictions.bias", graph.Const(0), s.Vocabulary)
-		return models.Prediction{Rows: net.Rows(h), Weight: table, Bias: bias}
+		made := models.Prediction{Rows: net.Rows(h), Weight: table, Bias: bias}
+		if o.NextSentence {
+			made.Next = net.NormalLogits("cls.seq_relationship", pooled, 2, std)
+		}
+		return made
 	}
 }
 
@@ -53,11 +64,15 @@ func Build(s Size, o Options) models.Language {
 func BuildClassifier(s Size, o Options) models.SequenceClassifier {
 	return func(net *nn.Net, in models.Tokens, classes int) *graph.Value {
 		h, _ := encoder(net, in, s, o)
-		n := h.Shape[0]
-		first := net.Graph.Reshape("first", net.Graph.Slice("first", h, 1, 0, 1), n, s.Channels)
-		pooled := net.Graph.Unary("bert.pooler", graph.Tanh, net.Projection("bert.pooler.dense", first, s.Channels, std))
-		return net.NormalLogits("classifier", net.Dropout("dropout", pooled, o.HiddenDropout), classes, std)
+		return net.NormalLogits("classifier", net.Dropout("dropout", pooler(net, h), o.HiddenDropout), classes, std)
 	}
+}
+
+// pooler returns the summary (N, C) of each sample. It reads the hidden state of the first position.
+func pooler(net *nn.Net, h *graph.Value) *graph.Value {
+	n, channels := h.Shape[0], h.Shape[2]
+	first := net.Graph.Reshape("first", net.Graph.Slice("first", h, 1, 0, 1), n, channels)
+	return net.Graph.Unary("bert.pooler", graph.Tanh, net.Projection("bert.pooler.dense", first, channels, std))
 }
 
 // encoder returns the hidden states (N, T, C) and the token embedding table (Vocabulary, C).

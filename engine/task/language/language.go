@@ -14,6 +14,8 @@ const (
 	Tokens   = "tokens"   // (T), i32: tokens
 	Segments = "segments" // (T), i32: 0 for the first text of a pair, 1 for the second text; only with Padded
 	Lengths  = "lengths"  // (), i32: number of positions that are not padding; only with Padded
+	// Next is (), i32: 0 if the second text follows the first one, 1 if the second text is random; only with NextSentence.
+	Next = "next_sentence"
 )
 
 // Predict is a [task.Task] in which a model predicts tokens, for example the next ones or masked ones.
@@ -24,6 +26,8 @@ type Predict struct {
 	Padded bool
 	// Masked states that the targets are masked tokens. It only changes the names of metrics.
 	Masked bool
+	// NextSentence adds the input Next, which the model predicts for each sample (models.Prediction.Next).
+	NextSentence bool
 	// Counted is the expected fraction of the positions that have a label, for FLOPs. 0: all positions.
 	Counted float64
 }
@@ -37,7 +41,11 @@ func (p Predict) Report() task.Report {
 	if p.Masked {
 		accuracy = task.MaskedAccuracy
 	}
-	return task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
+	report := task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
+	if p.NextSentence {
+		report.Metrics, report.SampleTarget = append(report.Metrics, task.NextSentence), true
+	}
+	return report
 }
 
 // Graph implements [task.Task].
@@ -49,6 +57,9 @@ func (p Predict) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {
 	out.Loss, out.Position = g.SparseLinearCrossEntropy("loss", p.Counted, made.Rows, made.Weight, labels, made.Bias)
 	if logits {
 		out.Logits = p.logits(g, made)
+	}
+	if p.NextSentence {
+		out.SampleLoss, out.SamplePosition = g.SoftmaxCrossEntropy("next sentence loss", made.Next, g.Input(Next, tensor.I32, n), 0)
 	}
 	return out
 }
