@@ -13,7 +13,8 @@
 
 The samples of the evaluation are a token file that the script writes, so both programs read the same tokens.
 
-BERT goes both ways as BertForMaskedLM, BertForPreTraining (only as a source) and BertForSequenceClassification. The
+BERT goes both ways as BertForMaskedLM, BertForPreTraining (with model.next_sentence, and as a source without it) and
+BertForSequenceClassification. The
 comparison is of the predictions of hetero-train for texts with [MASK], and of the probabilities of classes of texts
 and pairs of texts.
 Exit code 1 if a comparison fails.
@@ -194,6 +195,13 @@ def check_bert(args, folder):
         equal_weights(f"{kind} -> hetero-train -> transformers", load_file(back / "model.safetensors"), want)
         compare_masked(args, f"{kind} -> hetero-train", imported, vocab, folder, model)
         compare_masked(args, f"hetero-train -> BertForMaskedLM, from {kind}", imported, vocab, folder, loads(transformers.BertForMaskedLM, back))
+
+    theirs, imported, back = folder / "BertForPreTraining", folder / "pairs.imported", folder / "pairs.back"
+    run(args.program, "checkpoint", "import", theirs, "--format", "hf", "--set", "model.next_sentence=true", "--output", imported)
+    run(args.program, "checkpoint", "export", imported, "--format", "hf", "--output", back)
+    want = {n: t for n, t in pre.state_dict().items() if n not in tied}
+    equal_weights("BertForPreTraining -> hetero-train with next_sentence -> transformers", load_file(back / "model.safetensors"), want)
+    compare_masked(args, "hetero-train -> BertForPreTraining", imported, vocab, folder, loads(transformers.BertForPreTraining, back))
 
     classifier = shaken(transformers.BertForSequenceClassification(bert_config(id2label=dict(enumerate(CLASSES)), label2id={c: i for i, c in enumerate(CLASSES)})))
     theirs, imported, back = folder / "classifier", folder / "classifier.imported", folder / "classifier.back"

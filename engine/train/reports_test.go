@@ -87,7 +87,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	}
 	figures[telemetry.ECCErrors] = 1 << 20
 	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
-		own := RankStep{Sums: Sums{Samples: 1 << 20, Count: 1 << 30, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8)}, Other: 9,
+		own := RankStep{Sums: Sums{Samples: 1 << 20, Count: 1 << 30, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8), SampleLoss: math.Nextafter(2, 3), SampleTop1: 1 << 19}, Other: 9,
 			Times:     StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
 			Telemetry: figures}
 		all, asked, err := x.exchange(context.Background(), own, want)
@@ -103,8 +103,8 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry) != fmt.Sprint(telemetry.Unknown()) { // compare text, because NaN is not equal to NaN
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
-	if got := unsafe.Sizeof(reportRow{}); got > 152 {
-		t.Errorf("a report has %d bytes, want at most 152", got)
+	if got := unsafe.Sizeof(reportRow{}); got > 160 {
+		t.Errorf("a report has %d bytes, want at most 160", got)
 	}
 }
 

@@ -47,7 +47,8 @@ type GPT2Settings struct {
 	EOSTokenID           *int     `json:"eos_token_id"`
 }
 
-// BERTSettings contains the settings of a BertForMaskedLM or BertForSequenceClassification of transformers.
+// BERTSettings contains the settings of a BertForMaskedLM, BertForPreTraining or BertForSequenceClassification of
+// transformers.
 type BERTSettings struct {
 	Architectures          []string `json:"architectures"`
 	ModelType              string   `json:"model_type"` // "bert"
@@ -75,6 +76,9 @@ type BERTSettings struct {
 func (s *BERTSettings) Classifies() bool {
 	return slices.Contains(s.Architectures, bertClassifier)
 }
+
+// SetPreTraining makes the settings those of a BertForPreTraining, which also predicts the next sentence.
+func (s *BERTSettings) SetPreTraining() { s.Architectures = []string{"BertForPreTraining"} }
 
 const bertClassifier = "BertForSequenceClassification"
 

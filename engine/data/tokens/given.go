@@ -13,11 +13,13 @@ import (
 //	labels    (Length), or () with Class
 //	segments  (Length), only with Padded
 //	lengths   (), only with Padded
+//	next_sentence  (), only with Pairs
 type Given struct {
 	Texts  []GivenText
 	Length int   // number of positions of a sample
 	Class  bool  // the target of a sample is its class
 	Padded bool  // the model reads segments and lengths
+	Pairs  bool  // the model also predicts the next sentence; needs Padded
 	Pad    int32 // token of padding
 }
 
@@ -42,6 +44,9 @@ func (g Given) Layout(*data.Options) (data.Layout, error) {
 	if g.Padded {
 		fields = append(fields, perPosition(Segments, g.Length), perSample(Lengths))
 	}
+	if g.Pairs {
+		fields = append(fields, perSample(Next))
+	}
 	return data.Layout{Fields: fields}, nil
 }
 
@@ -62,6 +67,9 @@ func (g givenSource) Read(span *data.Span, errs []error) {
 		if g.Padded {
 			put(span.Field(2, j), t.Segments, 0)
 			putOne(span.Field(3, j), int32(len(t.Tokens)))
+		}
+		if g.Pairs {
+			putOne(span.Field(4, j), NoLabel)
 		}
 		errs[j-span.Lo] = nil
 	}

@@ -110,6 +110,9 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	if !labelled && !masks {
 		none("model.name = \""+cfg.Model.Name+"\" predicts the next token, and only models of masked tokens use it", parts.MaskedKeys...)
 	}
+	if labelled {
+		none("data.dataset = \""+cfg.Data.Dataset+"\" has classes, and only the prediction of masked tokens uses it", "model.next_sentence")
+	}
 	if labelled && cfg.Data.ValPath != "" {
 		none("data.val_path has the evaluation samples", "data.val_fraction")
 	}

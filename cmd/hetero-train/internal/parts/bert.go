@@ -20,8 +20,9 @@ type bertOptions struct {
 	size bert.Size
 
 	transformerSizes
-	Inner   int
-	Dropout float64
+	Inner        int
+	Dropout      float64
+	NextSentence bool
 }
 
 // Ignores implements [config.Ignorer].
@@ -35,11 +36,13 @@ func (o *bertOptions) Keys() []config.Key {
 		config.Int(&o.Inner, "inner_size", 0).Learnt().Shapes().Unit("channels").AtMost(1<<18).
 			Doc("Channels of the feed-forward layers. 0: 4 times `embedding_size`."),
 		config.Float(&o.Dropout, "dropout", 0.1).Learnt().Below(1).
-			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."))
+			Doc("Dropout: training sets this fraction to zero in the embeddings, the attention weights and the output of each residual branch."),
+		config.Bool(&o.NextSentence, "next_sentence", false).Learnt().Shapes().
+			Doc("Adds a classifier that predicts whether the second text of a sample follows the first one, as in BERT's pre-training. Samples are then pairs of texts; half of the second texts come from another document. Needs `data.dataset=text` with at least two documents."))
 }
 
-// masked implements [maskedModel].
-func (*bertOptions) masked() {}
+// pairs implements [maskedModel].
+func (o *bertOptions) pairs() bool { return o.NextSentence }
 
 // sizes returns the sizes of the network. vocabulary is the number of token types in the data, length the number of
 // tokens in a sample.
@@ -64,6 +67,9 @@ func (o *bertOptions) Settings(vocabulary, positions int) weights.Settings {
 	s.VocabSize, s.MaxPositionEmbeddings, s.TypeVocabSize, s.HiddenSize, s.NumHiddenLayers, s.NumAttentionHeads = size.Vocabulary, size.Positions, size.Segments, size.Channels, size.Layers, size.Heads
 	s.IntermediateSize = cmp.Or(size.Inner, 4*size.Channels)
 	s.HiddenDropoutProb, s.AttentionProbsDropProb = o.Dropout, o.Dropout
+	if o.NextSentence {
+		s.SetPreTraining()
+	}
 	return s
 }
 
@@ -85,7 +91,9 @@ func (o *bertOptions) BuildLanguage(vocabulary, length int) (models.Language, er
 	if err := checkSizes(s.Channels, s.Heads, s.Vocabulary, s.Positions, vocabulary, length); err != nil {
 		return nil, err
 	}
-	return bert.Build(s, o.options()), nil
+	options := o.options()
+	options.NextSentence = o.NextSentence
+	return bert.Build(s, options), nil
 }
 
 // buildTexts implements textClassifier.

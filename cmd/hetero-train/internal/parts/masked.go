@@ -65,9 +65,9 @@ func tokenizerName(name string) string {
 	return "tokenizer " + name
 }
 
-// masked returns the samples of a corpus for a masked language model.
-func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece) (*tokens.Masked, error) {
-	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction}
+// masked returns the samples of a corpus for a masked language model. With pairs, samples are pairs of texts.
+func (s *textFiles) masked(ctx context.Context, corpus *tokens.Corpus, w *tokenizer.WordPiece, pairs bool) (*tokens.Masked, error) {
+	o := tokens.MaskedOptions{Corpus: corpus, Length: s.Length, Specials: w.Specials, MaskFraction: s.MaskFraction, NextSentence: pairs}
 	for _, end := range []string{".", "!", "?"} {
 		if token, ok := w.Token(end); ok {
 			o.SentenceEnds = append(o.SentenceEnds, token)

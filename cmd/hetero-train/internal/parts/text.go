@@ -134,7 +134,8 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		if words, err = s.wordPiece(train, cfg.Model.Name); err != nil {
 			return out, err
 		}
-		masked, err := s.masked(ctx, train, words)
+		out.Pairs = Pairs(&cfg.Model)
+		masked, err := s.masked(ctx, train, words, out.Pairs)
 		if err != nil {
 			return out, err
 		}
@@ -148,7 +149,7 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 		}
 		out.Eval = tokens.Windows{Corpus: held, Length: s.Length, Rest: true}
 		if words != nil {
-			if out.Eval, err = s.masked(ctx, held, words); err != nil {
+			if out.Eval, err = s.masked(ctx, held, words, out.Pairs); err != nil {
 				return out, err
 			}
 		}

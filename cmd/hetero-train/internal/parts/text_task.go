@@ -35,5 +35,5 @@ func (t *TokenSplits) Report() task.Report {
 
 // predict returns the task to predict tokens, without the model.
 func (t *TokenSplits) predict() language.Predict {
-	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, Counted: t.Counted}
+	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs, Counted: t.Counted}
 }

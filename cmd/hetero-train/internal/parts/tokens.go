@@ -31,13 +31,21 @@ type LanguageOptions interface {
 // maskedModel is implemented by the options of models that learn to predict masked tokens.
 type maskedModel interface {
 	LanguageOptions
-	masked()
+	// pairs reports whether the model also predicts the next sentence.
+	pairs() bool
 }
 
 // Masks reports whether the configured model predicts masked tokens. Other models of text predict the next token.
 func Masks(m *config.Model) bool {
 	_, ok := m.Options.(maskedModel)
 	return ok
+}
+
+// Pairs reports whether the configured model predicts, in addition to masked tokens, whether the second text of a sample
+// follows the first one.
+func Pairs(m *config.Model) bool {
+	o, ok := m.Options.(maskedModel)
+	return ok && o.pairs()
 }
 
 // TokenData is a data set of text. Configurations select it with data.dataset.
@@ -53,7 +61,7 @@ type TokenDataOptions interface {
 	config.Options
 	// OpenTokens opens the data set. The program sets the keys and then calls OpenTokens on each rank. OpenTokens
 	// reports an error in the data as a *[data.Fault]. The samples have masked tokens if Masks reports true for the model
-	// of cfg.
+	// of cfg, and are pairs of texts if Pairs does.
 	OpenTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (TokenSplits, error)
 }
 
@@ -66,6 +74,7 @@ type TokenSplits struct {
 	Length     int          // number of tokens in a sample
 	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
+	Pairs      bool         // samples are pairs of texts, and the field language.Next tells whether they belong together
 	Counted    float64      // expected fraction of the positions that have a label; 0: all
 	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown
@@ -86,6 +95,12 @@ func openTokens(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Ope
 	splits, err := cfg.Data.Options.(TokenDataOptions).OpenTokens(ctx, cfg, log)
 	if errors.As(err, new(*data.Fault)) {
 		err = exit.With(exit.Data, err)
+	}
+	if err == nil && Pairs(&cfg.Model) && !splits.Pairs && splits.Classes == nil {
+		err = exit.Usagef("model.next_sentence: the samples are not pairs of texts: want data.dataset=text, or model.next_sentence=false")
+		if splits.Closer != nil {
+			err = errors.Join(err, splits.Closer.Close())
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", cfg.Data.Dataset, err)

@@ -70,7 +70,7 @@ func PublishedTask(m *config.Model, classes int) (task.Task, error) {
 	if t, ok := m.Options.(Transformer); ok {
 		vocabulary, positions = t.Published()
 	}
-	splits := &TokenSplits{Length: 1, Masked: Masks(m)}
+	splits := &TokenSplits{Length: 1, Masked: Masks(m), Pairs: Pairs(m)}
 	return splits.Task(m, TextTask{Vocabulary: vocabulary, Positions: positions, Classes: classes})
 }
 

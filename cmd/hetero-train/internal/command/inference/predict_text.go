@@ -84,7 +84,8 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 		return exit.With(exit.Data, errors.New("predict: the files have no text"))
 	}
 	splits := &parts.TokenSplits{Vocabulary: vocabulary, Masked: r.words != nil}
-	given := tokens.Given{Class: r.classes, Padded: r.words != nil}
+	splits.Pairs = parts.Pairs(&m.Cfg.Model) && !r.classes
+	given := tokens.Given{Class: r.classes, Padded: r.words != nil, Pairs: splits.Pairs}
 	if r.words != nil {
 		given.Pad = r.words.Specials.Pad
 	}

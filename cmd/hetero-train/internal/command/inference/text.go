@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -74,8 +73,11 @@ func (m *savedModel) evaluateText(ctx context.Context, f *savedFlags, split stri
 		f1 := confusion.F1()
 		r.F1 = &f1
 	} else {
-		perplexity := experiment.Number(math.Exp(score.Loss))
+		perplexity := experiment.Number(task.Perplexity.Of(score))
 		r.Perplexity = &perplexity
+		if t.Pairs {
+			r.NextSentence = &score.SampleTop1
+		}
 	}
 	return r, nil
 }
@@ -132,6 +134,9 @@ func (r Evaluation) writeText(w io.Writer) error {
 		figures += fmt.Sprintf(" | F1 %.4f", *r.F1)
 	} else {
 		figures = fmt.Sprintf("perplexity %.2f | ", float64(*r.Perplexity)) + figures
+	}
+	if r.NextSentence != nil {
+		figures += fmt.Sprintf(" | next sentence %.2f %%", 100**r.NextSentence)
 	}
 	_, err := fmt.Fprintf(w, "loss %.4f | %s | %d targets | %.2f s, %.0f tok/s\n", float64(r.Loss), figures, r.Targets, r.Seconds, r.PerSecond*float64(r.Length))
 	return err
