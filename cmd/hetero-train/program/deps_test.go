@@ -30,6 +30,7 @@ var layers = []layer{
 	{"balancer/scheduler/hyper", imports("balancer/scheduler")},
 	{"balancer/scheduler/workload", imports("balancer", "balancer/scheduler")},
 	{"balancer/scheduler/simulate", imports("balancer/scheduler")},
+	{"balancer/scheduler/ingest", imports("balancer", "balancer/scheduler", "balancer/scheduler/workload")},
 	{"balancer/scheduler/compare", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
@@ -254,6 +255,7 @@ var never = []layer{
 	{"balancer/scheduler/workload", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/scheduler/ingest", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler/hyper", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	// other packages register their keys with config

@@ -1,0 +1,435 @@
+package ingest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// Gavel has the measurements of Gavel's simulation_throughputs.json.
+//
+// Gavel counts steps as package scheduler does: a step is a batch of one GPU, and n GPUs compute n steps at a time.
+type Gavel struct {
+	Types  []string         // names of the types of GPUs, in the order of the file
+	Kinds  []scheduler.Kind // all of class Learning; GPU memory and times of checkpoints are not known (NaN)
+	Speeds *workload.Table
+}
+
+// maxGavelGPUs limits the number of GPUs of a measurement or of a job, and maxFigures the size of the table of speeds
+// (kinds x types x numbers of GPUs).
+const (
+	maxGavelGPUs = 1 << 12
+	maxFigures   = 1 << 24
+)
+
+// spreadSuffix marks a type whose GPUs belong to several machines.
+const spreadSuffix = "_unconsolidated"
+
+// gavelKey is a key of the file: ('ResNet-18 (batch size 64)', 2).
+var gavelKey = regexp.MustCompile(`^\('([^']{1,200})', ([0-9]{1,6})\)$`)
+
+// gavelBatch finds the model and the batch size in the name of a kind.
+var gavelBatch = regexp.MustCompile(`^(.+) \(batch size ([0-9]{1,9})\)$`)
+
+// ReadGavel reads the measured speeds of Gavel (simulation_throughputs.json). The file is an object of the form
+// {type: {"('kind', GPUs)": {"null": speed, "('other kind', GPUs)": [speed, speed of the other kind]}}}, with speeds in
+// steps/s. A type with suffix "_unconsolidated" has the speeds of GPUs in several machines. If the file has no such
+// measurement of one GPU or of a number of GPUs, one GPU has its packed speed, and the others have speed 0 there.
+//
+// Kinds whose names differ only in "(batch size N)" are one model. Their speeds on one GPU form its step-time curve, so
+// the table can price sets of GPUs of several types.
+func ReadGavel(source string, r io.Reader) (*Gavel, error) {
+	text, err := readAll(source, r)
+	if err != nil {
+		return nil, err
+	}
+	top, err := object(text)
+	if err != nil {
+		f := faults{}
+		f.add(source, lineOf(text, err), "not a JSON object of GPU types", err.Error(), "Gavel's simulation_throughputs.json")
+		return nil, f.err()
+	}
+	g := &gavelReader{source: source, text: text, kind: map[string]int{}, rates: map[rateKey]float64{}}
+	for _, m := range top {
+		if !strings.HasSuffix(m.key, spreadSuffix) {
+			g.types = append(g.types, m.key)
+		}
+	}
+	if len(top) == 0 {
+		g.faults.add(source, 1, "types of GPUs", "none", "at least one")
+	}
+	seen := map[string]bool{}
+	for _, m := range top {
+		name, spread := strings.CutSuffix(m.key, spreadSuffix)
+		typ := slices.Index(g.types, name)
+		switch {
+		case seen[m.key]:
+			g.fault(m.at, "GPU type", quote(m.key)+" again", "each type once")
+		case typ < 0:
+			g.fault(m.at, "GPU type", quote(m.key)+" without "+quote(name), "speeds of "+quote(name)+", too")
+		case name == "":
+			g.fault(m.at, "GPU type", "no name", "a name")
+		default:
+			g.readType(m, typ, spread)
+		}
+		seen[m.key] = true
+	}
+	if n := len(g.kinds) * len(g.types) * (g.most + 1); n > maxFigures {
+		g.faults.add(source, 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", len(g.kinds), len(g.types), g.most), fmt.Sprintf("a product of at most %d", maxFigures))
+	}
+	if err := g.faults.err(); err != nil {
+		return nil, err
+	}
+	out, err := g.table()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return out, nil
+}
+
+type rateKey struct {
+	kind, typ, gpus int
+	spread          bool
+}
+
+type gavelReader struct {
+	source string
+	text   []byte
+	faults faults
+	types  []string
+	kinds  []string
+	kind   map[string]int
+	most   int // GPUs
+	rates  map[rateKey]float64
+	pairs  []workload.Pair
+}
+
+func (g *gavelReader) fault(at int, what, got, want string) {
+	g.faults.add(g.source, 1+bytes.Count(g.text[:at], []byte("\n")), what, got, want)
+}
+
+// member is a key of a JSON object with its value and the offset of the value in the file.
+type member struct {
+	key   string
+	value json.RawMessage
+	at    int
+}
+
+// object returns the members of a JSON object, in order. Duplicate keys are kept.
+func object(text []byte) ([]member, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	if t != json.Delim('{') {
+		return nil, fmt.Errorf("%v", t)
+	}
+	var list []member
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var m member
+		m.key, _ = key.(string) // keys of objects are strings
+		if err := d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		m.at = int(d.InputOffset()) - len(m.value)
+		list = append(list, m)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if t, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("%v after the object", t)
+	}
+	return list, nil
+}
+
+// lineOf returns the line of a syntax error of JSON; the last line if the text was cut short.
+func lineOf(text []byte, err error) int {
+	at := len(text)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		at = min(int(syntax.Offset), len(text))
+	}
+	return 1 + bytes.Count(text[:at], []byte("\n"))
+}
+
+func (g *gavelReader) readType(m member, typ int, spread bool) {
+	jobs, err := object(m.value)
+	if err != nil {
+		g.fault(m.at, "GPU type "+quote(m.key), err.Error(), "an object of kinds of jobs")
+		return
+	}
+	pairs := map[[3]int]bool{}
+	for _, j := range jobs {
+		j.at += m.at
+		kind, gpus, ok := g.parseKey(j)
+		if !ok {
+			continue
+		}
+		others, err := object(j.value)
+		if err != nil {
+			g.fault(j.at, "kind "+quote(j.key), err.Error(), "an object of speeds")
+			continue
+		}
+		key := rateKey{kind, typ, gpus, spread}
+		if _, again := g.rates[key]; again {
+			g.fault(j.at, "kind "+quote(j.key), "it again", "each kind and number of GPUs once")
+			continue
+		}
+		for _, o := range others {
+			o.at += j.at
+			if o.key == "null" {
+				var speed float64
+				if err := json.Unmarshal(o.value, &speed); err != nil || !(speed >= 0) {
+					g.fault(o.at, "speed of "+quote(j.key), quote(string(o.value)), "a number of at least 0, in steps/s")
+				}
+				g.rates[key] = speed
+				continue
+			}
+			other, n, ok := g.parseKey(o)
+			if !ok {
+				continue
+			}
+			var speeds []float64
+			if err := json.Unmarshal(o.value, &speeds); err != nil || len(speeds) != 2 || !(speeds[0] >= 0 && speeds[1] >= 0) {
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), quote(string(o.value)), "two numbers of at least 0, in steps/s")
+				continue
+			}
+			if n != gpus {
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "different numbers of GPUs", "jobs that share all their GPUs")
+				continue
+			}
+			if pairs[[3]int{kind, other, gpus}] {
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "them again", "each pair once")
+				continue
+			}
+			pairs[[3]int{kind, other, gpus}] = true
+			if spread || kind != other && pairs[[3]int{other, kind, gpus}] {
+				continue // a table has one speed for each pair, and the file has each pair twice
+			}
+			g.pairs = append(g.pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: gpus, Speed: speeds[0], OtherSpeed: speeds[1]})
+		}
+		if _, ok := g.rates[key]; !ok {
+			g.fault(j.at, "kind "+quote(j.key), "no speed without another job", `a key "null"`)
+		}
+	}
+}
+
+func (g *gavelReader) parseKey(m member) (kind, gpus int, ok bool) {
+	parts := gavelKey.FindStringSubmatch(m.key)
+	if parts != nil {
+		gpus, _ = strconv.Atoi(parts[2]) // digits
+	}
+	if gpus < 1 || gpus > maxGavelGPUs {
+		g.fault(m.at, "kind of job", quote(m.key), fmt.Sprintf("a key such as ('ResNet-18 (batch size 64)', 2), with 1 to %d GPUs", maxGavelGPUs))
+		return 0, 0, false
+	}
+	g.most = max(g.most, gpus)
+	kind, ok = g.kind[parts[1]]
+	if !ok {
+		kind = len(g.kinds)
+		g.kind[parts[1]] = kind
+		g.kinds = append(g.kinds, parts[1])
+	}
+	return kind, gpus, true
+}
+
+// table makes the table of speeds. Kinds are in the order of the file.
+func (g *gavelReader) table() (*Gavel, error) {
+	out := &Gavel{Types: g.types, Speeds: &workload.Table{Kinds: make([]workload.Rates, len(g.kinds)), Pairs: g.pairs}}
+	for _, name := range g.kinds {
+		out.Kinds = append(out.Kinds, scheduler.Kind{Name: name, Class: scheduler.Learning, GPUMemory: math.NaN(), Save: math.NaN(), Load: math.NaN()})
+	}
+	for kind := range g.kinds {
+		r := &out.Speeds.Kinds[kind]
+		r.Types = make([][]workload.Rate, len(g.types))
+	}
+	for key, packed := range g.rates { // the order does not matter: rates are sorted below
+		if key.spread {
+			continue
+		}
+		spread, ok := g.rates[rateKey{key.kind, key.typ, key.gpus, true}]
+		if !ok && key.gpus == 1 {
+			spread = packed
+		}
+		rates := &out.Speeds.Kinds[key.kind].Types[key.typ]
+		*rates = append(*rates, workload.Rate{GPUs: key.gpus, Packed: packed, Spread: spread})
+	}
+	for kind := range out.Speeds.Kinds {
+		for _, rates := range out.Speeds.Kinds[kind].Types {
+			slices.SortFunc(rates, func(a, b workload.Rate) int { return cmp.Compare(a.GPUs, b.GPUs) })
+		}
+	}
+	g.curves(out.Speeds)
+	return out, out.Speeds.Build(len(g.types))
+}
+
+// curves gives each kind the step-time curves of its model: the time of a step on one GPU at each batch size that was
+// measured. A model with one batch size has no curve.
+func (g *gavelReader) curves(t *workload.Table) {
+	type member struct{ kind, batch int }
+	models, order := map[string][]member{}, []string(nil)
+	for kind, name := range g.kinds {
+		parts := gavelBatch.FindStringSubmatch(name)
+		if parts == nil {
+			continue
+		}
+		batch, _ := strconv.Atoi(parts[2]) // digits
+		if batch < 1 || slices.ContainsFunc(models[parts[1]], func(m member) bool { return m.batch == batch }) {
+			continue
+		}
+		if models[parts[1]] == nil {
+			order = append(order, parts[1])
+		}
+		models[parts[1]] = append(models[parts[1]], member{kind, batch})
+	}
+	for _, model := range order {
+		members := models[model]
+		if len(members) < 2 {
+			continue
+		}
+		slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.batch, b.batch) })
+		curves := make([]balancer.Curve, len(g.types))
+		for typ := range curves {
+			for _, m := range members {
+				if speed := g.rates[rateKey{m.kind, typ, 1, false}]; speed > 0 && 1/speed < math.MaxFloat64 {
+					curves[typ] = append(curves[typ], balancer.Point{Samples: float64(m.batch), Seconds: 1 / speed})
+				}
+			}
+		}
+		for _, m := range members {
+			t.Kinds[m.kind].Batch, t.Kinds[m.kind].Curves = m.batch, curves
+		}
+	}
+}
+
+// GavelTrace reads a trace of Gavel: one job in each line, with 7 fields that are separated by tabs.
+//
+//	kind, command, flag of the command for the number of steps, 1 if the command needs a data directory, steps, arrival in
+//	seconds, number of GPUs
+//
+// Later versions of Gavel write 10 fields: kind, command, directory, flag of the command, 1 if the command needs a data
+// directory, steps, number of GPUs, weight, deadline, arrival in seconds. Both forms are read; all lines must have the
+// same form. Weights and deadlines are ignored.
+//
+// kinds are those of [ReadGavel]. A trace does not state priorities and the needs of CPU cores, memory and network, so
+// these are NaN in the result; see [Data.Fill]. Jobs are named by their line.
+//
+// Arrivals must not fall, and the last line must end with a line feed: otherwise the trace was cut short.
+func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler.Job, error) {
+	text, err := readAll(source, r)
+	if err != nil {
+		return nil, err
+	}
+	var f faults
+	index := make(map[string]int, len(kinds))
+	for i, k := range kinds {
+		index[k.Name] = i
+	}
+	var jobs []scheduler.Job
+	last, fields := 0.0, 0
+	for n, line := range lines(text, source, &f) {
+		columns := strings.Split(line, "\t")
+		if fields == 0 && (len(columns) == 7 || len(columns) == 10) {
+			fields = len(columns)
+		}
+		if len(columns) != fields {
+			want := "7 or 10 fields separated by tabs"
+			if fields > 0 {
+				want = fmt.Sprintf("%d, as in the lines above", fields)
+			}
+			f.add(source, n, "fields of a job", strconv.Itoa(len(columns)), want)
+			continue
+		}
+		kind, steps, arrival, gpus := columns[0], columns[4], columns[5], columns[6]
+		if fields == 10 {
+			steps, gpus, arrival = columns[5], columns[6], strings.TrimSpace(columns[9])
+		}
+		j := scheduler.Job{Name: "line " + strconv.Itoa(n), CPUs: math.NaN(), Memory: math.NaN(), Network: math.NaN(), Priority: math.NaN()}
+		var known bool
+		if j.Kind, known = index[kind]; !known {
+			f.add(source, n, "kind of job", quote(kind), nearestKind(kind, kinds))
+		}
+		work, err := strconv.ParseInt(strings.TrimSpace(steps), 10, 53)
+		if err != nil || work < 1 {
+			f.add(source, n, "steps", quote(steps), "an integer of at least 1")
+		}
+		if j.Arrival, err = strconv.ParseFloat(strings.TrimSpace(arrival), 64); err != nil || !(j.Arrival >= 0) || math.IsInf(j.Arrival, 0) {
+			f.add(source, n, "arrival", quote(arrival), "a finite number of seconds, at least 0")
+		} else if j.Arrival < last {
+			f.add(source, n, "arrival", fmt.Sprintf("%v s after %v s in an earlier line", j.Arrival, last), "jobs in the order of arrival")
+		} else {
+			last = j.Arrival
+		}
+		if j.GPUs, err = strconv.Atoi(strings.TrimSpace(gpus)); err != nil || j.GPUs < 1 || j.GPUs > maxGavelGPUs {
+			f.add(source, n, "number of GPUs", quote(gpus), fmt.Sprintf("an integer from 1 to %d", maxGavelGPUs))
+			continue
+		}
+		j.Work = float64(work)
+		jobs = append(jobs, j)
+	}
+	if len(jobs) == 0 && len(f.list) == 0 {
+		f.add(source, 0, "jobs", "none", "at least one line")
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return jobs, nil
+}
+
+func nearestKind(name string, kinds []scheduler.Kind) string {
+	best, distance := "", math.MaxInt
+	for _, k := range kinds {
+		if d := editDistance(name, k.Name); d < distance {
+			best, distance = k.Name, d
+		}
+	}
+	if best == "" {
+		return "a kind that has speeds: there are none"
+	}
+	return "a kind that has speeds; the nearest is " + quote(best)
+}
+
+// Unmeasured returns the jobs that no GPU type can run, because the table has no speed for their kind on their number of
+// GPUs. Gavel's traces have such jobs: 16 GPUs and more were not measured, and some kinds were measured on one GPU only.
+func Unmeasured(jobs []scheduler.Job, t *workload.Table) []int {
+	var list []int
+	for i, j := range jobs {
+		runs := false
+		for typ := range t.Kinds[j.Kind].Types {
+			runs = runs || t.Alone(j.Kind, typ, j.GPUs, false) > 0 || t.Alone(j.Kind, typ, j.GPUs, true) > 0
+		}
+		if !runs {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// Without returns the jobs that are not in the list, which is ascending.
+func Without(jobs []scheduler.Job, list []int) []scheduler.Job {
+	kept := make([]scheduler.Job, 0, len(jobs))
+	for i, j := range jobs {
+		if _, found := slices.BinarySearch(list, i); !found {
+			kept = append(kept, j)
+		}
+	}
+	return kept
+}

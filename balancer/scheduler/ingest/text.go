@@ -1,0 +1,82 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxBytes is the maximum size of a source.
+const MaxBytes = 256 << 20
+
+// readAll reads a source. A byte order mark at its start is left out.
+func readAll(source string, r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", source, err)
+	}
+	var f faults
+	if len(text) > MaxBytes {
+		f.add(source, 0, "size of the source", fmt.Sprintf("more than %d MiB", MaxBytes>>20), "a smaller source")
+		return nil, f.err()
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if !utf8.Valid(text) {
+		line := 1
+		for n, l := range bytes.Split(text, []byte("\n")) {
+			if !utf8.Valid(l) {
+				line = n + 1
+				break
+			}
+		}
+		f.add(source, line, "text", "bytes that are not UTF-8", "a text in UTF-8")
+		return nil, f.err()
+	}
+	return text, nil
+}
+
+// lines yields the lines that are not blank, with their numbers from 1. A text that does not end with a line feed was cut
+// short, which is a fault; its last line is not yielded.
+func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for rest := string(text); rest != ""; {
+			n++
+			line, after, complete := strings.Cut(rest, "\n")
+			if !complete {
+				f.add(source, n, "last line", quote(line)+" without a line end", "a complete file: it was cut short; if it is complete, add a line end")
+				return
+			}
+			rest = after
+			if line = strings.TrimSuffix(line, "\r"); strings.TrimSpace(line) != "" && !yield(n, line) {
+				return
+			}
+		}
+	}
+}
+
+// editDistance is the number of single-character changes between a and b (Levenshtein). Long texts are compared by their
+// first 100 bytes.
+func editDistance(a, b string) int {
+	a, b = strings.ToLower(a[:min(len(a), 100)]), strings.ToLower(b[:min(len(b), 100)])
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
