@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -118,7 +119,7 @@ func TestStudy(t *testing.T) {
 		t.Fatal(err)
 	}
 	fcfs, srf, static := s.Rows[0], s.Rows[1], s.Rows[2]
-	if fcfs.V.Mean != 1 || !near(fcfs.HyperScore, 109.955, 1e-5) || !math.IsNaN(fcfs.CompletionRatio.Student) {
+	if fcfs.V.Mean != 1 || !near(fcfs.HyperScore.Mean, 109.955, 1e-5) || !math.IsNaN(fcfs.CompletionRatio.Student) {
 		t.Errorf("baseline: got %+v", fcfs)
 	}
 	if static.CompletionRatio.Wilcoxon != 1 || static.V.Mean != 1 {
@@ -130,8 +131,8 @@ func TestStudy(t *testing.T) {
 	if srf.CompletionRatio.Student > 1e-6 || srf.CompletionRatio.Wilcoxon > 1e-4 {
 		t.Errorf("p values of a clear difference: got %+v", srf.CompletionRatio)
 	}
-	if !(srf.HyperLow < srf.HyperScore && srf.HyperScore < srf.HyperHigh) {
-		t.Errorf("interval of HyperScore: got %v < %v < %v", srf.HyperLow, srf.HyperScore, srf.HyperHigh)
+	if h := srf.HyperScore; !(h.Low < h.Mean && h.Mean < h.High) {
+		t.Errorf("interval of HyperScore: got %+v", h)
 	}
 	if s.Regression.Runs != 60 {
 		t.Errorf("regression over %d runs, want 60", s.Regression.Runs)
@@ -148,5 +149,18 @@ func TestStudy(t *testing.T) {
 		if _, err := fails(); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
+	}
+}
+
+// A study of one seed has no intervals. Its JSON states null for them.
+func TestOneSeed(t *testing.T) {
+	f := []Figures{{Completion: 1, Throughput: 2, Utilization: 0.5}}
+	s, err := New("fcfs", []uint64{7}, []Runs{{"fcfs", f}, {"srf", f}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil || !strings.Contains(string(text), `"hyperscore":{"mean":109.95`) || !strings.Contains(string(text), `"low":null`) {
+		t.Errorf("got %s, %v", text, err)
 	}
 }

@@ -17,8 +17,8 @@ type Runs struct {
 // Ratio compares one figure of a policy with the baseline. Above 1, the policy is better.
 type Ratio struct {
 	Estimate         // geometric mean over seeds
-	Student  float64 `json:"p_student"`  // p value of the paired t test, corrected by Holm's method
-	Wilcoxon float64 `json:"p_wilcoxon"` // p value of the signed-rank test, corrected by Holm's method
+	Student  float64 // p value of the paired t test, corrected by Holm's method
+	Wilcoxon float64 // p value of the signed-rank test, corrected by Holm's method
 }
 
 // Row is the result of one policy.
@@ -33,9 +33,7 @@ type Row struct {
 	ThroughputRatio  Ratio    `json:"throughput_ratio"`
 	UtilizationRatio Ratio    `json:"utilization_ratio"`
 	V                Estimate `json:"v"`          // geometric mean of the three ratios
-	HyperScore       float64  `json:"hyperscore"` // of V's mean
-	HyperLow         float64  `json:"hyperscore_low"`
-	HyperHigh        float64  `json:"hyperscore_high"`
+	HyperScore       Estimate `json:"hyperscore"` // of V and of its interval; the standard deviation is not known
 }
 
 // Study is a comparison of policies.
@@ -116,18 +114,21 @@ func compared(runs, base Runs) (Row, error) {
 		*figure.ratio = Ratio{geometric(ratios), studentP(differences), wilcoxonP(differences)}
 	}
 	row.V = geometric(v)
-	var err error
-	if row.HyperScore, err = scheduler.HyperScore(row.V.Mean); err != nil {
-		return row, fmt.Errorf("compare policies: policy %s: %w", row.Policy, err)
-	}
-	row.HyperLow, row.HyperHigh = math.NaN(), math.NaN()
-	if !math.IsNaN(row.V.Low) { // HyperScore rises with V, so it maps the interval
-		if row.HyperLow, err = scheduler.HyperScore(row.V.Low); err != nil {
-			return row, err
+	// HyperScore rises with V, so it maps the interval.
+	row.HyperScore = Estimate{Deviation: math.NaN()}
+	for _, end := range []struct {
+		v     float64
+		score *float64
+	}{{row.V.Mean, &row.HyperScore.Mean}, {row.V.Low, &row.HyperScore.Low}, {row.V.High, &row.HyperScore.High}} {
+		if math.IsNaN(end.v) && !math.IsNaN(row.V.Mean) { // one seed has no interval
+			*end.score = math.NaN()
+			continue
 		}
-		if row.HyperHigh, err = scheduler.HyperScore(row.V.High); err != nil {
-			return row, err
+		score, err := scheduler.HyperScore(end.v)
+		if err != nil {
+			return row, fmt.Errorf("compare policies: policy %s: %w", runs.Policy, err)
 		}
+		*end.score = score
 	}
 	return row, nil
 }

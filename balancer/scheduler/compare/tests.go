@@ -14,10 +14,10 @@ const Confidence = 0.95
 
 // Estimate is a mean over seeds.
 type Estimate struct {
-	Mean      float64 `json:"mean"`
-	Deviation float64 `json:"standard_deviation"` // of single runs
-	Low       float64 `json:"low"`                // of the interval of the mean
-	High      float64 `json:"high"`
+	Mean      float64
+	Deviation float64 // of single runs
+	Low       float64 // of the interval of the mean
+	High      float64
 }
 
 // estimate returns the mean of values and its interval.
@@ -133,11 +133,11 @@ func holm(p []float64) []float64 {
 
 // Regression is the line y = Intercept + Slope * x with the least squares.
 type Regression struct {
-	Slope     float64 `json:"slope"`
-	Intercept float64 `json:"intercept"`
-	R2        float64 `json:"r2"` // fraction of the variance of y that the line explains
-	P         float64 `json:"p"`  // of the hypothesis that the slope is 0
-	Runs      int     `json:"runs"`
+	Slope     float64
+	Intercept float64
+	R2        float64 // fraction of the variance of y that the line explains
+	P         float64 // of the hypothesis that the slope is 0
+	Runs      int
 }
 
 func regress(x, y []float64) Regression {

@@ -1,0 +1,191 @@
+package kubernetes
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The parts of the API objects that this package reads.
+
+type meta struct {
+	Name            string            `json:"name"`
+	Namespace       string            `json:"namespace"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Created         time.Time         `json:"creationTimestamp"`
+	Labels          map[string]string `json:"labels"`
+	Annotations     map[string]string `json:"annotations"`
+}
+
+type page[T any] struct {
+	Metadata struct {
+		Continue string `json:"continue"`
+	} `json:"metadata"`
+	Items []T `json:"items"`
+}
+
+type node struct {
+	Metadata meta `json:"metadata"`
+	Spec     struct {
+		Unschedulable bool    `json:"unschedulable"`
+		Taints        []taint `json:"taints"`
+	} `json:"spec"`
+	Status struct {
+		Allocatable map[string]string `json:"allocatable"`
+		Conditions  []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+			Reason string `json:"reason"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+type taint struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Effect string `json:"effect"`
+}
+
+type podSpec struct {
+	NodeName     string            `json:"nodeName"`
+	NodeSelector map[string]string `json:"nodeSelector"`
+	Affinity     *struct {
+		NodeAffinity *struct {
+			Required *struct{} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+		} `json:"nodeAffinity"`
+		PodAffinity *struct {
+			Required []struct{} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+		} `json:"podAffinity"`
+		PodAntiAffinity *struct {
+			Required []struct{} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+		} `json:"podAntiAffinity"`
+	} `json:"affinity"`
+	Tolerations []struct {
+		Key      string `json:"key"`
+		Operator string `json:"operator"`
+		Value    string `json:"value"`
+		Effect   string `json:"effect"`
+	} `json:"tolerations"`
+	ActiveDeadlineSeconds *float64    `json:"activeDeadlineSeconds"`
+	Priority              *float64    `json:"priority"`
+	Containers            []container `json:"containers"`
+	InitContainers        []container `json:"initContainers"`
+}
+
+type container struct {
+	Resources struct {
+		Requests map[string]string `json:"requests"`
+		Limits   map[string]string `json:"limits"`
+	} `json:"resources"`
+}
+
+type pod struct {
+	Metadata meta    `json:"metadata"`
+	Spec     podSpec `json:"spec"`
+	Status   struct {
+		Phase     string     `json:"phase"`
+		StartTime *time.Time `json:"startTime"`
+	} `json:"status"`
+}
+
+type job struct {
+	Metadata meta `json:"metadata"`
+	Spec     struct {
+		Suspend               bool     `json:"suspend"`
+		Parallelism           *int     `json:"parallelism"`
+		Completions           *int     `json:"completions"`
+		ActiveDeadlineSeconds *float64 `json:"activeDeadlineSeconds"`
+		Template              struct {
+			Spec podSpec `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+	Status struct {
+		CompletionTime *time.Time `json:"completionTime"`
+	} `json:"status"`
+}
+
+// gpuResources are the names under which device plug-ins offer whole GPUs.
+var gpuResources = []string{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
+
+// demand is what a pod requests.
+type demand struct {
+	cpus   float64 // cores
+	memory float64 // bytes
+	gpus   int
+}
+
+// requested adds the containers of a pod. Containers that run before the others count if they request more.
+func (s *podSpec) requested() (demand, error) {
+	var sum demand
+	for _, c := range s.Containers {
+		d, err := c.requested()
+		if err != nil {
+			return sum, err
+		}
+		sum.cpus, sum.memory, sum.gpus = sum.cpus+d.cpus, sum.memory+d.memory, sum.gpus+d.gpus
+	}
+	for _, c := range s.InitContainers {
+		d, err := c.requested()
+		if err != nil {
+			return sum, err
+		}
+		sum.cpus, sum.memory, sum.gpus = max(sum.cpus, d.cpus), max(sum.memory, d.memory), max(sum.gpus, d.gpus)
+	}
+	return sum, nil
+}
+
+func (c *container) requested() (demand, error) {
+	of := func(name string) (float64, error) { // a limit without a request is the request
+		text, ok := c.Resources.Requests[name]
+		if !ok {
+			text, ok = c.Resources.Limits[name]
+		}
+		if !ok {
+			return 0, nil
+		}
+		v, err := quantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("request of %s: %w", name, err)
+		}
+		return v, nil
+	}
+	var d demand
+	var err error
+	if d.cpus, err = of("cpu"); err != nil {
+		return d, err
+	}
+	if d.memory, err = of("memory"); err != nil {
+		return d, err
+	}
+	for _, name := range gpuResources {
+		n, err := of(name)
+		if err != nil {
+			return d, err
+		}
+		if n > mostGPUs {
+			return d, fmt.Errorf("request of %s: got %v, want at most %d", name, n, mostGPUs)
+		}
+		d.gpus += int(n)
+	}
+	return d, nil
+}
+
+// mostGPUs is the largest plausible number of GPUs of a pod or a node.
+const mostGPUs = 1 << 20
+
+// suffixes of Kubernetes' quantities.
+var suffixes = map[string]float64{"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+
+// quantity reads a number such as "250m", "16Gi" or "1e3".
+func quantity(text string) (float64, error) {
+	number := strings.TrimRight(text, "numkKMGTPEi")
+	scale, ok := suffixes[text[len(number):]]
+	v, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("got %q, want a quantity such as 2, 250m or 16Gi", text)
+	}
+	return v * scale, nil
+}

@@ -1,0 +1,292 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/programs"
+)
+
+// Names that users write.
+const (
+	kindNote  = "hetero-train/kind"
+	stepsNote = "hetero-train/steps"
+	host      = "kubernetes.io/hostname"
+)
+
+// ErrOutput is the cause of an error about the output of kubectl.
+var ErrOutput = errors.New("unexpected output")
+
+// Client runs kubectl from the search path.
+type Client struct {
+	Context   string            // of the kubeconfig; "" is its current one
+	Namespace string            // of the jobs to place; "" is all
+	versions  map[string]string // by job ID: the version that was read
+	hosts     map[string]string // by node: the value of its host name label
+}
+
+func (c *Client) kubectl(ctx context.Context, args ...string) ([]byte, error) {
+	if c.Context != "" {
+		args = append([]string{"--context=" + c.Context}, args...)
+	}
+	return programs.Run(ctx, "kubectl", args...)
+}
+
+// fetch returns all items of a list.
+func fetch[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	var all []T
+	query.Set("limit", "500")
+	for {
+		text, err := c.kubectl(ctx, "get", "--raw", path+"?"+query.Encode())
+		if err != nil {
+			return nil, err
+		}
+		var p page[T]
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, fmt.Errorf("kubectl get --raw %s: %w: %w", path, ErrOutput, err)
+		}
+		all = append(all, p.Items...)
+		if p.Metadata.Continue == "" {
+			return all, nil
+		}
+		query.Set("continue", p.Metadata.Continue)
+	}
+}
+
+// Read returns the queue and the nodes. now is in seconds since 1970.
+func (c *Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+	nodes, err := fetch[node](ctx, c, "/api/v1/nodes", url.Values{})
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("kubectl get --raw /api/v1/nodes: %w: got no nodes", ErrOutput)
+	}
+	pods, err := fetch[pod](ctx, c, "/api/v1/pods", url.Values{"fieldSelector": {"status.phase!=Succeeded,status.phase!=Failed"}})
+	if err != nil {
+		return nil, err
+	}
+	path := "/apis/batch/v1/jobs"
+	if c.Namespace != "" {
+		path = "/apis/batch/v1/namespaces/" + url.PathEscape(c.Namespace) + "/jobs"
+	}
+	jobs, err := fetch[job](ctx, c, path, url.Values{})
+	if err != nil {
+		return nil, err
+	}
+	return c.snapshot(nodes, pods, jobs, now)
+}
+
+func (c *Client) snapshot(nodes []node, pods []pod, jobs []job, now float64) (*manager.Snapshot, error) {
+	s := &manager.Snapshot{Manager: "Kubernetes", Now: now}
+	c.versions, c.hosts = map[string]string{}, map[string]string{}
+	byName := map[string]int{}
+	for _, n := range nodes {
+		one, err := n.node()
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
+		}
+		byName[one.Name] = len(s.Nodes)
+		c.hosts[one.Name] = cmp.Or(n.Metadata.Labels[host], one.Name)
+		s.Nodes = append(s.Nodes, one)
+	}
+	for _, p := range pods {
+		d, err := p.Spec.requested()
+		if err != nil {
+			return nil, fmt.Errorf("pod %s/%s: %w", p.Metadata.Namespace, p.Metadata.Name, err)
+		}
+		on, known := byName[p.Spec.NodeName]
+		if known {
+			n := &s.Nodes[on]
+			n.UsedCPUs, n.UsedMemory = n.UsedCPUs+d.cpus, n.UsedMemory+d.memory
+			if len(n.GPUs) > 0 {
+				n.GPUs[0].Used += d.gpus
+			}
+		}
+		if d.gpus > 0 && (known || p.Spec.NodeName == "") {
+			s.Jobs = append(s.Jobs, p.job(d, known, s.Nodes, on))
+		}
+	}
+	for _, j := range jobs {
+		if !j.Spec.Suspend || j.Status.CompletionTime != nil {
+			continue // its pods are in the list of pods
+		}
+		if one, ok := j.job(); ok {
+			c.versions[one.ID] = j.Metadata.ResourceVersion
+			s.Jobs = append(s.Jobs, one)
+		}
+	}
+	return s, nil
+}
+
+func (n *node) node() (manager.Node, error) {
+	out := manager.Node{Name: n.Metadata.Name}
+	for k, v := range n.Metadata.Labels {
+		out.Labels = append(out.Labels, k+"="+v)
+	}
+	slices.Sort(out.Labels)
+	for _, name := range slices.Concat([]string{"cpu", "memory"}, gpuResources) {
+		text, ok := n.Status.Allocatable[name]
+		if !ok {
+			continue
+		}
+		v, err := quantity(text)
+		if err != nil {
+			return out, fmt.Errorf("allocatable %s: %w", name, err)
+		}
+		switch {
+		case name == "cpu":
+			out.CPUs = v
+		case name == "memory":
+			out.Memory = v
+		case v > mostGPUs:
+			return out, fmt.Errorf("allocatable %s: got %v, want at most %d", name, v, mostGPUs)
+		case v >= 1 && len(out.GPUs) == 0:
+			product := cmp.Or(n.Metadata.Labels["nvidia.com/gpu.product"], n.Metadata.Labels["amd.com/gpu.product-name"],
+				n.Metadata.Labels["cloud.google.com/gke-accelerator"], name)
+			out.GPUs = []manager.GPUs{{Type: product, Total: int(v)}}
+		}
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != "PreferNoSchedule" {
+			out.Repels = append(out.Repels, t.Key+"="+t.Value+":"+t.Effect)
+		}
+	}
+	if n.Spec.Unschedulable {
+		out.Down = "cordoned"
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == "Ready" && c.Status != "True" {
+			out.Down = "not ready: " + c.Reason
+		}
+	}
+	return out, nil
+}
+
+// job describes a pod with GPUs.
+func (p *pod) job(d demand, placed bool, nodes []manager.Node, on int) manager.Job {
+	out := manager.Job{ID: "pod " + p.Metadata.Namespace + "/" + p.Metadata.Name, Name: p.Metadata.Name, GPUs: d.gpus, CPUs: d.cpus, Memory: d.memory,
+		Submitted: seconds(p.Metadata.Created), Limit: limit(p.Spec.ActiveDeadlineSeconds), Phase: manager.Pending}
+	if p.Spec.Priority != nil {
+		out.Urgency = *p.Spec.Priority
+	}
+	if !placed {
+		out.Skip = "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"
+		return out
+	}
+	out.Phase, out.On = manager.Active, []string{p.Spec.NodeName}
+	if gpus := nodes[on].GPUs; len(gpus) > 0 {
+		out.Holds = [][]manager.GPUs{{{Type: gpus[0].Type, Total: d.gpus}}}
+	}
+	if p.Status.StartTime != nil {
+		out.Started = seconds(*p.Status.StartTime)
+	}
+	out.Kind, out.Work = noted(p.Metadata.Annotations)
+	return out
+}
+
+// job describes a suspended Job. ok is false if it requests no GPU.
+func (j *job) job() (out manager.Job, ok bool) {
+	spec := &j.Spec.Template.Spec
+	out = manager.Job{ID: j.Metadata.Namespace + "/" + j.Metadata.Name, Name: j.Metadata.Name, Phase: manager.Pending,
+		Submitted: seconds(j.Metadata.Created), Limit: limit(j.Spec.ActiveDeadlineSeconds)}
+	out.Kind, out.Work = noted(j.Metadata.Annotations)
+	d, err := spec.requested()
+	if err != nil {
+		out.GPUs, out.Skip = 1, err.Error()
+		return out, true
+	}
+	if d.gpus == 0 {
+		return out, false
+	}
+	pods := 1
+	if j.Spec.Parallelism != nil {
+		pods = *j.Spec.Parallelism
+	}
+	if pods < 1 || pods > mostGPUs/d.gpus {
+		out.GPUs, out.Skip = d.gpus, fmt.Sprintf("got parallelism %d, want at least 1 and at most %d GPUs in all", pods, mostGPUs)
+		return out, true
+	}
+	out.GPUs, out.CPUs, out.Memory = pods*d.gpus, float64(pods)*d.cpus, float64(pods)*d.memory
+	if spec.Priority != nil {
+		out.Urgency = *spec.Priority
+	}
+	for k, v := range spec.NodeSelector {
+		out.Requires = append(out.Requires, k+"="+v)
+	}
+	slices.Sort(out.Requires)
+	for _, t := range spec.Tolerations {
+		switch {
+		case t.Key == "" && t.Operator == "Exists":
+			out.Tolerates = append(out.Tolerates, "*")
+		case t.Operator == "Exists":
+			out.Tolerates = append(out.Tolerates, t.Key+"=*:"+t.Effect)
+		default:
+			out.Tolerates = append(out.Tolerates, t.Key+"="+t.Value+":"+t.Effect)
+		}
+	}
+	if a := spec.Affinity; a != nil {
+		switch {
+		case a.NodeAffinity != nil && a.NodeAffinity.Required != nil:
+			out.Skip = "it has a required node affinity of its own"
+		case a.PodAffinity != nil && len(a.PodAffinity.Required) > 0, a.PodAntiAffinity != nil && len(a.PodAntiAffinity.Required) > 0:
+			out.Skip = "it has a required pod affinity"
+		}
+	}
+	return out, true
+}
+
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}
+
+func limit(deadline *float64) float64 {
+	if deadline == nil || !(*deadline > 0) {
+		return math.Inf(1)
+	}
+	return *deadline
+}
+
+func noted(annotations map[string]string) (kind string, steps float64) {
+	v, err := strconv.ParseFloat(annotations[stepsNote], 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+		v = 0
+	}
+	return annotations[kindNote], v
+}
+
+// Apply starts a suspended Job on the nodes of a placement. It changes only the version of the Job that Read returned.
+func (c *Client) Apply(ctx context.Context, p manager.Placement) error {
+	namespace, name, ok := strings.Cut(p.Job, "/")
+	version, known := c.versions[p.Job]
+	if !ok || !known || len(p.Nodes) == 0 {
+		return fmt.Errorf("job %s: got a placement on %d nodes, want a suspended Job that was read and at least 1 node", p.Job, len(p.Nodes))
+	}
+	hosts := make([]string, len(p.Nodes))
+	for i, n := range p.Nodes {
+		hosts[i] = c.hosts[n]
+	}
+	type object = map[string]any
+	affinity := object{"nodeAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{
+		{"matchExpressions": []object{{"key": host, "operator": "In", "values": hosts}}}}}}}
+	patch, err := json.Marshal(object{"metadata": object{"resourceVersion": version},
+		"spec": object{"suspend": false, "template": object{"spec": object{"affinity": affinity}}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.kubectl(ctx, "patch", "job", "--namespace="+namespace, "--type=merge", "--patch="+string(patch), "--", name)
+	return err
+}

@@ -1,0 +1,64 @@
+// Package programs runs the client programs of a workload manager.
+package programs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Limits of one program.
+const (
+	patience   = 60 * time.Second
+	mostOutput = 256 << 20 // bytes: 100,000 jobs have about 200 MB
+)
+
+// Run returns the standard output of a program in the search path. A failure contains the last line of its standard
+// error. Run fails after 60 s, and if the program writes more than 256 MiB.
+func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(limit, name, args...)
+	cmd.WaitDelay = time.Second // a child that keeps the pipe open does not block
+	out, messages := limited{most: mostOutput}, limited{most: 64 << 10}
+	cmd.Stdout, cmd.Stderr = &out, &messages
+	call := name + " " + strings.Join(args, " ")
+	if err := cmd.Run(); err != nil {
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
+			return nil, fmt.Errorf("%s: the program is not in PATH; run this on a machine with the client programs of the cluster", name)
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case limit.Err() != nil:
+			return nil, fmt.Errorf("%s: no answer within %v", call, patience)
+		}
+		if text := strings.TrimSpace(messages.String()); text != "" {
+			err = errors.New(text[strings.LastIndexByte(text, '\n')+1:])
+		}
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	if out.cut {
+		return nil, fmt.Errorf("%s: got more than %d MiB of output", call, mostOutput>>20)
+	}
+	return out.Bytes(), nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	bytes.Buffer
+	most int
+	cut  bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if keep := min(len(p), l.most-l.Len()); keep < len(p) {
+		l.cut = true
+		l.Buffer.Write(p[:keep])
+		return len(p), nil // a closed pipe would end the program with another error
+	}
+	return l.Buffer.Write(p)
+}

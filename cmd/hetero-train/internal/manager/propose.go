@@ -1,0 +1,382 @@
+package manager
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// Table has speeds of kinds on types of GPUs, with their names.
+type Table interface {
+	scheduler.Speeds
+	Kind(name string) (index int, ok bool)
+	Type(name string) (index int, ok bool)
+}
+
+// unlimited is the work in seconds that a job without known work and without time limit counts as: one year.
+const unlimited = 365 * 24 * 3600
+
+// Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that have to wait, or
+// that no placement can be proposed for, follow in the order of the snapshot, without nodes. table may be nil.
+//
+// The policy sees the jobs in the order of the manager: by urgency, then by submission. It sees running jobs with the GPUs
+// that they hold. It may not stop jobs; such an action is an error.
+func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
+	b := newBoard(s, table)
+	if err := policy.Reset(&b.cluster, &b.workload, b); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", policy.Name(), err)
+	}
+	var out []Placement
+	refused := map[int]string{}
+	for {
+		a := policy.Decide(&b.state)
+		switch a.Verb {
+		case scheduler.Stop:
+			return nil, fmt.Errorf("policy %s wants to stop job %s; want a policy that only starts jobs", policy.Name(), b.name(a.Job))
+		case scheduler.Start:
+			if why := b.start(a); why != "" {
+				refused[a.Job] = why
+				continue
+			}
+			out = append(out, b.placement(a))
+			continue
+		}
+		return append(out, b.waiting(refused)...), nil
+	}
+}
+
+// board is a snapshot in the terms of package scheduler. GPUs of one model on nodes with different labels have different
+// types, and each job has a kind of its own, so that speeds of 0 represent all constraints.
+type board struct {
+	snapshot *Snapshot
+	table    Table
+	cluster  scheduler.Cluster
+	workload scheduler.Workload
+	state    scheduler.State
+	classes  []class // by type of GPU
+	jobs     []int   // by job of the workload: index into Snapshot.Jobs, or -1 for GPUs in use that no known job holds
+	kinds    []int   // by job: kind in the table, or -1
+}
+
+// class is a set of GPUs that are equal for all jobs.
+type class struct {
+	model  string
+	labels string // of the node, joined
+	repels string
+	node   int // one of its nodes
+	typ    int // in the table, or -1
+}
+
+func newBoard(s *Snapshot, table Table) *board {
+	b := &board{snapshot: s, table: table}
+	b.state = scheduler.State{Cluster: &b.cluster, Workload: &b.workload, Speeds: b}
+	for i := range s.Nodes {
+		b.addNode(i)
+	}
+	b.addActive()
+	b.addPending()
+	b.state.Arrived = len(b.workload.Jobs)
+	return b
+}
+
+func (b *board) addNode(i int) {
+	n := &b.snapshot.Nodes[i]
+	m := scheduler.Machine{Name: n.Name, CPUs: n.CPUs, Memory: n.Memory, Network: math.NaN()}
+	for _, g := range n.GPUs {
+		c := class{model: g.Type, labels: strings.Join(n.Labels, "\n"), repels: strings.Join(n.Repels, "\n"), node: i, typ: -1}
+		if b.table != nil {
+			if t, ok := b.table.Type(g.Type); ok {
+				c.typ = t
+			}
+		}
+		t := slices.IndexFunc(b.classes, func(o class) bool { return o.model == c.model && o.labels == c.labels && o.repels == c.repels })
+		if t < 0 {
+			t = len(b.classes)
+			b.classes = append(b.classes, c)
+			b.cluster.Types = append(b.cluster.Types, scheduler.GPUType{Name: g.Type, Memory: math.Inf(1), Bandwidth: math.NaN(), Compute: math.NaN()})
+		}
+		for k := range g.Total {
+			m.GPUs = append(m.GPUs, len(b.cluster.GPUs))
+			b.cluster.GPUs = append(b.cluster.GPUs, scheduler.GPU{Name: fmt.Sprintf("%s/%s%d", n.Name, g.Type, k), Type: t, Machine: i,
+				Utilization: math.NaN(), Temperature: math.NaN()})
+			b.state.Up = append(b.state.Up, n.Down == "")
+			b.state.OnGPU = append(b.state.OnGPU, nil)
+		}
+	}
+	b.cluster.Machines = append(b.cluster.Machines, m)
+	b.state.FreeCPUs = append(b.state.FreeCPUs, max(0, n.CPUs-n.UsedCPUs))
+	b.state.FreeMem = append(b.state.FreeMem, max(0, n.Memory-n.UsedMemory))
+}
+
+// addActive lets running jobs hold GPUs. GPUs in use that no job explains are held by a job without name.
+func (b *board) addActive() {
+	for i := range b.snapshot.Jobs {
+		j := &b.snapshot.Jobs[i]
+		if j.Phase != Active || len(j.Holds) != len(j.On) {
+			continue
+		}
+		var gpus []int
+		for k, node := range j.On {
+			machine := slices.IndexFunc(b.snapshot.Nodes, func(n Node) bool { return n.Name == node })
+			for _, held := range j.Holds[k] {
+				gpus = b.free(gpus, machine, held.Type, held.Total)
+			}
+		}
+		b.hold(i, j, gpus)
+	}
+	for m := range b.snapshot.Nodes {
+		for _, g := range b.snapshot.Nodes[m].GPUs {
+			busy := 0
+			for _, id := range b.cluster.Machines[m].GPUs {
+				if b.cluster.Types[b.cluster.GPUs[id].Type].Name == g.Type && len(b.state.OnGPU[id]) > 0 {
+					busy++
+				}
+			}
+			b.hold(-1, &Job{Limit: math.Inf(1)}, b.free(nil, m, g.Type, g.Used-busy))
+		}
+	}
+}
+
+// free appends up to n free GPUs of a model on a machine.
+func (b *board) free(gpus []int, machine int, model string, n int) []int {
+	if machine < 0 {
+		return gpus
+	}
+	for _, id := range b.cluster.Machines[machine].GPUs {
+		matches := model == "" || b.cluster.Types[b.cluster.GPUs[id].Type].Name == model
+		if n > 0 && matches && len(b.state.OnGPU[id]) == 0 && !slices.Contains(gpus, id) {
+			gpus = append(gpus, id)
+			n--
+		}
+	}
+	return gpus
+}
+
+func (b *board) hold(i int, j *Job, gpus []int) {
+	if len(gpus) == 0 {
+		return
+	}
+	slices.Sort(gpus)
+	job := b.addJob(i, j, len(gpus))
+	work := b.workload.Jobs[job].Work
+	speed := b.state.Rate(job, gpus, -1)
+	remaining := work
+	if j.Started > 0 {
+		remaining = max(0, work-speed*max(0, b.snapshot.Now-j.Started))
+	}
+	b.state.Remaining[job] = remaining
+	b.state.Running = append(b.state.Running, scheduler.Running{Job: job, GPUs: gpus, Since: min(0, j.Started-b.snapshot.Now), Speed: speed,
+		Remaining: remaining, Leaves: math.Inf(1), Partner: -1})
+	for _, g := range gpus {
+		b.state.OnGPU[g] = append(b.state.OnGPU[g], job)
+	}
+}
+
+// addPending adds the queue in the order of the manager.
+func (b *board) addPending() {
+	var order []int
+	for i := range b.snapshot.Jobs {
+		if j := &b.snapshot.Jobs[i]; j.Phase == Pending && j.Skip == "" {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		a, c := &b.snapshot.Jobs[x], &b.snapshot.Jobs[y]
+		return cmp.Or(cmp.Compare(c.Urgency, a.Urgency), cmp.Compare(a.Submitted, c.Submitted))
+	})
+	for rank, i := range order {
+		j := &b.snapshot.Jobs[i]
+		job := b.addJob(i, j, j.GPUs)
+		w := &b.workload.Jobs[job]
+		w.Priority = 1 - float64(rank)/float64(len(order))
+		b.state.Queue = append(b.state.Queue, job)
+	}
+}
+
+// addJob adds a job with a kind of its own. Times are relative to the snapshot.
+func (b *board) addJob(i int, j *Job, gpus int) int {
+	job, kind := len(b.workload.Jobs), -1
+	if b.table != nil && j.Kind != "" {
+		if k, ok := b.table.Kind(j.Kind); ok {
+			kind = k
+		}
+	}
+	work := j.Work
+	if kind < 0 || work == 0 {
+		// Without speed or work, the time limit bounds the work: a step is then a second of the job.
+		kind, work = -1, min(j.Limit, unlimited)
+	}
+	b.jobs, b.kinds = append(b.jobs, i), append(b.kinds, kind)
+	b.workload.Kinds = append(b.workload.Kinds, scheduler.Kind{Name: cmp.Or(j.Kind, "unknown"), Class: scheduler.Learning})
+	n := float64(max(gpus, 1))
+	b.workload.Jobs = append(b.workload.Jobs, scheduler.Job{Name: cmp.Or(j.Name, "unknown"), Kind: job, Work: work, GPUs: gpus, CPUs: j.CPUs / n, Memory: j.Memory / n,
+		Arrival: min(0, j.Submitted-b.snapshot.Now)})
+	b.state.Remaining = append(b.state.Remaining, work)
+	return job
+}
+
+// allowed reports whether a job may use a class of GPUs.
+func (b *board) allowed(job, typ int) bool {
+	if b.jobs[job] < 0 {
+		return true
+	}
+	j, c := &b.snapshot.Jobs[b.jobs[job]], &b.classes[typ]
+	n := &b.snapshot.Nodes[c.node]
+	if j.GPUType != "" && !strings.EqualFold(j.GPUType, c.model) {
+		return false
+	}
+	for _, label := range j.Requires {
+		if !slices.Contains(n.Labels, label) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(n.Repels, func(taint string) bool {
+		return !slices.ContainsFunc(j.Tolerates, func(t string) bool { return tolerates(t, taint) })
+	})
+}
+
+// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT; "*" as value and no effect match all.
+func tolerates(toleration, taint string) bool {
+	if toleration == "*" {
+		return true
+	}
+	tk, te, _ := cutLast(toleration)
+	k, e, _ := cutLast(taint)
+	if te != "" && te != e {
+		return false
+	}
+	name, value, _ := strings.Cut(tk, "=")
+	other, _, _ := strings.Cut(k, "=")
+	return tk == k || value == "*" && name == other
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// Alone implements scheduler.Speeds. Kinds are the jobs of the workload, and types are classes.
+func (b *board) Alone(job, typ, n int, spread bool) float64 {
+	if !b.allowed(job, typ) {
+		return 0
+	}
+	if b.kinds[job] < 0 {
+		return 1
+	}
+	if b.classes[typ].typ < 0 {
+		return 0
+	}
+	return b.table.Alone(b.kinds[job], b.classes[typ].typ, n, spread)
+}
+
+// Shared implements scheduler.Speeds. Neither Slurm's GPUs nor those of Kubernetes are shared.
+func (b *board) Shared(_, _, _, _ int) (float64, bool) { return 0, false }
+
+// Mixed implements scheduler.Speeds.
+func (b *board) Mixed(job int, counts []int, spread bool) (float64, bool) {
+	if b.kinds[job] < 0 {
+		return 0, false
+	}
+	var of []int
+	for t, n := range counts {
+		if n == 0 {
+			continue
+		}
+		at := b.classes[t].typ
+		if at < 0 || !b.allowed(job, t) {
+			return 0, false
+		}
+		of = append(of, slices.Repeat([]int{0}, max(0, at+1-len(of)))...)
+		of[at] += n
+	}
+	return b.table.Mixed(b.kinds[job], of, spread)
+}
+
+func (b *board) name(job int) string {
+	if job < 0 || job >= len(b.jobs) || b.jobs[job] < 0 {
+		return "unknown"
+	}
+	return b.snapshot.Jobs[b.jobs[job]].ID
+}
+
+// start applies an action to the state. It returns why it cannot, and then removes the job from the queue.
+func (b *board) start(a scheduler.Action) string {
+	at := slices.Index(b.state.Queue, a.Job)
+	speed, why := b.state.Fit(a.Job, a.GPUs)
+	if at >= 0 {
+		b.state.Queue = slices.Delete(b.state.Queue, at, at+1)
+	}
+	if why != scheduler.Fits {
+		return why.String()
+	}
+	j := &b.workload.Jobs[a.Job]
+	if want, got := b.snapshot.Jobs[b.jobs[a.Job]].Nodes, len(b.nodes(a.GPUs)); want > 0 && want != got {
+		return fmt.Sprintf("it requires %d nodes, and the policy chose GPUs of %d", want, got)
+	}
+	gpus := slices.Clone(a.GPUs)
+	for _, g := range gpus {
+		m := b.cluster.GPUs[g].Machine
+		b.state.OnGPU[g] = append(b.state.OnGPU[g], a.Job)
+		b.state.FreeCPUs[m] -= j.CPUs
+		b.state.FreeMem[m] -= j.Memory
+	}
+	b.state.Running = append(b.state.Running, scheduler.Running{Job: a.Job, GPUs: gpus, Speed: speed, Remaining: j.Work, Leaves: math.Inf(1), Partner: -1})
+	return ""
+}
+
+func (b *board) nodes(gpus []int) []string {
+	var names []string
+	for _, g := range gpus {
+		names = append(names, b.cluster.Machines[b.cluster.GPUs[g].Machine].Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (b *board) placement(a scheduler.Action) Placement {
+	j := &b.snapshot.Jobs[b.jobs[a.Job]]
+	p := Placement{Job: j.ID, Name: j.Name, Nodes: b.nodes(a.GPUs), GPUs: map[string]int{}, Reason: a.Reason}
+	for _, g := range a.GPUs {
+		p.GPUs[b.cluster.Types[b.cluster.GPUs[g].Type].Name]++
+	}
+	if b.kinds[a.Job] >= 0 {
+		return p
+	}
+	note := "its kind is not in the speed table, so all GPUs count as equally fast"
+	switch {
+	case j.Kind == "":
+		note = "its kind is not known, so all GPUs count as equally fast"
+	case j.Work == 0:
+		note = "its work is not known, so all GPUs count as equally fast"
+	}
+	p.Reason = strings.TrimPrefix(p.Reason+"; "+note, "; ")
+	return p
+}
+
+// waiting lists pending jobs without nodes.
+func (b *board) waiting(refused map[int]string) []Placement {
+	var out []Placement
+	placed := map[int]bool{}
+	for _, r := range b.state.Running {
+		if i := b.jobs[r.Job]; i >= 0 {
+			placed[i] = true
+		}
+	}
+	reasons := map[int]string{}
+	for job, why := range refused {
+		reasons[b.jobs[job]] = why
+	}
+	for i := range b.snapshot.Jobs {
+		j := &b.snapshot.Jobs[i]
+		if j.Phase == Pending && !placed[i] {
+			out = append(out, Placement{Job: j.ID, Name: j.Name, Reason: cmp.Or(j.Skip, reasons[i], "no free GPUs for it now")})
+		}
+	}
+	return out
+}

@@ -1,0 +1,195 @@
+package manager
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// table is a speed table of two kinds on two types.
+type table struct{}
+
+func (table) Kind(name string) (int, bool) {
+	k, ok := map[string]int{"lm": 0, "resnet": 1}[name]
+	return k, ok
+}
+func (table) Type(name string) (int, bool) {
+	t, ok := map[string]int{"t4": 0, "v100": 1}[name]
+	return t, ok
+}
+func (table) Alone(kind, typ, n int, _ bool) float64 {
+	return [2][2]float64{{1, 3}, {2, 2.5}}[kind][typ] * float64(n)
+}
+func (table) Shared(_, _, _, _ int) (float64, bool)      { return 0, false }
+func (table) Mixed(_ int, _ []int, _ bool) (float64, bool) { return 0, false }
+
+func cluster() *Snapshot {
+	return &Snapshot{Manager: "test", Now: 1000, Nodes: []Node{
+		{Name: "turing1", GPUs: []GPUs{{Type: "t4", Total: 4, Used: 1}}, CPUs: 16, UsedCPUs: 2, Memory: 64, Labels: []string{"main", "slow"}},
+		{Name: "volta1", GPUs: []GPUs{{Type: "v100", Total: 4, Used: 4}}, CPUs: 16, UsedCPUs: 4, Memory: 64, Labels: []string{"main"}},
+		{Name: "volta2", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"}, Repels: []string{"gpu=yes:NoSchedule"}},
+		{Name: "volta3", GPUs: []GPUs{{Type: "v100", Total: 4}}, CPUs: 16, Memory: 64, Labels: []string{"main"}, Down: "drained"},
+	}}
+}
+
+func propose(t *testing.T, s *Snapshot, name string, speeds Table) map[string]Placement {
+	t.Helper()
+	policy, err := scheduler.New(name, scheduler.Options{Explain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Propose(s, policy, speeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Placement{}
+	for _, p := range all {
+		if _, twice := out[p.Job]; twice {
+			t.Errorf("job %s has two proposals", p.Job)
+		}
+		out[p.Job] = p
+	}
+	return out
+}
+
+func TestPropose(t *testing.T) {
+	s := cluster()
+	inf := math.Inf(1)
+	s.Jobs = []Job{
+		{ID: "1", Name: "running", Phase: Active, Started: 900, Limit: inf, GPUs: 4, CPUs: 4, On: []string{"volta1"}, Holds: [][]GPUs{{{Type: "v100", Total: 4}}}, Kind: "lm", Work: 1e4},
+		{ID: "2", Name: "held", Limit: inf, GPUs: 1, Skip: "held by its user"},
+		{ID: "3", Name: "tolerant", Submitted: 10, Limit: inf, GPUs: 2, GPUType: "V100", CPUs: 4, Memory: 8, Requires: []string{"main"}, Tolerates: []string{"gpu=*:NoSchedule"}, Kind: "lm", Work: 100},
+		{ID: "4", Name: "strict", Submitted: 20, Limit: inf, GPUs: 2, GPUType: "v100"},
+		{ID: "5", Name: "late", Submitted: 30, Limit: 60, GPUs: 1, Urgency: 5},
+		{ID: "6", Name: "two", Submitted: 40, Limit: inf, GPUs: 2, Nodes: 2, Urgency: 4},
+	}
+	got := propose(t, s, "fcfs", table{})
+	// By urgency: late, two, tolerant, strict. fcfs blocks at the first job that does not fit; strict is the last one.
+	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 || !strings.Contains(p.Reason, "kind is not known") {
+		t.Errorf("late: got %+v", p)
+	}
+	if p := got["6"]; len(p.Nodes) != 0 || !strings.Contains(p.Reason, "requires 2 nodes") {
+		t.Errorf("two: got %+v", p)
+	}
+	if p := got["3"]; strings.Join(p.Nodes, " ") != "volta2" || p.GPUs["v100"] != 2 || strings.Contains(p.Reason, "not known") {
+		t.Errorf("tolerant: got %+v", p)
+	}
+	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "no free GPUs for it now" {
+		t.Errorf("strict: got %+v", p)
+	}
+	if p := got["2"]; len(p.Nodes) != 0 || p.Reason != "held by its user" {
+		t.Errorf("held: got %+v", p)
+	}
+	if _, ok := got["1"]; ok {
+		t.Error("got a proposal for a running job")
+	}
+}
+
+func TestTolerates(t *testing.T) {
+	for _, c := range []struct {
+		toleration, taint string
+		want              bool
+	}{
+		{"*", "a=b:NoSchedule", true}, {"a=b:NoSchedule", "a=b:NoSchedule", true}, {"a=b:", "a=b:NoExecute", true}, {"a=*:NoSchedule", "a=c:NoSchedule", true},
+		{"a=*:NoExecute", "a=c:NoSchedule", false}, {"a=b:NoSchedule", "a=c:NoSchedule", false}, {"a=*:", "ab=c:NoSchedule", false},
+		{"a=:NoSchedule", "a=:NoSchedule", true},
+	} {
+		if got := tolerates(c.toleration, c.taint); got != c.want {
+			t.Errorf("%q tolerates %q: got %v, want %v", c.toleration, c.taint, got, c.want)
+		}
+	}
+}
+
+// In random clusters, no policy that only starts jobs places a job against its constraints or beyond what is free.
+func TestProposalsRespectTheCluster(t *testing.T) {
+	for _, name := range scheduler.Names() {
+		random := rand.New(rand.NewPCG(5, 6))
+		for range 300 {
+			s := randomSnapshot(random)
+			policy, err := scheduler.New(name, scheduler.Options{Explain: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := Propose(s, policy, table{})
+			if err != nil {
+				if strings.Contains(err.Error(), "wants to stop") {
+					break // a policy that stops jobs is refused
+				}
+				t.Fatalf("%s: %v", name, err)
+			}
+			checkProposal(t, name, s, all)
+		}
+	}
+}
+
+func randomSnapshot(random *rand.Rand) *Snapshot {
+	pick := func(words ...string) string { return words[random.IntN(len(words))] }
+	s := &Snapshot{Now: 1000}
+	for i := range 1 + random.IntN(5) {
+		n := Node{Name: fmt.Sprint("n", i), CPUs: 8, UsedCPUs: float64(random.IntN(5)), Memory: 64, UsedMemory: float64(random.IntN(40)), Labels: []string{pick("a", "b")},
+			GPUs: []GPUs{{Type: pick("t4", "v100", "x"), Total: 1 + random.IntN(4)}}}
+		n.GPUs[0].Used = random.IntN(n.GPUs[0].Total + 1)
+		if random.IntN(5) == 0 {
+			n.Down = "down"
+		}
+		if random.IntN(4) == 0 {
+			n.Repels = []string{"k=v:NoSchedule"}
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range random.IntN(8) {
+		j := Job{ID: fmt.Sprint(i), GPUs: 1 + random.IntN(4), CPUs: float64(random.IntN(5)), Memory: float64(random.IntN(20)), Limit: 100, Kind: pick("lm", "resnet", "other", ""),
+			Work: float64(random.IntN(3) * 50), GPUType: pick("", "", "t4", "v100")}
+		if random.IntN(2) == 0 {
+			j.Requires = []string{pick("a", "b")}
+		}
+		if random.IntN(2) == 0 {
+			j.Tolerates = []string{"k=v:"}
+		}
+		s.Jobs = append(s.Jobs, j)
+	}
+	return s
+}
+
+func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
+	t.Helper()
+	free := map[string]int{}
+	for _, n := range s.Nodes {
+		free[n.GPUs[0].Type] += n.GPUs[0].Total - n.GPUs[0].Used
+	}
+	if len(all) != len(s.Jobs) {
+		t.Errorf("%s: got %d proposals for %d jobs", name, len(all), len(s.Jobs))
+	}
+	for _, p := range all {
+		if p.Reason == "" {
+			t.Errorf("%s: job %s has no reason", name, p.Job)
+		}
+		var j Job
+		for _, other := range s.Jobs {
+			if other.ID == p.Job {
+				j = other
+			}
+		}
+		count := 0
+		for model, n := range p.GPUs {
+			count += n
+			if free[model] -= n; free[model] < 0 || j.GPUType != "" && model != j.GPUType {
+				t.Errorf("%s: %+v for job %+v: GPUs are not free or of the wrong type", name, p, j)
+			}
+		}
+		if len(p.Nodes) > 0 && count != j.GPUs {
+			t.Errorf("%s: job %+v got %d GPUs", name, j, count)
+		}
+		for _, chosen := range p.Nodes {
+			for _, n := range s.Nodes {
+				if n.Name == chosen && (n.Down != "" || len(j.Requires) > 0 && j.Requires[0] != n.Labels[0] || len(n.Repels) > 0 && len(j.Tolerates) == 0) {
+					t.Errorf("%s: job %+v on node %+v", name, j, n)
+				}
+			}
+		}
+	}
+}

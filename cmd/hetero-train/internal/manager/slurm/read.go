@@ -1,0 +1,277 @@
+package slurm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/programs"
+)
+
+// Client runs the programs of Slurm that the search path contains.
+type Client struct{}
+
+// ErrOutput is the cause of an error about the output of a program of Slurm.
+var ErrOutput = errors.New("unexpected output")
+
+// Read returns the queue and the nodes. now is in seconds since 1970.
+func (Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) {
+	text, err := programs.Run(ctx, "squeue", "--json")
+	if err != nil {
+		return nil, err
+	}
+	queue, err := parse("squeue --json", text)
+	if err != nil {
+		return nil, err
+	}
+	name := "scontrol show nodes --json"
+	if text, err = programs.Run(ctx, "scontrol", "show", "nodes", "--json"); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		first := err
+		name = "sinfo --json"
+		if text, err = programs.Run(ctx, "sinfo", "--json"); err != nil {
+			return nil, errors.Join(first, err)
+		}
+	}
+	nodes, err := parse(name, text)
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes.Nodes) == 0 {
+		return nil, fmt.Errorf("%s: %w: got no nodes", name, ErrOutput)
+	}
+	return snapshot(queue, nodes, now)
+}
+
+func snapshot(queue, nodes answer, now float64) (*manager.Snapshot, error) {
+	s := &manager.Snapshot{Manager: "Slurm " + cmp.Or(queue.Meta.Slurm.Release, "of unknown version"), Now: now}
+	for _, n := range nodes.Nodes {
+		one, err := n.node()
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		s.Nodes = append(s.Nodes, one)
+	}
+	for _, j := range queue.Jobs {
+		if one, ok := j.job(); ok {
+			s.Jobs = append(s.Jobs, one)
+		}
+	}
+	return s, nil
+}
+
+// unusable are the states in which Slurm starts no job on a node.
+var unusable = []string{"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "UNKNOWN", "FUTURE",
+	"POWERED_DOWN", "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "PLANNED_DOWN", "INVALID", "INVALID_REG", "ERROR"}
+
+func (n *node) node() (manager.Node, error) {
+	const mb = 1 << 20
+	out := manager.Node{Name: n.Name, CPUs: n.CPUs.or(0), UsedCPUs: n.AllocCPUs.or(0),
+		Memory: n.RealMemory.or(0) * mb, UsedMemory: n.AllocMemory.or(0) * mb, Labels: slices.Clone(n.Features)}
+	for _, p := range n.Partitions {
+		out.Labels = append(out.Labels, partition(p))
+	}
+	for _, state := range slices.Concat(n.State, n.StateFlags) {
+		// An older Slurm appends marks: "idle*" does not respond, "idle~" is powered down.
+		state = strings.ToUpper(state)
+		if slices.Contains(unusable, strings.TrimRight(state, "*~#!%$@^-+")) || strings.HasSuffix(state, "*") {
+			out.Down = "state " + strings.ToLower(state)
+			if n.Reason != "" {
+				out.Down += ": " + n.Reason
+			}
+		}
+	}
+	total, err := parseGRES(n.GRES)
+	if err != nil {
+		return out, err
+	}
+	used, err := parseGRES(n.GRESUsed)
+	if err != nil {
+		return out, err
+	}
+	for _, g := range total {
+		one := manager.GPUs{Type: g.kind, Total: g.count}
+		for _, u := range used {
+			if u.kind == g.kind || u.kind == "" || u.kind == "(null)" {
+				one.Used += u.count
+			}
+		}
+		out.GPUs = append(out.GPUs, one)
+	}
+	return out, nil
+}
+
+// partition is the label of a node of a partition. Features and partitions can have equal names.
+func partition(name string) string { return "partition " + name }
+
+var (
+	// noted is the comment that names the kind and the work of a job.
+	noted = regexp.MustCompile(`hetero-train:\s*kind=([^;]+?)\s*(?:;\s*steps=([0-9.eE+]+)\s*)?$`)
+	// simple is a list of features that a node needs, all of them.
+	simple = regexp.MustCompile(`^[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*$`)
+)
+
+// job converts a record. ok is false for jobs that neither wait nor run.
+func (j *job) job() (out manager.Job, ok bool) {
+	out = manager.Job{ID: strconv.FormatInt(j.ID, 10), Name: j.Name, Submitted: j.Submit.or(0), Started: j.Start.or(0),
+		Limit: j.TimeLimit.or(math.Inf(1)) * 60, Urgency: j.Priority.or(0), On: expand(j.Nodes)}
+	if j.TimeLimit == 0 { // data parser v0.0.38 has no infinity
+		out.Limit = math.Inf(1)
+	}
+	states := strings.ToUpper(strings.Join(j.State, " "))
+	switch {
+	case strings.Contains(states, "PENDING"):
+		out.Phase, out.Started = manager.Pending, 0
+	case strings.Contains(states, "RUNNING"), strings.Contains(states, "CONFIGURING"), strings.Contains(states, "COMPLETING"), strings.Contains(states, "SUSPENDED"):
+		out.Phase = manager.Active
+	default:
+		return out, false
+	}
+	if len(j.Detail) == len(out.On) {
+		for _, detail := range j.Detail {
+			holds, _ := parseGRES(detail)
+			out.Holds = append(out.Holds, holdings(holds))
+		}
+	}
+	if found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment)); found != nil {
+		out.Kind = found[1]
+		if v, err := strconv.ParseFloat(found[2], 64); err == nil && v > 0 && !math.IsInf(v, 0) {
+			out.Work = v
+		}
+	}
+	out.Skip = j.demand(&out)
+	return out, true
+}
+
+func holdings(all []gpus) []manager.GPUs {
+	out := make([]manager.GPUs, len(all))
+	for i, g := range all {
+		out[i] = manager.GPUs{Type: g.kind, Total: g.count}
+	}
+	return out
+}
+
+// demand sets what the job needs. It returns why no placement can be proposed, or "".
+func (j *job) demand(out *manager.Job) string {
+	const most = 1 << 20 // of nodes, tasks or GPUs: larger numbers are damage
+	nodes, tasks := j.NodeCount.or(1), j.Tasks.or(1)
+	if !(nodes >= 0 && nodes <= most && tasks >= 0 && tasks <= most) {
+		return fmt.Sprintf("got %v nodes and %v tasks, want at most %d", nodes, tasks, most)
+	}
+	if v, ok := tres(j.Requested, "cpu"); ok {
+		out.CPUs, _ = strconv.ParseFloat(v, 64)
+	}
+	var err error
+	if out.Memory, err = tresMemory(j.Requested); err != nil {
+		return err.Error()
+	}
+	request, times := j.TRESPerJob, 1.0
+	switch {
+	case j.TRESPerJob != "":
+	case j.TRESPerNode != "":
+		request, times = j.TRESPerNode, nodes
+		out.Nodes = int(nodes)
+	case j.TRESPerTask != "":
+		request, times = j.TRESPerTask, tasks
+	case j.TRESPerSocket != "":
+		return "GPUs per socket are not supported"
+	}
+	if nodes > 1 {
+		out.Nodes = int(nodes)
+	}
+	asked, err := parseGRES(request)
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(asked) == 0:
+		return "it requests no GPU"
+	case len(asked) > 1:
+		return "it requests GPUs of several types"
+	}
+	total := float64(asked[0].count) * times
+	if !(total >= 1 && total <= most) {
+		return fmt.Sprintf("got a request for %v GPUs, want 1 to %d", total, most)
+	}
+	out.GPUs, out.GPUType = int(total), asked[0].kind
+	if len(j.Partition) == 1 {
+		out.Requires = append(out.Requires, partition(j.Partition[0]))
+	}
+	if j.Features != "" {
+		if !simple.MatchString(j.Features) {
+			return fmt.Sprintf("its constraint %q is not a list of features with &", j.Features)
+		}
+		out.Requires = append(out.Requires, strings.Split(j.Features, "&")...)
+	}
+	switch {
+	case out.Phase == manager.Active:
+		return ""
+	case len(j.Partition) > 1:
+		return "it names several partitions"
+	case j.ArrayTasks != "":
+		return "it is a job array, which Slurm places task by task"
+	case j.HetID.or(0) > 0:
+		return "it is part of a heterogeneous job"
+	case len(j.RequiredNodes) > 0:
+		return "it already requires nodes " + strings.Join(j.RequiredNodes, ",")
+	}
+	switch j.StateReason {
+	case "", "None", "Resources", "Priority":
+		return ""
+	}
+	return "Slurm holds it back: " + j.StateReason
+}
+
+// list matches one item of a list of nodes: "gpu[01-03,7]-a" or "volta1".
+var list = regexp.MustCompile(`([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)`)
+
+// expand returns the names in Slurm's notation of a list of nodes. It reads one bracket for each item.
+func expand(text string) []string {
+	var names []string
+	for _, m := range list.FindAllStringSubmatch(text, -1) {
+		if m[2] == "" {
+			names = append(names, m[1]+m[3])
+			continue
+		}
+		for _, part := range strings.Split(m[2], ",") {
+			from, to, isRange := strings.Cut(part, "-")
+			first, err := strconv.Atoi(from)
+			last := first
+			if isRange && err == nil {
+				last, err = strconv.Atoi(to)
+			}
+			if err != nil || last-first > 1<<16 || len(names) > 1<<16 { // Slurm's own limit is 64 Ki nodes
+				continue
+			}
+			for i := first; i <= last; i++ {
+				names = append(names, fmt.Sprintf("%s%0*d%s", m[1], len(from), i, m[3]))
+			}
+		}
+	}
+	return names
+}
+
+// Apply restricts a pending job to the nodes of a placement.
+func (Client) Apply(ctx context.Context, p manager.Placement) error {
+	if len(p.Nodes) == 0 {
+		return fmt.Errorf("job %s: got a placement without nodes", p.Job)
+	}
+	for _, n := range p.Nodes {
+		if !name.MatchString(n) {
+			return fmt.Errorf("job %s: got node %q, want a node name", p.Job, n)
+		}
+	}
+	_, err := programs.Run(ctx, "scontrol", "update", "JobId="+p.Job, "ReqNodeList="+strings.Join(p.Nodes, ","))
+	return err
+}
+
+// name is a name of a node. Names come from Slurm, but reach a command line.
+var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

@@ -1,0 +1,70 @@
+package manager
+
+// Phase is the state of a job in its manager.
+type Phase int
+
+const (
+	Pending Phase = iota
+	Active        // has nodes
+)
+
+// GPUs is a number of GPUs of one type on one node.
+type GPUs struct {
+	Type  string // as the manager names it, for example "v100"; "" if it has no types
+	Total int
+	Used  int
+}
+
+// Node is a machine of the cluster.
+type Node struct {
+	Name       string
+	GPUs       []GPUs
+	CPUs       float64 // cores
+	UsedCPUs   float64
+	Memory     float64 // bytes
+	UsedMemory float64
+	Down       string   // why no job can start here; "" if one can
+	Labels     []string // what jobs can require: partitions, features, labels
+	Repels     []string // taints: only jobs that tolerate all of them can start here
+}
+
+// Job is one entry of the queue.
+type Job struct {
+	ID        string
+	Name      string
+	Phase     Phase
+	Submitted float64  // seconds since 1970
+	Started   float64  // seconds since 1970; 0 if pending
+	Limit     float64  // seconds: the time limit; +Inf if none
+	Urgency   float64  // the manager's own priority; only the order matters
+	GPUs      int      // all GPUs of the job
+	GPUType   string   // required type; "" if any
+	Nodes     int      // required number of nodes; 0 if any
+	CPUs      float64  // cores, all together
+	Memory    float64  // bytes, all together
+	Requires  []string // labels that a node needs
+	Tolerates []string // taints; "*" tolerates all
+	On        []string // Active: names of its nodes
+	Holds     [][]GPUs // Active: its GPUs (Total) on each node of On; nil if not known
+	Kind      string   // kind of the speed table; "" if not known
+	Work      float64  // steps; 0 if not known
+	Skip      string   // why no placement is proposed; "" if one is
+}
+
+// Snapshot is a cluster at one moment.
+type Snapshot struct {
+	Manager string  // for messages: "Slurm 22.05.8"
+	Now     float64 // seconds since 1970
+	Nodes   []Node
+	Jobs    []Job
+}
+
+// Placement is a proposal for one pending job.
+type Placement struct {
+	Job     string         `json:"job"` // ID
+	Name    string         `json:"name"`
+	Nodes   []string       `json:"nodes,omitempty"` // ascending; empty if the job has to wait
+	GPUs    map[string]int `json:"gpus,omitempty"`  // by type
+	Reason  string         `json:"reason"`
+	Applied bool           `json:"applied"`
+}
