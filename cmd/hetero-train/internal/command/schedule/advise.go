@@ -1,0 +1,154 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/kubernetes"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/slurm"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+const adviseLong = `Propose placements for the jobs that wait in the queue of a real cluster.
+
+The command reads the queue and the nodes with the programs of the cluster: squeue, sinfo and scontrol for Slurm, kubectl for Kubernetes.
+A policy then chooses GPUs for each pending job. Without --apply, the command changes nothing.
+
+With --apply, it places the jobs by the means of the cluster:
+
+  Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts on these nodes only
+  Kubernetes  suspended batch/v1 Jobs get a required node affinity on these nodes, and are resumed
+
+A job names its kind and its work in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations hetero-train/kind and
+hetero-train/steps. The kind is a row of the speed table. Without a kind, all GPUs count as equally fast for the job.`
+
+const adviseExample = `  hetero-train schedule advise --slurm
+  hetero-train schedule advise --slurm --policy rule --apply
+  hetero-train schedule advise --kubernetes --namespace ml --json`
+
+type adviseFlags struct {
+	slurm, kubernetes, apply, json bool
+	policy, context, namespace     string
+}
+
+// cluster is a real cluster.
+type cluster interface {
+	Read(ctx context.Context, now float64) (*manager.Snapshot, error)
+	Apply(ctx context.Context, p manager.Placement) error
+}
+
+func newAdvise(a *cli.App) *cobra.Command {
+	f := new(adviseFlags)
+	cmd := &cobra.Command{Use: "advise", Short: "Propose placements for the queue of Slurm or Kubernetes", Long: adviseLong, Example: adviseExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.slurm, "slurm", false, "read the queue of Slurm")
+	flags.BoolVar(&f.kubernetes, "kubernetes", false, "read the suspended Jobs of Kubernetes")
+	flags.StringVar(&f.policy, "policy", defaultPolicy, policyUsage("policy that places the jobs; it must not stop jobs"))
+	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
+	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig; default: the current one")
+	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the Jobs; default: all namespaces")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the proposals")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
+	return cmd
+}
+
+func (f *adviseFlags) run(ctx context.Context, a *cli.App) error {
+	if f.slurm == f.kubernetes {
+		return exit.Usagef("schedule advise: got both or none of --slurm and --kubernetes, want one of them")
+	}
+	if f.slurm && (f.context != "" || f.namespace != "") {
+		return exit.Usagef("schedule advise: --context and --namespace are for --kubernetes")
+	}
+	policy, err := scheduler.New(f.policy, scheduler.Options{Explain: true})
+	if err != nil {
+		return exit.Usagef("schedule advise: --policy: %w", err)
+	}
+	var c cluster = slurm.Client{}
+	if f.kubernetes {
+		c = &kubernetes.Client{Context: f.context, Namespace: f.namespace}
+	}
+	snapshot, err := c.Read(ctx, float64(time.Now().Unix()))
+	if err != nil {
+		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
+	}
+	placements, err := manager.Propose(snapshot, policy, nil)
+	if err != nil {
+		return exit.Usagef("schedule advise: %w", err)
+	}
+	var faults []error
+	if f.apply {
+		for i := range placements {
+			if p := &placements[i]; len(p.Nodes) > 0 {
+				if err := c.Apply(ctx, *p); err != nil {
+					faults = append(faults, fmt.Errorf("schedule advise: job %s: %w", p.Job, err))
+					continue
+				}
+				p.Applied = true
+			}
+		}
+	}
+	if err := f.print(a, snapshot, placements); err != nil {
+		return err
+	}
+	return exit.With(exit.Communication, errors.Join(faults...))
+}
+
+// advice is the result, as JSON.
+type advice struct {
+	Manager    string              `json:"manager"`
+	Policy     string              `json:"policy"`
+	Placements []manager.Placement `json:"placements"`
+}
+
+func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manager.Placement) error {
+	if f.json {
+		return show.JSON(a.Env.Stdout, advice{s.Manager, f.policy, placements})
+	}
+	var b strings.Builder
+	pending := 0
+	for _, j := range s.Jobs {
+		if j.Phase == manager.Pending {
+			pending++
+		}
+	}
+	fmt.Fprintf(&b, "%s: %d nodes, %d running jobs with GPUs or known nodes, %d pending jobs; policy %s\n", s.Manager, len(s.Nodes), len(s.Jobs)-pending, pending, f.policy)
+	for _, p := range placements {
+		// Names of jobs are foreign text.
+		name, id := show.Foreign(p.Name), show.Foreign(p.Job)
+		if len(p.Nodes) == 0 {
+			fmt.Fprintf(&b, "job %s (%s) waits: %s\n", id, name, show.Foreign(p.Reason))
+			continue
+		}
+		what := "can start on"
+		if p.Applied {
+			what = "is now restricted to"
+		}
+		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs), show.Foreign(p.Reason))
+	}
+	if !f.apply && slices.ContainsFunc(placements, func(p manager.Placement) bool { return len(p.Nodes) > 0 }) {
+		b.WriteString("nothing was changed; --apply places the jobs\n")
+	}
+	_, err := io.WriteString(a.Env.Stdout, b.String())
+	return err
+}
+
+// gpuText lists GPUs, for example "2 t4 + 4 v100".
+func gpuText(gpus map[string]int) string {
+	var parts []string
+	for model, n := range gpus {
+		parts = append(parts, fmt.Sprintf("%d %s", n, show.Foreign(model)))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " + ")
+}

@@ -1,0 +1,234 @@
+package schedule
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+const compareLong = `Compare scheduling policies on the same simulated jobs.
+
+Each seed gives one list of jobs, and each policy runs on each list. So every ratio compares two policies on equal jobs.
+
+Columns:
+
+  completion    mean time from the arrival of a job to its end
+  throughput    finished jobs per hour, from the first arrival to the last end
+  utilization   fraction of the time of available GPUs in which they had a job
+  x fcfs        ratio to policy fcfs, above 1 if the policy is better: geometric mean over the seeds
+  p             probability of such a difference in completion time by chance: signed-rank test of Wilcoxon, corrected for the number of
+                policies by Holm's method
+  HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
+                to fcfs; fcfs has V = 1 and HyperScore 109.955
+
+Intervals have a confidence of 95 % (Student's t over seeds).`
+
+const compareExample = `  hetero-train schedule compare
+  hetero-train schedule compare --policy fcfs --policy srf --seeds 50 --load 0.95
+  hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json`
+
+// baseline is the policy that all others are compared with.
+const baseline = "fcfs"
+
+type compareFlags struct {
+	source
+	policies []string
+	seeds    int
+	first    uint64
+	csv      string
+	json     bool
+}
+
+func newCompare(a *cli.App) *cobra.Command {
+	f := &compareFlags{source: source{command: "schedule compare"}}
+	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on equal jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.policies, "policy", scheduler.Names(), "policies to compare, repeatable; "+baseline+" is always included")
+	flags.IntVar(&f.seeds, "seeds", 20, "number of job lists")
+	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
+	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
+	f.add(flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
+	return cmd
+}
+
+func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
+	const most = 100_000
+	if f.seeds < 1 || f.seeds > most {
+		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.seeds, most)
+	}
+	if !slices.Contains(f.policies, baseline) {
+		f.policies = slices.Insert(f.policies, 0, baseline)
+	}
+	for i, name := range f.policies {
+		if slices.Contains(f.policies[:i], name) {
+			return exit.Usagef("%s: --policy: got %s twice, want each policy once", f.command, name)
+		}
+		if _, err := f.policy(name, scheduler.Options{}); err != nil {
+			return err
+		}
+	}
+	if err := f.open(); err != nil {
+		return err
+	}
+	study, err := f.study(ctx, a)
+	if err != nil {
+		return err
+	}
+	if f.csv != "" {
+		if err := writeFile(f.csv, func(w io.Writer) error { return writeRuns(w, study) }); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return show.JSON(a.Env.Stdout, study)
+	}
+	_, err = io.WriteString(a.Env.Stdout, comparisonText(study))
+	return err
+}
+
+// study runs all policies on all seeds, on all processors.
+func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, error) {
+	all := make([]compare.Runs, len(f.policies))
+	for p, name := range f.policies {
+		all[p] = compare.Runs{Policy: name, Figures: make([]compare.Figures, f.seeds)}
+	}
+	seeds := make([]uint64, f.seeds)
+	for i := range seeds {
+		seeds[i] = f.first + uint64(i)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan int)
+	var workers sync.WaitGroup
+	var done progress
+	done.start(a, len(seeds)*len(f.policies))
+	for range min(runtime.GOMAXPROCS(0), len(seeds)) {
+		workers.Go(func() {
+			for i := range work {
+				jobs, err := f.jobs(seeds[i])
+				for p, name := range f.policies {
+					if err == nil && ctx.Err() == nil {
+						all[p].Figures[i], err = f.play(name, jobs)
+						done.add()
+					}
+				}
+				if err != nil {
+					cancel(fmt.Errorf("%s: seed %d: %w", f.command, seeds[i], err))
+				}
+			}
+		})
+	}
+	for i := range seeds {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- i
+	}
+	close(work)
+	workers.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return compare.New(baseline, seeds, all)
+}
+
+// play runs one policy on one list of jobs.
+func (f *compareFlags) play(name string, jobs *scheduler.Workload) (compare.Figures, error) {
+	policy, err := f.policy(name, scheduler.Options{})
+	if err != nil {
+		return compare.Figures{}, err
+	}
+	r, err := simulate.Run(policy, f.setup.Cluster, jobs, f.setup.Speeds, simulate.Options{})
+	if err != nil {
+		return compare.Figures{}, err
+	}
+	return compare.FiguresOf(r)
+}
+
+// comparisonText is the table that people read.
+func comparisonText(s *compare.Study) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x fcfs", "throughput jobs/h", "x fcfs", "utilization %", "x fcfs", "p", "HyperScore")
+	for _, r := range s.Rows {
+		fmt.Fprintf(&b, "%-8s %21s %8.3f %19s %8.3f %16s %8.3f %9s %21s\n", r.Policy,
+			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, "%.2f"), r.ThroughputRatio.Mean,
+			between(r.Utilization, 100, "%.1f"), r.UtilizationRatio.Mean, probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
+	}
+	fmt.Fprintf(&b, "\n%d seeds; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
+	if reg := s.Regression; !math.IsNaN(reg.Slope) {
+		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
+	}
+	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int {
+		switch {
+		case x.HyperScore.Mean < y.HyperScore.Mean:
+			return -1
+		case x.HyperScore.Mean > y.HyperScore.Mean:
+			return 1
+		}
+		return 0
+	})
+	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %.3f: completion %.1f %%, throughput %.1f %%, utilization %.1f %% better than %s\n", best.Policy, best.V.Mean,
+		100*(best.CompletionRatio.Mean-1), 100*(best.ThroughputRatio.Mean-1), 100*(best.UtilizationRatio.Mean-1), s.Baseline)
+	return b.String()
+}
+
+func between(e compare.Estimate, scale float64, format string) string {
+	text := fmt.Sprintf(format, scale*e.Mean)
+	if !math.IsNaN(e.Low) {
+		text += fmt.Sprintf(" ± "+format, scale*(e.High-e.Low)/2)
+	}
+	return text
+}
+
+func interval(e compare.Estimate, format string) string {
+	text := fmt.Sprintf(format, e.Mean)
+	if !math.IsNaN(e.Low) {
+		text += fmt.Sprintf(" ("+format+"…"+format+")", e.Low, e.High)
+	}
+	return text
+}
+
+func probability(p float64) string {
+	switch {
+	case math.IsNaN(p):
+		return "-"
+	case p < 1e-4:
+		return "< 0.0001"
+	}
+	return fmt.Sprintf("%.4f", p)
+}
+
+// writeRuns writes one line per policy and seed.
+func writeRuns(w io.Writer, s *compare.Study) error {
+	out := csv.NewWriter(w)
+	out.Write([]string{"policy", "seed", "completion_s", "throughput_jobs_per_h", "utilization", "wait_s", "makespan_s", "stops"}) // Flush reports errors
+	for _, row := range s.Rows {
+		for i, f := range row.Runs {
+			line := []string{row.Policy, strconv.FormatUint(s.Seeds[i], 10)}
+			for _, v := range []float64{f.Completion, f.Throughput, f.Utilization, f.Wait, f.Makespan} {
+				line = append(line, strconv.FormatFloat(v, 'g', -1, 64))
+			}
+			out.Write(append(line, strconv.Itoa(f.Stops)))
+		}
+	}
+	out.Flush()
+	return out.Error()
+}

@@ -1,0 +1,50 @@
+package schedule
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// progressEvery is the time between two progress messages.
+const progressEvery = 5 * time.Second
+
+// progress reports how many of a number of runs are complete. It is quiet in the first seconds.
+type progress struct {
+	mutex sync.Mutex
+	app   *cli.App
+	done  int
+	total int
+	began time.Time
+	next  time.Time
+}
+
+func (p *progress) start(a *cli.App, total int) {
+	p.app, p.total, p.began = a, total, time.Now()
+	p.next = p.began.Add(progressEvery)
+}
+
+func (p *progress) add() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.done++
+	now := time.Now()
+	if now.Before(p.next) || p.done == p.total {
+		return
+	}
+	p.next = now.Add(progressEvery)
+	spent := now.Sub(p.began)
+	left := time.Duration(float64(spent) / float64(p.done) * float64(p.total-p.done))
+	p.app.Progress(fmt.Sprintf("%d of %d runs | %s left", p.done, p.total, show.Duration(left)))
+}
+
+// writeFile replaces a file that a flag names.
+func writeFile(path string, write func(io.Writer) error) error {
+	return exit.With(exit.IO, experiment.Replace(path, write))
+}

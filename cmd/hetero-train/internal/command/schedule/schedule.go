@@ -1,0 +1,26 @@
+package schedule
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+)
+
+const scheduleLong = `Decide which job runs on which GPUs of a cluster whose GPUs are not equal.
+
+The commands simulate a cluster, compare scheduling policies on it, and propose placements for the queue of a real cluster.
+No command needs a GPU. Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a
+generated mix of simulations, machine learning and data processing.`
+
+// defaultPolicy is the policy with the best results in docs/benchmarks/scheduling.md that never stops a job.
+const defaultPolicy = "fcfs"
+
+// New returns the family of commands.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "schedule", Short: "Decide which job runs on which GPUs of an unequal cluster", Long: scheduleLong, Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	for _, one := range []*cobra.Command{newSimulate(a), newCompare(a), newAdvise(a)} {
+		cmd.AddCommand(cli.WithoutConfig(one, "the commands of schedule have flags of their own"))
+	}
+	return cmd
+}

@@ -1,0 +1,173 @@
+package schedule
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+const simulateLong = `Simulate one scheduling policy on a cluster, and print what happened.
+
+The simulation is exact and repeatable: equal flags give equal results. HyperScore compares the run with policy fcfs on the same jobs.`
+
+const simulateExample = `  hetero-train schedule simulate
+  hetero-train schedule simulate --policy srf --jobs 500 --load 0.9 --seed 3
+  hetero-train schedule simulate --policy rule --json`
+
+type simulateFlags struct {
+	source
+	policyName string
+	seed       uint64
+	json       bool
+}
+
+func newSimulate(a *cli.App) *cobra.Command {
+	f := &simulateFlags{source: source{command: "schedule simulate"}}
+	cmd := &cobra.Command{Use: "simulate", Short: "Simulate one scheduling policy on a cluster", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
+	f.add(flags)
+	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	return cmd
+}
+
+// simulated is the result of a simulation, as JSON.
+type simulated struct {
+	Policy string `json:"policy"`
+	Seed   uint64 `json:"seed"`
+	compare.Figures
+	V          float64         `json:"v"`
+	HyperScore float64         `json:"hyperscore"`
+	GPUs       []simulatedGPU  `json:"gpus"`
+	Jobs       []simulatedJob  `json:"jobs"`
+	Stays      []simulatedStay `json:"stays"` // of jobs on GPUs, in the order of their start
+}
+
+type simulatedGPU struct {
+	Name      string  `json:"name"`
+	Type      string  `json:"type"`
+	Busy      float64 `json:"busy_h"`
+	Available float64 `json:"available_h"`
+}
+
+type simulatedJob struct {
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind"`
+	GPUs    int     `json:"gpus"`
+	Arrival float64 `json:"arrival_s"`
+	Start   float64 `json:"start_s"`
+	Finish  float64 `json:"finish_s"`
+	Stops   int     `json:"stops"`
+}
+
+type simulatedStay struct {
+	Job  string   `json:"job"`
+	GPUs []string `json:"gpus"`
+	From float64  `json:"from_s"`
+	To   float64  `json:"to_s"`
+}
+
+func (f *simulateFlags) run(a *cli.App) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	jobs, err := f.jobs(f.seed)
+	if err != nil {
+		return err
+	}
+	play := func(name string) (*scheduler.Result, compare.Figures, error) {
+		policy, err := f.policy(name, scheduler.Options{})
+		if err != nil {
+			return nil, compare.Figures{}, err
+		}
+		r, err := simulate.Run(policy, f.setup.Cluster, jobs, f.setup.Speeds, simulate.Options{Record: true})
+		if err != nil {
+			return nil, compare.Figures{}, fmt.Errorf("%s: %w", f.command, err)
+		}
+		figures, err := compare.FiguresOf(r)
+		return r, figures, err
+	}
+	result, figures, err := play(f.policyName)
+	if err != nil {
+		return err
+	}
+	_, base, err := play(baseline)
+	if err != nil {
+		return err
+	}
+	study, err := compare.New("base", []uint64{f.seed}, []compare.Runs{{Policy: "base", Figures: []compare.Figures{base}}, {Policy: "run", Figures: []compare.Figures{figures}}})
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.command, err)
+	}
+	row := study.Rows[1]
+	if f.json {
+		return show.JSON(a.Env.Stdout, f.document(result, figures, jobs, row))
+	}
+	_, err = io.WriteString(a.Env.Stdout, f.text(result, figures, row))
+	return err
+}
+
+func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload, row compare.Row) simulated {
+	c := f.setup.Cluster
+	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures, V: row.V.Mean, HyperScore: row.HyperScore.Mean}
+	for g, gpu := range c.GPUs {
+		out.GPUs = append(out.GPUs, simulatedGPU{gpu.Name, c.Types[gpu.Type].Name, r.GPUHours[g], r.Available[g]})
+	}
+	for i, job := range w.Jobs {
+		done := r.Jobs[i]
+		out.Jobs = append(out.Jobs, simulatedJob{job.Name, w.Kinds[job.Kind].Name, job.GPUs, done.Arrival, done.Start, done.Finish, done.Stops})
+	}
+	for _, s := range r.Segments {
+		names := make([]string, len(s.GPUs))
+		for i, g := range s.GPUs {
+			names[i] = c.GPUs[g].Name
+		}
+		out.Stays = append(out.Stays, simulatedStay{w.Jobs[s.Job].Name, names, s.From, s.To})
+	}
+	return out
+}
+
+func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row compare.Row) string {
+	var b strings.Builder
+	c := f.setup.Cluster
+	fmt.Fprintf(&b, "%s: %d jobs on %d GPUs in %s, %d decisions, %d events\n", f.policyName, len(r.Jobs), len(c.GPUs), seconds(figures.Makespan), r.Decisions, r.Events)
+	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting | %.3f x %s\n", seconds(figures.Completion), seconds(figures.Wait), row.CompletionRatio.Mean, baseline)
+	fmt.Fprintf(&b, "throughput   %.2f jobs/h | %.3f x %s\n", figures.Throughput, row.ThroughputRatio.Mean, baseline)
+	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time | %.3f x %s\n", 100*figures.Utilization, row.UtilizationRatio.Mean, baseline)
+	for t, typ := range c.Types {
+		var busy, available float64
+		count := 0
+		for g := range c.GPUs {
+			if c.GPUs[g].Type == t {
+				busy, available, count = busy+r.GPUHours[g], available+r.Available[g], count+1
+			}
+		}
+		if available > 0 {
+			fmt.Fprintf(&b, "             %.1f %% of %d %s\n", 100*busy/available, count, typ.Name)
+		}
+	}
+	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
+	fmt.Fprintf(&b, "HyperScore   %.3f | V = %.3f, the geometric mean of the three ratios\n", row.HyperScore.Mean, row.V.Mean)
+	return b.String()
+}
+
+// seconds shows a simulated time.
+func seconds(s float64) string {
+	switch {
+	case s < 120:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 2*3600:
+		return fmt.Sprintf("%.1f min", s/60)
+	}
+	return fmt.Sprintf("%.2f h", s/3600)
+}
