@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/nccl"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/schedule"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/status"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/tracking"
@@ -115,6 +116,7 @@ func families(a *cli.App) []*cobra.Command {
 		train.New(a),
 		profile.New(a),
 		balance.New(a),
+		signals.Tidied(schedule.New(a)),
 		newConfig(a),
 		signals.Tidied(dashboard.New(a)),
 		cli.WithoutConfig(signals.Tidied(status.New(a)), "status reads the folder of a run"),

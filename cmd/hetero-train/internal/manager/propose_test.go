@@ -24,7 +24,7 @@ func (table) Type(name string) (int, bool) {
 func (table) Alone(kind, typ, n int, _ bool) float64 {
 	return [2][2]float64{{1, 3}, {2, 2.5}}[kind][typ] * float64(n)
 }
-func (table) Shared(_, _, _, _ int) (float64, bool)      { return 0, false }
+func (table) Shared(_, _, _, _ int) (float64, bool)        { return 0, false }
 func (table) Mixed(_ int, _ []int, _ bool) (float64, bool) { return 0, false }
 
 func cluster() *Snapshot {
