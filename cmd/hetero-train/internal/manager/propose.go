@@ -375,7 +375,7 @@ func (b *board) waiting(refused map[int]string) []Placement {
 	for i := range b.snapshot.Jobs {
 		j := &b.snapshot.Jobs[i]
 		if j.Phase == Pending && !placed[i] {
-			out = append(out, Placement{Job: j.ID, Name: j.Name, Reason: cmp.Or(j.Skip, reasons[i], "no free GPUs for it now")})
+			out = append(out, Placement{Job: j.ID, Name: j.Name, Reason: cmp.Or(j.Skip, reasons[i], "the policy starts it later: not enough free GPUs, CPU cores or memory, or it waits behind another job")})
 		}
 	}
 	return out

@@ -78,7 +78,7 @@ func TestPropose(t *testing.T) {
 	if p := got["3"]; strings.Join(p.Nodes, " ") != "volta2" || p.GPUs["v100"] != 2 || strings.Contains(p.Reason, "not known") {
 		t.Errorf("tolerant: got %+v", p)
 	}
-	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "no free GPUs for it now" {
+	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "the policy starts it later: not enough free GPUs, CPU cores or memory, or it waits behind another job" {
 		t.Errorf("strict: got %+v", p)
 	}
 	if p := got["2"]; len(p.Nodes) != 0 || p.Reason != "held by its user" {
