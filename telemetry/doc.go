@@ -15,6 +15,11 @@
 // None of these packages has a list of sensors of its own, so a new sensor changes only this package and the package
 // that measures it.
 //
+// # Links
+//
+// A [Link] is a connection of a rank or of its machine. A [Meter] computes the [Traffic] of a link from byte counters,
+// and [PutTraffic] adds the traffic of all links of a kind to the sensors.
+//
 // # Adding a sensor
 //
 // Add a constant and a row to sensors.go. Then set the value of the sensor where it is measured: in profiler/hardware

@@ -26,6 +26,15 @@ const (
 	Utilization // GPU: % of the time in which a kernel runs; CPU: % of the CPU quota in use
 	Temperature
 	Power
+	// Traffic of all links of a kind; see PutTraffic.
+	NVLinkSent
+	NVLinkReceived
+	PCIeSent
+	PCIeReceived
+	NetworkSent
+	NetworkReceived
+	RDMASent
+	RDMAReceived
 
 	Count // number of sensors
 )
@@ -35,8 +44,11 @@ type Declaration struct {
 	Name   string
 	Unit   string // unit; "" for a count
 	Column string // name of the column in metric records; "" if the records omit the sensor
-	Window Rule   // rule that summarizes the samples of a window
-	DCGM   string // field of NVIDIA's DCGM with the same quantity and unit on a GPU; "" if there is none
+	// Optional means that a record without the value lacks the column. Records of machines without such hardware stay
+	// short.
+	Optional bool
+	Window   Rule   // rule that summarizes the samples of a window
+	DCGM     string // field of NVIDIA's DCGM with the same quantity and unit on a GPU; "" if there is none
 
 	// Cause is the cause of a slowdown that Sign detects; "" if Sign is nil.
 	Cause string
@@ -99,7 +111,24 @@ var Declared = [Count]Declaration{
 	Utilization: {Name: "utilization", Unit: percent, Column: "gpu_utilization", DCGM: "DCGM_FI_DEV_GPU_UTIL"},
 	Temperature: {Name: "temperature", Unit: "°C", Column: "temperature", DCGM: "DCGM_FI_DEV_GPU_TEMP"},
 	Power:       {Name: "power", Unit: "W", Column: "power", DCGM: "DCGM_FI_DEV_POWER_USAGE"},
+
+	NVLinkSent:      traffic("NVLink sent", "nvlink_sent", "DCGM_FI_PROF_NVLINK_TX_BYTES"),
+	NVLinkReceived:  traffic("NVLink received", "nvlink_received", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
+	PCIeSent:        traffic("PCIe sent", "pcie_sent", "DCGM_FI_PROF_PCIE_TX_BYTES"),
+	PCIeReceived:    traffic("PCIe received", "pcie_received", "DCGM_FI_PROF_PCIE_RX_BYTES"),
+	NetworkSent:     traffic("network sent", "network_sent", ""),
+	NetworkReceived: traffic("network received", "network_received", ""),
+	RDMASent:        traffic("RDMA sent", "rdma_sent", ""),
+	RDMAReceived:    traffic("RDMA received", "rdma_received", ""),
 }
+
+// traffic declares a sensor of the traffic in one direction.
+func traffic(name, column, dcgm string) Declaration {
+	return Declaration{Name: name, Unit: BytesPerSecond, Column: column, Optional: true, DCGM: dcgm}
+}
+
+// BytesPerSecond is the unit of the sensors of traffic.
+const BytesPerSecond = "bytes/s"
 
 const (
 	percent  = "%"

@@ -6,6 +6,7 @@
 //
 //	waits := system.NewWaitSampler() // measures how long threads waited for CPUs that other processes used
 //	sensors := system.NewSensorSampler() // temperature, power and clock of the CPU, if available
+//	links := system.NewLinkSampler() // traffic of network interfaces and RDMA ports
 //
 // Affinity, a CPU quota and a memory limit often restrict a process to a part of the machine. Host therefore
 // describes the resources of the machine and those of the process. Percentages are relative to the resources of the
