@@ -22,6 +22,16 @@
 // and one file per thread, and allocates only the list of threads. On a GPU, a measurement makes nine queries to the
 // driver. Once in five seconds, it also reads the list of processes.
 //
+// # Links
+//
+//	source, err := gpus.LinkSource(0, false)                          // PCIe and NVLink of a GPU
+//	links := hardware.NewLinks(source, system.NewLinkSampler())       // and the networks of the machine
+//	defer links.Close()                                               // before the GPUs
+//	links.Sample(traffic)                                             // call it once per step
+//
+// [Links] measures the traffic of links in the background, at most twice a second, because a measurement of a GPU takes
+// 40 ms. Links without a counter have no known values.
+//
 // # Identity
 //
 // [Identify] describes the hardware of one rank by a fingerprint and a short key. If the fingerprint changes,

@@ -55,6 +55,19 @@ func (l Link) Percent() float64 {
 	return 100 * float64(l.Generation*l.Width) / float64(l.GenerationMax*l.WidthMax)
 }
 
+// laneRates are the rates of one lane in one direction by generation, bytes/s: transfers/s and the coding of the PCIe
+// specification. Generations 1 and 2 code 8 bits in 10, 3 to 5 code 128 in 130, and 6 has 242 of 256 bytes for data.
+var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
+
+// bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the largest generation, to
+// which an idle GPU returns when it has work, and the present number of lanes. Headers of packets are included.
+func (l Link) bytesPerSecond() float64 {
+	if l.GenerationMax < 1 || l.GenerationMax >= len(laneRates) {
+		return 0
+	}
+	return float64(l.Width) * laneRates[l.GenerationMax]
+}
+
 func (g GPU) String() string {
 	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture, g.ComputeCapability, g.MemoryBytes>>20)
 }

@@ -20,6 +20,7 @@ type GPUs struct {
 type driver interface {
 	// sample sets the values of a GPU that are known. processes requests a new count of the GPU's processes.
 	sample(g *GPU, processes bool, s *telemetry.Sample) error
+	links(g *GPU, each bool) LinkSource // see GPUs.LinkSource
 	close()
 }
 

@@ -104,7 +104,7 @@ func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 	}
 	g.PCIe = Link{Generation: known(dev.GetCurrPcieLinkGeneration()), Width: known(dev.GetCurrPcieLinkWidth()),
 		GenerationMax: known(dev.GetMaxPcieLinkGeneration()), WidthMax: known(dev.GetMaxPcieLinkWidth())}
-	g.NVLinks = activeLinks(dev)
+	g.NVLinks = len(activeLinks(dev))
 	g.SMClockMHz, g.SMClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_SM)), known(dev.GetMaxClockInfo(nvml.CLOCK_SM))
 	g.MemoryClockMHz, g.MemoryClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_MEM)), known(dev.GetMaxClockInfo(nvml.CLOCK_MEM))
 	g.PowerLimitWatts = float64(known(dev.GetEnforcedPowerLimit())) / 1000
@@ -132,19 +132,19 @@ func (d *nvmlDriver) offers(symbol string) bool {
 	return d.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
-// activeLinks returns the number of active NVLink connections. GPUs without NVLink return an error for the first
+// activeLinks returns the numbers of the active NVLink connections. GPUs without NVLink return an error for the first
 // query.
-func activeLinks(dev nvml.Device) (n int) {
+func activeLinks(dev nvml.Device) (active []int) {
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, ret := dev.GetNvLinkState(link)
 		if ret != nvml.SUCCESS {
 			break
 		}
 		if state == nvml.FEATURE_ENABLED {
-			n++
+			active = append(active, link)
 		}
 	}
-	return n
+	return active
 }
 
 // sample implements driver.

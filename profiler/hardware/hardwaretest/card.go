@@ -3,6 +3,7 @@
 package hardwaretest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,8 +26,11 @@ type Card struct {
 	ClockMHz     uint32 // largest clock of the SMs
 	MemoryMHz    uint32
 	LimitWatts   uint32
-	NoECC        bool // the GPU does not count memory errors
-	OldDriver    bool // the driver lacks functions that were added in version 470
+	NoECC        bool   // the GPU does not count memory errors
+	OldDriver    bool   // the driver lacks functions that were added in version 470
+	NoTraffic    bool   // the GPU does not measure the traffic of its links, like virtual GPUs
+	NVLink5      bool   // the GPU counts bytes of NVLink in the fields of NVLink 5
+	LinkMBytes   uint32 // speed of an NVLink connection, MB/s
 
 	// The following fields may change; see Set.
 	Lost         bool
@@ -38,8 +42,10 @@ type Card struct {
 	NowWidth     int    // current number of PCIe lanes; 0 means Width
 	Reasons      uint64 // bits of nvml.ClocksThrottleReason…
 	Uncorrected  uint64
-	Processes    []uint32 // PIDs
-	ProcessesAsk int      // number of queries of Processes
+	PCIeKBytes   [2]uint32 // throughput of PCIe: sent, received, KB/s
+	NVLinkBytes  [2]uint64 // counters of each NVLink connection: sent, received
+	Processes    []uint32  // PIDs
+	ProcessesAsk int       // number of queries of Processes
 
 	mu sync.Mutex
 }
@@ -59,7 +65,7 @@ func RTX3060() *Card {
 // H100 returns a server GPU with NVLink.
 func H100() *Card {
 	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5, Width: 16, NVLinks: 18,
-		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72}
+		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72, LinkMBytes: 26562}
 }
 
 // Set changes the state of the GPU. It may be called while the GPU is sampled.
@@ -188,6 +194,7 @@ func (c *Card) answer(d *mock.Device) {
 		}
 		return nvml.FEATURE_ENABLED, nvml.SUCCESS
 	}
+	c.carry(d)
 	clock := func(sm, memory *uint32) func(nvml.ClockType) (uint32, nvml.Return) {
 		return func(kind nvml.ClockType) (uint32, nvml.Return) {
 			return ask(c, func() uint32 {
@@ -220,4 +227,50 @@ func (c *Card) answer(d *mock.Device) {
 		}
 		return list
 	})
+}
+
+// carry sets the query functions for the traffic of the links.
+func (c *Card) carry(d *mock.Device) {
+	d.GetPcieThroughputFunc = func(direction nvml.PcieUtilCounter) (uint32, nvml.Return) {
+		if c.NoTraffic {
+			return 0, nvml.ERROR_NOT_SUPPORTED
+		}
+		return ask(c, func() uint32 { return c.PCIeKBytes[direction] })()
+	}
+	d.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.Lost {
+			return nvml.ERROR_GPU_IS_LOST
+		}
+		for i := range values {
+			c.field(&values[i])
+		}
+		return nvml.SUCCESS
+	}
+}
+
+// field sets the value of a field, or its error.
+func (c *Card) field(v *nvml.FieldValue) {
+	set := func(kind nvml.ValueType, value uint64) {
+		v.ValueType, v.NvmlReturn = uint32(kind), uint32(nvml.SUCCESS)
+		binary.NativeEndian.PutUint64(v.Value[:], value)
+	}
+	bytes := c.NVLinkBytes
+	v.NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+	switch {
+	case v.ScopeId >= uint32(c.NVLinks):
+		v.NvmlReturn = uint32(nvml.ERROR_INVALID_ARGUMENT)
+	case v.FieldId == nvml.FI_DEV_NVLINK_GET_SPEED && c.LinkMBytes > 0:
+		set(nvml.VALUE_TYPE_UNSIGNED_INT, uint64(c.LinkMBytes))
+	case c.NoTraffic:
+	case v.FieldId == nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX && !c.NVLink5:
+		set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, bytes[0]/1024)
+	case v.FieldId == nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX && !c.NVLink5:
+		set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, bytes[1]/1024)
+	case v.FieldId == nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES && c.NVLink5:
+		set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, bytes[0])
+	case v.FieldId == nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES && c.NVLink5:
+		set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, bytes[1])
+	}
 }
