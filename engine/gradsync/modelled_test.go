@@ -106,6 +106,7 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 				}
 			}
 			for i, got := range times {
+				checkReductions(t, ranks[i].sync, got)
 				if math.Abs(got.Exposed.Seconds()-want) > 1e-7 || math.Abs(got.Busy.Seconds()-busy) > 0.5*busy || got.Hidden != got.Busy-got.Exposed {
 					t.Errorf("%s: step %d: rank %d: got %+v, want %.4f s exposed of about %.4f s", c.name, step, i, got, want, busy)
 				}

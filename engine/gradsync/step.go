@@ -88,7 +88,7 @@ func (s *Sync) finishStep(ctx context.Context, stream device.Stream, behind []co
 	if err := s.settle(stream); err != nil {
 		return Times{}, err
 	}
-	begun := time.Now()
+	begun := now()
 	for _, op := range behind {
 		if err := s.opts.Grads.Enqueue(op); err != nil {
 			return Times{}, err
@@ -97,11 +97,11 @@ func (s *Sync) finishStep(ctx context.Context, stream device.Stream, behind []co
 	if err := s.opts.Grads.Sync(ctx); err != nil {
 		return Times{}, err
 	}
-	waited := time.Since(begun)
+	waited := time.Duration(now() - begun)
 	if s.finish != nil {
 		if err := stream.Run(s.finish); err != nil {
 			return Times{}, err
 		}
 	}
-	return s.times(waited), nil
+	return s.times(time.Duration(begun), waited), nil
 }

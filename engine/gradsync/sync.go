@@ -65,6 +65,7 @@ type Sync struct {
 	tail, finish device.Program // tail runs before the all-reduces in Sequential mode; finish runs after them
 	backwardEnd  device.Event
 	modelled     bool          // the device models time
+	reductions   []Reduction   // all-reduces of the last step, by run
 	exchanged    time.Duration // time of exchanges in the passes of this step, without the times that points still hold
 
 	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // called for each operation between ranks; nil: no watcher
@@ -80,6 +81,7 @@ type reduction struct {
 	before, behind []device.Step
 	ready, reduced device.Event
 	op             collective.Op
+	name           string
 	span           span
 	bytes          int64
 }
@@ -250,11 +252,11 @@ func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	r.before = append(r.before, device.Step{Record: r.ready})
 	r.behind = append([]device.Step{{Wait: r.reduced}}, r.behind...)
 	op.After, op.Done = timed(r.ready, r.reduced, &r.span)
-	r.op, r.bytes = op, op.Buffer.Bytes
+	r.op, r.name, r.bytes = op, op.Name, op.Buffer.Bytes
 	if err := r.op.Check(s.size); err != nil {
 		return err
 	}
-	s.runs = append(s.runs, r)
+	s.runs, s.reductions = append(s.runs, r), append(s.reductions, Reduction{})
 	return nil
 }
 

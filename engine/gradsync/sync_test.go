@@ -102,6 +102,23 @@ func TestTimesAndBucketsAreReported(t *testing.T) {
 		if got.Buckets != len(r.sync.Buckets()) || got.Bytes != sum || got.Busy <= 0 || got.Exchanges <= 0 || got.Hidden != max(0, got.Busy-got.Exposed) {
 			t.Errorf("rank %d: got %+v, want %d buckets of %d bytes and the time they took", r.number, got, len(r.sync.Buckets()), sum)
 		}
+		checkReductions(t, r.sync, got)
+	}
+}
+
+// checkReductions compares the times of the single all-reduces with those of the step.
+func checkReductions(t *testing.T, s *Sync, got Times) {
+	t.Helper()
+	var busy, exposed time.Duration
+	bytes := int64(0)
+	for i, r := range s.Reductions() {
+		if r.Name == "" || r.Busy <= 0 || r.Exposed < 0 || r.Exposed > r.Busy || i < len(s.Buckets()) && r.Bytes != s.Buckets()[i].Bytes*s.opts.Wire.Size()/s.state.Params.DType.Size() {
+			t.Errorf("all-reduce %d: got %+v", i, r)
+		}
+		busy, exposed, bytes = busy+r.Busy, exposed+r.Exposed, bytes+r.Bytes
+	}
+	if busy != got.Busy || bytes != got.Bytes || exposed > got.Exposed+time.Microsecond {
+		t.Errorf("all-reduces took %v, %v of them exposed, for %d bytes; want those of the step, %+v", busy, exposed, bytes, got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
@@ -25,22 +24,42 @@ type Times struct {
 	Buckets int
 }
 
-// times computes the times of a step. On a device that models time all values are modelled.
-func (s *Sync) times(waited time.Duration) Times {
+// Reduction is one all-reduce of an optimizer step. Times have the meaning of Times.Busy and Times.Exposed.
+type Reduction struct {
+	Name          string
+	Bytes         int64
+	Busy, Exposed time.Duration
+}
+
+// Reductions returns the all-reduces of the last step, in their order. The slice is valid until the next Finish.
+func (s *Sync) Reductions() []Reduction { return s.reductions }
+
+// note sets the times of all-reduce i, which ran from begun to ended. The backward pass ended at the time backward. All
+// times are on one clock.
+func (s *Sync) note(i int, begun, ended, backward time.Duration) {
+	r := s.runs[i]
+	s.reductions[i] = Reduction{Name: r.name, Bytes: r.bytes, Busy: max(0, ended-begun), Exposed: max(0, ended-max(begun, backward))}
+}
+
+// times computes the times of a step. The training goroutine began to wait at the time begun, on the clock of spans. On
+// a device that models time all values are modelled.
+func (s *Sync) times(begun, waited time.Duration) Times {
 	t := Times{Exposed: waited}
 	if end, ok := s.backwardEnd.(device.ClockedEvent); ok && s.modelled {
 		t.Exposed = 0
 		over := time.Duration(0) // end of the previous all-reduce
-		for _, r := range s.runs {
+		for i, r := range s.runs {
 			begun := max(over, r.ready.(device.ClockedEvent).CompletedAt())
 			over = r.reduced.(device.ClockedEvent).CompletedAt()
 			t.Busy += over - begun
 			t.Exposed = max(t.Exposed, over-end.CompletedAt())
+			s.note(i, begun, over, end.CompletedAt())
 		}
 	} else {
-		for _, r := range s.runs {
+		for i, r := range s.runs {
 			t.Busy += r.span.took()
-			s.tell(true, r.op.(collective.AllReduce).Name, &r.span, r.bytes)
+			s.tell(true, r.name, &r.span, r.bytes)
+			s.note(i, time.Duration(r.span.begun.Load()), time.Duration(r.span.ended.Load()), begun)
 		}
 	}
 	t.Exchanges = s.takeExchanges()

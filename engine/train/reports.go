@@ -26,8 +26,27 @@ type RankStep struct {
 	Bytes   int64 // bytes of gradients that were summed over ranks
 
 	Telemetry telemetry.Sample // other ranks receive values rounded to float32
+	Links     LinkReport
 
 	Replaced int // number of samples that could not be read, see data.Skip
+}
+
+// LinksPerStep is the number of links in a LinkReport. A rank with more links reports them in turns: the report of each
+// step is small, and traffic is measured less often than most ranks step.
+const LinksPerStep = 2
+
+// LinkReport is the traffic of some links of a rank.
+type LinkReport struct {
+	First   int // number of the first link; the others follow it
+	Traffic [LinksPerStep]telemetry.Traffic
+}
+
+// unknownLinks returns a report without known values.
+func unknownLinks() (l LinkReport) {
+	for i := range l.Traffic {
+		l.Traffic[i] = telemetry.UnknownTraffic()
+	}
+	return l
 }
 
 // Compute returns the time that the rank needs for its own work in a step: from the end of the previous sum over
@@ -64,8 +83,15 @@ type reportRow struct {
 	samples, count, top1, top5, change        uint32
 	sampleTop1                                uint32
 	replaced                                  uint16
-	flags                                     uint8
+	flags, firstLink                          uint8
 	telemetry                                 [telemetry.Count]float32 // float32, because no sensor has more digits
+	links                                     [LinksPerStep]linkRow
+}
+
+// linkRow is the traffic of a link. The counts are float64, because a float32 stops counting bytes at 16 MB.
+type linkRow struct {
+	sent, received           float32
+	sentBytes, receivedBytes float64
 }
 
 // Bits of reportRow.flags.
@@ -116,6 +142,10 @@ func (x *reports) put(s *RankStep, w wish) {
 	for i, v := range s.Telemetry {
 		row.telemetry[i] = float32(v)
 	}
+	row.firstLink = uint8(s.Links.First)
+	for i, l := range s.Links.Traffic {
+		row.links[i] = linkRow{sent: float32(l.Sent), received: float32(l.Received), sentBytes: l.SentBytes, receivedBytes: l.ReceivedBytes}
+	}
 }
 
 // read returns the reports of all ranks and their combined wish. op must be complete. The reports are valid until the
@@ -135,6 +165,10 @@ func (x *reports) read() ([]RankStep, wish, error) {
 			Replaced: int(r.replaced)}
 		for i, v := range r.telemetry {
 			x.all[rank].Telemetry[i] = float64(v)
+		}
+		x.all[rank].Links.First = int(r.firstLink)
+		for i, l := range r.links {
+			x.all[rank].Links.Traffic[i] = telemetry.Traffic{Sent: float64(l.sent), Received: float64(l.received), SentBytes: l.sentBytes, ReceivedBytes: l.receivedBytes}
 		}
 		flags |= r.flags
 	}

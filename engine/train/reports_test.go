@@ -32,6 +32,9 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 			o.Telemetry = func() telemetry.Sample {
 				return telemetry.Sample{telemetry.Utilization: float64(10 + rank), telemetry.Memory: 0.5, telemetry.OtherProcesses: 1}
 			}
+			o.Links = func() LinkReport {
+				return LinkReport{First: 3 + rank, Traffic: [LinksPerStep]telemetry.Traffic{{Sent: 100, SentBytes: 1<<40 + 1}, {Received: float64(1 + rank)}}}
+			}
 		}}.start(t)
 	for rank, s := range ranks {
 		if s.err != nil {
@@ -48,7 +51,8 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 			if there != want {
 				t.Errorf("rank %d, step %d: the other rank has %+v, want %+v", rank, step.Step, there, want)
 			}
-			if there.Telemetry[telemetry.Utilization] != float64(10+rank) || there.Samples != o.Accumulation*[]int{2, 1}[rank] || there.Times.Exchanges <= 0 {
+			if there.Telemetry[telemetry.Utilization] != float64(10+rank) || there.Samples != o.Accumulation*[]int{2, 1}[rank] || there.Times.Exchanges <= 0 ||
+				there.Links.First != 3+rank || there.Links.Traffic[0].SentBytes != 1<<40+1 || there.Links.Traffic[1].Received != float64(1+rank) {
 				t.Errorf("rank %d, step %d: got %+v", rank, step.Step, there)
 			}
 			before = own.Times
@@ -89,7 +93,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
 		own := RankStep{Sums: Sums{Samples: 1 << 20, Count: 1 << 30, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8), SampleLoss: math.Nextafter(2, 3), SampleTop1: 1 << 19}, Other: 9,
 			Times:     StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
-			Telemetry: figures}
+			Telemetry: figures, Links: LinkReport{First: 7, Traffic: [LinksPerStep]telemetry.Traffic{{Sent: 1.5, Received: 2.5, SentBytes: 1<<40 + 1, ReceivedBytes: 1<<41 + 1}, {Sent: 3, Received: 4, SentBytes: 5, ReceivedBytes: 6}}}}
 		all, asked, err := x.exchange(context.Background(), own, want)
 		if err != nil {
 			t.Fatal(err)
@@ -98,13 +102,13 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 			t.Errorf("got %+v, %+v; want %+v, %+v", all[0], asked, own, want)
 		}
 	}
-	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown()}
+	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Telemetry: telemetry.Unknown(), Links: unknownLinks()}
 	all, _, err := x.exchange(context.Background(), own, wish{})
-	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry) != fmt.Sprint(telemetry.Unknown()) { // compare text, because NaN is not equal to NaN
+	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Telemetry, all[0].Links) != fmt.Sprint(telemetry.Unknown(), unknownLinks()) { // compare text, because NaN is not equal to NaN
 		t.Errorf("got %+v, %v; want nothing known", all, err)
 	}
-	if got := unsafe.Sizeof(reportRow{}); got > 160 {
-		t.Errorf("a report has %d bytes, want at most 160", got)
+	if got := unsafe.Sizeof(reportRow{}); got > 240 {
+		t.Errorf("a report has %d bytes, want at most 240", got)
 	}
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	CompareSteps int64
 	// Telemetry returns the values of this rank's sensors, once per step. It must not block. nil means no telemetry.
 	Telemetry func() telemetry.Sample
+	// Links returns the traffic of this rank's links for the report of the next step, once per step. It must not block.
+	// nil means that no traffic is measured.
+	Links func() LinkReport
 
 	// MaxReplaced limits the number of unreadable samples (data.Skip) in an epoch or an evaluation, summed over all
 	// ranks. If there are more, the run saves and ends with a *data.Fault, on all ranks after the same step. A run
@@ -377,9 +380,12 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 
 // describe sets those fields of this rank's RankStep that are already known.
 func (r *run) describe(own *RankStep, out *StepResult) {
-	own.Sums, own.Times, own.Telemetry, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), out.Replaced
+	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), unknownLinks(), out.Replaced
 	if r.Telemetry != nil {
 		own.Telemetry = r.Telemetry()
+	}
+	if r.Links != nil {
+		own.Links = r.Links()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/timeline"
@@ -44,7 +45,10 @@ type StepResult struct {
 	Times    StepTimes
 	Buckets  int   // number of all-reduces of gradients
 	Bytes    int64 // bytes of gradients that were summed over ranks
-	Replaced int   // number of samples that could not be read
+	// Reductions are this rank's all-reduces of gradients, valid until the next step. A time is 0 if the device does not
+	// measure it.
+	Reductions []gradsync.Reduction
+	Replaced   int // number of samples that could not be read
 }
 
 // Step runs one optimizer step at the given learning rate:
@@ -237,7 +241,7 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Wait, "wait for sums over ranks", begun)
 	}
-	out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
+	out.Times.Hidden, out.Buckets, out.Bytes, out.Reductions = times.Hidden, times.Buckets, times.Bytes, r.sums.Reductions()
 	return r.lap(&out.Times, communicationPart)
 }
 
