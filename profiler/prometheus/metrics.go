@@ -20,6 +20,7 @@ type Run struct {
 type Rank struct {
 	Number int
 	GPU    bool
+	Links  []telemetry.Link
 }
 
 var nan = math.NaN()
@@ -70,6 +71,10 @@ type RankState struct {
 	Phases  [len(Phases)]float64 // counters, s
 	Verdict int                  // index into Verdicts; -1: unknown
 	Sensors telemetry.Sample
+	Links   []telemetry.Traffic // in the order of Rank.Links
+	Bytes   int64               // counter: bytes of gradients that were summed over ranks
+	Hidden  float64             // counter, s: communication of gradients during the backward pass
+	Bus     float64             // bus bandwidth of the last step's all-reduces, bytes/s, computed from bytes and time
 }
 
 // Metrics holds the values of all metrics. One goroutine calls Update; any goroutine may render the metrics.
@@ -89,7 +94,10 @@ func New(run Run, now float64) *Metrics {
 		m.own, m.shared = m.shared, State{Start: now, LastProgress: now, LossScale: 1, Oracle: nan, Imbalance: nan,
 			EvaluationMetrics: make([]float64, len(run.Metrics)), Ranks: make([]RankState, len(run.Ranks))}
 		for i := range m.shared.Ranks {
-			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown()}
+			m.shared.Ranks[i] = RankState{Verdict: -1, Sensors: telemetry.Unknown(), Bus: nan, Links: make([]telemetry.Traffic, len(run.Ranks[i].Links))}
+			for j := range m.shared.Ranks[i].Links {
+				m.shared.Ranks[i].Links[j] = telemetry.UnknownTraffic()
+			}
 		}
 	}
 	for _, r := range run.Ranks {
@@ -112,13 +120,21 @@ func (s *State) take(from *State) {
 	ranks, metrics := s.Ranks, s.EvaluationMetrics
 	*s = *from
 	s.Ranks, s.EvaluationMetrics = ranks, metrics
-	copy(s.Ranks, from.Ranks)
+	for i := range s.Ranks {
+		links := s.Ranks[i].Links
+		s.Ranks[i] = from.Ranks[i]
+		s.Ranks[i].Links = links
+		copy(links, from.Ranks[i].Links)
+	}
 	copy(s.EvaluationMetrics, from.EvaluationMetrics)
 }
 
 // read returns a copy of the state.
 func (m *Metrics) read() State {
 	s := State{Ranks: make([]RankState, len(m.run.Ranks)), EvaluationMetrics: make([]float64, len(m.run.Metrics))}
+	for i, r := range m.run.Ranks {
+		s.Ranks[i].Links = make([]telemetry.Traffic, len(r.Links))
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.take(&m.shared)
@@ -157,6 +173,7 @@ func (m *Metrics) Text() []byte {
 	m.writeResults(t, &s)
 	m.writeRanks(t, &s)
 	m.writeSensors(t, &s)
+	m.writeLinks(t, &s)
 	return t.out
 }
 

@@ -14,7 +14,9 @@ import (
 
 // full returns metrics that have a value for every family.
 func full() *Metrics {
-	m := New(Run{Name: "a \"run\"\nof \\two", Model: "gpt2", Dataset: "text", Policy: "hybrid", Program: "1.0", Ranks: []Rank{{Number: 0, GPU: true}, {Number: 1}}, Metrics: []string{"top1"}}, 1e9)
+	links := []telemetry.Link{{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 32e9}, {Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: 450e9}, {Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9},
+		{Kind: telemetry.LinkNetwork, Name: "eth0", Limit: 1.25e8}, {Kind: telemetry.LinkLoopback, Name: "lo"}}
+	m := New(Run{Name: "a \"run\"\nof \\two", Model: "gpt2", Dataset: "text", Policy: "hybrid", Program: "1.0", Ranks: []Rank{{Number: 0, GPU: true, Links: links}, {Number: 1}}, Metrics: []string{"top1"}}, 1e9)
 	m.Update(func(s *State) {
 		s.Step, s.Planned, s.Steps, s.Samples, s.Evaluations, s.Checkpoints, s.Decisions, s.Changes = 12, 100, 2, 64, 1, 1, 1, 1
 		s.StepSeconds.Add(0.0005)
@@ -23,6 +25,13 @@ func full() *Metrics {
 		s.Loss, s.Oracle, s.Lost[0] = math.NaN(), 0.97, 1.5
 		for i := range s.Ranks {
 			s.Ranks[i].Share, s.Ranks[i].Verdict = 32, i
+			s.Ranks[i].Bytes, s.Ranks[i].Hidden, s.Ranks[i].Bus = 1000, 0.5, 1e9
+			for j := range s.Ranks[i].Links {
+				s.Ranks[i].Links[j] = telemetry.Traffic{Sent: 1, Received: 2, SentBytes: float64(100 + j), ReceivedBytes: float64(200 + j)}
+			}
+			if i == 0 {
+				s.Ranks[i].Links[0] = telemetry.UnknownTraffic() // PCIe has no counter
+			}
 			for sensor := range s.Ranks[i].Sensors {
 				s.Ranks[i].Sensors[sensor] = 50
 			}
@@ -53,6 +62,12 @@ func TestText(t *testing.T) {
 		`hetero_train_rank_verdict{rank="1",verdict="healthy"} 0` + "\n" + `hetero_train_rank_verdict{rank="1",verdict="slow_type"} 1` + "\n",
 		`hetero_train_device_memory_ratio{rank="1"} 0.5` + "\n", `DCGM_FI_DEV_GPU_TEMP{rank="0"} 50` + "\n",
 		"# TYPE hetero_train_device_ecc_errors_total counter\n",
+		"# TYPE hetero_train_network_transmit_bytes_total counter\n" + `hetero_train_network_transmit_bytes_total{rank="0",device="eth0"} 103` + "\n" + `hetero_train_network_transmit_bytes_total{rank="0",device="lo"} 104` + "\n",
+		`hetero_train_network_speed_bytes{rank="0",device="eth0"} 1.25e+08` + "\n# ", // the limit of lo is unknown
+		`hetero_train_infiniband_port_data_received_bytes_total{rank="0",device="mlx5_0",port="1"} 202` + "\n",
+		`hetero_train_nvlink_transmit_bytes_total{rank="0",device="nvlink"} 101` + "\n", `hetero_train_pcie_speed_bytes{rank="0",device="pcie"} 3.2e+10` + "\n",
+		`hetero_train_device_network_sent_bytes_per_second{rank="1"} 50` + "\n", `DCGM_FI_PROF_NVLINK_TX_BYTES{rank="0"} 50` + "\n",
+		`hetero_train_rank_bus_bytes_per_second{rank="1",basis="computed"} 1e+09` + "\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got no %q in\n%s", want, text)
@@ -60,6 +75,9 @@ func TestText(t *testing.T) {
 	}
 	if strings.Contains(text, `DCGM_FI_DEV_GPU_TEMP{rank="1"}`) {
 		t.Error("a CPU rank has a field of DCGM")
+	}
+	if strings.Contains(text, "pcie_transmit_bytes_total") {
+		t.Error("PCIe has a counter, want none, because its traffic is only sampled")
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -151,8 +169,8 @@ func TestEverySensorHasItsOwnMetric(t *testing.T) {
 		}
 	}
 	// A sensor that is new to this package.
-	got := export(telemetry.Declaration{Name: "NVLink traffic", Unit: "bytes/s"})
-	if got.name != "hetero_train_device_nvlink_traffic_bytes_s" || got.kind != "gauge" || got.factor != 1 {
+	got := export(telemetry.Declaration{Name: "fan speed", Unit: "turns/s"})
+	if got.name != "hetero_train_device_fan_speed_turns_s" || got.kind != "gauge" || got.factor != 1 {
 		t.Errorf("a sensor with an unknown unit: got %+v", got)
 	}
 	if got = export(telemetry.Declaration{Name: "retries", Window: telemetry.Increase}); got.name != "hetero_train_device_retries_total" || got.kind != "counter" {

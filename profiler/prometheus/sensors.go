@@ -17,7 +17,7 @@ type exported struct {
 var units = map[string]struct {
 	suffix string
 	factor float64
-}{"": {"", 1}, "%": {"_ratio", 0.01}, "°C": {"_celsius", 1}, "W": {"_watts", 1}, "fraction of samples": {"", 1}}
+}{"": {"", 1}, "%": {"_ratio", 0.01}, "°C": {"_celsius", 1}, "W": {"_watts", 1}, "fraction of samples": {"", 1}, telemetry.BytesPerSecond: {"_bytes_per_second", 1}}
 
 // export derives the metric of a sensor from its declaration. A unit that is not in the table becomes the suffix.
 func export(d telemetry.Declaration) exported {

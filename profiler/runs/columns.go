@@ -1,8 +1,6 @@
 package runs
 
 import (
-	"math"
-
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
 )
@@ -36,6 +34,14 @@ var rankColumns = []column{
 	{"memory", "%", sensor(telemetry.Memory)},
 	{"temperature", "°C", sensor(telemetry.Temperature)},
 	{"power", "W", sensor(telemetry.Power)},
+	{"nvlink_sent", telemetry.BytesPerSecond, sensor(telemetry.NVLinkSent)},
+	{"nvlink_received", telemetry.BytesPerSecond, sensor(telemetry.NVLinkReceived)},
+	{"pcie_sent", telemetry.BytesPerSecond, sensor(telemetry.PCIeSent)},
+	{"pcie_received", telemetry.BytesPerSecond, sensor(telemetry.PCIeReceived)},
+	{"network_sent", telemetry.BytesPerSecond, sensor(telemetry.NetworkSent)},
+	{"network_received", telemetry.BytesPerSecond, sensor(telemetry.NetworkReceived)},
+	{"rdma_sent", telemetry.BytesPerSecond, sensor(telemetry.RDMASent)},
+	{"rdma_received", telemetry.BytesPerSecond, sensor(telemetry.RDMAReceived)},
 }
 
 // Indices of columns.
@@ -77,15 +83,9 @@ func ownSeconds(r *runtime.Record) float64 {
 	return max(0, (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds())
 }
 
-// busBandwidth returns the bytes per second and link of a ring all-reduce, as defined by NCCL's tests. It is computed
-// from bytes and time. Without communication it is NaN.
+// busBandwidth returns the bus bandwidth of the gradient all-reduces in bytes/s; see runtime.BusBandwidth.
 func busBandwidth(r *runtime.Record, ranks int) float64 {
-	seconds := (r.Communication + r.CommunicationHidden).Seconds()
-	if ranks < 2 || r.Bytes == 0 || seconds <= 0 {
-		return math.NaN()
-	}
-	n := float64(ranks)
-	return 2 * (n - 1) / n * float64(r.Bytes) / seconds
+	return runtime.BusBandwidth(float64(r.Bytes), (r.Communication + r.CommunicationHidden).Seconds(), ranks)
 }
 
 // find returns the index of the column with the given name, or -1 if there is none.

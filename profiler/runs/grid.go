@@ -4,8 +4,9 @@ import (
 	"math"
 )
 
-// mostGridBytes limits the memory of the cells of all ranks, in bytes.
-const mostGridBytes = 12 << 20
+// mostGridBytes limits the memory of the cells of all ranks, in bytes. A usual run has values in two thirds of the
+// columns.
+const mostGridBytes = 18 << 20
 
 // cell contains statistics of the known values of one column over successive steps.
 type cell struct {
@@ -40,10 +41,10 @@ func (c *cell) merge(o cell) {
 // grid contains statistics of columns in cells of equal length. Cell i covers the steps i*width+1 to (i+1)*width. If
 // a step is beyond the last possible cell, pairs of cells are merged.
 type grid struct {
-	width int64 // number of steps per cell, a power of two
-	most  int   // largest number of cells
-	cells [][]cell
-	place []place // one per cell
+	width int64    // number of steps per cell, a power of two
+	most  int      // largest number of cells
+	cells [][]cell // by column; nil for a column without known values, such as the traffic of a missing kind of link
+	place []place  // one per cell
 }
 
 // place describes where the records of a cell are.
@@ -74,7 +75,9 @@ func (g *grid) add(step, offset int64, time float64, values []float64) {
 	for int64(len(g.place)) <= at {
 		g.place = append(g.place, place{offset: -1})
 		for c := range g.cells {
-			g.cells[c] = append(g.cells[c], cell{})
+			if g.cells[c] != nil {
+				g.cells[c] = append(g.cells[c], cell{})
+			}
 		}
 	}
 	p := &g.place[at]
@@ -83,6 +86,12 @@ func (g *grid) add(step, offset int64, time float64, values []float64) {
 	}
 	p.last, p.time = step, time
 	for c, v := range values {
+		if g.cells[c] == nil {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				continue
+			}
+			g.cells[c] = make([]cell, len(g.place))
+		}
 		g.cells[c][at].add(v)
 	}
 }
@@ -103,6 +112,9 @@ func (g *grid) merge() {
 		}
 		g.place[i] = p
 		for _, col := range g.cells {
+			if col == nil {
+				continue
+			}
 			c := col[2*i]
 			if 2*i+1 < len(col) {
 				c.merge(col[2*i+1])
@@ -112,7 +124,9 @@ func (g *grid) merge() {
 	}
 	g.place = g.place[:half]
 	for c := range g.cells {
-		g.cells[c] = g.cells[c][:half]
+		if g.cells[c] != nil {
+			g.cells[c] = g.cells[c][:half]
+		}
 	}
 }
 
@@ -194,7 +208,7 @@ func (b *bins) addCells(g *grid) {
 		}
 		b.last[i], b.time[i] = p.last, p.time
 		for c, col := range b.cols {
-			if col == nil || g.cells[c][k].n == 0 {
+			if col == nil || g.cells[c] == nil || g.cells[c][k].n == 0 {
 				continue
 			}
 			o, x := g.cells[c][k], &col[i]

@@ -44,12 +44,16 @@
 //	skipped                    true if the update was skipped because the gradient was not finite
 //	temperature                degrees Celsius
 //	power                      W
+//	nvlink_sent, nvlink_received, pcie_sent, pcie_received, network_sent, network_received, rdma_sent, rdma_received
+//	                           bytes/s since the previous measurement, summed over the links of each kind. The network and
+//	                           RDMA traffic of a machine is in the records of its first rank.
 //
 // Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
 // values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
 // are 0 in the first record of a process. iteration_time and throughput are computed from them.
 //
-// Every record has every key. A value that is unknown, NaN or infinite is null.
+// A record lacks the keys of traffic that is not measured. It has all other keys. A value that is unknown, NaN or
+// infinite is null.
 //
 // # Guarantees for readers
 //
@@ -66,6 +70,11 @@
 //
 // [EventsFile] has one line per [Event]. An event is a process start, a run length, an evaluation, a bottleneck verdict
 // or a checkpoint.
+//
+// # Communication
+//
+// [CommunicationFile] has one line per [Communication]: the traffic of each link, and the times of the all-reduces, over
+// a few steps.
 //
 // # Bottlenecks
 //

@@ -49,7 +49,9 @@ func (r *Record) parse(line []byte) bool {
 
 func (r *Record) parseColumns(p *parser, columns []column) {
 	for _, c := range columns {
-		r.Telemetry[c.sensor] = p.float(c.key)
+		if r.Telemetry[c.sensor] = math.NaN(); !c.optional || bytes.HasPrefix(p.rest, []byte(c.key)) {
+			r.Telemetry[c.sensor] = p.float(c.key)
+		}
 	}
 }
 

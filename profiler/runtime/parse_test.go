@@ -33,6 +33,9 @@ func TestParsingEqualsJSON(t *testing.T) {
 			Loss: float(), Accuracy: float(), LearningRate: float(), GradNorm: float(), LossScale: float(), Skipped: random.IntN(2) == 0,
 			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(), CommunicationHidden: took(), Exchanges: took(),
 			Bytes: random.Int64(), Buckets: 3, Telemetry: telemetry.Sample{telemetry.Utilization: float(), telemetry.Memory: float(), telemetry.Temperature: float(), telemetry.Power: float()}}
+		for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
+			want.Telemetry[s] = float()
+		}
 		want.Bytes %= 1e17
 		if random.IntN(4) == 0 {
 			want.Timestamp = time.Time{}

@@ -48,21 +48,27 @@ type Record struct {
 var midColumns, lastColumns = columns()
 
 type column struct {
-	sensor telemetry.Sensor
-	key    string // key in a record, such as ,"power":
+	sensor   telemetry.Sensor
+	key      string // key in a record, such as ,"power":
+	optional bool   // a record without the value lacks the key
 }
 
 func columns() (mid, last []column) {
 	for _, s := range []telemetry.Sensor{telemetry.Utilization, telemetry.Memory} {
-		mid = append(mid, column{s, `,"` + telemetry.Declared[s].Column + `":`})
+		mid = append(mid, columnOf(s))
 	}
 	for s, d := range telemetry.Declared {
-		c := column{telemetry.Sensor(s), `,"` + d.Column + `":`}
+		c := columnOf(telemetry.Sensor(s))
 		if d.Column != "" && !slices.Contains(mid, c) {
 			last = append(last, c)
 		}
 	}
 	return mid, last
+}
+
+func columnOf(s telemetry.Sensor) column {
+	d := telemetry.Declared[s]
+	return column{s, `,"` + d.Column + `":`, d.Optional}
 }
 
 // IterationTime returns the sum of the parts of the step.
@@ -109,7 +115,9 @@ func (r *Record) appendJSON(b []byte) []byte {
 
 func (r *Record) appendColumns(b []byte, columns []column) []byte {
 	for _, c := range columns {
-		b = appendFloat(b, c.key, r.Telemetry[c.sensor])
+		if v := r.Telemetry[c.sensor]; !c.optional || !math.IsNaN(v) {
+			b = appendFloat(b, c.key, v)
+		}
 	}
 	return b
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/system"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // Rank is a process that computes on a device, alone or as one of several ranks.
@@ -26,7 +27,10 @@ type Rank struct {
 	Precision tensor.DType       // element type of this rank's activations
 	Types     []devices.RankType // element types of all ranks
 	Team      *process.Team      // nil in a run of one rank
-	sharers   int                // number of ranks on this rank's GPU; 0 if unknown or without a GPU
+	Telemetry *Telemetry         // nil without profile.enabled
+	// Links describes the links of all ranks, by rank. The links of a machine belong to its first rank.
+	Links   [][]telemetry.Link
+	sharers int // number of ranks on this rank's GPU; 0 if unknown or without a GPU
 }
 
 // NewRank returns a rank without an open device.

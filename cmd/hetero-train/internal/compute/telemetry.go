@@ -1,49 +1,140 @@
 package compute
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/system"
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// OpenTelemetry starts to read the sensors of this rank's device, process and machine. The training loop calls the
-// returned function once per step. While quiet returns true, the function reads no sensor and returns an unknown
-// sample.
-func (k *Rank) OpenTelemetry(quiet func() bool) func() telemetry.Sample {
-	probe := k.openProbe()
-	k.Later(probe.Close)
-	lost := false
-	return func() telemetry.Sample {
-		if quiet() {
-			return telemetry.Unknown()
-		}
-		sample, err := probe.Sample()
-		if err != nil && !lost {
-			lost = true
-			k.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
-		}
-		return sample
-	}
+// Telemetry reads the sensors of a rank's device, process and machine, and the traffic of its links. The training loop
+// calls Sample and then Report once per step.
+type Telemetry struct {
+	rank    *Rank
+	probe   *hardware.Probe
+	links   *hardware.Links
+	traffic []telemetry.Traffic // newest, by link
+	first   int                 // first link of the next report
+	lost    bool
+	quiet   func() bool
 }
 
-// openProbe returns the probe of this rank's GPU, or else of the CPU.
-func (k *Rank) openProbe() *hardware.Probe {
+// OpenTelemetry starts to read the sensors, if profile.enabled is set. It also sets Links to the links of all ranks, so
+// every rank calls it. While quiet returns true, no sensor is read and all values are unknown.
+func (k *Rank) OpenTelemetry(ctx context.Context, quiet func() bool) error {
+	var own []telemetry.Link
+	if k.Cfg.Profile.Enabled {
+		t := &Telemetry{rank: k, quiet: quiet}
+		sources := t.open()
+		if k.LeadsHost() {
+			sources = append(sources, system.NewLinkSampler())
+		}
+		t.links = hardware.NewLinks(sources...)
+		k.Later(t.links.Close)
+		own = t.links.All()
+		t.traffic = make([]telemetry.Traffic, len(own))
+		k.Telemetry = t
+	}
+	k.Links = [][]telemetry.Link{own}
+	if k.Team == nil {
+		return nil
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	words, err := k.Team.Group.Gather(ctx, "links", word)
+	if err != nil {
+		return err
+	}
+	k.Links = make([][]telemetry.Link, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &k.Links[rank]); err != nil {
+			return fmt.Errorf("links of rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
+// LeadsHost reports whether this is the first rank of its machine.
+func (k *Rank) LeadsHost() bool {
+	if k.Team == nil {
+		return true
+	}
+	members, own := k.Team.Group.Members(), k.Team.Place.Rank
+	for _, m := range members {
+		if m.Host == members[own].Host {
+			return m.Rank == own
+		}
+	}
+	return true
+}
+
+// open opens the probe of this rank's GPU, or else of the CPU. It returns the source of the GPU's links, if there is
+// one.
+func (t *Telemetry) open() (links []hardware.LinkSource) {
+	k := t.rank
+	defer func() {
+		if t.probe == nil {
+			t.probe = hardware.ProbeCPU()
+		}
+		k.Later(t.probe.Close)
+	}()
 	if k.Device.Info().Kind != "cuda" {
-		return hardware.ProbeCPU()
+		return nil
 	}
 	gpus := hardware.Open()
 	k.Later(func() error { gpus.Close(); return nil })
 	card, err := devices.CardOf(k.Device.Info(), gpus)
 	if err == nil && card != nil {
-		var probe *hardware.Probe
-		if probe, err = gpus.Probe(card.Index); err == nil {
+		probe, probeErr := gpus.Probe(card.Index)
+		source, linkErr := gpus.LinkSource(card.Index, false)
+		if err = errors.Join(probeErr, linkErr); err == nil {
+			t.probe = probe
 			k.Opts.LogOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
-			return probe
+			return []hardware.LinkSource{source}
 		}
 	}
 	k.Opts.LogOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
-	return hardware.ProbeCPU()
+	return nil
+}
+
+// Sample returns the values of all sensors. It never waits for the links of a GPU.
+func (t *Telemetry) Sample() telemetry.Sample {
+	if t.quiet() {
+		for i := range t.traffic {
+			t.traffic[i] = telemetry.UnknownTraffic()
+		}
+		return telemetry.Unknown()
+	}
+	sample, err := t.probe.Sample()
+	if err != nil && !t.lost {
+		t.lost = true
+		t.rank.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
+	}
+	t.links.Sample(t.traffic)
+	telemetry.PutTraffic(&sample, t.links.All(), t.traffic)
+	return sample
+}
+
+// Report returns the traffic of the next links in turn, as of the last Sample.
+func (t *Telemetry) Report() (r train.LinkReport) {
+	if t.first >= len(t.traffic) {
+		t.first = 0
+	}
+	r.First = t.first
+	for i := range r.Traffic {
+		if r.Traffic[i] = telemetry.UnknownTraffic(); t.first < len(t.traffic) {
+			r.Traffic[i] = t.traffic[t.first]
+			t.first++
+		}
+	}
+	return r
 }

@@ -41,7 +41,11 @@ func Watchers(a *assembly.Run, resume *checkpoint.State, first ...train.Observer
 		}
 		verdicts := newBottlenecks(a.Opts.LogOf(logs.ComponentProfiler), max(a.Opts.Assignment.WorldSize, 1), bottleneckSettingsOf(a))
 		verdicts.events = events
-		all = append(all, events, verdicts)
+		communication, err := openCommunication(a, resume)
+		if err != nil {
+			return nil, exit.With(exit.FolderCode(err), err)
+		}
+		all = append(all, events, verdicts, communication)
 	}
 	if a.Cfg.Profile.TensorBoardInterval > 0 {
 		board, err := openBoard(a, resume)

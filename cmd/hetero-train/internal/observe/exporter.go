@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/prometheus"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // Exporter is the observer that keeps the metrics for Prometheus. Its methods never wait for a scraper.
@@ -47,6 +48,9 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 			rank, own := &s.Ranks[i], &r.Ranks[e.ranks[i].Number]
 			rank.Share, rank.Compute, rank.Sensors = own.Samples, own.Compute().Seconds(), own.Telemetry
 			rank.Samples += int64(own.Samples)
+			takeReport(rank.Links, &own.Links)
+			rank.Bytes, rank.Hidden = rank.Bytes+own.Bytes, rank.Hidden+own.Times.Hidden.Seconds()
+			rank.Bus = runtime.BusBandwidth(float64(own.Bytes), (own.Times.Communication + own.Times.Hidden).Seconds(), len(r.Ranks))
 			s.Samples += int64(own.Samples)
 			t := &own.Times
 			for phase, took := range [...]time.Duration{t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer} {

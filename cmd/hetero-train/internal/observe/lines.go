@@ -91,8 +91,8 @@ func (l *StepLines) keeps(line []byte) bool {
 	return bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &d) == nil && d.Step <= l.keep
 }
 
-// Add appends v as a line.
-func (l *StepLines) Add(v any) {
+// Add appends v as a line. It returns the number of bytes of the line.
+func (l *StepLines) Add(v any) int {
 	text, err := json.Marshal(v)
 	if err == nil && l.file == nil {
 		err = l.open()
@@ -109,6 +109,7 @@ func (l *StepLines) Add(v any) {
 		l.lost++
 	}
 	l.tell(err)
+	return len(text)
 }
 
 // tell reports the first failure of writing, and the first success after it.

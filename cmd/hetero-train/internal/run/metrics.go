@@ -58,7 +58,7 @@ func (tr *training) openMetrics(context.Context) error {
 	var ranks []prometheus.Rank
 	for rank, kind := range kinds {
 		if !all || rank == own {
-			ranks = append(ranks, prometheus.Rank{Number: rank, GPU: kind == "cuda"})
+			ranks = append(ranks, prometheus.Rank{Number: rank, GPU: kind == "cuda", Links: tr.Links[rank]})
 		}
 	}
 	address := c.Address

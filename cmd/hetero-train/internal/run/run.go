@@ -77,7 +77,7 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 	if err := tr.openNotify(cfg, opts); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openMetrics, tr.beginRun, tr.openTestbed} {
+	for _, open := range []func(context.Context) error{tr.OpenDevice, tr.OpenData, tr.CheckModel, tr.JoinTeam, tr.agreePrecision, tr.openRun, tr.openReplica, tr.openTelemetry, tr.openMetrics, tr.beginRun, tr.openTestbed} {
 		if err := open(ctx); err != nil {
 			tr.Team.Abort(err) // also after a signal, which the other ranks may not have received
 			var s exit.Stopped
@@ -115,6 +115,11 @@ func (tr *training) toldToStop() {
 func (tr *training) openTestbed(ctx context.Context) (err error) {
 	tr.Lab, err = testbed.Open(ctx, &tr.Rank)
 	return err
+}
+
+// openTelemetry starts to read the sensors and links of this rank.
+func (tr *training) openTelemetry(ctx context.Context) error {
+	return tr.OpenTelemetry(ctx, tr.balancing.Quiet)
 }
 
 // tellLog writes the error of a rank that prints nothing to the log of the rank.
@@ -303,8 +308,8 @@ func (tr *training) sharedOptions() (o train.Options, err error) {
 	o = train.Options{Replica: tr.Replica, Schedule: tr.Schedule(), Steps: int64(c.Train.Steps), Epochs: tr.Epochs, MaxDuration: session.Seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: tr.saves.Load, SaveAgreed: func() { tr.Agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: process.CompareSteps}
-	if c.Profile.Enabled {
-		o.Telemetry = tr.OpenTelemetry(tr.balancing.Quiet)
+	if tr.Telemetry != nil {
+		o.Telemetry, o.Links = tr.Telemetry.Sample, tr.Telemetry.Report
 	}
 	if b := tr.balancing; b != nil && b.Policy != nil {
 		o.Splitter = b

@@ -112,7 +112,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if err := p.together(ctx, "devices"); err != nil { // the next parts would disturb ranks that still compute
 		return err
 	}
-	if p.leadsHost() {
+	if k.LeadsHost() {
 		p.measureHost(ctx)
 	}
 	if err := p.together(ctx, "hosts"); err != nil {
@@ -240,20 +240,6 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 	product, r.Measured.Memory = speed.Result()
 	r.Measured.TFLOPS, r.Measured.All = product.TFLOPS, []measure.Compute{product}
 	return nil
-}
-
-// leadsHost reports whether this is the first rank of its machine.
-func (p *profiling) leadsHost() bool {
-	t := p.rank.Team
-	if t == nil {
-		return true
-	}
-	for _, m := range t.Group.Members() {
-		if m.Host == p.report.HostID {
-			return m.Rank == t.Place.Rank
-		}
-	}
-	return true
 }
 
 // measureHost measures the resources that the ranks of a machine share.
