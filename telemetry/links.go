@@ -1,9 +1,6 @@
 package telemetry
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // LinkKind is the kind of a link.
 type LinkKind string
@@ -61,21 +58,21 @@ type Meter struct {
 
 // direction is one direction of a link.
 type direction struct {
-	known bool          // at and value are set
-	at    time.Duration // time of the previous measurement
-	value float64       // counter at that time
-	total float64       // bytes since the first measurement
+	known   bool    // seconds and value are set
+	seconds float64 // time of the previous measurement
+	value   float64 // counter at that time
+	total   float64 // bytes since the first measurement
 }
 
-// Add adds the values of the two counters at time at, which is on any monotonic clock. NaN means that a counter cannot
+// Add adds the values of the two counters at a time in seconds, on any monotonic clock. NaN means that a counter cannot
 // be read. Without two successive values, and after a counter has started again, the rate is unknown.
-func (m *Meter) Add(at time.Duration, sent, received float64) (t Traffic) {
-	t.Sent, t.SentBytes = m.sent.add(at, sent)
-	t.Received, t.ReceivedBytes = m.received.add(at, received)
+func (m *Meter) Add(seconds, sent, received float64) (t Traffic) {
+	t.Sent, t.SentBytes = m.sent.add(seconds, sent)
+	t.Received, t.ReceivedBytes = m.received.add(seconds, received)
 	return t
 }
 
-func (d *direction) add(at time.Duration, value float64) (rate, total float64) {
+func (d *direction) add(seconds, value float64) (rate, total float64) {
 	rate = math.NaN()
 	if math.IsNaN(value) {
 		d.known = false
@@ -83,11 +80,11 @@ func (d *direction) add(at time.Duration, value float64) (rate, total float64) {
 	}
 	if d.known && value >= d.value {
 		d.total += value - d.value
-		if elapsed := at - d.at; elapsed > 0 {
-			rate = (value - d.value) / elapsed.Seconds()
+		if elapsed := seconds - d.seconds; elapsed > 0 {
+			rate = (value - d.value) / elapsed
 		}
 	}
-	d.known, d.at, d.value = true, at, value
+	d.known, d.seconds, d.value = true, seconds, value
 	return rate, d.total
 }
 

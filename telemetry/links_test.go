@@ -3,7 +3,6 @@ package telemetry
 import (
 	"math"
 	"testing"
-	"time"
 )
 
 func TestTrafficFromCounters(t *testing.T) {
@@ -11,17 +10,17 @@ func TestTrafficFromCounters(t *testing.T) {
 	var m Meter
 	for _, c := range []struct {
 		name           string
-		at             time.Duration
+		at             float64 // s
 		sent, received float64 // counters
 		want           Traffic
 	}{
-		{"first measurement", 5 * time.Second, 1000, 7, Traffic{nan, nan, 0, 0}},
-		{"half a second later", 5500 * time.Millisecond, 1500, 7, Traffic{1000, 0, 500, 0}},
-		{"a counter cannot be read", 6 * time.Second, 1600, nan, Traffic{200, nan, 600, nan}},
-		{"it can be read again", 7 * time.Second, 1600, 100, Traffic{0, nan, 600, 0}},
-		{"a counter started again", 8 * time.Second, 10, 300, Traffic{nan, 200, 600, 200}},
-		{"and continues", 10 * time.Second, 30, 300, Traffic{10, 0, 620, 200}},
-		{"no time has passed", 10 * time.Second, 40, 300, Traffic{nan, nan, 630, 200}},
+		{"first measurement", 5, 1000, 7, Traffic{nan, nan, 0, 0}},
+		{"half a second later", 5.5, 1500, 7, Traffic{1000, 0, 500, 0}},
+		{"a counter cannot be read", 6, 1600, nan, Traffic{200, nan, 600, nan}},
+		{"it can be read again", 7, 1600, 100, Traffic{0, nan, 600, 0}},
+		{"a counter started again", 8, 10, 300, Traffic{nan, 200, 600, 200}},
+		{"and continues", 10, 30, 300, Traffic{10, 0, 620, 200}},
+		{"no time has passed", 10, 40, 300, Traffic{nan, nan, 630, 200}},
 	} {
 		got := m.Add(c.at, c.sent, c.received)
 		for i, v := range [][2]float64{{got.Sent, c.want.Sent}, {got.Received, c.want.Received}, {got.SentBytes, c.want.SentBytes}, {got.ReceivedBytes, c.want.ReceivedBytes}} {

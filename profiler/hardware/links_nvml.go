@@ -146,7 +146,7 @@ func (s *gpuLinks) Sample(into []telemetry.Traffic) {
 			s.values[i].NvmlReturn = uint32(ret)
 		}
 	}
-	at := time.Since(s.begun)
+	at := time.Since(s.begun).Seconds()
 	sent, received := 0.0, 0.0
 	for i := range s.nvlinks {
 		out, in := s.count(2*i), s.count(2*i+1)

@@ -63,7 +63,7 @@ func (s *LinkSampler) Links() []telemetry.Link {
 func (s *LinkSampler) Sample(into []telemetry.Traffic) {
 	for i := range s.ports {
 		p := &s.ports[i]
-		into[i] = p.meter.Add(s.now(), p.read(s.root, p.sent), p.read(s.root, p.received))
+		into[i] = p.meter.Add(s.now().Seconds(), p.read(s.root, p.sent), p.read(s.root, p.received))
 	}
 }
 
