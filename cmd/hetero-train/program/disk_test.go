@@ -3,6 +3,7 @@ package program
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -31,14 +32,15 @@ type watched struct {
 	grown *sync.Cond
 	text  bytes.Buffer
 	ended bool
+	close func() error // ends the output
 }
 
 // watch starts cmd.
 func watch(t *testing.T, cmd *exec.Cmd) *watched {
 	t.Helper()
-	w := &watched{cmd: cmd}
-	w.grown = sync.NewCond(&w.mu)
 	reader, writer := io.Pipe()
+	w := &watched{cmd: cmd, close: writer.Close}
+	w.grown = sync.NewCond(&w.mu)
 	cmd.Stdout, cmd.Stderr = writer, writer
 	go func() {
 		block := make([]byte, 1<<16)
@@ -94,8 +96,12 @@ func tail(text string) string { return text[max(len(text)-4000, 0):] }
 func (w *watched) end(t *testing.T, code int, says string) {
 	t.Helper()
 	got := exitOf(t, w.cmd.Wait())
+	w.close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for !w.ended { // the last output may not be in w.text yet
+		w.grown.Wait()
+	}
 	if got != code || !strings.Contains(w.text.String(), says) {
 		t.Errorf("got exit code %d, want %d and %q in\n%s", got, code, says, tail(w.text.String()))
 	}
@@ -169,12 +175,12 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	finish(t, p.command(whole, steps), 0).check(t, exit.Done, "")
 	w := watch(t, p.command(dir, steps, "train.log_interval=1"))
 	w.await(t, "step 20/")
+	w.cmd.Process.Signal(syscall.SIGSTOP) // no checkpoint must be saved while the disk fills
 	free := fill(t, dir)
+	w.cmd.Process.Signal(syscall.SIGCONT)
 	w.end(t, exit.IO, "the final save failed")
-	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "it continues from step 2", "free space on that disk"} {
-		w.await(t, says)
-	}
-	newestStep(t, dir)
+	continues := fmt.Sprintf("it continues from step %d with:", newestStep(t, dir))
+	w.await(t, "no space left on device", "the newest checkpoint is "+dir, continues, "free space on that disk")
 	free()
 	finish(t, p.command(dir, steps), 0).check(t, exit.Done, "")
 	checkRecords(t, dir)

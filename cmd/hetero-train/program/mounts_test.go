@@ -68,7 +68,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// fill uses all space of a disk until free is called.
+// fill uses all space of a disk. The disk stays full until free is called.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
@@ -76,10 +76,13 @@ func fill(t *testing.T, dir string) (free func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	block := make([]byte, 4096)
+	for err == nil {
+		_, err = file.Write(block)
+	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // repeatedly, because a failed save frees space
 		defer close(stopped)
-		block := make([]byte, 4096)
 		for {
 			select {
 			case <-stop:
