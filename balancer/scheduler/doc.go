@@ -21,16 +21,18 @@
 //
 // # Policies
 //
+// [New] returns a policy by its name, and [Names] lists them. Policy dqn is in package dqn.
+//
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
 //	static    each kind of job has one type of GPU, and waits for it
 //	rule      best fit by speed and priority; priority grows with waiting time
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
 //	maxmin    equal effective speed for all jobs, relative to their share of the cluster (max-min fairness)
-//	gang      prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
+//	gang      plans ahead, prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
 //	dqn       a network that was trained on the simulator (package dqn)
 //
 // # Errors
 //
-// [Cluster.Check], [Workload.Check] and [Speeds.Check] report all faults of their numbers at once, with names, got and
-// want. A job that no GPUs of the cluster can hold is a [*UnplaceableError].
+// [Cluster.Check] and [Workload.Check] report all faults of their numbers at once, with names, got and want. A job that no
+// GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]).
 package scheduler

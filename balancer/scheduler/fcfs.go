@@ -4,15 +4,12 @@ import "fmt"
 
 // fcfs starts jobs in the order of arrival. The first job that does not fit blocks all others. It takes the first type of
 // GPU, in the order of the cluster, that has enough free GPUs.
-type fcfs struct {
-	explain bool
-	gpus    []int
-}
+type fcfs struct{ placer }
 
 func (p *fcfs) Name() string { return "fcfs" }
 
-func (p *fcfs) Reset(c *Cluster, _ *Workload, _ Speeds) error {
-	p.gpus = make([]int, 0, len(c.GPUs))
+func (p *fcfs) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
 	return nil
 }
 
@@ -20,18 +17,13 @@ func (p *fcfs) Decide(s *State) Action {
 	if len(s.Queue) == 0 {
 		return Action{}
 	}
-	job := s.Queue[0]
-	for t := range s.Cluster.Types {
-		gpus, _, ok := s.Place(job, t, p.gpus[:0])
-		if !ok {
-			continue
-		}
-		a := Action{Verb: Start, Job: job, GPUs: gpus}
-		if p.explain {
-			a.Reason = fmt.Sprintf("first of %d jobs in the queue; %s is the first type with %d free GPUs", len(s.Queue),
-				s.Cluster.Types[t].Name, len(gpus))
-		}
-		return a
+	gpus, _, ok := p.first(s, s.Queue[0])
+	if !ok {
+		return Action{}
 	}
-	return Action{}
+	a := Action{Verb: Start, Job: s.Queue[0], GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("it is the first of %d jobs in the queue, and %s is the first type with enough free GPUs", len(s.Queue), s.types(gpus))
+	}
+	return a
 }

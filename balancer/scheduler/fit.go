@@ -179,14 +179,14 @@ func (s *State) hosts(j *Job, gpus []int) Refusal {
 // Holds reports whether an empty cluster can hold a job: nil, or an [*UnplaceableError].
 func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	j := &w.Jobs[job]
+	if c.holdsUniform(j, w.Kinds[j.Kind].GPUMemory, s) {
+		return nil
+	}
 	total, sawMemory, sawHost, most := 0, false, false, 0
 	for t := range c.Types {
-		n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
+		n, _ := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &sawMemory, &sawHost)
 		total += n
 		most = max(most, n)
-		if n >= j.GPUs && (s.Alone(j.Kind, t, j.GPUs, true) > 0 || !spread && s.Alone(j.Kind, t, j.GPUs, false) > 0) {
-			return nil
-		}
 	}
 	if total >= j.GPUs && j.GPUs > 1 && c.holdsMixed(j, w, s) {
 		return nil

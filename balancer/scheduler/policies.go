@@ -15,7 +15,12 @@ var policies = []struct {
 	name string
 	make func(Options) Policy
 }{
-	{"fcfs", func(o Options) Policy { return &fcfs{explain: o.Explain} }},
+	{"fcfs", func(o Options) Policy { return &fcfs{placer{explain: o.Explain}} }},
+	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
+	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
+	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
+	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}} }},
+	{"gang", func(o Options) Policy { return &gang{placer: placer{explain: o.Explain}} }},
 }
 
 // Names lists the policies of this package.

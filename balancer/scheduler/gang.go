@@ -1,0 +1,322 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// gang plans ahead and prices sets of GPUs of several types. For the jobs of the queue, those with the least remaining work
+// first, it predicts the finish on
+//
+//   - each type of GPU, as soon as enough GPUs of the type are free; the remaining times of the jobs that run are known
+//   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed])
+//
+// and chooses the earliest. If this is on GPUs that are free now, the job starts. Otherwise the job reserves the GPUs in the
+// plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish earlier
+// than slow GPUs that are free. The plan is made again at each decision.
+type gang struct {
+	placer
+	prices map[gangKey]float64 // of mixed sets; a cache
+
+	until  []float64 // by GPU: seconds when it is free in the plan; +Inf if it is not available
+	order  []int     // jobs of the queue, in the order of planning
+	keys   []float64 // by job: remaining GPU time on its fastest type, seconds
+	counts []int     // by type
+	have   []int     // by type: GPUs that are free now in the plan
+	mix    []int     // by type: best mixed set
+}
+
+// gangDepth is the number of jobs in a plan. Jobs further back in the queue seldom find free GPUs, and each job of the plan
+// costs time.
+const gangDepth = 64
+
+// maxMixedTypes limits the types of GPUs in a cache key.
+const maxMixedTypes = 8
+
+type gangKey struct {
+	kind   int
+	counts [maxMixedTypes]uint16
+	spread bool
+}
+
+func (p *gang) Name() string { return "gang" }
+
+func (p *gang) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
+	p.prices = map[gangKey]float64{}
+	p.until = make([]float64, len(c.GPUs))
+	p.counts, p.have, p.mix = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
+	p.keys = make([]float64, len(w.Jobs))
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		best := 0.0
+		for t := range c.Types {
+			best = max(best, s.Alone(j.Kind, t, j.GPUs, false), s.Alone(j.Kind, t, j.GPUs, true))
+		}
+		p.keys[i] = float64(j.GPUs) / best // +Inf if it runs on mixed sets only: planned last
+	}
+	return nil
+}
+
+// plan is the choice for one job.
+type plan struct {
+	finish float64 // seconds
+	start  float64 // seconds
+	typ    int     // of the GPUs, -1: mixed
+	speed  float64 // steps/s
+}
+
+func (p *gang) Decide(s *State) Action {
+	if p.count(s) == 0 || len(s.Queue) == 0 {
+		return Action{}
+	}
+	p.release(s)
+	p.sort(s)
+	for _, job := range p.order {
+		best := p.choose(s, job)
+		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
+			if best.typ >= 0 {
+				p.reserve(s, best.typ, s.Workload.Jobs[job].GPUs, best.finish)
+			}
+			continue
+		}
+		if a, ok := p.start(s, job, best); ok {
+			return a
+		}
+	}
+	return Action{}
+}
+
+// release computes when each GPU becomes free.
+func (p *gang) release(s *State) {
+	for g, up := range s.Up {
+		p.until[g] = math.Inf(1)
+		if up && len(s.OnGPU[g]) == 0 {
+			p.until[g] = s.Now
+		}
+	}
+	for i := range s.Running {
+		r := &s.Running[i]
+		end := r.Leaves
+		switch {
+		case !math.IsInf(end, 1):
+		case r.Speed > 0:
+			end = s.Now + r.Remaining/r.Speed
+		default: // loads
+			if v := s.Rate(r.Job, r.GPUs, r.Partner); v > 0 {
+				end = r.Ready + r.Remaining/v
+			}
+		}
+		for _, g := range r.GPUs {
+			if len(s.OnGPU[g]) == 1 {
+				p.until[g] = end
+			} else if math.IsInf(p.until[g], 1) || end > p.until[g] {
+				p.until[g] = end
+			}
+		}
+	}
+}
+
+// sort puts the jobs with the least remaining GPU time first; ties go to the earlier job.
+func (p *gang) sort(s *State) {
+	p.order = p.order[:0]
+	for _, q := range s.Queue {
+		key := p.keys[q] * s.Remaining[q]
+		if n := len(p.order); n == gangDepth {
+			if last := p.order[n-1]; !(key < p.keys[last]*s.Remaining[last]) {
+				continue
+			}
+			p.order = p.order[:n-1]
+		}
+		p.order = append(p.order, q)
+		for i := len(p.order) - 1; i > 0; i-- {
+			if before := p.order[i-1]; !(p.keys[before]*s.Remaining[before] > key) {
+				break
+			}
+			p.order[i-1], p.order[i] = p.order[i], p.order[i-1]
+		}
+	}
+}
+
+// choose finds the earliest finish of a job in the plan.
+func (p *gang) choose(s *State, job int) plan {
+	j := &s.Workload.Jobs[job]
+	best := plan{finish: math.Inf(1), start: math.Inf(1), typ: -1}
+	clear(p.have)
+	for g, at := range p.until {
+		if at <= s.Now {
+			p.have[s.Cluster.GPUs[g].Type]++
+		}
+	}
+	for t := range s.Cluster.Types {
+		if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[t].Memory {
+			continue
+		}
+		start, spread := p.earliest(s, t, j.GPUs)
+		speed := s.Speeds.Alone(j.Kind, t, j.GPUs, spread)
+		if math.IsInf(start, 1) || !(speed > 0) {
+			continue
+		}
+		if finish := start + s.Remaining[job]/speed; finish < best.finish {
+			best = plan{finish, start, t, speed}
+		}
+	}
+	if j.GPUs > 1 && len(s.Cluster.Types) > 1 && len(s.Cluster.Types) <= maxMixedTypes {
+		clear(p.counts)
+		p.mixtures(s, job, 0, j.GPUs, &best)
+	}
+	return best
+}
+
+// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines.
+func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
+	at, spread = math.Inf(1), true
+	for m := range s.Cluster.Machines {
+		if t := p.nth(s, s.Cluster.Machines[m].GPUs, typ, n); t < at {
+			at, spread = t, false
+		}
+	}
+	if at <= s.Now {
+		return at, false
+	}
+	p.try = p.try[:0]
+	for g := range p.until {
+		p.try = append(p.try, g)
+	}
+	if t := p.nth(s, p.try, typ, n); t < at {
+		return t, true
+	}
+	return at, spread
+}
+
+// nth is the time at which the n-th GPU of a type in a list becomes free.
+func (p *gang) nth(s *State, gpus []int, typ, n int) float64 {
+	at := math.Inf(-1)
+	for range n {
+		// the next later time, with its multiplicity
+		next, same := math.Inf(1), 0
+		for _, g := range gpus {
+			if s.Cluster.GPUs[g].Type != typ {
+				continue
+			}
+			if t := p.until[g]; t > at && t < next {
+				next, same = t, 1
+			} else if t == next {
+				same++
+			}
+		}
+		if n -= same; n <= 0 || math.IsInf(next, 1) {
+			return next
+		}
+		at = next
+	}
+	return at
+}
+
+// mixtures tries all sets of left GPUs among the types from typ on, together with p.counts.
+func (p *gang) mixtures(s *State, job, typ, left int, best *plan) {
+	if typ == len(p.have)-1 {
+		if left > p.have[typ] {
+			return
+		}
+		p.counts[typ] = left
+		p.price(s, job, best)
+		p.counts[typ] = 0
+		return
+	}
+	for n := range min(left, p.have[typ]) + 1 {
+		p.counts[typ] = n
+		p.mixtures(s, job, typ+1, left-n, best)
+	}
+	p.counts[typ] = 0
+}
+
+// price compares the mixed set p.counts with the best choice.
+func (p *gang) price(s *State, job int, best *plan) {
+	types := 0
+	key := gangKey{kind: s.Workload.Jobs[job].Kind, spread: true}
+	for t, n := range p.counts {
+		key.counts[t] = uint16(n)
+		if n > 0 {
+			types++
+		}
+	}
+	if types < 2 {
+		return
+	}
+	speed, known := p.prices[key]
+	if !known {
+		if v, ok := s.Speeds.Mixed(key.kind, p.counts, true); ok {
+			speed = v
+		}
+		p.prices[key] = speed
+	}
+	if speed > 0 {
+		if finish := s.Now + s.Remaining[job]/speed; finish < best.finish {
+			*best = plan{finish, s.Now, -1, speed}
+			copy(p.mix, p.counts)
+		}
+	}
+}
+
+// reserve takes n GPUs of a type that are free first.
+func (p *gang) reserve(s *State, typ, n int, until float64) {
+	for range n {
+		first := -1
+		for g, at := range p.until {
+			if s.Cluster.GPUs[g].Type == typ && (first < 0 || at < p.until[first]) {
+				first = g
+			}
+		}
+		if first < 0 {
+			return
+		}
+		p.until[first] = until
+	}
+}
+
+// start finds the GPUs of a choice. If the machines lack CPU cores or memory for them, it takes the fastest GPUs that have
+// both; ok is false if there are none.
+func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
+	var gpus []int
+	if best.typ >= 0 {
+		gpus, _, ok = s.Place(job, best.typ, p.best[:0])
+	} else if !math.IsInf(best.start, 1) {
+		gpus = p.collect(s, job)
+		_, why := s.Fit(job, gpus)
+		ok = why == Fits
+	}
+	if !ok {
+		if gpus, best.speed, ok = p.fastest(s, job); !ok {
+			return Action{}, false
+		}
+		best.finish = s.Now + s.Remaining[job]/best.speed
+	}
+	p.best = gpus
+	a = Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("it finishes first on %s: predicted %.4g steps/s, end in %.0f s", s.types(gpus), best.speed, best.finish-s.Now)
+	}
+	return a, true
+}
+
+// collect takes the mixed set p.mix from the free GPUs, machine by machine.
+func (p *gang) collect(s *State, job int) []int {
+	j := &s.Workload.Jobs[job]
+	gpus := p.best[:0]
+	copy(p.counts, p.mix)
+	for m := range s.Cluster.Machines {
+		n := min(times(s.FreeCPUs[m], j.CPUs), times(s.FreeMem[m], j.Memory))
+		for _, g := range s.Cluster.Machines[m].GPUs {
+			t := s.Cluster.GPUs[g].Type
+			if n > 0 && p.counts[t] > 0 && p.until[g] <= s.Now {
+				gpus = append(gpus, g)
+				p.counts[t]--
+				n--
+			}
+		}
+	}
+	clear(p.counts)
+	sortInts(gpus)
+	return gpus
+}

@@ -1,0 +1,259 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Constants of policy maxmin, those of Gavel's simulator.
+const (
+	// maxminRound is the length of a round in seconds. At the start of a round, jobs may be stopped and started. Shorter rounds
+	// follow the fair allocation more closely, and cost more checkpoints.
+	maxminRound = 360
+	// maxminReset is the least time in seconds between two computations of the allocation.
+	maxminReset = 1920
+)
+
+// maxmin is max-min fairness over effective speed, as in Gavel (Narayanan et al., OSDI 2020). The effective speed of a job
+// is the mean of its speed over time, relative to an equal share: the mean of its speeds over all GPUs, divided by its number
+// of GPUs. [fairness] computes for each job the fraction of time on each type of GPU.
+//
+// Rounds approach these fractions. The priority of a job on a type is its fraction divided by the fraction of the type's
+// time that it has received since the last computation. Type by type, jobs with the highest priority get the GPUs of the
+// round; a job that was on the type keeps its GPUs. During a round the policy stops no job. It gives GPUs that become
+// free to waiting jobs at once; Gavel's simulator lets them idle until the round ends.
+//
+// Priorities of jobs have no effect. A job that no single type holds runs on free GPUs of any types.
+type maxmin struct {
+	placer
+	fair    fairness
+	active  []int     // jobs that have arrived and have not finished, ascending
+	members []int     // active jobs of the last allocation
+	known   []bool    // by job: in the last allocation
+	x       []float64 // by job and type: fraction of time
+	spent   []float64 // by job and type: seconds since the last allocation
+	used    []float64 // by type: sum of spent
+	target  []int     // by job: type in this round, or -1
+	entries []entry
+	left    []int // by type: GPUs that are not yet given away
+	rates   []float64
+	last    float64 // seconds: end of the time in spent
+	round   float64 // seconds: start of the next round
+	reset0  float64 // seconds: last allocation; NaN: none
+	arrived int
+	ended   int
+}
+
+type entry struct {
+	job      int
+	priority float64
+	fraction float64
+}
+
+func (p *maxmin) Name() string { return "maxmin" }
+
+func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
+	n := len(w.Jobs) * len(c.Types)
+	p.x, p.spent, p.rates = make([]float64, n), make([]float64, n), make([]float64, n)
+	p.used, p.left = make([]float64, len(c.Types)), make([]int, len(c.Types))
+	p.target, p.known = make([]int, len(w.Jobs)), make([]bool, len(w.Jobs))
+	p.last, p.round, p.reset0, p.arrived, p.ended = 0, math.Inf(-1), math.NaN(), -1, -1
+	for i := range w.Jobs {
+		p.target[i] = -1
+		j := &w.Jobs[i]
+		for t := range c.Types {
+			var memory, host bool
+			if n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host); n >= j.GPUs {
+				p.rates[i*len(c.Types)+t] = s.Alone(j.Kind, t, j.GPUs, spread)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *maxmin) Decide(s *State) Action {
+	p.account(s)
+	if s.Now >= p.round {
+		p.begin(s)
+	}
+	types := len(s.Cluster.Types)
+	for i := range s.Running {
+		r := &s.Running[i]
+		if math.IsInf(r.Leaves, 1) && !p.mixed[r.Job] && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
+			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("its fair part of the time on this type is used up for this round", 0)}
+		}
+	}
+	if len(s.Queue) > 0 && p.count(s) > 0 {
+		for _, job := range s.Queue {
+			if t := p.target[job]; t >= 0 {
+				if gpus, _, ok := s.Place(job, t, p.best[:0]); ok {
+					return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("it has GPUs of this type in this round: its fair fraction of time there is %.2f", p.x[job*types+t])}
+				}
+			}
+		}
+		if job := p.fill(s); job >= 0 {
+			if gpus, _, ok := p.fastest(s, job); ok {
+				p.target[job] = s.Cluster.GPUs[gpus[0]].Type
+				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and it has waited longest", 0)}
+			}
+		}
+	}
+	if len(s.Queue) == 0 && len(s.Running) == 0 {
+		return Action{} // the next arrival begins a round
+	}
+	return Action{Until: p.round}
+}
+
+func (p *maxmin) reason(text string, v float64) string {
+	switch {
+	case !p.explain:
+		return ""
+	case v > 0:
+		return fmt.Sprintf(text, v)
+	}
+	return text
+}
+
+// account adds the time since the last decision to the jobs that ran.
+func (p *maxmin) account(s *State) {
+	for i := range s.Running {
+		r := &s.Running[i]
+		t := s.Cluster.GPUs[r.GPUs[0]].Type
+		since := max(p.last, r.Since)
+		p.spent[r.Job*len(p.used)+t] += s.Now - since
+		p.used[t] += s.Now - since
+	}
+	p.last = s.Now
+}
+
+// begin plans a round.
+func (p *maxmin) begin(s *State) {
+	p.round = s.Now + maxminRound
+	p.active = append(p.active[:0], s.Queue...)
+	for i := range s.Running {
+		if job := s.Running[i].Job; math.IsInf(s.Running[i].Leaves, 1) {
+			p.active = append(p.active, job)
+		}
+	}
+	slices.Sort(p.active)
+	changed := p.arrived != s.Arrived || p.ended != s.Finished
+	if changed && !(s.Now-p.reset0 < maxminReset) {
+		p.allocate(s)
+	}
+	p.choose(s)
+}
+
+// allocate computes the fractions of time.
+func (p *maxmin) allocate(s *State) {
+	types := len(s.Cluster.Types)
+	p.reset0, p.arrived, p.ended = s.Now, s.Arrived, s.Finished
+	f := &p.fair
+	f.rate, f.gpus = f.rate[:0], f.gpus[:0]
+	if len(f.size) != types {
+		f.size = make([]float64, types)
+	}
+	clear(f.size)
+	total := 0.0
+	for g, up := range s.Up {
+		if up {
+			f.size[s.Cluster.GPUs[g].Type]++
+			total++
+		}
+	}
+	for _, job := range p.members {
+		p.known[job] = false
+	}
+	p.members = append(p.members[:0], p.active...)
+	clear(p.used)
+	for i, job := range p.members {
+		p.known[job] = true
+		rates := p.rates[job*types : (job+1)*types]
+		mean := 0.0
+		for t, v := range rates {
+			mean += v * f.size[t] / total
+		}
+		var scaled []float64
+		if cap(f.rate) > i {
+			scaled = f.rate[:i+1][i][:0]
+		}
+		for t, v := range rates {
+			if f.size[t] == 0 || mean == 0 {
+				v = 0
+			} else {
+				v *= float64(s.Workload.Jobs[job].GPUs) / mean
+			}
+			scaled = append(scaled, v)
+		}
+		f.rate, f.gpus = append(f.rate, scaled), append(f.gpus, float64(s.Workload.Jobs[job].GPUs))
+		for t := range types {
+			// As in Gavel, each job begins with half a round on each type, so that priorities are finite.
+			p.spent[job*types+t] = maxminRound / 2
+			p.used[t] += maxminRound / 2
+		}
+	}
+	for t := range f.size {
+		f.size[t] = max(f.size[t], 1e-9) // a type without GPUs: no job has a rate there
+	}
+	x, _ := f.solve()
+	for i, job := range p.members {
+		copy(p.x[job*types:(job+1)*types], x[i*types:])
+	}
+}
+
+// choose gives the GPUs of a round to jobs.
+func (p *maxmin) choose(s *State) {
+	types := len(s.Cluster.Types)
+	clear(p.left)
+	for g, up := range s.Up {
+		if up {
+			p.left[s.Cluster.GPUs[g].Type]++
+		}
+	}
+	for _, job := range p.active {
+		p.target[job] = -1
+	}
+	for t := range types {
+		p.entries = p.entries[:0]
+		for _, job := range p.active {
+			if p.rates[job*types+t] == 0 || p.target[job] >= 0 {
+				continue
+			}
+			e := entry{job: job}
+			if p.known[job] {
+				e.fraction = p.x[job*types+t]
+				if spent := p.spent[job*types+t]; spent > 0 {
+					e.priority = e.fraction * p.used[t] / spent
+				}
+			}
+			p.entries = append(p.entries, e)
+		}
+		slices.SortFunc(p.entries, func(a, b entry) int {
+			return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(a.job, b.job))
+		})
+		for _, e := range p.entries {
+			if n := s.Workload.Jobs[e.job].GPUs; n <= p.left[t] {
+				p.left[t] -= n
+				p.target[e.job] = t
+			}
+		}
+	}
+}
+
+// fill is the first job of the queue that fits now, or -1. It gives nothing away while a job saves its checkpoint, since its GPUs
+// belong to jobs of this round.
+func (p *maxmin) fill(s *State) int {
+	for i := range s.Running {
+		if !math.IsInf(s.Running[i].Leaves, 1) {
+			return -1
+		}
+	}
+	for _, job := range s.Queue {
+		if _, _, ok := p.fastest(s, job); ok {
+			return job
+		}
+	}
+	return -1
+}

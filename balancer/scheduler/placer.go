@@ -1,0 +1,117 @@
+package scheduler
+
+import "fmt"
+
+// placer chooses GPUs for policies. The zero value is ready after reset.
+type placer struct {
+	explain bool
+	mixed   []bool // by job: no single type of the cluster holds it
+	free    []int  // by type: free GPUs
+	best    []int
+	try     []int
+}
+
+func (p *placer) reset(c *Cluster, w *Workload, s Speeds) {
+	p.free = make([]int, len(c.Types))
+	p.best, p.try = make([]int, 0, len(c.GPUs)), make([]int, 0, len(c.GPUs))
+	p.mixed = make([]bool, len(w.Jobs))
+	for i := range w.Jobs {
+		p.mixed[i] = !c.holdsUniform(&w.Jobs[i], w.Kinds[w.Jobs[i].Kind].GPUMemory, s)
+	}
+}
+
+// count counts the free GPUs of each type, and returns their sum.
+func (p *placer) count(s *State) (total int) {
+	clear(p.free)
+	for g, up := range s.Up {
+		if up && len(s.OnGPU[g]) == 0 {
+			p.free[s.Cluster.GPUs[g].Type]++
+			total++
+		}
+	}
+	return total
+}
+
+// fastest finds the free GPUs of one type on which a job is fastest; ties go to the lower type. For a job that no single type
+// of the cluster holds, it takes free GPUs of all types in order. Call count before. The slice is valid until the next call.
+func (p *placer) fastest(s *State, job int) (gpus []int, speed float64, ok bool) {
+	for t, free := range p.free {
+		if free < s.Workload.Jobs[job].GPUs {
+			continue
+		}
+		if chosen, v, fits := s.Place(job, t, p.try[:0]); fits && v > speed {
+			speed, ok = v, true
+			p.best, p.try = chosen, p.best
+		}
+	}
+	if !ok && p.mixed[job] {
+		return p.any(s, job)
+	}
+	return p.best, speed, ok
+}
+
+// first is like fastest, but takes the first type that fits.
+func (p *placer) first(s *State, job int) (gpus []int, speed float64, ok bool) {
+	for t := range s.Cluster.Types {
+		if chosen, v, fits := s.Place(job, t, p.best[:0]); fits {
+			return chosen, v, true
+		}
+	}
+	if p.mixed[job] {
+		return p.any(s, job)
+	}
+	return nil, 0, false
+}
+
+// any takes free GPUs of all types in order.
+func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
+	j := &s.Workload.Jobs[job]
+	gpus = p.best[:0]
+	for m := range s.Cluster.Machines {
+		n := min(times(s.FreeCPUs[m], j.CPUs), times(s.FreeMem[m], j.Memory))
+		for _, g := range s.Cluster.Machines[m].GPUs {
+			t := s.Cluster.GPUs[g].Type
+			if n > 0 && len(gpus) < j.GPUs && s.Up[g] && len(s.OnGPU[g]) == 0 && s.Workload.Kinds[j.Kind].GPUMemory <= s.Cluster.Types[t].Memory &&
+				s.Speeds.Alone(j.Kind, t, 1, false) > 0 {
+				gpus = append(gpus, g)
+				n--
+			}
+		}
+	}
+	sortInts(gpus)
+	p.best = gpus
+	speed, why := s.Fit(job, gpus)
+	return gpus, speed, why == Fits
+}
+
+// types names the types of GPUs: "4 x volta" or "2 x volta and 2 x turing".
+func (s *State) types(gpus []int) string {
+	text := ""
+	for t := range s.Cluster.Types {
+		n := 0
+		for _, g := range gpus {
+			if s.Cluster.GPUs[g].Type == t {
+				n++
+			}
+		}
+		if n > 0 {
+			if text != "" {
+				text += " and "
+			}
+			text += fmt.Sprintf("%d x %s", n, s.Cluster.Types[t].Name)
+		}
+	}
+	return text
+}
+
+// holdsUniform reports whether GPUs of one type of an empty cluster hold a job.
+func (c *Cluster) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
+	var memory, host bool
+	for t := range c.Types {
+		n, spread := c.room(j, gpuMemory, t, &memory, &host)
+		if n >= j.GPUs && (s.Alone(j.Kind, t, j.GPUs, true) > 0 || !spread && s.Alone(j.Kind, t, j.GPUs, false) > 0) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Constants of policy rule.
+const (
+	// ruleAgeing is the waiting time that raises the score of a job by 1, as much as the whole range of priorities, in
+	// multiples of the mean running time of the workload's jobs on their fastest GPUs. Larger values let urgent jobs pass
+	// more others; smaller values approach the order of arrival.
+	ruleAgeing = 4
+	// ruleOverdue is the score from which a job that does not fit blocks all jobs with lower scores. It prevents that small
+	// jobs delay a large gang forever.
+	ruleOverdue = 2
+)
+
+// rule starts the job with the highest score that fits, on the free GPUs on which it is fastest, in the machine that has the
+// fewest GPUs left after it (best fit). The score is the priority plus the waiting time divided by the ageing time.
+type rule struct {
+	placer
+	ageing float64 // seconds
+}
+
+func (p *rule) Name() string { return "rule" }
+
+func (p *rule) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
+	p.ageing = ruleAgeing * meanSeconds(c, w, s)
+	return nil
+}
+
+// meanSeconds is the mean running time of jobs, each on its fastest type, without waiting; 1 if there are no jobs.
+func meanSeconds(c *Cluster, w *Workload, s Speeds) float64 {
+	total, n := 0.0, 0
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		best := 0.0
+		for t := range c.Types {
+			best = max(best, s.Alone(j.Kind, t, j.GPUs, false))
+		}
+		if best > 0 {
+			total += j.Work / best
+			n++
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return total / float64(n)
+}
+
+// score is the priority of a job, grown by its time since arrival.
+func (p *rule) score(s *State, job int) float64 {
+	j := &s.Workload.Jobs[job]
+	return j.Priority + (s.Now-j.Arrival)/p.ageing
+}
+
+func (p *rule) Decide(s *State) Action {
+	total := p.count(s)
+	if total == 0 {
+		return Action{}
+	}
+	// Jobs in descending order of score, until one fits. Few jobs are tried, so a search for each is faster than sorting.
+	below, belowJob := math.Inf(1), -1
+	for range s.Queue {
+		job, score := -1, math.Inf(-1)
+		for _, q := range s.Queue {
+			v := p.score(s, q)
+			if (v < below || v == below && q > belowJob) && v > score {
+				job, score = q, v
+			}
+		}
+		if job < 0 {
+			break
+		}
+		below, belowJob = score, job
+		if gpus, speed, ok := p.fastest(s, job); ok {
+			a := Action{Verb: Start, Job: job, GPUs: gpus}
+			if p.explain {
+				a.Reason = fmt.Sprintf("it has the highest score of the jobs that fit, %.2f (priority %.2f, waited %.0f s), and is fastest on %s of the free GPUs: %.4g steps/s",
+					score, s.Workload.Jobs[job].Priority, s.Now-s.Workload.Jobs[job].Arrival, s.types(gpus), speed)
+			}
+			return a
+		}
+		if score >= ruleOverdue {
+			break
+		}
+	}
+	return Action{}
+}

@@ -1,0 +1,37 @@
+package scheduler
+
+import "fmt"
+
+// srf starts the job with the shortest remaining running time on the free GPUs on which it is fastest. It lets no GPU idle that
+// a job of the queue could use, and never stops a job.
+type srf struct{ placer }
+
+func (p *srf) Name() string { return "srf" }
+
+func (p *srf) Reset(c *Cluster, w *Workload, s Speeds) error {
+	p.reset(c, w, s)
+	return nil
+}
+
+func (p *srf) Decide(s *State) Action {
+	if p.count(s) == 0 {
+		return Action{}
+	}
+	job, least := -1, 0.0
+	for _, q := range s.Queue {
+		if _, speed, ok := p.fastest(s, q); ok {
+			if seconds := s.Remaining[q] / speed; job < 0 || seconds < least {
+				job, least = q, seconds
+			}
+		}
+	}
+	if job < 0 {
+		return Action{}
+	}
+	gpus, _, _ := p.fastest(s, job)
+	a := Action{Verb: Start, Job: job, GPUs: gpus}
+	if p.explain {
+		a.Reason = fmt.Sprintf("its remaining time is the shortest of the jobs that fit: %.0f s on %s", least, s.types(gpus))
+	}
+	return a
+}
