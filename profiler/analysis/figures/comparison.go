@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
 // barFigure is a figure with one bar per policy.
@@ -51,7 +52,7 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 		if p == nil {
 			continue
 		}
-		if err := save(dir, f.name, width, height, p); err != nil {
+		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
 			return nil, err
 		}
 		keep(f.name, f.title, f.caption)
@@ -70,7 +71,7 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 		if p == nil {
 			continue
 		}
-		if err := save(dir, f.name, width, height, p); err != nil {
+		if err := drawing.Save(dir, f.name, drawing.Width, drawing.Height, p); err != nil {
 			return nil, err
 		}
 		keep(f.name, f.title, "Mean of 10 steps, mean over the runs of a policy; the whole run.")
@@ -82,7 +83,7 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw shares of %s: %w", c.ID, err)
 	}
-	if err := save(dir, "shares", width, vg.Length(len(plots))*6*vg.Centimeter, plots...); err != nil {
+	if err := drawing.Save(dir, "shares", drawing.Width, vg.Length(len(plots))*6*vg.Centimeter, plots...); err != nil {
 		return nil, err
 	}
 	keep("shares", "Shares of the batch over time", "Samples of each rank in each step, first run of each policy.")
@@ -99,7 +100,7 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	if !known(bars) || f.name == "speedup" && len(bars) < 2 {
 		return nil, nil
 	}
-	p := newPlot(f.title, "", f.axis)
+	p := drawing.NewPlot(f.title, "", f.axis)
 	if err := addBars(p, bars, f.format); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 
 // lossPlot returns the plot of the losses, or nil if no losses are known.
 func lossPlot(c *analysis.Comparison, title, axis string, x func(analysis.CurvePoint) float64) (*plot.Plot, error) {
-	p := newPlot(title, axis, "training loss")
+	p := drawing.NewPlot(title, axis, "training loss")
 	drawn := false
 	for _, policy := range c.Policies {
 		var points plotter.XYs
@@ -143,7 +144,7 @@ func sharePlots(c *analysis.Comparison) ([]*plot.Plot, error) {
 	most, last := 0.0, 0.0
 	for _, policy := range c.Policies {
 		run := policy.Runs[0]
-		p := newPlot(fmt.Sprintf("%s (seed %s)", policy.Policy, run.Seed), "step", "samples of a step")
+		p := drawing.NewPlot(fmt.Sprintf("%s (seed %s)", policy.Policy, run.Seed), "step", "samples of a step")
 		for rank := range run.Ranks {
 			var points plotter.XYs
 			for _, step := range run.Steps {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
 var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
@@ -49,7 +50,7 @@ func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
 		names = append(names, name)
 		wanted := []color.RGBA{colorOf("none"), colorOf("hybrid")}
 		if name == "shares" {
-			wanted = palette[:2]
+			wanted = drawing.Palette[:2]
 		}
 		counts := colors(t, filepath.Join(dir, name+".png"))
 		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // black is the colour of axes and text
@@ -154,27 +155,5 @@ func TestOverviewIsDrawnForSeveralComparisons(t *testing.T) {
 func TestFolderThatIsNotThereIsAnError(t *testing.T) {
 	if _, err := Comparison(filepath.Join(t.TempDir(), "none"), comparison("four")); err == nil || !strings.Contains(err.Error(), "throughput") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTicksAreRoundAndFew(t *testing.T) {
-	for _, c := range []struct {
-		low, high float64
-		want      string
-	}{
-		{0, 1.0, "0.0 0.2 0.4 0.6 0.8 1.0"},
-		{0, 1581, "0 500 1000 1500"},
-		{0, 0.034, "0.000 0.005 0.010 0.015 0.020 0.025 0.030"},
-		{-3, 30, "0 5 10 15 20 25 30"},
-		{-30, 30, "-30 -20 -10 0 10 20 30"},
-		{5, 5, "5"},
-	} {
-		var labels []string
-		for _, tick := range (roundTicks{}).Ticks(c.low, c.high) {
-			labels = append(labels, tick.Label)
-		}
-		if got := strings.Join(labels, " "); got != c.want {
-			t.Errorf("%g to %g: got %s, want %s", c.low, c.high, got, c.want)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 	"github.com/hetero-train/hetero-train/profiler/stats"
 )
 
@@ -38,7 +39,7 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 		}
 		plots = append(plots, below)
 	}
-	if _, err := pngOf(width, vg.Length(len(plots))*height, plots...).WriteTo(w); err != nil {
+	if _, err := drawing.PNG(drawing.Width, vg.Length(len(plots))*drawing.Height, plots...).WriteTo(w); err != nil {
 		return fmt.Errorf("draw the histogram of latencies: %w", err)
 	}
 	return nil
@@ -47,7 +48,7 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 // histogram counts the times of each rank in common bins. The last bin contains the slowest half percent of all
 // times. Without this rule, a few slow steps would compress all others into a single bar.
 func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
-	p := newPlot(title, axis, "steps")
+	p := drawing.NewPlot(title, axis, "steps")
 	var all []float32
 	for _, values := range seconds {
 		all = append(all, values...)
@@ -76,7 +77,7 @@ func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := palette[rank%len(palette)]
+		c := drawing.Palette[rank%len(drawing.Palette)]
 		area.LineStyle = rankLine(rank)
 		area.Color = color.NRGBA{c.R, c.G, c.B, 0x40}
 		p.Add(area)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -59,8 +60,8 @@ func TestLatenciesHaveAColourForEachRank(t *testing.T) {
 			}
 			seen := colors(t, path)
 			for rank := range 2 {
-				if got := seen[palette[rank]] > 50; got != (rank < c.ranks) {
-					t.Errorf("rank %d: %d pixels of its colour", rank, seen[palette[rank]])
+				if got := seen[drawing.Palette[rank]] > 50; got != (rank < c.ranks) {
+					t.Errorf("rank %d: %d pixels of its colour", rank, seen[drawing.Palette[rank]])
 				}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
 // Overview draws the known speed-ups of all comparisons into dir/speedups, with one group of bars per comparison. If
@@ -23,8 +24,8 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 		return nil, nil
 	}
 	const barWidth = 0.2 // width of a bar; the distance between groups is 1, so four policies leave a gap
-	p := newPlot("Speed-up over none", "", "speed-up (ratio)")
-	whole := max(width, vg.Length(len(groups))*4*vg.Centimeter)
+	p := drawing.NewPlot("Speed-up over none", "", "speed-up (ratio)")
+	whole := max(drawing.Width, vg.Length(len(groups))*4*vg.Centimeter)
 	names, top, policies := make([]string, len(groups)), 1.0, []string(nil)
 	for i, c := range groups {
 		names[i] = fmt.Sprintf("%s\n%s\nbatch %d", c.Model, c.Scenario, c.BatchSize)
@@ -48,7 +49,7 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 	p.NominalX(names...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(groups))-0.4, 0, 1.35*top
 	p.Legend.Left, p.Legend.ThumbnailWidth = true, vg.Points(14)
-	if err := save(dir, "speedups", whole, height, p); err != nil {
+	if err := drawing.Save(dir, "speedups", whole, drawing.Height, p); err != nil {
 		return nil, err
 	}
 	return []analysis.Figure{{Title: "Speed-up over equal shares", Caption: "Each group is one comparison.", Path: "speedups.png"}}, nil

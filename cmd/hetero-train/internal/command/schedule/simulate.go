@@ -11,7 +11,9 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
 const simulateLong = `Simulate one scheduling policy on a cluster, and print what happened.
@@ -27,6 +29,7 @@ type simulateFlags struct {
 	policyName string
 	seed       uint64
 	json       bool
+	gantt      string
 }
 
 func newSimulate(a *cli.App) *cobra.Command {
@@ -35,6 +38,7 @@ func newSimulate(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
+	flags.StringVar(&f.gantt, "gantt", "", "draw which job had which GPU when, into this PNG or SVG `FILE`")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	f.add(flags)
 	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
@@ -78,6 +82,11 @@ type simulatedStay struct {
 }
 
 func (f *simulateFlags) run(a *cli.App) error {
+	if f.gantt != "" {
+		if err := drawing.CheckFile(f.gantt); err != nil {
+			return exit.Usagef("%s: --gantt: %w", f.command, err)
+		}
+	}
 	if err := f.open(); err != nil {
 		return err
 	}
@@ -110,6 +119,11 @@ func (f *simulateFlags) run(a *cli.App) error {
 		return fmt.Errorf("%s: %w", f.command, err)
 	}
 	row := study.Rows[1]
+	if f.gantt != "" {
+		if err := drawGantt(f.gantt, "Jobs on GPUs, policy "+f.policyName, f.setup.Cluster, jobs, result); err != nil {
+			return fmt.Errorf("%s: %w", f.command, err)
+		}
+	}
 	if f.json {
 		return show.JSON(a.Env.Stdout, f.document(result, figures, jobs, row))
 	}

@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
+)
+
+// classNames are the classes of jobs in figures, by scheduler.Class.
+var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning", scheduler.Processing: "data processing"}
+
+// drawGantt draws which job had which GPU when: one row per GPU, one bar per stay. The colour is the class of the job. A bar
+// of half height is a job that shares its GPU, or had it before or after another job at the same moment.
+func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, r *scheduler.Result) error {
+	const most = 256 // rows of a readable figure
+	if len(c.GPUs) > most {
+		return exit.Usagef("--gantt: got a cluster of %d GPUs, want at most %d", len(c.GPUs), most)
+	}
+	scale, unit := 1.0, "s"
+	switch {
+	case r.End > 4*3600:
+		scale, unit = 3600, "h"
+	case r.End > 4*60:
+		scale, unit = 60, "min"
+	}
+	p := drawing.NewPlot(title, "time, "+unit, "")
+	for class, name := range classNames {
+		bars := &gantt{color: drawing.Palette[class]}
+		for i, s := range r.Segments {
+			if w.Kinds[w.Jobs[s.Job].Kind].Class != scheduler.Class(class) {
+				continue
+			}
+			for _, g := range s.GPUs {
+				lane, lanes := laneOf(r.Segments, i, g)
+				bars.stays = append(bars.stays, bar{row: len(c.GPUs) - 1 - g, from: s.From / scale, to: s.To / scale, lane: lane, lanes: lanes, failed: s.Ended == scheduler.Failed})
+			}
+		}
+		if len(bars.stays) > 0 {
+			p.Add(bars)
+			p.Legend.Add(name, bars)
+		}
+	}
+	ticks := make([]plot.Tick, len(c.GPUs))
+	for g := range c.GPUs {
+		ticks[g] = plot.Tick{Value: float64(len(c.GPUs) - 1 - g), Label: c.GPUs[g].Name}
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+	p.Y.Min, p.Y.Max, p.X.Min, p.X.Max = -0.6, float64(len(c.GPUs))+1.4, 0, r.End/scale
+	p.Legend.Left, p.Legend.ThumbnailWidth = true, vg.Points(14)
+	height := max(drawing.Height, vg.Length(len(c.GPUs)+5)*0.45*vg.Centimeter)
+	return exit.With(exit.IO, drawing.File(path, 1.6*drawing.Width, height, p))
+}
+
+// laneOf returns the part of a row that segment i has on a GPU: jobs that share a GPU divide its row.
+func laneOf(all []scheduler.Segment, i, gpu int) (lane, lanes int) {
+	lanes = 1
+	for k := range all {
+		if k == i || all[k].From >= all[i].To || all[k].To <= all[i].From {
+			continue
+		}
+		for _, g := range all[k].GPUs {
+			if g == gpu {
+				lanes = 2
+				if k < i {
+					lane = 1
+				}
+			}
+		}
+	}
+	return lane, lanes
+}
+
+type bar struct {
+	row         int
+	from, to    float64
+	lane, lanes int
+	failed      bool
+}
+
+// gantt is a plotter of bars with one colour.
+type gantt struct {
+	color color.Color
+	stays []bar
+}
+
+// Plot implements plot.Plotter.
+func (g *gantt) Plot(canvas draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&canvas)
+	for _, s := range g.stays {
+		part := 0.8 / float64(s.lanes)
+		low := float64(s.row) - 0.4 + part*float64(s.lane)
+		points := []vg.Point{{X: x(s.from), Y: y(low)}, {X: x(s.to), Y: y(low)}, {X: x(s.to), Y: y(low + part)}, {X: x(s.from), Y: y(low + part)}}
+		canvas.FillPolygon(g.color, points)
+		edge := draw.LineStyle{Color: color.White, Width: vg.Points(0.3)}
+		if s.failed {
+			edge = draw.LineStyle{Color: color.Black, Width: vg.Points(1)}
+		}
+		canvas.StrokeLines(edge, append(points, points[0]))
+	}
+}
+
+// Thumbnail implements plot.Thumbnailer.
+func (g *gantt) Thumbnail(canvas *draw.Canvas) {
+	r := canvas.Rectangle
+	canvas.FillPolygon(g.color, []vg.Point{r.Min, {X: r.Max.X, Y: r.Min.Y}, r.Max, {X: r.Min.X, Y: r.Max.Y}})
+}
