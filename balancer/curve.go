@@ -109,7 +109,6 @@ func (c Curve) within(least, most float64) Curve {
 	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
 		return nil
 	}
-	c = c.smoothed()
 	least, most = max(least, c[0].Samples), min(most, c[len(c)-1].Samples)
 	out := Curve{{least, c.At(least)}}
 	for _, p := range c {

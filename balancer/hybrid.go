@@ -51,12 +51,18 @@ func newHybrid(o Options) (Policy, error) {
 	for r, n := range h.start {
 		h.fed, h.curves[r], h.sure[r] = append(h.fed, n > 0), timeless, timeless
 		var prior Curve
+		sigma := 0.0
 		if o.Curves != nil && n > 0 {
 			prior = o.Curves[r]
-			curves[r] = prior
+		}
+		if o.CurveErrors != nil {
+			sigma = o.CurveErrors[r]
+		}
+		h.ranks[r] = newSpeed(prior, sigma, h.most[r])
+		if n > 0 {
+			curves[r] = h.ranks[r].shape.between(prior, h.most[r])
 			known = known && len(prior) > 0
 		}
-		h.ranks[r] = newSpeed(prior, h.most[r])
 	}
 	if h.kin = o.kin(); len(h.kin) > 0 {
 		h.lenders = make([][]int, o.Ranks)

@@ -19,6 +19,9 @@ type Options struct {
 	// Curves are what is known of the ranks' step times from earlier runs; nil, or an empty curve, where nothing is. They are
 	// believed in their shape; their height is taken from the first measurements.
 	Curves []Curve
+	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition to
+	// the difference between two runs; nil: none.
+	CurveErrors []float64
 
 	// Types are the device types of the ranks; nil: unknown. Ranks of one type have curves of one shape, at levels of their own.
 	Types []string
@@ -169,6 +172,14 @@ func (o *Options) check() error {
 		}
 		if err := c.Check(); err != nil {
 			return fmt.Errorf("curve of rank %d: %w", rank, err)
+		}
+	}
+	if o.CurveErrors != nil && len(o.CurveErrors) != o.Ranks {
+		return fmt.Errorf("got %d errors of curves, want %d", len(o.CurveErrors), o.Ranks)
+	}
+	for rank, e := range o.CurveErrors {
+		if !(e >= 0) || math.IsInf(e, 1) {
+			return fmt.Errorf("error of the curve of rank %d: got %v, want a finite number of at least 0", rank, e)
 		}
 	}
 	for _, list := range []struct {

@@ -370,6 +370,25 @@ func (f *shape) log(samples float64) (value, variance float64) {
 // jagged reports whether tiles show.
 func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 }
 
+// between returns a curve up to limit samples that has the times of given points, and between the points the form of f.
+// Only with tiles does the form differ from lines between the points.
+func (f *shape) between(points Curve, limit int) Curve {
+	if f == nil || !f.jagged() {
+		return points
+	}
+	curve, _ := f.curves(limit, 0)
+	ratio := make(Curve, 0, len(points)+1)
+	for _, p := range points {
+		ratio = append(ratio, Point{p.Samples, p.Seconds / curve.At(p.Samples)})
+	}
+	end := ratio[len(ratio)-1]
+	ratio = append(ratio, Point{end.Samples + 1, end.Seconds}) // flat from here on
+	for i, p := range curve {
+		curve[i].Seconds = p.Seconds * ratio.At(p.Samples)
+	}
+	return curve
+}
+
 // reach is the shares to which a decision may go.
 func (f *grid) reach() (least, most float64) {
 	least, most = f.b0, f.b0

@@ -11,7 +11,7 @@ import (
 
 // estimated makes a rank from exact times, each believed with a standard deviation sigma (a fraction).
 func estimated(sigma float64, times map[float64]float64) *speed {
-	e := newSpeed(nil, 256)
+	e := newSpeed(nil, 0, 256)
 	shares := slices.Sorted(maps.Keys(times))
 	for _, samples := range shares {
 		e.add(samples, math.Log(times[samples]), sigma*sigma)
@@ -72,7 +72,7 @@ func TestShapeKnowsLittleOfOneShare(t *testing.T) {
 func TestShapeGetsSurerWithData(t *testing.T) {
 	var ratios []float64
 	for seed := range uint64(100) {
-		k, e := newRank(seed, 0.03), newSpeed(nil, 256)
+		k, e := newRank(seed, 0.03), newSpeed(nil, 0, 256)
 		at := 1 + int(seed*37%256)
 		e.measure(at, k.window(at, 10))
 		first := e.fit(float64(at)).sigma(float64(at))
@@ -107,7 +107,7 @@ func TestShapeOutlivesContradictions(t *testing.T) {
 func TestCurvesOfFitsAreConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := newRank(rapid.Uint64().Draw(t, "seed"), rapid.Float64Range(0, 0.3).Draw(t, "noise"))
-		e := newSpeed(nil, 256)
+		e := newSpeed(nil, 0, 256)
 		for range rapid.IntRange(1, 30).Draw(t, "windows") {
 			samples := rapid.IntRange(1, 256).Draw(t, "samples")
 			e.measure(samples, k.window(samples, rapid.IntRange(1, 12).Draw(t, "steps")))

@@ -46,11 +46,13 @@ type cell struct {
 
 func square(x float64) float64 { return x * x }
 
-func newSpeed(prior Curve, limit int) *speed {
+// newSpeed makes the posterior of a rank before the first window. sigma is the standard error of the log of a time of the
+// prior curve.
+func newSpeed(prior Curve, sigma float64, limit int) *speed {
 	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
 	for _, p := range prior.within(1, float64(limit)).simplify(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
-			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError)
+			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
 			e.cells[len(e.cells)-1].first = earlierRun
 		}
 	}

@@ -54,7 +54,7 @@ func (k *rank) far(e *speed, samples int) float64 {
 
 func TestSpeedBearsSlowSteps(t *testing.T) {
 	for seed := range uint64(50) {
-		k, e := newRank(seed, 0.02), newSpeed(nil, 256)
+		k, e := newRank(seed, 0.02), newSpeed(nil, 0, 256)
 		for window := range 20 {
 			times := k.window(64, 10)
 			times[(3*window)%10] *= 5 // one step in ten: a checkpoint, another process
@@ -70,7 +70,7 @@ func TestSpeedBearsSlowSteps(t *testing.T) {
 func TestSpeedTakesWhatIsAfterAJump(t *testing.T) {
 	for seed := range uint64(50) {
 		for cut := 3; cut <= 7; cut++ {
-			k, e := newRank(seed, 0.03), newSpeed(nil, 256)
+			k, e := newRank(seed, 0.03), newSpeed(nil, 0, 256)
 			for range 5 {
 				e.measure(64, k.window(64, 10))
 			}
@@ -110,7 +110,7 @@ func TestNewestCutsOnlyAtJumps(t *testing.T) {
 }
 
 func TestSpeedMovesAllSharesWithAShift(t *testing.T) {
-	k, e := newRank(1, 0.01), newSpeed(nil, 256)
+	k, e := newRank(1, 0.01), newSpeed(nil, 0, 256)
 	for range 4 {
 		for _, samples := range []int{32, 64, 128} {
 			e.measure(samples, k.window(samples, 10))
@@ -124,7 +124,7 @@ func TestSpeedMovesAllSharesWithAShift(t *testing.T) {
 		}
 	}
 	// A share that was measured before the level moved, or after, counts little.
-	k, e = newRank(2, 0.01), newSpeed(nil, 256)
+	k, e = newRank(2, 0.01), newSpeed(nil, 0, 256)
 	e.measure(128, k.window(128, 10))
 	k.fixed, k.perSample = 2*k.fixed, 2*k.perSample
 	e.measure(32, k.window(32, 10))
@@ -137,7 +137,7 @@ func TestSpeedMovesAllSharesWithAShift(t *testing.T) {
 }
 
 func TestSpeedTakesAFalseShiftBack(t *testing.T) {
-	k, e := newRank(3, 0.01), newSpeed(nil, 256)
+	k, e := newRank(3, 0.01), newSpeed(nil, 0, 256)
 	for range 4 {
 		for _, samples := range []int{32, 64, 128} {
 			e.measure(samples, k.window(samples, 10))
@@ -164,7 +164,7 @@ func TestSpeedTakesAFalseShiftBack(t *testing.T) {
 
 func TestSpeedFollowsDrift(t *testing.T) {
 	for seed := range uint64(10) {
-		k, e := newRank(seed, 0.02), newSpeed(nil, 256)
+		k, e := newRank(seed, 0.02), newSpeed(nil, 0, 256)
 		worst := 0.0
 		for window := range 400 {
 			k.perSample *= 1.001 // 0.1 % a window: a device that warms up
@@ -186,7 +186,7 @@ func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 		for _, test := range []struct{ perWindow, least, most float64 }{{0, 0, 2 * leastWander}, {0.003, 10 * leastWander, mostWander}} {
 			var learnt []float64
 			for seed := range uint64(20) {
-				k, e := newRank(seed, 0.02), newSpeed(nil, 256)
+				k, e := newRank(seed, 0.02), newSpeed(nil, 0, 256)
 				for window := range 150 {
 					k.perSample *= 1 + test.perWindow
 					k.fixed *= 1 + test.perWindow
@@ -204,7 +204,7 @@ func TestSpeedLearnsHowFastTheSpeedWanders(t *testing.T) {
 
 func TestOneShareTellsOfTheOthers(t *testing.T) {
 	// A rank gets slower by 0.2 % a window, 12 % in all, while it is measured at one share only: no single window is a change of speed.
-	k, e := newRank(9, 0.01), newSpeed(nil, 256)
+	k, e := newRank(9, 0.01), newSpeed(nil, 0, 256)
 	for range 4 {
 		for _, samples := range []int{32, 64, 128} {
 			e.measure(samples, k.window(samples, 10))
@@ -224,7 +224,7 @@ func TestOneShareTellsOfTheOthers(t *testing.T) {
 
 func TestSpeedLearnsTheNoise(t *testing.T) {
 	for _, noise := range []float64{0.005, 0.02, 0.05, 0.2} {
-		k, e := newRank(11, noise), newSpeed(nil, 256)
+		k, e := newRank(11, noise), newSpeed(nil, 0, 256)
 		for range 60 {
 			e.measure(64, k.window(64, 10))
 		}
@@ -236,7 +236,7 @@ func TestSpeedLearnsTheNoise(t *testing.T) {
 }
 
 func TestSpeedKeepsFewCells(t *testing.T) {
-	k, e := newRank(5, 0.01), newSpeed(nil, 1000)
+	k, e := newRank(5, 0.01), newSpeed(nil, 0, 1000)
 	random := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
 		samples := 1 + random.IntN(1000)
@@ -262,7 +262,7 @@ func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 	for samples := 1.0; samples <= 512; samples++ {
 		prior = append(prior, Point{samples, shape(samples) / 3})
 	}
-	e := newSpeed(prior, 256)
+	e := newSpeed(prior, 0, 256)
 	if n := len(e.cells); n > priorCells || e.cells[n-1].samples != 256 || e.cells[0].samples != 1 {
 		t.Fatalf("got cells %+v, want at most %d from 1 to 256", e.cells, priorCells)
 	}
@@ -274,7 +274,7 @@ func TestSpeedBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 		}
 	}
 	for name, prior := range map[string]Curve{"elsewhere": {{300, 1}, {400, 2}}, "without times": {{1, 0}, {256, 0}}} {
-		if e := newSpeed(prior, 256); len(e.cells) > 0 || e.shape != nil {
+		if e := newSpeed(prior, 0, 256); len(e.cells) > 0 || e.shape != nil {
 			t.Errorf("of a curve %s got cells %+v", name, e.cells)
 		}
 	}
@@ -314,7 +314,7 @@ func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 // The share of one of these windows tells that the level has moved, not the shape.
 func TestASpellIsTakenBackByAKnownShare(t *testing.T) {
 	for seed := range uint64(20) {
-		k, e := newRank(seed, 0.02), newSpeed(nil, 256)
+		k, e := newRank(seed, 0.02), newSpeed(nil, 0, 256)
 		for range 3 {
 			for _, samples := range []int{64, 128} {
 				e.measure(samples, k.window(samples, 10))
@@ -339,7 +339,7 @@ func TestSpeedLearnsHowMuchWindowsDiffer(t *testing.T) {
 	for _, c := range []struct{ sigma, least, most float64 }{{0, 0, 0.005}, {0.05, 0.03, 0.07}} {
 		var learnt []float64
 		for seed := range uint64(20) {
-			k, e := newRank(seed, 0.02), newSpeed(nil, 256)
+			k, e := newRank(seed, 0.02), newSpeed(nil, 0, 256)
 			for range 150 {
 				times, factor := k.window(64, 10), math.Exp(c.sigma*k.random.NormFloat64())
 				for i := range times {

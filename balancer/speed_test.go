@@ -63,7 +63,7 @@ func TestALevelThatMovesWithinAWindowMovesAllShares(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &source{r: rand.New(rand.NewPCG(1, 1)), curve: sloped, level: level, noise: 0.005}
-			e := newSpeed(nil, 256)
+			e := newSpeed(nil, 0, 256)
 			play(e, k, 40, 60, 60)
 			now := level(29)
 			checkTimes(t, e, 0.04, map[int]float64{40: now * sloped(40), 60: now * sloped(60)})
@@ -79,7 +79,7 @@ func TestASurpriseAtANewShareIsTheShapes(t *testing.T) {
 		return 1.5 * sloped(n)
 	}
 	k := &source{r: rand.New(rand.NewPCG(2, 1)), curve: curve, level: steady, noise: 0.02}
-	e := newSpeed(nil, 256)
+	e := newSpeed(nil, 0, 256)
 	play(e, k, 40, 40, 43)
 	checkTimes(t, e, 0.06, map[int]float64{40: curve(40), 43: curve(43)})
 	play(e, k, 40)
@@ -94,7 +94,7 @@ func TestAKnownShareTellsThatTheLevelHadMoved(t *testing.T) {
 		return 1.5
 	}
 	k := &source{r: rand.New(rand.NewPCG(3, 1)), curve: sloped, level: level, noise: 0.01}
-	e := newSpeed(nil, 256)
+	e := newSpeed(nil, 0, 256)
 	play(e, k, 40, 60, 40, 50, 40)
 	checkTimes(t, e, 0.06, map[int]float64{40: 1.5 * sloped(40), 50: 1.5 * sloped(50), 60: 1.5 * sloped(60)})
 }
@@ -108,7 +108,7 @@ func TestTilesAreFound(t *testing.T) {
 			return 1.4 * sloped(n)
 		}
 		k := &source{r: rand.New(rand.NewPCG(4, 1)), curve: curve, level: steady, noise: 0.02}
-		e := newSpeed(nil, 256)
+		e := newSpeed(nil, 0, 256)
 		play(e, k, 71, 64, 70, 64-period/2, 96)
 		checkTimes(t, e, 0.08, map[int]float64{64: curve(64), 70: curve(70), 128: curve(128), 130: curve(130)})
 		if best := e.shape.parts[0]; tiles[best.tile].period != period || tiles[best.tile].rounds {
@@ -128,7 +128,7 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 		{[]int{64}, 71, true}, {[]int{64, 71, 96}, 128, false}, {[]int{64, 71}, 128, false},
 	} {
 		k := &source{r: rand.New(rand.NewPCG(5, 1)), curve: sloped, level: steady, noise: 0.01}
-		e := newSpeed(nil, 256)
+		e := newSpeed(nil, 0, 256)
 		play(e, k, test.shares...)
 		if m := e.read(test.next, logsOf(k.window(test.next, 10))); math.IsNaN(m.surprise) != test.first {
 			t.Errorf("%d samples after %v: got a surprise of %.3f, want none: %v", test.next, test.shares, m.surprise, test.first)
@@ -139,7 +139,7 @@ func TestTheFirstShareThatFillsATileTellsNothingOfTheCommonLevel(t *testing.T) {
 // The probability of a tile counts in two parts, with a small and a large weight. Times of measured shares stay.
 func TestAHypothesisKeepsWhatWasMeasured(t *testing.T) {
 	k := &source{r: rand.New(rand.NewPCG(6, 2)), curve: sloped, level: steady, noise: 0.01}
-	e := newSpeed(nil, 256)
+	e := newSpeed(nil, 0, 256)
 	play(e, k, 71, 60, 60, 71)
 	tile := slices.IndexFunc(tiles, func(t tile) bool { return t.period == 32 && !t.rounds })
 	small, large := e.shape.under(tile, 1, 256), e.shape.under(tile, -1, 256)
@@ -167,7 +167,7 @@ func TestNoTileMovesAMeasuredTime(t *testing.T) {
 		return 0.14
 	}
 	k := &source{r: rand.New(rand.NewPCG(7, 2)), curve: falls, level: steady, noise: 0.03}
-	e := newSpeed(nil, 128)
+	e := newSpeed(nil, 0, 128)
 	play(e, k, 32, 8, 16, 32, 2, 6, 48, 32, 35, 35)
 	chances := make(tileBelief, len(tiles))
 	for i, t := range tiles {
@@ -188,7 +188,7 @@ func TestNoTileMovesAMeasuredTime(t *testing.T) {
 func TestNoTilesAreSeenInALine(t *testing.T) {
 	for seed := range uint64(20) {
 		k := &source{r: rand.New(rand.NewPCG(seed, 5)), curve: sloped, level: steady, noise: 0.05}
-		e := newSpeed(nil, 256)
+		e := newSpeed(nil, 0, 256)
 		play(e, k, 64, 30, 41, 32, 48, 45)
 		if smooth := e.shape.chances[0]; smooth < 0.5 {
 			t.Errorf("seed %d: the chance that no tile shows is %.2f, want at least 0.5", seed, smooth)
@@ -223,7 +223,7 @@ func TestRampsAreNoJumps(t *testing.T) {
 // A rank whose shares stay keeps what its curve has of them alone: the curve is bit for bit that of a fresh fit.
 func TestAKeptGridChangesNoBit(t *testing.T) {
 	k := &source{r: rand.New(rand.NewPCG(7, 1)), curve: sloped, level: steady, noise: 0.05}
-	e := newSpeed(nil, 256)
+	e := newSpeed(nil, 0, 256)
 	chances := make(tileBelief, len(tiles))
 	for i, t := range tiles {
 		chances[i] = t.prior

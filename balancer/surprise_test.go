@@ -29,7 +29,7 @@ func TestASurpriseNextToAKnownShareIsTheLevels(t *testing.T) {
 		}, steady, map[int]float64{75: sloped(75), 41: sloped(41), 42: 0.5 * sloped(42)}},
 	} {
 		k := &source{r: rand.New(rand.NewPCG(3, 1)), curve: test.curve, level: test.level, noise: 0.01}
-		e := newSpeed(nil, 256)
+		e := newSpeed(nil, 0, 256)
 		play(e, k, 75, 41, 75, 42)
 		if !e.moved || e.surprise == 0 {
 			t.Errorf("%s: the surprise of the new share is not taken for the level's", name)

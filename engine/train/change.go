@@ -27,6 +27,28 @@ func (r *Replica) setShares(samples []int) error {
 	return nil
 }
 
+// SetSamples sets the number of samples of each micro-batch from the next Step on. It is only for a replica without
+// peers. n is at most the number of samples of a micro-batch of ReplicaOptions, and consists of whole groups of batch
+// normalisation. From then on, the caller passes batches of n samples to Step.
+func (r *Replica) SetSamples(n int) error {
+	switch most, unit := r.opts.microBatch(), r.opts.wholeGroup(); {
+	case r.opts.Peers != nil:
+		return fmt.Errorf("replica: got %d samples of one rank, want the shares of all %d ranks", n, r.opts.Peers.Grads.Size())
+	case n < 1 || n > most || n%unit != 0:
+		return fmt.Errorf("replica: got %d samples of a micro-batch, want 1 to %d, in multiples of %d", n, most, unit)
+	}
+	if err := r.forget(); err != nil {
+		return err
+	}
+	p, err := r.plans.acquire(n)
+	if err != nil {
+		return err
+	}
+	r.plans.release(r.now)
+	r.now = p
+	return nil
+}
+
 // change is a change of shares in progress. All ranks switch at the same step, after each rank has plans for its new
 // share.
 type change struct {

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/task/images"
 )
 
 // gated is a device that blocks while it compiles for batches of a certain size, until the test closes open.
@@ -318,5 +321,50 @@ func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 computed different shares") {
 			t.Errorf("rank %d: got %v, want an error that names the ranks", rank, s.err)
 		}
+	}
+}
+
+// A profile times several shares with one replica: each step must compute so many samples, of the loader that it gets.
+func TestARankAloneChangesItsSamples(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) device.Device{
+		"reference":         func(*testing.T) device.Device { return reference.New() },
+		"behind the caller": openBehind,
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := func(samples int) (*Replica, ReplicaOptions) {
+				o := testOptions()
+				o.BatchSize = samples
+				classify(&o, func(c *images.Classify) { c.Model = simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}}) }) // dropout differs from step to step
+				r, err := NewReplica(open(t), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { r.Close() })
+				return r, o
+			}
+			step := func(r *Replica, o ReplicaOptions) StepResult {
+				out, err := r.Step(context.Background(), testLoader(t, o, false), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			r, o := with(8)
+			for _, n := range []int{8, 4, 8} {
+				if err := r.SetSamples(n); err != nil {
+					t.Fatal(err)
+				}
+				o.BatchSize = n
+				got, want := step(r, o), step(with(n))
+				if got.Count != n || math.Abs(got.Loss-want.Loss) > 1e-5*math.Abs(want.Loss) {
+					t.Errorf("%d samples: got %d samples with a loss of %v, want %v", n, got.Count, got.Loss, want.Loss)
+				}
+			}
+			for _, n := range []int{0, 9} {
+				if err := r.SetSamples(n); err == nil || !strings.Contains(err.Error(), "want 1 to 8") {
+					t.Errorf("%d samples: got %v, want an error with the limits", n, err)
+				}
+			}
+		})
 	}
 }

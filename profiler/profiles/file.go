@@ -83,6 +83,11 @@ func (p *Ranks) check() error {
 		case r.MemoryBytes <= 0:
 			return fmt.Errorf("ranks[%d]: memory_bytes: got %d, want a positive number", i, r.MemoryBytes)
 		}
+		if r.StepTimes != nil {
+			if err := r.StepTimes.check(); err != nil {
+				return fmt.Errorf("ranks[%d]: step_times: %w", i, err)
+			}
+		}
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package profiles
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,8 +63,43 @@ type Rank struct {
 	MemoryBytes   int64         `json:"memory_bytes"`  // memory that the rank may use, which limits its share
 	Measured      Measured      `json:"measured"`
 	ComputeScore  float64       `json:"compute_score"`
-	RelativeScore float64       `json:"relative_score"` // score relative to the slowest rank, which has 1.0
+	RelativeScore float64       `json:"relative_score"`       // score relative to the slowest rank, which has 1.0
+	StepTimes     *StepTimes    `json:"step_times,omitempty"` // nil if no steps were timed at several shares
 	Skipped       []string      `json:"skipped,omitempty"`
+}
+
+// StepTimes contains the times of a model's steps on one rank at several shares. They tell the shape of the rank's
+// step-time curve.
+type StepTimes struct {
+	Setting string     `json:"setting"` // settings on which the times depend; a run with other settings ignores the times
+	Error   float64    `json:"error"`   // standard error of the time of a point as a fraction: 0.02 means 2 %
+	Points  []StepTime `json:"points"`  // ascending in Samples, at least one
+}
+
+// StepTime is the time of a step with a number of samples in a micro-batch.
+type StepTime struct {
+	Samples int            `json:"samples"`
+	Seconds measure.Figure `json:"seconds"` // median over several visits of this share
+	Steps   int            `json:"steps"`   // number of measured steps
+}
+
+// check returns an error for points that are no curve.
+func (s *StepTimes) check() error {
+	if len(s.Points) == 0 {
+		return errors.New("points: got none, want at least one")
+	}
+	if !(s.Error >= 0) || math.IsInf(s.Error, 1) {
+		return fmt.Errorf("error: got %v, want a number of at least 0", s.Error)
+	}
+	for i, p := range s.Points {
+		switch {
+		case p.Samples < 1 || i > 0 && p.Samples <= s.Points[i-1].Samples:
+			return fmt.Errorf("points[%d]: samples: got %d, want ascending numbers from 1", i, p.Samples)
+		case !p.Seconds.Known() || math.IsInf(float64(p.Seconds), 1):
+			return fmt.Errorf("points[%d]: seconds: got %v, want a positive number", i, float64(p.Seconds))
+		}
+	}
+	return nil
 }
 
 // Device describes a device in the terms of the engine.

@@ -151,6 +151,11 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 		{"no fingerprint", `{"schema_version": 1}`, "fingerprint: got none"},
 		{"ranks in disorder", swap(`"rank": 0`, `"rank": 1`), "ranks[0]: rank: got 1, want 0"},
 		{"a rank without memory", swap(`"memory_bytes": 4294967296`, `"memory_bytes": 0`), "memory_bytes"},
+		{"step times without points", swap(`"compute_score": `, `"step_times": {"points": []}, "compute_score": `), "ranks[0]: step_times: points: got none"},
+		{"step times in disorder", swap(`"compute_score": `, `"step_times": {"points": [{"samples": 8, "seconds": 1}, {"samples": 8, "seconds": 2}]}, "compute_score": `),
+			"step_times: points[1]: samples: got 8, want ascending"},
+		{"a step without a time", swap(`"compute_score": `, `"step_times": {"points": [{"samples": 8, "seconds": null}]}, "compute_score": `), "points[0]: seconds: got 0"},
+		{"an error below 0", swap(`"compute_score": `, `"step_times": {"error": -1, "points": [{"samples": 8, "seconds": 1}]}, "compute_score": `), "step_times: error: got -1"},
 		{"a rank without a score", swap(`"compute_score": `, `"compute_score": -`), "compute_score"},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {

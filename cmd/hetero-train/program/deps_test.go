@@ -238,7 +238,7 @@ var layers = []layer{
 		"engine/device/dry", "engine/tensor", "engine/train", "cmd/hetero-train/internal/assembly",
 		"cmd/hetero-train/internal/cli", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/parts",
 		"cmd/hetero-train/internal/show", "cmd/hetero-train/internal/version")},
-	{"cmd/hetero-train/internal/command/profile", imports("engine/cluster/rendezvous", "engine/config", "engine/data",
+	{"cmd/hetero-train/internal/command/profile", imports("balancer", "engine/cluster/rendezvous", "engine/config", "engine/data",
 		"engine/device", "engine/tensor", "engine/train", "profiler/hardware", "profiler/measure", "profiler/profiles",
 		"profiler/system", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit",

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -97,4 +98,20 @@ func (r *Run) Schedule() optim.Schedule {
 		out.Milestones = append(out.Milestones, m*int(r.StepsPer))
 	}
 	return out
+}
+
+// CurveSetting describes the settings on which the time of a step depends, apart from the device and the data. element is
+// the element type in which the rank trains. Step times of one setting predict no other setting.
+func CurveSetting(c *config.Config, element string) string {
+	var model []string
+	size := fmt.Sprintf("images of %d pixels", c.Data.ImageSize)
+	for _, s := range c.Settings() {
+		if strings.HasPrefix(s.Key, "model.") && !strings.HasPrefix(s.Key, "model.init_") {
+			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
+		}
+		if s.Key == "data.sequence_length" {
+			size = "texts of " + s.Value + " tokens"
+		}
+	}
+	return fmt.Sprintf("%s; %s, %s, %d micro-batches, %s", strings.Join(model, " "), element, size, c.Train.GradAccumulation, c.Optimizer.Name)
 }

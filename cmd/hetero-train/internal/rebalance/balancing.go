@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +30,7 @@ type Balancer struct {
 	cfg        *config.Config
 	known      []knownRank     // properties of all ranks, by rank
 	scores     []float64       // compute scores by rank; nil if there are none
+	given      givenProfile    // curves of profile.gpu_profiles, and their errors
 	missing    string          // reason why there are no scores
 	profile    *profiles.Ranks // on rank 0: scores with the figures that they come from; nil if there are no scores
 	figures    *profiles.Cache // cache of measured figures; nil without a cache
@@ -151,9 +151,16 @@ func LoadProfiles(c *config.Config) (*profiles.Ranks, error) {
 	return p, nil
 }
 
-// givenScores sets the scores of all ranks from the file that profile.gpu_profiles names.
+// givenProfile is the message with which rank 0 sends the contents of its profile.
+type givenProfile struct {
+	Scores []float64        // compute scores by rank; nil if there is no profile of this hardware
+	Curves []balancer.Curve // step-time curves by rank; nil unless the profile contains those of all ranks
+	Errors []float64        // standard errors of the times of the curves, as fractions
+}
+
+// givenScores sets the scores and the curves of all ranks from the file that profile.gpu_profiles names.
 func (b *Balancer) givenScores(ctx context.Context) error {
-	return b.run.Team.Tell(ctx, "compute scores", &b.scores, func() error {
+	err := b.run.Team.Tell(ctx, "compute scores", &b.given, func() error {
 		path := b.cfg.Profile.GPUProfiles
 		p, err := LoadProfiles(b.cfg)
 		if p == nil || err != nil {
@@ -176,9 +183,35 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		b.profile = &profiles.Ranks{Origin: p.Origin, Score: p.Score, Ranks: ranks}
 		b.profile.Seal()
-		b.scores = b.profile.Scores()
+		b.given.Scores = b.profile.Scores()
+		if b.cfg.Balance.Policy == "hybrid" {
+			b.given.Curves, b.given.Errors = b.profiledCurves(ranks)
+		}
 		return nil
 	})
+	b.scores = b.given.Scores
+	return err
+}
+
+// profiledCurves returns the step-time curves of a profile and their errors, by rank. It returns nil and logs the reason if a rank has no
+// step times, or if they were measured with other settings than those of this run.
+func (b *Balancer) profiledCurves(ranks []profiles.Rank) (list []balancer.Curve, errors []float64) {
+	list = make([]balancer.Curve, len(ranks))
+	for rank, r := range ranks {
+		if r.StepTimes == nil {
+			return nil, nil
+		}
+		if got, want := r.StepTimes.Setting, assembly.CurveSetting(b.cfg, b.run.Types[rank].Type); got != want {
+			b.log().Warn("the step times in profile.gpu_profiles are of another model or of other settings, and are ignored; to measure those of this run, run hetero-train profile with its configuration file",
+				"file", b.cfg.Profile.GPUProfiles, "rank", rank, "got", got, "want", want)
+			return nil, nil
+		}
+		errors = append(errors, r.StepTimes.Error)
+		for _, p := range r.StepTimes.Points {
+			list[rank] = append(list[rank], balancer.Point{Samples: float64(p.Samples), Seconds: float64(p.Seconds)})
+		}
+	}
+	return list, errors
 }
 
 // learns reports whether the run reads and writes the cache of curves.
@@ -199,15 +232,8 @@ func (b *Balancer) openCache(device string) (balancer.Curve, error) {
 
 // key returns the key of a curve in the cache. It contains all values that the curve depends on.
 func (b *Balancer) key(device string) string {
-	var model []string
-	for _, s := range b.cfg.Settings() {
-		if strings.HasPrefix(s.Key, "model.") && !strings.HasPrefix(s.Key, "model.init_") {
-			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
-		}
-	}
 	c := b.cfg
-	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.run.Precision, c.Data.ImageSize,
-		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
+	return fmt.Sprintf("%s; %s; %s, %d data workers", device, assembly.CurveSetting(c, b.run.Precision.String()), c.Data.Dataset, c.Data.Workers)
 }
 
 // log returns the logger of the load balancer.
@@ -298,10 +324,21 @@ func (b *Balancer) know() {
 	for rank, k := range b.known { // kernels depend on the element type, too
 		o.Types = append(o.Types, k.Device+"; "+b.run.Types[rank].Type)
 	}
-	if slices.ContainsFunc(b.known, func(k knownRank) bool { return len(k.Curve) > 0 }) {
-		for _, k := range b.known {
-			o.Curves = append(o.Curves, k.Curve)
+	// Curves of two sources have different levels, so the first shares would be wrong.
+	cached := 0
+	for _, k := range b.known {
+		if o.Curves = append(o.Curves, k.Curve); len(k.Curve) > 0 {
+			cached++
 		}
+	}
+	switch {
+	case cached < len(b.known) && b.given.Curves != nil:
+		o.Curves, o.CurveErrors = b.given.Curves, b.given.Errors
+		if b.run.Team.Leads() {
+			b.log().Info("using the step times of profile.gpu_profiles", "file", b.cfg.Profile.GPUProfiles)
+		}
+	case cached == 0:
+		o.Curves = nil
 	}
 	switch c.Objective {
 	case "energy":

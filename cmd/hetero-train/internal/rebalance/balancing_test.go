@@ -1,9 +1,12 @@
 package rebalance
 
 import (
+	"bytes"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -11,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
@@ -124,6 +128,46 @@ func TestPoliciesKnowWhichRanksAreAlike(t *testing.T) {
 	b.know()
 	if want := []string{"A; f32", "A; bf16", "B; f32", "A; f32"}; !slices.Equal(b.options.Types, want) {
 		t.Errorf("got types %q, want %q", b.options.Types, want)
+	}
+}
+
+// Cached curves of all ranks come first: they are of training itself. Curves of two sources have different levels.
+func TestStepTimesOfAProfileAreKnownCurves(t *testing.T) {
+	cached := balancer.Curve{{Samples: 8, Seconds: 0.5}}
+	cfg := &config.Config{}
+	cfg.Balance.Policy, cfg.Train.GradAccumulation = "hybrid", 1
+	setting := assembly.CurveSetting(cfg, "f32")
+	timed := func(setting string) profiles.Rank {
+		return profiles.Rank{StepTimes: &profiles.StepTimes{Setting: setting, Error: 0.02, Points: []profiles.StepTime{{Samples: 8, Seconds: 0.1, Steps: 9}, {Samples: 16, Seconds: 0.3, Steps: 9}}}}
+	}
+	points := balancer.Curve{{Samples: 8, Seconds: 0.1}, {Samples: 16, Seconds: 0.3}}
+	for _, c := range []struct {
+		name   string
+		ranks  []profiles.Rank
+		cached []balancer.Curve
+		want   []balancer.Curve
+		errors []float64
+	}{
+		{"times of all ranks", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{nil, nil}, []balancer.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and one cached curve", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{cached, nil}, []balancer.Curve{points, points}, []float64{0.02, 0.02}},
+		{"times and all cached curves", []profiles.Rank{timed(setting), timed(setting)}, []balancer.Curve{cached, cached}, []balancer.Curve{cached, cached}, nil},
+		{"times of one rank", []profiles.Rank{timed(setting), {}}, []balancer.Curve{cached, nil}, []balancer.Curve{cached, nil}, nil},
+		{"times of another model", []profiles.Rank{timed(setting), timed("resnet50")}, []balancer.Curve{nil, nil}, nil, nil},
+	} {
+		var log bytes.Buffer
+		b := &Balancer{cfg: cfg, run: assembly.New(cfg, session.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})}
+		for _, curve := range c.cached {
+			b.known = append(b.known, knownRank{Curve: curve})
+			b.run.Types = append(b.run.Types, devices.RankType{Type: "f32"})
+		}
+		b.given.Curves, b.given.Errors = b.profiledCurves(c.ranks)
+		b.know()
+		if !slices.EqualFunc(b.options.Curves, c.want, slices.Equal) || !slices.Equal(b.options.CurveErrors, c.errors) {
+			t.Errorf("%s: got curves %v with errors %v, want %v with %v", c.name, b.options.Curves, b.options.CurveErrors, c.want, c.errors)
+		}
+		if warned := strings.Contains(log.String(), "are ignored"); warned != (c.name == "times of another model") {
+			t.Errorf("%s: got the log %q", c.name, &log)
+		}
 	}
 }
 

@@ -1,79 +1,269 @@
 package profile
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"runtime"
+	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/measure"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
 const (
-	// profileBatch is the maximum number of samples of a measured step. With a larger number, a slow rank would
+	// profileBatch is the maximum number of samples of the first measured steps. With a larger number, a slow rank would
 	// complete too few steps within modelTime.
 	profileBatch = 32
-	modelTime    = 4 * time.Second // duration of the measured steps
-	modelSteps   = 3               // minimum number of measured steps
+	modelTime    = 4 * time.Second  // duration of the first measured steps
+	modelSteps   = 3                // minimum number of measured steps of a share
+	curveTime    = 10 * time.Second // duration of the steps at several shares
+	curveVisits  = 3                // number of visits of a share for which curveTime must suffice. The median of fewer visits follows a slow one
+	leastVisits  = 2                // minimum number of visits of a share; fewer tell no error
+	visitTime    = 200 * time.Millisecond
 )
 
-// profileModel measures a step of the configured model on this rank's device. fraction is the memory-bound fraction of
-// the step, computed from the operations and bytes of the plan. perSample is the time per sample, s. All ranks measure
-// at the same time, as in training.
-func profileModel(ctx context.Context, k *compute.Rank, tflops, gbytes float64) (fraction, perSample float64, err error) {
-	profileBatch := min(profileBatch, max(k.Cfg.Data.BatchSize/max(k.Opts.Assignment.WorldSize, 1), 2))
-	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(k.Cfg.Model.NumClasses, 100), 2), Size: k.Cfg.Data.ImageSize})
-	if err != nil {
-		return 0, 0, err
-	}
+// model is the configured model on this rank's device, with data.
+type model struct {
+	run     *assembly.Run
+	samples data.Samples
+	replica *train.Replica
+}
+
+// openModel opens the configured model for micro-batches of so many samples: images are synthetic, texts are those of
+// the configured data set.
+func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) (*model, error) {
 	cfg := *k.Cfg
-	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
-	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, profileBatch)
-	step := assembly.New(&cfg, session.Options{})
-	step.Device, step.Precision, step.Data = k.Device, k.Precision, &parts.Opened{Splits: set.Cached(0)}
-	options, err := step.ReplicaOptions()
-	if err != nil {
-		return 0, 0, err
+	cfg.Data.BatchSize, cfg.Train.GradAccumulation = samples*accumulation, accumulation
+	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, samples)
+	m := &model{run: assembly.New(&cfg, session.Options{Env: k.Opts.Env})}
+	m.run.Device, m.run.Precision = k.Device, k.Precision
+	if k.Opts.Env.Catalog.SamplesOf(cfg.Model.Name) == config.Tokens {
+		opened, err := parts.OpenData(ctx, &cfg, 0, k.Opts.Log)
+		if err != nil {
+			return nil, err
+		}
+		m.run.Data, m.samples = opened, opened.Tokens.Train
+	} else {
+		set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * cfg.Data.BatchSize, Eval: 1, Classes: max(min(cfg.Model.NumClasses, 100), 2), Size: cfg.Data.ImageSize})
+		if err != nil {
+			return nil, err
+		}
+		m.run.Data = &parts.Opened{Splits: set.Cached(0)}
+		m.samples = data.Images{Dataset: m.run.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}}
 	}
-	replica, err := train.NewReplica(k.Device, options)
+	options, err := m.run.ReplicaOptions()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, replica.Close()) }()
+	m.replica, err = train.NewReplica(k.Device, options)
+	return m, err
+}
+
+// loader returns a loader of micro-batches.
+func (m *model) loader(samples int) (*data.Loader, error) {
+	accumulation := m.run.Cfg.Train.GradAccumulation
+	return data.NewLoader(data.Options{Samples: m.samples, Seed: 1, BatchSize: samples * accumulation, Accumulation: accumulation, Workers: 1})
+}
+
+// profileModel times steps of the configured model with a few samples. It sets the memory-bound fraction of a step,
+// from the operations and bytes of the plan, and the time per sample. It returns the largest share that fits into
+// memory, at most a whole micro-batch. All ranks measure at the same time, as in training.
+func (p *profiling) profileModel(ctx context.Context) (most int, err error) {
+	k, r := p.rank, &p.report.Rank
+	batch := parts.BatchOf(k.Cfg)
+	m, err := openModel(ctx, k, min(profileBatch, max(batch.Total/max(k.Opts.Assignment.WorldSize, 1), 2)), 1)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.replica.Close()) }()
 	var work []profiles.Work
-	for _, l := range replica.Plan().Launches() {
+	for _, l := range m.replica.Plan().Launches() {
 		work = append(work, profiles.Work{FLOPs: l.FLOPs, Bytes: l.Bytes})
 	}
-	perSample, err = timeSteps(ctx, replica, data.Options{Samples: data.Images{Dataset: step.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize}},
-		Seed: 1, BatchSize: profileBatch, Accumulation: 1, Workers: 1})
-	return profiles.MemoryFraction(work, tflops, gbytes), perSample, err
+	if p.report.PerSample, err = m.timeSteps(ctx); err != nil {
+		return 0, err
+	}
+	p.report.MemoryFraction = profiles.MemoryFraction(work, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
+	return m.replica.LargestFit(r.MemoryBytes, batch.Total)
 }
 
 // timeSteps trains for modelTime and returns the rank's own time per sample, s.
-func timeSteps(ctx context.Context, replica *train.Replica, o data.Options) (perSample float64, err error) {
-	loader, err := data.NewLoader(o)
+func (m *model) timeSteps(ctx context.Context) (perSample float64, err error) {
+	samples := m.run.Cfg.Data.BatchSize
+	loader, err := m.loader(samples)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, loader.Close()) }()
 	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
 	defer runtime.UnlockOSThread()
-	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first step is not measured, because it loads code
+	if _, err := m.replica.Step(ctx, loader, 0.01); err != nil { // the first step is not measured, because it loads code
 		return 0, err
 	}
 	began := time.Now()
 	for n := 1; ; n++ {
-		if _, err := replica.Step(ctx, loader, 0.01); err != nil {
+		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
 			return 0, err
 		}
 		if took := time.Since(began); n >= modelSteps && took >= modelTime {
-			return took.Seconds() / float64(n*o.BatchSize), nil
+			return took.Seconds() / float64(n*samples), nil
 		}
 	}
+}
+
+// profileShares times steps of the configured model at several shares around the expected share of this rank.
+// expected is that share, most the largest share that fits into memory. The number of shares depends on the time that
+// the steps are expected to take.
+func (p *profiling) profileShares(ctx context.Context, expected float64, most int) (err error) {
+	k, batch := p.rank, parts.BatchOf(p.rank.Cfg)
+	accumulation, unit := k.Cfg.Train.GradAccumulation, max(batch.Unit, 1)
+	shares := affordable(balancer.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
+	if len(shares) < 2 {
+		return fmt.Errorf("got %v s for a sample, want two shares within %v", p.report.PerSample, curveTime)
+	}
+	m, err := openModel(ctx, k, slices.Max(shares), accumulation)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.replica.Close()) }()
+	times, err := m.timeShares(ctx, shares)
+	if err != nil {
+		return err
+	}
+	times.Setting = assembly.CurveSetting(k.Cfg, k.Precision.String())
+	p.report.Rank.StepTimes = times
+	return nil
+}
+
+// affordable returns the first shares of a list that can all be visited curveVisits times within half of curveTime, if
+// the time of a step is proportional to its samples. The other half is for times that are not.
+func affordable(shares []int, perSample float64) []int {
+	left := curveTime.Seconds() / 2
+	for i, n := range shares {
+		if left -= (curveVisits + 1) * float64(n) * perSample; left < 0 {
+			return shares[:i]
+		}
+	}
+	return shares
+}
+
+// timeShares visits all shares in turns until curveTime has passed. The first step of the first visit of a share is not
+// measured, because it compiles plans.
+func (m *model) timeShares(ctx context.Context, shares []int) (*profiles.StepTimes, error) {
+	runtime.LockOSThread() // the threads of a device belong to the thread that opened it
+	defer runtime.UnlockOSThread()
+	var rounds [][]float64 // s, by round and share
+	began := time.Now()
+	steps := make([]int, len(shares))
+	for len(rounds) < leastVisits || time.Since(began) < curveTime {
+		round := make([]float64, len(shares))
+		for i, samples := range shares {
+			if len(rounds) >= leastVisits && time.Since(began) > curveTime {
+				return stepTimes(shares, steps, rounds), nil
+			}
+			n, err := 0, error(nil)
+			if round[i], n, err = m.visit(ctx, samples, len(rounds) == 0); err != nil {
+				return nil, fmt.Errorf("share of %d samples: %w", samples, err)
+			}
+			steps[i] += n
+		}
+		rounds = append(rounds, round)
+	}
+	return stepTimes(shares, steps, rounds), nil
+}
+
+// visit trains with a share for visitTime, at least one measured step, and returns the mean time of a step, s.
+func (m *model) visit(ctx context.Context, samples int, first bool) (seconds float64, steps int, err error) {
+	if err := m.replica.SetSamples(samples); err != nil {
+		return 0, 0, err
+	}
+	loader, err := m.loader(samples)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, loader.Close()) }()
+	if first {
+		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
+			return 0, 0, err
+		}
+	}
+	began := time.Now()
+	for steps = 1; ; steps++ {
+		if _, err := m.replica.Step(ctx, loader, 0.01); err != nil {
+			return 0, 0, err
+		}
+		if took := time.Since(began); took >= visitTime {
+			return took.Seconds() / float64(steps), steps, nil
+		}
+	}
+}
+
+// stepTimes computes the time of each share from the visits of all rounds. A round in which the whole machine is slow
+// affects all shares alike, so the median over the shares is removed from each round before the median over the rounds.
+func stepTimes(shares, steps []int, rounds [][]float64) *profiles.StepTimes {
+	levels, relative := make([]float64, len(rounds)), make([][]float64, len(shares)) // logs
+	for j, round := range rounds {
+		logs := make([]float64, len(round))
+		for i, seconds := range round {
+			logs[i] = math.Log(seconds)
+		}
+		levels[j] = median(logs)
+		for i, l := range logs {
+			relative[i] = append(relative[i], l-levels[j])
+		}
+	}
+	out, squares := &profiles.StepTimes{}, 0.0
+	for i, list := range relative {
+		center := median(list)
+		for _, l := range list {
+			squares += (l - center) * (l - center)
+		}
+		out.Points = append(out.Points, profiles.StepTime{Samples: shares[i], Seconds: measure.Figure(math.Exp(center + median(levels))), Steps: steps[i]})
+	}
+	const medianToMean = 1.25 // standard error of a median relative to that of a mean
+	visits := float64(len(rounds))
+	out.Error = medianToMean * math.Sqrt(squares/(float64(len(shares))*(visits-1))/visits)
+	slices.SortFunc(out.Points, func(a, b profiles.StepTime) int { return cmp.Compare(a.Samples, b.Samples) })
+	return out
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// expectedShare gathers the measured speeds of all ranks and returns the share of this rank that is proportional to its
+// speed, in samples. It is 0 if a rank has no speed. All ranks must call it.
+func (p *profiling) expectedShare(ctx context.Context) (float64, error) {
+	own := p.report.PerSample
+	words, err := p.rank.Team.Group.Gather(ctx, "profile: time per sample", binary.LittleEndian.AppendUint64(nil, math.Float64bits(own)))
+	if err != nil {
+		return 0, err
+	}
+	speed := 0.0 // samples/s of all ranks
+	for rank, w := range words {
+		if len(w) != 8 {
+			return 0, fmt.Errorf("profile: time per sample of rank %d: got %d bytes, want 8", rank, len(w))
+		}
+		seconds := math.Float64frombits(binary.LittleEndian.Uint64(w))
+		if !(seconds > 0) {
+			return 0, nil
+		}
+		speed += 1 / seconds
+	}
+	return float64(parts.BatchOf(p.rank.Cfg).Total) / (own * speed), nil
 }

@@ -27,7 +27,10 @@ TFLOP/s is measured in the precision that training uses. b is the memory-bound f
 computed for the model of the file; without a file, or with --quick, it is 0.7. The ranks of one machine are measured in turns, and
 ranks with the same type of device get the same score.
 
-With -c FILE, the command also times training steps of the model, and prints how well the scores predict these times.`
+With -c FILE, the command also times training steps of the model, and prints how well the scores predict these times. With several
+ranks, it then times steps at several shares of each rank for about 10 s. A training with the same settings that gets the file with
+--gpu-profiles starts with these step times, so policy hybrid need not discover them. Images are synthetic; texts are those of
+the configured data set.`
 
 const profileExample = `  hetero-train profile
   hetero-train profile --quick --json

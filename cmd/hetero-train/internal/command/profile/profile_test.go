@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
 		limit  time.Duration
 	}{{"full", fullBudget, time.Minute}, {"quick", quickBudget, 10 * time.Second}} {
 		b := c.budget
+		if b.model > 0 && modelTime+curveTime > b.model*3/4 {
+			t.Errorf("%s: the steps of a model take %v, want at most three quarters of %v", c.name, modelTime+curveTime, b.model)
+		}
 		sum := b.score + 2*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
 		if b.limit >= c.limit || sum > b.limit*9/10 {
 			t.Errorf("%s: the parts take %v, the limit is %v, want less than %v", c.name, sum, b.limit, c.limit)
@@ -61,5 +65,34 @@ func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 	reports[1].Rank.Measured.TFLOPS = 0
 	if _, _, err := p.merge(reports); err == nil || !strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("a rank without figures: got %v", err)
+	}
+}
+
+// Whole rounds may be slow, and single visits: neither moves a share relative to the others.
+func TestStepTimesAreThoseOfQuietVisits(t *testing.T) {
+	times := stepTimes([]int{16, 8, 32}, []int{4, 5, 6}, [][]float64{{0.02, 0.01, 0.04}, {0.04, 0.02, 0.08}, {0.02, 0.01, 0.4}, {0.02, 0.01, 0.04}})
+	want := []profiles.StepTime{{Samples: 8, Seconds: 0.01, Steps: 5}, {Samples: 16, Seconds: 0.02, Steps: 4}, {Samples: 32, Seconds: 0.04, Steps: 6}}
+	for i, p := range times.Points {
+		if p.Samples != want[i].Samples || p.Steps != want[i].Steps || math.Abs(float64(p.Seconds/want[i].Seconds)-1) > 1e-9 {
+			t.Errorf("got %+v, want %+v", p, want[i])
+		}
+	}
+	if !(times.Error > 0.1) {
+		t.Errorf("got an error of %v, want one that shows the slow visit", times.Error)
+	}
+	if quiet := stepTimes([]int{8, 16}, []int{1, 1}, [][]float64{{0.01, 0.02}, {0.02, 0.04}}); !(quiet.Error < 1e-9) {
+		t.Errorf("got an error of %v of rounds that differ in nothing but their level, want 0", quiet.Error)
+	}
+}
+
+func TestAProfileMeasuresTheSharesForWhichItHasTime(t *testing.T) {
+	shares := []int{64, 128, 32}
+	for _, c := range []struct {
+		perSample float64 // s
+		want      int
+	}{{1e-3, 3}, {0.006, 2}, {0.01, 1}, {1, 0}} {
+		if got := affordable(shares, c.perSample); len(got) != c.want {
+			t.Errorf("%v s for a sample: got the shares %v, want the first %d of %v", c.perSample, got, c.want, shares)
+		}
 	}
 }

@@ -202,14 +202,46 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 		r.Measured.Copies, err = measure.HostDevice(ctx, k.Device, p.budget.copies)
 		return err
 	})
-	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
-		// p.part has recorded the failure in the report
-		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) {
-			p.report.MemoryFraction, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
+	if p.model != "" && p.budget.model > 0 {
+		if err := p.measureModel(ctx); err != nil {
 			return err
-		})
+		}
 	}
 	return ctx.Err()
+}
+
+// measureModel times steps of the configured model. If all ranks have time left, each rank measures a few samples. With
+// several ranks, each rank then measures several shares.
+func (p *profiling) measureModel(ctx context.Context) error {
+	left, err := p.leastLeft(ctx)
+	if err != nil {
+		return err
+	}
+	skipped := &p.report.Rank.Skipped
+	if left < p.budget.model {
+		*skipped = append(*skipped, fmt.Sprintf("steps of %s: %v of the time limit of the whole profile (%v) are left, want %v", p.model, left, p.budget.limit, p.budget.model))
+		return nil
+	}
+	most := 0
+	// p.part has recorded the failure in the report
+	_ = p.part("operations of "+p.model, skipped, func() (err error) {
+		most, err = p.profileModel(ctx)
+		return err
+	})
+	if p.rank.Team == nil {
+		return nil
+	}
+	expected, err := p.expectedShare(ctx)
+	if err != nil {
+		return err
+	}
+	if expected == 0 || most == 0 {
+		*skipped = append(*skipped, fmt.Sprintf("steps of %s at several shares: a rank has no time per sample, or no sample fits into its memory", p.model))
+		return nil
+	}
+	// p.part has recorded the failure in the report
+	_ = p.part("steps of "+p.model+" at several shares", skipped, func() error { return p.profileShares(ctx, expected, most) })
+	return nil
 }
 
 // measureScore measures the figures of the compute score. The ranks of a machine measure one after another.
@@ -334,7 +366,11 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 
 // leastLeft returns the minimum, over all ranks, of the time left.
 func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
-	own := binary.LittleEndian.AppendUint64(nil, uint64(max(time.Until(p.deadline), 0)))
+	left := max(time.Until(p.deadline), 0)
+	if p.rank.Team == nil {
+		return left, nil
+	}
+	own := binary.LittleEndian.AppendUint64(nil, uint64(left))
 	words, err := p.rank.Team.Group.Gather(ctx, "profile: time left", own)
 	if err != nil {
 		return 0, err
