@@ -28,6 +28,7 @@ var layers = []layer{
 	{"balancer/simulate", imports("balancer")},
 	{"balancer/scheduler", imports("balancer")},
 	{"balancer/scheduler/hyper", imports("balancer/scheduler")},
+	{"balancer/scheduler/features", imports("balancer/scheduler")},
 	{"balancer/scheduler/workload", imports("balancer", "balancer/scheduler")},
 	{"balancer/scheduler/simulate", imports("balancer/scheduler")},
 	{"balancer/scheduler/ingest", imports("balancer", "balancer/scheduler", "balancer/scheduler/workload")},
@@ -264,6 +265,7 @@ var never = []layer{
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler/ingest", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"balancer/scheduler/features", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"balancer/scheduler/hyper", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"telemetry", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	// other packages register their keys with config
