@@ -211,29 +211,3 @@ func TestRunEndsAtItsLimit(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
-
-func BenchmarkFCFS(b *testing.B) {
-	setup := workload.Default()
-	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, _ := scheduler.New("fcfs", scheduler.Options{})
-	decisions := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Reset(w); err != nil {
-			b.Fatal(err)
-		}
-		r, err := s.Run(p)
-		if err != nil {
-			b.Fatal(err)
-		}
-		decisions += r.Decisions
-	}
-	b.ReportMetric(float64(decisions)/b.Elapsed().Seconds(), "starts/s")
-}

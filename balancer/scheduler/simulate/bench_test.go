@@ -1,0 +1,82 @@
+package simulate_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// cpuSeconds is the time that this process has computed. Unlike elapsed time, it does not depend on other processes.
+func cpuSeconds(b *testing.B) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
+}
+
+// counted counts calls of Decide.
+type counted struct {
+	scheduler.Policy
+	n int
+}
+
+func (p *counted) Decide(s *scheduler.State) scheduler.Action {
+	p.n++
+	return p.Policy.Decide(s)
+}
+
+// BenchmarkPolicies plays 1,000 jobs on the default cluster at load 0.8. A decision is a call of Decide: a start, a stop or a wait.
+func BenchmarkPolicies(b *testing.B) {
+	for _, name := range scheduler.Names() {
+		b.Run(name, func(b *testing.B) { play(b, name, workload.Arrivals{Jobs: 1000, Load: 0.8, Seed: 1}) })
+	}
+}
+
+// BenchmarkEpisodes plays episodes as a learner does: 64 jobs each, another seed each time, with the generation of the jobs.
+func BenchmarkEpisodes(b *testing.B) { play(b, "fcfs", workload.Arrivals{Jobs: 64, Load: 0.8}) }
+
+func play(b *testing.B, name string, a workload.Arrivals) {
+	setup := workload.Default()
+	var w scheduler.Workload
+	if err := workload.GenerateInto(&w, setup, a); err != nil {
+		b.Fatal(err)
+	}
+	s, err := simulate.New(setup.Cluster, &w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	policy, err := scheduler.New(name, scheduler.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &counted{Policy: policy}
+	starts, episodes := 0, 0
+	before := cpuSeconds(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if a.Seed == 0 {
+			next := a
+			next.Seed = uint64(episodes)
+			if err := workload.GenerateInto(&w, setup, next); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.Reset(&w); err != nil {
+			b.Fatal(err)
+		}
+		r, err := s.Run(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		starts += r.Decisions
+		episodes++
+	}
+	seconds := cpuSeconds(b) - before
+	b.ReportMetric(float64(p.n)/seconds, "decisions/cpu-s")
+	b.ReportMetric(float64(starts)/seconds, "actions/cpu-s")
+	b.ReportMetric(float64(episodes)/seconds, "episodes/cpu-s")
+}
