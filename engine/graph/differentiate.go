@@ -15,6 +15,9 @@ type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
 // Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
 // per-sample loss of SoftmaxCrossEntropy. Each run reads scale (1), which is 1/global count times the loss scale.
+//
+// loss may also be any other computed value. scale then has its shape: it is the gradient of an objective, which the host
+// computes, with respect to that value.
 func (g *Graph) Differentiate(loss, scale *Value) { g.DifferentiateTerms(Term{loss, scale}) }
 
 // Term is a loss with its scale; see Differentiate.

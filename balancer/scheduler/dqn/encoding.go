@@ -1,0 +1,588 @@
+package dqn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+)
+
+// Encoding states how the state of a cluster becomes an Observation, and how an action becomes GPUs.
+//
+// # Rows and columns
+//
+// The GPUs of one type on one machine form a group of up to Slots GPUs; a machine with more of them, or with several
+// types, has several groups. A group is a row of the image and a column of the actions. The GPUs of a group are equal,
+// so an action does not name one of them: K jobs and 16 GPUs in 4 groups are 4K actions instead of 16K.
+// With Share, each group has a second column: there, the job shares the GPUs of a job that runs in the group.
+//
+// A network has Rows rows. A cluster with fewer groups leaves the rest empty. A cluster with more groups is an error.
+// Pairs state speeds of jobs instead of names of types, so the same network works on clusters with other machines.
+//
+// # Gangs
+//
+// An action starts all GPUs of a job:
+//
+//   - the lowest free GPUs of the group, if they are enough;
+//   - otherwise, if no group of this type holds the whole gang, all usable GPUs of the group, and then those of other
+//     groups of the same type, the group with the most usable GPUs first;
+//   - with sharing, the GPUs of the running job whose pair has the largest gain: the sum of both speeds, each relative
+//     to its speed alone. Jobs share only if the gain is above 1.
+type Encoding struct {
+	// Oldest and Shortest select the jobs that actions can start: the first Oldest jobs of the queue, and the Shortest
+	// jobs with the least remaining time among the others. The spec's network has Shortest = 0.
+	Oldest   int  `json:"oldest"`
+	Shortest int  `json:"shortest"`
+	Rows     int  `json:"rows"`
+	Slots    int  `json:"slots"`
+	Share    bool `json:"share"`
+	// Unit is the time in seconds that features and rewards are relative to: the mean running time of a job.
+	Unit float64 `json:"unit"`
+	// Advice is the name of a policy of package scheduler whose choice is a feature of the pairs and the baseline of
+	// imitation; "" for none. The network then learns when to depart from this policy.
+	Advice string `json:"advice"`
+}
+
+// DefaultEncoding fits clusters of up to 6 groups.
+func DefaultEncoding() Encoding {
+	return Encoding{Oldest: 3, Shortest: 5, Rows: 6, Slots: 8, Share: true, Unit: 600}
+}
+
+func (e Encoding) check() error {
+	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Rows < 1 || e.Slots < 1 || !(e.Unit > 0) || math.IsInf(e.Unit, 1) {
+		return fmt.Errorf("encoding: got %+v, want at least 1 job, row and slot, and a unit above 0 s", e)
+	}
+	return nil
+}
+
+// Channels of the image.
+const (
+	imageUp    = iota // available
+	imageBusy         // jobs on the GPU, relative to the largest number: its utilization as this scheduler plans it
+	imageUntil        // time until its jobs end
+	imageSpeed        // mean speed of all kinds of jobs on its type, relative to the best type
+	imageChannels
+)
+
+// Facts before those of single jobs.
+const (
+	factQueue   = iota // length of the queue, x/(1+x) of x = queue/GPUs
+	factRunning        // running jobs per GPU
+	factFree           // fraction of GPUs without a job
+	factWork           // GPU seconds that wait, x/(1+x) of x relative to Unit and GPUs
+	factHidden         // fraction of the queue that the actions do not reach
+	factMean           // mean priority of the jobs that actions can start
+	factClass          // fraction of each class among them
+	factJobs    = factClass + scheduler.Classes
+)
+
+// Facts of each job: priority and one-hot class.
+const jobFacts = 1 + scheduler.Classes
+
+// Numbers of a pair.
+const (
+	pairPossible = iota
+	pairTime     // running time there
+	pairBest     // running time on the best type
+	pairSpeed    // speed relative to the best type
+	pairMargin   // pairSpeed minus its mean over the other jobs: comparative advantage
+	pairGPUs     // fraction of the cluster's GPUs
+	pairCost     // GPU seconds
+	pairWaited   // time since arrival
+	pairPriority //
+	pairShorter  // fraction of the shown jobs that are shorter
+	pairUsable   // usable GPUs of the group relative to the gang, at most 1
+	pairSoon     // time until the GPUs of the group are free, if they are not
+	pairSpread   // the gang would span machines
+	pairShare    // the column shares GPUs
+	pairOwn      // own speed relative to the speed alone
+	pairPartner  // speed of the partner relative to its speed alone
+	pairEnds     // running time of the partner
+	pairAdvised  // the choice of the baseline
+	pairScore    // similarity score of package hyper
+	pairClass    // one-hot class
+	pairNumbers  = pairClass + scheduler.Classes
+)
+
+// Shape returns the size of the observations.
+func (e Encoding) Shape() Shape {
+	jobs := e.Oldest + e.Shortest
+	s := Shape{Channels: imageChannels, Machines: e.Rows, Slots: e.Slots, Facts: factJobs + jobs*jobFacts, Jobs: jobs, Columns: e.Rows, Pair: pairNumbers}
+	if e.Share {
+		s.Columns *= 2
+	}
+	return s
+}
+
+// group is a row of the image.
+type group struct {
+	typ, machine int
+	gpus         []int
+}
+
+// encoder turns states of one run into observations. Only one goroutine at a time may use it.
+type encoder struct {
+	Encoding
+	shape   Shape
+	cluster *scheduler.Cluster
+	work    *scheduler.Workload
+	speeds  scheduler.Speeds
+	groups  []group
+	groupOf []int     // by GPU
+	mean    []float64 // by type: mean relative speed of all kinds
+	best    []float64 // by job: speed on the best type
+
+	adviser scheduler.Policy
+	score   func(s *scheduler.State, job, gpu int) float64 // nil: no similarity scores
+
+	jobs     []int     // shown jobs, by slot
+	usable   []int     // by group: usable GPUs of the job at hand
+	free     []int     // by group: free GPUs
+	soon     []float64 // by group: seconds until all its GPUs are free
+	squashed []float32 // soon, as a number of a pair
+	partner  []int     // by (slot, group): index of the running job to share with, -1: none
+	gpus     []int     // result of gpusOf
+	ratios   []float64
+}
+
+func newEncoder(e Encoding) (*encoder, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	n := &encoder{Encoding: e, shape: e.Shape()}
+	n.usable, n.free = make([]int, e.Rows), make([]int, e.Rows)
+	n.soon, n.squashed = make([]float64, e.Rows), make([]float32, e.Rows)
+	n.partner, n.ratios = make([]int, n.shape.Jobs*e.Rows), make([]float64, n.shape.Jobs*e.Rows)
+	if e.Advice != "" {
+		var err error
+		if n.adviser, err = scheduler.New(e.Advice, scheduler.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// reset prepares for a run.
+func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) error {
+	if n.cluster != c {
+		if err := n.layout(c); err != nil {
+			return err
+		}
+	}
+	n.work, n.speeds = w, speeds
+	n.mean = append(n.mean[:0], make([]float64, len(c.Types))...)
+	for kind := range w.Kinds {
+		most := 0.0
+		for t := range c.Types {
+			most = max(most, speeds.Alone(kind, t, 1, false))
+		}
+		for t := range c.Types {
+			if most > 0 {
+				n.mean[t] += speeds.Alone(kind, t, 1, false) / most / float64(len(w.Kinds))
+			}
+		}
+	}
+	n.best = append(n.best[:0], make([]float64, len(w.Jobs))...)
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		for t := range c.Types {
+			if n.best[i] = max(n.best[i], speeds.Alone(j.Kind, t, j.GPUs, false)); n.best[i] == 0 {
+				n.best[i] = speeds.Alone(j.Kind, t, j.GPUs, true)
+			}
+		}
+		if !(n.best[i] > 0) {
+			return fmt.Errorf("job %d (%q): %d GPUs of one type do not run it: this network uses GPUs of one type only", i, j.Name, j.GPUs)
+		}
+	}
+	if n.adviser != nil {
+		return n.adviser.Reset(c, w, speeds)
+	}
+	return nil
+}
+
+// layout makes the groups of a cluster.
+func (n *encoder) layout(c *scheduler.Cluster) error {
+	n.groups, n.groupOf = n.groups[:0], make([]int, len(c.GPUs))
+	for m := range c.Machines {
+		for t := range c.Types {
+			at := -1
+			for _, g := range c.Machines[m].GPUs {
+				if c.GPUs[g].Type != t {
+					continue
+				}
+				if at < 0 || len(n.groups[at].gpus) == n.Slots {
+					at = len(n.groups)
+					n.groups = append(n.groups, group{typ: t, machine: m})
+				}
+				n.groups[at].gpus = append(n.groups[at].gpus, g)
+				n.groupOf[g] = at
+			}
+		}
+	}
+	if len(n.groups) > n.Rows {
+		return fmt.Errorf("the cluster has %d groups of up to %d equal GPUs on one machine, and the network takes at most %d: train a network with more rows",
+			len(n.groups), n.Slots, n.Rows)
+	}
+	n.cluster = c
+	return nil
+}
+
+// squash maps times from 0 to numbers between 0 and 1; relative to the unit, 0.1 -> 0.24, 1 -> 0.5, 10 -> 0.76.
+func (n *encoder) squash(seconds float64) float32 {
+	root := math.Sqrt(max(0, seconds) / n.Unit)
+	return float32(root / (1 + root))
+}
+
+func fraction(x float64) float32 { return float32(x / (1 + x)) }
+
+// choose selects the shown jobs.
+func (n *encoder) choose(s *scheduler.State) {
+	n.jobs = append(n.jobs[:0], s.Queue[:min(len(s.Queue), n.Oldest)]...)
+	rest := s.Queue[len(n.jobs):]
+	from := len(n.jobs)
+	for _, job := range rest { // insertion into the sorted shortest jobs; ties keep the order of arrival
+		t := s.Remaining[job] / n.best[job]
+		at := len(n.jobs)
+		for at > from && t < s.Remaining[n.jobs[at-1]]/n.best[n.jobs[at-1]] {
+			at--
+		}
+		if at >= from+n.Shortest {
+			continue
+		}
+		if len(n.jobs) < from+n.Shortest {
+			n.jobs = append(n.jobs, 0)
+		}
+		copy(n.jobs[at+1:], n.jobs[at:len(n.jobs)-1])
+		n.jobs[at] = job
+	}
+}
+
+// left is the time in seconds until a running job frees its GPUs, at its present speed.
+func left(s *scheduler.State, r *scheduler.Running) float64 {
+	if !math.IsInf(r.Leaves, 1) && r.Leaves > 0 {
+		return max(0, r.Leaves-s.Now)
+	}
+	if r.Speed > 0 {
+		return r.Remaining / r.Speed
+	}
+	alone := s.Rate(r.Job, r.GPUs, r.Partner)
+	return max(0, r.Ready-s.Now) + r.Remaining/alone
+}
+
+// observe writes the observation of a state.
+func (n *encoder) observe(s *scheduler.State, o *Observation) {
+	clear(o.State)
+	clear(o.Mask)
+	n.choose(s)
+	n.image(s, o.Image)
+	n.facts(s, o.Facts)
+	n.pairs(s, o)
+	o.Mask[n.shape.Wait()] = canWait(s)
+	if n.adviser != nil {
+		if a := n.advise(s); a >= 0 && a < n.shape.Wait() {
+			o.Pairs[a*pairNumbers+pairAdvised] = 1
+		}
+	}
+}
+
+// canWait reports whether another event can come.
+func canWait(s *scheduler.State) bool {
+	return len(s.Running) > 0 || s.Arrived < len(s.Workload.Jobs)
+}
+
+func (n *encoder) image(s *scheduler.State, image []float32) {
+	plane := n.Rows * n.Slots
+	clear(n.free)
+	for i, g := range n.groups {
+		n.soon[i] = 0
+		for k, gpu := range g.gpus {
+			at := i*n.Slots + k
+			if !s.Up[gpu] {
+				continue
+			}
+			image[imageUp*plane+at] = 1
+			image[imageSpeed*plane+at] = float32(n.mean[g.typ])
+			if len(s.OnGPU[gpu]) == 0 {
+				n.free[i]++
+			}
+			image[imageBusy*plane+at] = float32(len(s.OnGPU[gpu])) / scheduler.MaxSharing
+		}
+	}
+	for i := range s.Running {
+		r := &s.Running[i]
+		t := left(s, r)
+		for _, gpu := range r.GPUs {
+			row := n.groupOf[gpu]
+			n.soon[row] = max(n.soon[row], t)
+			for k, other := range n.groups[row].gpus {
+				if other == gpu {
+					at := imageUntil*plane + row*n.Slots + k
+					image[at] = max(image[at], n.squash(t))
+				}
+			}
+		}
+	}
+}
+
+func (n *encoder) facts(s *scheduler.State, facts []float32) {
+	gpus, free := float64(len(n.cluster.GPUs)), 0
+	for _, f := range n.free {
+		free += f
+	}
+	waiting := 0.0
+	for _, job := range s.Queue {
+		waiting += s.Remaining[job] / n.best[job] * float64(n.work.Jobs[job].GPUs)
+	}
+	facts[factQueue] = fraction(float64(len(s.Queue)) / gpus)
+	facts[factRunning] = float32(float64(len(s.Running)) / gpus)
+	facts[factFree] = float32(float64(free) / gpus)
+	facts[factWork] = fraction(waiting / gpus / n.Unit)
+	if len(s.Queue) > 0 {
+		facts[factHidden] = 1 - float32(len(n.jobs))/float32(len(s.Queue))
+	}
+	for slot, job := range n.jobs {
+		j := &n.work.Jobs[job]
+		class := n.work.Kinds[j.Kind].Class
+		share := 1 / float32(len(n.jobs))
+		facts[factMean] += float32(j.Priority) * share
+		facts[factClass+int(class)] += share
+		at := factJobs + slot*jobFacts
+		facts[at], facts[at+1+int(class)] = float32(j.Priority), 1
+	}
+}
+
+// room sets the usable GPUs of each group for a job.
+func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
+	need := n.work.Kinds[j.Kind].GPUMemory
+	for i, g := range n.groups {
+		n.usable[i] = 0
+		if n.free[i] > 0 && need <= n.cluster.Types[g.typ].Memory {
+			n.usable[i] = min(n.free[i], fits(s.FreeCPUs[g.machine], j.CPUs), fits(s.FreeMem[g.machine], j.Memory))
+		}
+	}
+}
+
+// fits is how often a demand fits into what is free.
+func fits(have, need float64) int {
+	if need <= 0 {
+		return math.MaxInt32
+	}
+	const slack = 1e-9 // relative rounding error of sums of demands
+	return int(min(math.MaxInt32, have*(1+slack)/need))
+}
+
+// spreads reports whether a gang of n GPUs would start on group i and others of its type: no group of the type holds
+// all of it, and all together do.
+func (n *encoder) spreads(i, gpus int) bool {
+	total := 0
+	for k, g := range n.groups {
+		if g.typ == n.groups[i].typ {
+			if n.usable[k] >= gpus {
+				return false
+			}
+			total += n.usable[k]
+		}
+	}
+	return n.usable[i] > 0 && total >= gpus
+}
+
+func (n *encoder) pairs(s *scheduler.State, o *Observation) {
+	rows, total := len(n.groups), float64(len(n.cluster.GPUs))
+	n.relative()
+	for i := range rows {
+		n.squashed[i] = n.squash(n.soon[i])
+	}
+	for slot, job := range n.jobs {
+		j := &n.work.Jobs[job]
+		n.room(s, j)
+		best := s.Remaining[job] / n.best[job]
+		shorter := 0
+		for _, other := range n.jobs {
+			if s.Remaining[other]/n.best[other] < best {
+				shorter++
+			}
+		}
+		class := int(n.work.Kinds[j.Kind].Class)
+		shortest, waited := n.squash(best), n.squash(s.Now-j.Arrival)
+		for i := range rows {
+			spread := n.usable[i] < j.GPUs && n.spreads(i, j.GPUs)
+			possible := n.usable[i] >= j.GPUs || spread
+			speed := n.speeds.Alone(j.Kind, n.groups[i].typ, j.GPUs, spread)
+			possible = possible && speed > 0
+			if possible && spread { // groups of one machine share its CPU cores and memory
+				_, why := s.Fit(job, n.gang(s, job, i))
+				possible = why == scheduler.Fits
+				n.room(s, j)
+			}
+			for share := range n.shape.Columns / n.Rows {
+				column := share*n.Rows + i
+				action := slot*n.shape.Columns + column
+				p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
+				p[pairBest], p[pairGPUs] = shortest, float32(float64(j.GPUs)/total)
+				p[pairWaited], p[pairPriority] = waited, float32(j.Priority)
+				p[pairShorter] = float32(shorter) / float32(n.shape.Jobs)
+				p[pairClass+class] = 1
+				p[pairSoon] = n.squashed[i]
+				p[pairUsable] = min(1, float32(n.usable[i])/float32(j.GPUs))
+				if n.score != nil {
+					p[pairScore] = float32(n.score(s, job, n.groups[i].gpus[0]))
+				}
+				rate := speed
+				if share == 0 {
+					p[pairOwn], p[pairPartner] = 1, 1
+					if spread {
+						p[pairSpread] = 1
+					}
+				} else {
+					p[pairShare] = 1
+					rate = n.sharing(s, slot, i, p)
+					possible = rate > 0
+				}
+				if rate > 0 {
+					p[pairTime] = n.squash(s.Remaining[job] / rate)
+					p[pairCost] = n.squash(s.Remaining[job] / rate * float64(j.GPUs))
+					p[pairSpeed] = float32(rate / n.best[job])
+					p[pairMargin] = p[pairSpeed] - float32(n.others(slot, i))
+				}
+				if possible {
+					p[pairPossible] = 1
+					o.Mask[action] = true
+				}
+			}
+		}
+	}
+}
+
+// relative computes the speed of each shown job in each group, relative to the best type.
+func (n *encoder) relative() {
+	for slot, job := range n.jobs {
+		j := &n.work.Jobs[job]
+		for i, g := range n.groups {
+			n.ratios[slot*n.Rows+i] = n.speeds.Alone(j.Kind, g.typ, j.GPUs, false) / n.best[job]
+		}
+	}
+}
+
+// others is the mean relative speed of the other shown jobs in a group.
+func (n *encoder) others(slot, i int) float64 {
+	sum := 0.0
+	for other := range n.jobs {
+		if other != slot {
+			sum += n.ratios[other*n.Rows+i]
+		}
+	}
+	return sum / float64(max(1, len(n.jobs)-1))
+}
+
+// sharing chooses the running job of a group that a shown job would share GPUs with, and returns the speed that the shown
+// job would have, 0 if there is none.
+func (n *encoder) sharing(s *scheduler.State, slot, i int, p []float32) (rate float64) {
+	at := slot*n.Rows + i
+	n.partner[at] = -1
+	job := n.jobs[slot]
+	j := &n.work.Jobs[job]
+	need, most := n.work.Kinds[j.Kind].GPUMemory, 1.0
+	for k := range s.Running {
+		r := &s.Running[k]
+		g := n.groupOf[r.GPUs[0]]
+		if r.Partner >= 0 || g != i || len(r.GPUs) != j.GPUs || len(s.OnGPU[r.GPUs[0]]) != 1 {
+			continue
+		}
+		other := &n.work.Jobs[r.Job]
+		if need+n.work.Kinds[other.Kind].GPUMemory > n.cluster.Types[n.groups[i].typ].Memory {
+			continue
+		}
+		alone := n.speeds.Alone(j.Kind, n.groups[i].typ, j.GPUs, false)
+		partner := n.speeds.Alone(other.Kind, n.groups[i].typ, j.GPUs, false)
+		if !(alone > 0 && partner > 0) {
+			continue
+		}
+		mine, ok := n.speeds.Shared(j.Kind, other.Kind, n.groups[i].typ, j.GPUs)
+		theirs, fine := n.speeds.Shared(other.Kind, j.Kind, n.groups[i].typ, j.GPUs)
+		if !ok || !fine {
+			continue
+		}
+		gain := mine/alone + theirs/partner
+		if !(gain > most) {
+			continue
+		}
+		if speed, why := s.Fit(job, r.GPUs); why == scheduler.Fits {
+			most, rate, n.partner[at] = gain, speed, k
+			p[pairOwn], p[pairPartner], p[pairEnds] = float32(mine/alone), float32(theirs/partner), n.squash(left(s, r))
+		}
+	}
+	return rate
+}
+
+// start returns the action of package scheduler for an action of the network. observe must have seen the same state.
+func (n *encoder) start(s *scheduler.State, action int) scheduler.Action {
+	if action == n.shape.Wait() {
+		return scheduler.Action{}
+	}
+	slot, column := action/n.shape.Columns, action%n.shape.Columns
+	i, job := column%n.Rows, n.jobs[slot]
+	a := scheduler.Action{Verb: scheduler.Start, Job: job}
+	if column >= n.Rows {
+		a.GPUs = append(n.gpus[:0], s.Running[n.partner[slot*n.Rows+i]].GPUs...)
+	} else {
+		a.GPUs = n.gang(s, job, i)
+	}
+	n.gpus = a.GPUs
+	return a
+}
+
+// gang returns the GPUs of a job that starts on group i.
+func (n *encoder) gang(s *scheduler.State, job, i int) []int {
+	j := &n.work.Jobs[job]
+	n.room(s, j)
+	gpus, need := n.gpus[:0], j.GPUs
+	for need > 0 && i >= 0 {
+		take := min(need, n.usable[i])
+		for _, gpu := range n.groups[i].gpus {
+			if take > 0 && s.Up[gpu] && len(s.OnGPU[gpu]) == 0 {
+				gpus = append(gpus, gpu)
+				take, need = take-1, need-1
+			}
+		}
+		n.usable[i] = 0
+		next := -1
+		for k, g := range n.groups {
+			if g.typ == n.groups[i].typ && n.usable[k] > 0 && (next < 0 || n.usable[k] > n.usable[next]) {
+				next = k
+			}
+		}
+		i = next
+	}
+	for a := 1; a < len(gpus); a++ {
+		for b := a; b > 0 && gpus[b-1] > gpus[b]; b-- {
+			gpus[b-1], gpus[b] = gpus[b], gpus[b-1]
+		}
+	}
+	return gpus
+}
+
+// advise returns the action that equals the choice of the baseline, or -1. The baseline's choice is a function of the
+// state, so asking twice gives the same answer.
+func (n *encoder) advise(s *scheduler.State) int {
+	a := n.adviser.Decide(s)
+	switch a.Verb {
+	case scheduler.Wait:
+		return n.shape.Wait()
+	case scheduler.Stop:
+		return -1
+	}
+	for slot, job := range n.jobs {
+		if job != a.Job {
+			continue
+		}
+		column := n.groupOf[a.GPUs[0]]
+		if len(s.OnGPU[a.GPUs[0]]) > 0 {
+			if !n.Share {
+				return -1
+			}
+			column += n.Rows
+		}
+		return slot*n.shape.Columns + column
+	}
+	return -1
+}

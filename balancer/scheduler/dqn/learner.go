@@ -1,0 +1,490 @@
+package dqn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/optim"
+)
+
+// Learner trains a Q network on several copies of an environment. Only one goroutine at a time may use it.
+type Learner struct {
+	options Options
+	shape   Shape
+	workers int
+
+	net                      *net
+	act, learn, ahead, value *pass // decide; train; trained and target weights on the states that follow
+	single                   *pass // decides for one state; nil until needed
+	envs                     []*actor
+	replay                   *replay
+	source                   *rand.PCG
+	random                   *rand.Rand
+	batch                    []drawn
+
+	progress Progress
+	window   window
+	resumed  int64 // episodes at the start of this process, for the estimate of the remaining time
+}
+
+// actor is one environment with what is needed to restore it: the number of its episode and the actions since then.
+type actor struct {
+	env     Environment
+	view    *Observation
+	episode int64   // episodes that it began before the present one
+	actions []int32 // of the present episode
+	sum     float64 // rewards of the present episode
+	ended   bool    // the last action ended an episode
+	last    float64 // sum of the rewards of the last episode
+	err     error
+}
+
+// drawn is a sampled transition.
+type drawn struct {
+	row      int64
+	env      int
+	weight   float64
+	reward   float64
+	discount float64
+	next     int
+}
+
+// Progress is the state of a training.
+type Progress struct {
+	Episodes  int64   `json:"episodes"`  // episodes that ended, over the whole training
+	Decisions int64   `json:"decisions"` // actions taken
+	Updates   int64   `json:"updates"`   // changes of the weights
+	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
+	Explore   float64 `json:"explore"`   // present probability of a random action
+	// Return is the mean sum of rewards of the last 100 episodes; NaN before the first one ended.
+	Return float64 `json:"-"`
+	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
+	Error float64 `json:"error"`
+
+	Target    int64         `json:"-"` // episodes when the training is complete
+	Rate      float64       `json:"-"` // episodes per second in this process; 0: not known yet
+	Remaining time.Duration `json:"-"` // estimate; 0: not known yet, or complete
+}
+
+// NewLearner creates a learner with fresh weights. environments are as many equal environments as the options say.
+// workers is the number of goroutines that advance environments. The learner does not close the device.
+func NewLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
+	l, err := newLearner(dev, o, workers, environments)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if err := l.net.initialise(o.Seed); err != nil {
+		return nil, err
+	}
+	for i, a := range l.envs {
+		if err := a.env.Reset(l.seed(i, 0)); err != nil {
+			return nil, fmt.Errorf("environment %d: %w", i, err)
+		}
+	}
+	l.observe()
+	return l, nil
+}
+
+// newLearner allocates a learner without weights whose environments have no episode.
+func newLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if len(environments) != o.Environments {
+		return nil, fmt.Errorf("learner: got %d environments, want %d", len(environments), o.Environments)
+	}
+	l := &Learner{options: o, shape: environments[0].Shape(), workers: max(1, min(workers, len(environments))), batch: make([]drawn, o.Batch)}
+	if err := l.shape.check(); err != nil {
+		return nil, err
+	}
+	for i, e := range environments {
+		if got := e.Shape(); got != l.shape {
+			return nil, fmt.Errorf("learner: environment %d has shape %+v, environment 0 has %+v", i, got, l.shape)
+		}
+		if _, ok := e.(Adviser); o.Imitate > 0 && !ok {
+			return nil, errors.New("learner: imitation needs environments with a baseline")
+		}
+		l.envs = append(l.envs, &actor{env: e})
+	}
+	l.source = rand.NewPCG(o.Seed, 0x64716e)
+	l.random = rand.New(l.source)
+	l.replay = newReplay(l.shape, o.Environments, o.Replay, o.Steps, o.Prioritised)
+	l.progress.Return = math.NaN()
+	adam := optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, ClipNorm: o.Clip} // without weight decay this is Adam
+	if l.net, err = openNet(dev, l.shape, o.Network, adam); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if l.act, err = l.net.newPass(l.net.online, o.Environments, false); err != nil {
+		return nil, err
+	}
+	if l.learn, err = l.net.newPass(l.net.online, o.Batch, true); err != nil {
+		return nil, err
+	}
+	if o.Double {
+		if l.ahead, err = l.net.newPass(l.net.online, o.Batch, false); err != nil {
+			return nil, err
+		}
+	}
+	l.value, err = l.net.newPass(l.net.target, o.Batch, false)
+	return l, err
+}
+
+// Close frees the memory of the network.
+func (l *Learner) Close() error { return l.net.close() }
+
+// Progress returns the present state of the training.
+func (l *Learner) Progress() Progress { return l.progress }
+
+// seed returns the seed of an episode of environment env.
+func (l *Learner) seed(env int, episode int64) uint64 {
+	return random.New(l.options.Seed, "episode").Bits(uint64(episode)*uint64(len(l.envs)) + uint64(env))
+}
+
+// Run trains until the given number of episodes have ended in total, or until ctx ends. A cancelled context is no
+// error: the learner is then ready to be saved. now returns the time since any fixed moment; nil means that rate and
+// remaining time are not known. report is called after each round of decisions; it must be fast.
+func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Duration, report func(Progress)) error {
+	if now == nil {
+		now = func() time.Duration { return 0 }
+	}
+	l.progress.Target, l.resumed = episodes, l.progress.Episodes
+	began := now()
+	for l.progress.Episodes < episodes && ctx.Err() == nil {
+		if err := l.round(); err != nil {
+			return err
+		}
+		l.estimate(now() - began)
+		if report != nil {
+			report(l.progress)
+		}
+	}
+	return nil
+}
+
+// estimate sets rate and remaining time.
+func (l *Learner) estimate(took time.Duration) {
+	p := &l.progress
+	p.Rate, p.Remaining = 0, 0
+	if done := p.Episodes - l.resumed; done > 0 && took > 0 {
+		p.Rate = float64(done) / took.Seconds()
+		p.Remaining = time.Duration(float64(max(0, p.Target-p.Episodes)) / p.Rate * float64(time.Second))
+	}
+}
+
+// round takes one action in each environment, and updates the weights if it is time to.
+func (l *Learner) round() error {
+	if err := l.decide(); err != nil {
+		return err
+	}
+	l.each(func(i int, a *actor) { a.err = l.advance(i, a) })
+	for i, a := range l.envs {
+		if a.err != nil {
+			return fmt.Errorf("environment %d: %w", i, a.err)
+		}
+		if a.ended {
+			l.progress.Episodes++
+			l.window.add(a.last)
+		}
+	}
+	l.progress.Return = l.window.mean()
+	l.observe()
+	l.progress.Decisions += int64(len(l.envs))
+	if rounds := l.progress.Decisions / int64(len(l.envs)); l.replay.available() >= l.options.Warm && rounds%int64(l.options.Every) == 0 {
+		return l.update()
+	}
+	return nil
+}
+
+// observe begins a row of the replay memory with the present states.
+func (l *Learner) observe() {
+	t := l.replay.begin()
+	imitating := l.imitation() > 0
+	l.each(func(i int, a *actor) {
+		at := l.replay.at(t, i)
+		a.view = l.shape.view(l.replay.state(at), l.replay.mask(at))
+		a.env.Observe(a.view)
+		l.replay.advice[at] = -1
+		if imitating {
+			l.replay.advice[at] = int32(a.env.(Adviser).Advise())
+		}
+	})
+}
+
+// imitation is the present weight of the baseline.
+func (l *Learner) imitation() float64 {
+	return Schedule{From: 1, To: 0, Over: l.options.Imitate}.At(l.progress.Episodes)
+}
+
+// each calls f for each environment on several goroutines.
+func (l *Learner) each(f func(i int, a *actor)) {
+	var group sync.WaitGroup
+	for w := range l.workers {
+		run := func() {
+			for i := len(l.envs) * w / l.workers; i < len(l.envs)*(w+1)/l.workers; i++ {
+				f(i, l.envs[i])
+			}
+		}
+		if w == l.workers-1 {
+			run()
+			break
+		}
+		group.Go(run)
+	}
+	group.Wait()
+}
+
+// decide chooses an action for each environment.
+func (l *Learner) decide() error {
+	for i, a := range l.envs {
+		l.act.set(i, a.view.State)
+	}
+	if err := l.act.forward(); err != nil {
+		return err
+	}
+	explore, imitate := l.options.Exploration.At(l.progress.Episodes), l.imitation()
+	l.progress.Explore = explore
+	t := l.replay.written - 1
+	for i, a := range l.envs {
+		at := l.replay.at(t, i)
+		action := best(l.act.value(i), a.view.Mask)
+		if imitate > 0 && l.random.Float64() < imitate && l.replay.advice[at] >= 0 {
+			action = int(l.replay.advice[at])
+		}
+		if l.random.Float64() < explore {
+			action = anyOf(a.view.Mask, l.random)
+		}
+		l.replay.actions[at] = int32(action)
+	}
+	return nil
+}
+
+// best returns the possible action with the largest value; the first one of several.
+func best(values []float32, mask []bool) int {
+	found := -1
+	for a, ok := range mask {
+		if ok && (found < 0 || values[a] > values[found]) {
+			found = a
+		}
+	}
+	return found
+}
+
+// anyOf returns a random possible action.
+func anyOf(mask []bool, random *rand.Rand) int {
+	n := 0
+	for _, ok := range mask {
+		if ok {
+			n++
+		}
+	}
+	left := random.IntN(n)
+	for a, ok := range mask {
+		if ok {
+			if left == 0 {
+				return a
+			}
+			left--
+		}
+	}
+	panic("unreachable: n counts the possible actions")
+}
+
+// advance takes the action of environment i, records the outcome, and starts the next episode if the present one ended.
+func (l *Learner) advance(i int, a *actor) error {
+	at := l.replay.at(l.replay.written-1, i)
+	action := l.replay.actions[at]
+	out, err := a.env.Step(int(action))
+	if err != nil {
+		return err
+	}
+	if math.IsNaN(out.Reward) || math.IsInf(out.Reward, 0) || !(out.Discount >= 0 && out.Discount <= 1) {
+		return fmt.Errorf("action %d: got reward %v and discount %v, want a finite reward and a discount between 0 and 1", action, out.Reward, out.Discount)
+	}
+	a.actions = append(a.actions, action)
+	a.sum += out.Reward
+	l.replay.rewards[at], l.replay.discounts[at] = float32(out.Reward), float32(out.Discount)
+	if a.ended = out.Done; out.Done {
+		l.replay.discounts[at] = 0
+		a.last, a.sum, a.actions = a.sum, 0, a.actions[:0]
+		a.episode++
+		return a.env.Reset(l.seed(i, a.episode))
+	}
+	return nil
+}
+
+// update changes the weights once, from a batch of sampled transitions.
+func (l *Learner) update() error {
+	largest := 0.0
+	for i := range l.batch {
+		d := &l.batch[i]
+		d.row, d.env, d.weight = l.replay.sample(l.random, l.options.Beta)
+		d.reward, d.discount, d.next = l.replay.reward(d.row, d.env)
+		largest = max(largest, d.weight)
+		l.learn.set(i, l.replay.state(l.replay.at(d.row, d.env)))
+		l.value.set(i, l.replay.state(d.next))
+		if l.ahead != nil {
+			l.ahead.set(i, l.replay.state(d.next))
+		}
+	}
+	for _, p := range []*pass{l.learn, l.value, l.ahead} {
+		if p == nil {
+			continue
+		}
+		if err := p.forward(); err != nil {
+			return err
+		}
+	}
+	if err := l.loss(largest); err != nil {
+		return err
+	}
+	ok, err := l.learn.update(l.options.Rate.At(l.progress.Episodes))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		l.progress.Skipped++
+		return nil
+	}
+	l.act.stale, l.learn.stale = true, true
+	if l.single != nil {
+		l.single.stale = true
+	}
+	if l.ahead != nil {
+		l.ahead.stale = true
+	}
+	if l.progress.Updates++; l.progress.Updates%int64(l.options.Target) == 0 {
+		l.value.stale = true
+		return l.net.copyTarget()
+	}
+	return nil
+}
+
+// loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch.
+// Only the value of the chosen action has a gradient, that of the Huber loss; imitation adds its own.
+// The error reports values that are not finite.
+func (l *Learner) loss(largest float64) error {
+	diffs, actions, sum := l.learn.diff.values, l.shape.Actions(), 0.0
+	clear(diffs)
+	imitate, batch := l.imitation(), float64(len(l.batch))
+	for i, d := range l.batch {
+		at := l.replay.at(d.row, d.env)
+		action := int(l.replay.actions[at])
+		q, diff := l.learn.value(i), diffs[i*actions:(i+1)*actions]
+		wrong := float64(q[action]) - l.aim(i, d)
+		sum += math.Abs(wrong)
+		diff[action] = float32(d.weight / largest * max(-1, min(1, wrong)) / batch)
+		if advised := int(l.replay.advice[at]); imitate > 0 && advised >= 0 {
+			if rival := l.rival(q, l.replay.mask(at), advised); rival != advised {
+				diff[rival] += float32(imitate / batch)
+				diff[advised] -= float32(imitate / batch)
+			}
+		}
+		l.replay.prioritise(d.row, d.env, wrong, l.options.Alpha)
+	}
+	mean := sum / batch
+	if math.IsNaN(mean) || math.IsInf(mean, 0) {
+		return fmt.Errorf("learner: update %d: the mean error of the values is %v: the network has diverged; use a smaller rate", l.progress.Updates, mean)
+	}
+	const memory = 0.99
+	if l.progress.Updates == 0 {
+		l.progress.Error = mean
+	} else {
+		l.progress.Error = memory*l.progress.Error + (1-memory)*mean
+	}
+	return nil
+}
+
+// aim is the target of transition i of the batch: the rewards, and the discounted value of the best possible action in
+// the state after them.
+func (l *Learner) aim(i int, d drawn) float64 {
+	if d.discount == 0 {
+		return d.reward
+	}
+	values, mask := l.value.value(i), l.replay.mask(d.next)
+	chooser := values
+	if l.ahead != nil {
+		chooser = l.ahead.value(i)
+	}
+	return d.reward + d.discount*float64(values[best(chooser, mask)])
+}
+
+// rival returns the action with the largest value, where each action but the advised one gets the margin.
+func (l *Learner) rival(q []float32, mask []bool, advised int) int {
+	found, most := advised, float64(q[advised])
+	for a, ok := range mask {
+		if v := float64(q[a]) + l.options.Margin; ok && a != advised && v > most {
+			found, most = a, v
+		}
+	}
+	return found
+}
+
+// window holds the sums of rewards of the last episodes.
+type window struct {
+	Values []float64 `json:"values"`
+	Next   int       `json:"next"`
+}
+
+const windowEpisodes = 100
+
+func (w *window) add(v float64) {
+	if len(w.Values) < windowEpisodes {
+		w.Values = append(w.Values, v)
+		return
+	}
+	w.Values[w.Next] = v
+	w.Next = (w.Next + 1) % windowEpisodes
+}
+
+func (w *window) mean() float64 {
+	sum := 0.0
+	for _, v := range w.Values {
+		sum += v
+	}
+	return sum / float64(len(w.Values))
+}
+
+// Play runs one episode with the best actions of the network, and returns the sum of its rewards. env is not one of the
+// learner's environments.
+func (l *Learner) Play(env Environment, seed uint64) (sum float64, err error) {
+	if l.single == nil {
+		if l.single, err = l.net.newPass(l.net.online, 1, false); err != nil {
+			return 0, err
+		}
+	}
+	if err := env.Reset(seed); err != nil {
+		return 0, err
+	}
+	seen := NewObservation(l.shape)
+	for {
+		env.Observe(seen)
+		l.single.set(0, seen.State)
+		if err := l.single.forward(); err != nil {
+			return 0, err
+		}
+		out, err := env.Step(best(l.single.value(0), seen.Mask))
+		if err != nil {
+			return 0, err
+		}
+		if sum += out.Reward; out.Done {
+			return sum, nil
+		}
+	}
+}

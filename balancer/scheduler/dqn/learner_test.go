@@ -1,0 +1,311 @@
+package dqn
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+)
+
+func cpuDevice(t testing.TB) device.Device {
+	t.Helper()
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, dev)
+	return dev
+}
+
+func referenceDevice(t testing.TB) device.Device {
+	dev := reference.New()
+	closed(t, dev)
+	return dev
+}
+
+// closed closes a device at the end of the test, and requires that nothing is left allocated.
+func closed(t testing.TB, dev device.Device) {
+	t.Cleanup(func() {
+		if have, _ := dev.Memory(); have != 0 {
+			t.Errorf("%d bytes of device memory are left after everything was closed", have)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func twoProblems(n, jobs int) []Environment {
+	var out []Environment
+	for range n {
+		out = append(out, &twoGPUs{jobs: jobs})
+	}
+	return out
+}
+
+func open(t testing.TB, dev device.Device, o Options, jobs int) *Learner {
+	t.Helper()
+	l, err := NewLearner(dev, o, 2, twoProblems(o.Environments, jobs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func train(t testing.TB, l *Learner, episodes int64) {
+	t.Helper()
+	if err := l.Run(context.Background(), episodes, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func end(t testing.TB, l *Learner) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// weights returns all weights of the learner's networks.
+func weights(t testing.TB, l *Learner) []byte {
+	t.Helper()
+	var out []byte
+	online, err := l.net.tensors(l.net.online.Values, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := l.net.tensors(l.net.target.Values, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range append(online, target...) {
+		out = append(out, x.Data...)
+	}
+	return out
+}
+
+// smallOptions are options for problems that are learnt in seconds.
+func smallOptions() Options {
+	o := Defaults()
+	o.Network = Network{Filters: 4, Hidden: 128, Pair: 32, Shared: true}
+	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps = 16, 64, 1<<14, 512, 100, 1
+	o.Exploration = Schedule{From: 1, To: 0.05, Over: 2000}
+	return o
+}
+
+// tinyOptions are options for tests of a few updates.
+func tinyOptions() Options {
+	o := smallOptions()
+	o.Network = Network{Filters: 2, Hidden: 8, Pair: 4, Shared: true}
+	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps = 4, 8, 64, 16, 3, 2
+	o.Rate = Constant(1e-2)
+	return o
+}
+
+// The learner schedules 4 jobs on 2 GPUs of different speed. Over 300 instances, the sum of the costs is within 1 % of
+// the optimum of dynamic programming.
+func TestLearnerFindsTheOptimumOfDynamicProgramming(t *testing.T) {
+	o := smallOptions()
+	const episodes = 40000
+	o.Rate = Schedule{From: 2e-3, To: 1e-5, Over: episodes}
+	l := open(t, cpuDevice(t), o, 4)
+	defer end(t, l)
+	train(t, l, episodes)
+	got, want := 0.0, 0.0
+	for seed := range uint64(300) {
+		e := &twoGPUs{jobs: 4}
+		if err := e.Reset(seed); err != nil {
+			t.Fatal(err)
+		}
+		optimum := e.optimum()
+		sum, err := l.Play(e, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum > optimum+1e-9 {
+			t.Fatalf("seed %d: sum of rewards: got %v, above the optimum %v", seed, sum, optimum)
+		}
+		got, want = got+sum, want+optimum
+	}
+	t.Logf("%d episodes, %d updates: cost %.4f of the optimum", l.Progress().Episodes, l.Progress().Updates, got/want)
+	if got < 1.01*want { // costs are negative rewards
+		t.Errorf("sum of rewards: got %.3f, want within 1 %% of %.3f", got, want)
+	}
+}
+
+// A training that stops, is saved and resumes has the bits of an uninterrupted one, also on another number of workers.
+func TestResumedTrainingIsBitEqual(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"plain":         func(o *Options) { o.Double, o.Prioritised, o.Network.Shared = false, false, false },
+		"all options":   func(*Options) {},
+		"memory wraps":  func(o *Options) { o.Replay, o.Warm = 20, 16 },
+		"before update": func(o *Options) { o.Replay, o.Warm = 4096, 4096 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tinyOptions()
+			change(&o)
+			whole := open(t, referenceDevice(t), o, 3)
+			train(t, whole, 60)
+			want, progress := weights(t, whole), whole.Progress()
+			end(t, whole)
+
+			first := open(t, referenceDevice(t), o, 3)
+			train(t, first, 25)
+			dir := t.TempDir()
+			store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := first.Save(context.Background(), store, "test", json.RawMessage(`{}`)); err != nil {
+				t.Fatal(err)
+			}
+			end(t, first)
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c, _, err := checkpoint.Latest(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			second, err := Resume(referenceDevice(t), c, 1, twoProblems(o.Environments, 3), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer end(t, second)
+			if got := second.Progress().Episodes; got < 25 {
+				t.Errorf("episodes after resuming: got %d, want those before, at least 25", got)
+			}
+			train(t, second, 60)
+			if !slices.Equal(weights(t, second), want) {
+				t.Error("the weights differ from those of the uninterrupted training")
+			}
+			got := second.Progress()
+			progress.Target, got.Target = 0, 0
+			if got != progress {
+				t.Errorf("progress: got %+v, want %+v", got, progress)
+			}
+
+			// Another problem is refused.
+			if _, err := Resume(referenceDevice(t), c, 1, twoProblems(o.Environments, 4), nil); err == nil || !strings.Contains(err.Error(), "shape") {
+				t.Errorf("resuming with another shape: got %v, want an error about the shape", err)
+			}
+		})
+	}
+}
+
+// A cancelled context stops after a round, without an error.
+func TestRunStopsWhenTheContextEnds(t *testing.T) {
+	o := tinyOptions()
+	l := open(t, referenceDevice(t), o, 3)
+	defer end(t, l)
+	ctx, cancel := context.WithCancel(context.Background())
+	rounds := 0
+	err := l.Run(ctx, 1000, nil, func(Progress) {
+		if rounds++; rounds == 3 {
+			cancel()
+		}
+	})
+	if err != nil || rounds != 3 || l.Progress().Decisions != int64(3*o.Environments) {
+		t.Errorf("got error %v after %d rounds and %d decisions, want none after 3 rounds and %d decisions", err, rounds, l.Progress().Decisions, 3*o.Environments)
+	}
+}
+
+// Only the chosen action has a gradient, and targets use possible actions only.
+func TestLossConcernsOnlyTheChosenAction(t *testing.T) {
+	o := tinyOptions()
+	o.Warm, o.Replay = 64, 64
+	l := open(t, referenceDevice(t), o, 3)
+	defer end(t, l)
+	for l.progress.Updates == 0 {
+		if err := l.round(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	actions := l.shape.Actions()
+	for i, d := range l.batch {
+		at := l.replay.at(d.row, d.env)
+		for a, diff := range l.learn.diff.values[i*actions : (i+1)*actions] {
+			if chosen := a == int(l.replay.actions[at]); !chosen && diff != 0 {
+				t.Errorf("transition %d: action %d was not chosen, and has the gradient %v", i, a, diff)
+			}
+		}
+		if d.discount == 0 {
+			continue
+		}
+		most := math.Inf(-1)
+		for a, ok := range l.replay.mask(d.next) {
+			if ok {
+				most = max(most, float64(l.value.value(i)[a]))
+			}
+		}
+		if got := l.aim(i, d); got > d.reward+d.discount*most+1e-6 {
+			t.Errorf("transition %d: target %v exceeds that of the best possible action, %v", i, got, d.reward+d.discount*most)
+		}
+	}
+}
+
+// All actions that environments see are possible ones, in training and in play.
+func TestActionsArePossible(t *testing.T) {
+	o := tinyOptions()
+	var envs []Environment
+	for range o.Environments {
+		envs = append(envs, &strict{twoGPUs{jobs: 3}, t})
+	}
+	l, err := NewLearner(referenceDevice(t), o, 1, envs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, l)
+	train(t, l, 60)
+	if _, err := l.Play(&strict{twoGPUs{jobs: 3}, t}, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// strict fails the test if it gets an impossible action.
+type strict struct {
+	twoGPUs
+	t *testing.T
+}
+
+func (s *strict) Step(action int) (Outcome, error) {
+	o := NewObservation(s.Shape())
+	s.Observe(o)
+	if !o.Mask[action] {
+		s.t.Errorf("got action %d, which is impossible in %v", action, o.Mask)
+	}
+	return s.twoGPUs.Step(action)
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"batch":       func(o *Options) { o.Batch = 0 },
+		"warm":        func(o *Options) { o.Warm = 1 },
+		"rate":        func(o *Options) { o.Rate = Constant(math.NaN()) },
+		"exploration": func(o *Options) { o.Exploration.From = 2 },
+		"network":     func(o *Options) { o.Network.Hidden = 0 },
+		"baseline":    func(o *Options) { o.Imitate = 10 },
+	} {
+		o := tinyOptions()
+		change(&o)
+		l, err := NewLearner(referenceDevice(t), o, 1, twoProblems(4, 3))
+		if err == nil {
+			end(t, l)
+			t.Errorf("%s: got no error", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %q, want it named", name, err)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package dqn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// net is the Q network on one device: the weights that are trained, and the target weights.
+type net struct {
+	dev    device.Device
+	cache  *plan.Cache
+	stream device.Stream
+	shape  Shape
+	layers Network
+
+	online, target *plan.State
+	optimizer      *optim.Optimizer // nil for a network that only decides
+	closer         []func() error
+}
+
+// pass is a plan of the network for a fixed number of observations.
+type pass struct {
+	net                       *net
+	plan                      *plan.Plan
+	rows                      int
+	stale                     bool // the weights have changed since the plan last made its working copies
+	image, facts, pairs, diff port
+	q                         port
+}
+
+// port is an input or output of a plan. Devices whose memory the host can access need no copy.
+type port struct {
+	region device.Region
+	staged device.Region // copy in host memory; its buffer is nil if the host can access region
+	values []float32     // memory of the host
+}
+
+func floats(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// openNet allocates a network whose weights are 0.
+func openNet(dev device.Device, s Shape, layers Network, options optim.Options) (_ *net, err error) {
+	if err := errors.Join(s.check(), layers.check()); err != nil {
+		return nil, err
+	}
+	n := &net{dev: dev, cache: plan.NewCache(dev), shape: s, layers: layers}
+	n.closer = append(n.closer, n.cache.Close)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if n.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	n.closer = append(n.closer, n.stream.Close)
+	// The layout of the parameters is that of the training plan for one observation, on all devices and for every batch.
+	g, err := layers.graph(s, 1, true)
+	if err != nil {
+		return nil, err
+	}
+	first, err := plan.CompilePlain(n.cache, g)
+	if err != nil {
+		return nil, err
+	}
+	n.closer = append(n.closer, first.Free)
+	for _, state := range []**plan.State{&n.online, &n.target} {
+		if *state, err = plan.NewState(n.cache, first.Params()); err != nil {
+			return nil, err
+		}
+		n.closer = append(n.closer, (*state).Close)
+	}
+	if options.Name != "" {
+		if n.optimizer, err = optim.New(n.cache, n.online, n.online.Grads, options); err != nil {
+			return nil, err
+		}
+		n.closer = append(n.closer, n.optimizer.Close)
+	}
+	return n, nil
+}
+
+// close frees all resources in reverse order of allocation.
+func (n *net) close() error {
+	var errs []error
+	for i := len(n.closer) - 1; i >= 0; i-- {
+		errs = append(errs, n.closer[i]())
+	}
+	n.closer = nil
+	return errors.Join(errs...)
+}
+
+// initialise draws the weights. Equal seeds give equal weights on every device.
+func (n *net) initialise(seed uint64) error {
+	for _, p := range n.online.Params.Params {
+		values := make([]byte, 4*p.Spec.Shape.Elements())
+		stream := random.New(seed, p.Name)
+		for i := range len(values) / 4 {
+			var v float64
+			switch p.Init.Kind {
+			case graph.Constant:
+				v = p.Init.A
+			case graph.Gaussian:
+				v = stream.Gaussian(uint64(i), p.Init.A, p.Init.B)
+			default:
+				v = stream.Between(uint64(i), p.Init.A, p.Init.B)
+			}
+			binary.LittleEndian.PutUint32(values[4*i:], math.Float32bits(float32(v)))
+		}
+		if err := n.online.Write(n.online.Values, p, values); err != nil {
+			return err
+		}
+	}
+	return n.copyTarget()
+}
+
+// copyTarget copies the weights to the target weights.
+func (n *net) copyTarget() error {
+	bytes := n.online.Params.Bytes
+	return errors.Join(
+		n.stream.Copy(device.Region{Buffer: n.target.Values, Bytes: bytes}, device.Region{Buffer: n.online.Values, Bytes: bytes}),
+		n.stream.Sync())
+}
+
+// newPass compiles the network for a number of observations, with the weights of state.
+func (n *net) newPass(state *plan.State, rows int, training bool) (_ *pass, err error) {
+	g, err := n.layers.graph(n.shape, rows, training)
+	if err != nil {
+		return nil, err
+	}
+	p := &pass{net: n, rows: rows, stale: true}
+	if p.plan, err = plan.Compile(n.cache, g, n.online.Params); err != nil {
+		return nil, err
+	}
+	arena, err := n.dev.Alloc(max(p.plan.ArenaBytes(), 1))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%d observations: allocate %d bytes: %w", rows, p.plan.ArenaBytes(), err), p.plan.Free())
+	}
+	n.closer = append(n.closer, arena.Free, p.plan.Free)
+	if err := p.plan.Bind(device.Whole(arena), state); err != nil {
+		return nil, err
+	}
+	ports := []struct {
+		to   *port
+		name string
+		of   func(string) (device.Region, device.TensorSpec, error)
+	}{{&p.image, inputImage, p.plan.Input}, {&p.facts, inputFacts, p.plan.Input}, {&p.q, outputQ, p.plan.Output}, {&p.pairs, inputPairs, p.plan.Input}}
+	if !n.layers.Shared {
+		ports = ports[:3]
+	}
+	if training {
+		ports = append(ports[:len(ports):len(ports)], struct {
+			to   *port
+			name string
+			of   func(string) (device.Region, device.TensorSpec, error)
+		}{&p.diff, inputDiff, p.plan.Input})
+	}
+	for _, at := range ports {
+		if *at.to, err = n.port(at.of(at.name)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (n *net) port(region device.Region, _ device.TensorSpec, err error) (port, error) {
+	if err != nil {
+		return port{}, err
+	}
+	if host := region.Host(); host != nil {
+		return port{region: region, values: floats(host)}, nil
+	}
+	buffer, err := n.dev.AllocHost(region.Bytes)
+	if err != nil {
+		return port{}, err
+	}
+	n.closer = append(n.closer, buffer.Free)
+	staged := device.Region{Buffer: buffer, Bytes: region.Bytes}
+	return port{region: region, staged: staged, values: floats(staged.Host())}, nil
+}
+
+// send copies the host's values of an input to the device, if they have different memory.
+func (p *pass) send(to port) error {
+	if to.staged.Buffer == nil {
+		return nil
+	}
+	return p.net.stream.Copy(to.region, to.staged)
+}
+
+// set writes the state of observation i.
+func (p *pass) set(i int, state []float32) {
+	s := p.net.shape
+	image, facts := s.image(), s.image()+s.Facts
+	copy(p.image.values[i*image:], state[:image])
+	copy(p.facts.values[i*s.Facts:], state[image:facts])
+	if p.net.layers.Shared {
+		copy(p.pairs.values[i*s.pairs():], state[facts:])
+	}
+}
+
+// forward computes the values of all actions of all observations. value returns them.
+func (p *pass) forward() error {
+	s := p.net.stream
+	if p.stale {
+		if err := p.plan.Prepare(s); err != nil {
+			return err
+		}
+		p.stale = false
+	}
+	for _, in := range []port{p.image, p.facts, p.pairs} {
+		if err := p.send(in); err != nil {
+			return err
+		}
+	}
+	if err := p.plan.Forward(s); err != nil {
+		return err
+	}
+	if p.q.staged.Buffer != nil {
+		if err := s.Copy(p.q.staged, p.q.region); err != nil {
+			return err
+		}
+	}
+	return s.Sync()
+}
+
+// value returns the values of the actions of observation i after forward.
+func (p *pass) value(i int) []float32 {
+	n := p.net.shape.Actions()
+	return p.q.values[i*n : (i+1)*n : (i+1)*n]
+}
+
+// update computes the gradients from diff, after forward, and changes the weights. ok is false if a gradient was not
+// finite; then nothing has changed.
+func (p *pass) update(rate float64) (ok bool, err error) {
+	n := p.net
+	if err := p.send(p.diff); err != nil {
+		return false, err
+	}
+	if err := p.plan.Backward(n.stream); err != nil {
+		return false, err
+	}
+	if err := n.optimizer.Step(n.stream, rate, 1); err != nil {
+		return false, err
+	}
+	if err := n.stream.Sync(); err != nil {
+		return false, err
+	}
+	_, ok = n.optimizer.Result()
+	return ok, nil
+}
+
+// tensors returns the values in a flat buffer as tensors of a checkpoint. Names have the given ending.
+func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, error) {
+	var out []checkpoint.Tensor
+	for _, p := range n.online.Params.Params {
+		data := make([]byte, 4*p.Spec.Shape.Elements())
+		if err := n.online.Read(flat, p, data); err != nil {
+			return nil, err
+		}
+		out = append(out, checkpoint.Tensor{Name: p.Name + ending, DType: p.Spec.DType, Shape: p.Spec.Shape, Data: data})
+	}
+	return out, nil
+}
+
+// load sets a flat buffer from the tensors of a file whose names have the given ending.
+func (n *net) load(f *checkpoint.File, flat device.Buffer, ending string) error {
+	for _, p := range n.online.Params.Params {
+		data := make([]byte, 4*p.Spec.Shape.Elements())
+		if err := f.ReadInto(p.Name+ending, data); err != nil {
+			return err
+		}
+		if err := n.online.Write(flat, p, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check returns an error with the differences if f has weights of another network.
+func (n *net) check(f *checkpoint.File) error {
+	var want []checkpoint.Info
+	for _, p := range n.online.Params.Params {
+		want = append(want, checkpoint.Info{Name: p.Name, DType: p.Spec.DType, Shape: p.Spec.Shape})
+	}
+	return f.Check(want)
+}

@@ -1,0 +1,104 @@
+package dqn
+
+import (
+	"fmt"
+	"math"
+)
+
+// Options configures a Learner. Start from Defaults: there are no implied values.
+type Options struct {
+	Network Network `json:"network"`
+	Seed    uint64  `json:"seed"` // decides initial weights, episodes and exploration
+
+	// Environments is the number of environments that act in lockstep: one run of the network decides for all of them.
+	// More of them are faster, but then each update of the weights follows more decisions.
+	Environments int `json:"environments"`
+
+	Batch  int `json:"batch"`  // transitions of an update
+	Replay int `json:"replay"` // transitions kept, at least Batch
+	Warm   int `json:"warm"`   // transitions before the first update, at least Batch
+	Every  int `json:"every"`  // decisions of each environment between two updates
+	Target int `json:"target"` // updates between two copies of the weights to the target weights
+
+	Rate Schedule `json:"rate"` // learning rate of Adam
+	Clip float64  `json:"clip"` // largest norm of the gradient; 0: no limit
+
+	// Exploration is the probability of a random action. It falls linearly from From to To over the first Over episodes.
+	Exploration Schedule `json:"exploration"`
+
+	// Double selects the action of the target with the trained weights, and values it with the target weights.
+	Double bool `json:"double"`
+	// Prioritised samples transitions in proportion to (error + 0.001)^Alpha. The weights of the loss correct for this
+	// by the power Beta.
+	Prioritised bool    `json:"prioritised"`
+	Alpha       float64 `json:"alpha"`
+	Beta        float64 `json:"beta"`
+	// Steps is the number of rewards that a target sums before it relies on the target weights; 1 is the plain DQN.
+	Steps int `json:"steps"`
+
+	// Imitate is the number of episodes in which the learner imitates the environment's Adviser; 0: never. The
+	// probability that the baseline acts, and the weight of the imitation loss, fall linearly from 1 to 0. The loss is
+	// max over a of (Q(a) + Margin·[a is not the baseline's action]) - Q(baseline's action).
+	Imitate int64   `json:"imitate"`
+	Margin  float64 `json:"margin"` // in units of the reward
+}
+
+// Schedule is a value that changes linearly over episodes.
+type Schedule struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Over int64   `json:"over"` // episodes; 0: always To
+}
+
+// Constant returns a Schedule with one value.
+func Constant(v float64) Schedule { return Schedule{To: v} }
+
+// At returns the value after a number of episodes.
+func (s Schedule) At(episodes int64) float64 {
+	if episodes >= s.Over {
+		return s.To
+	}
+	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
+}
+
+// Defaults are the options of the spec: Adam at 1e-4, exploration that falls from 1 to 0.02, replay and target weights.
+func Defaults() Options {
+	return Options{
+		Network: DefaultNetwork(), Seed: 1, Environments: 64, Batch: 128, Replay: 1 << 16, Warm: 4096, Every: 1, Target: 500,
+		Rate: Constant(1e-4), Clip: 10, Exploration: Schedule{From: 1, To: 0.02, Over: 2000},
+		Double: true, Prioritised: true, Alpha: 0.6, Beta: 0.4, Steps: 3, Margin: 0.1,
+	}
+}
+
+func (o Options) check() error {
+	if err := o.Network.check(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		got  int
+	}{{"environments", o.Environments}, {"batch", o.Batch}, {"replay", o.Replay}, {"warm", o.Warm}, {"every", o.Every}, {"target", o.Target}, {"steps", o.Steps}} {
+		if f.got < 1 {
+			return fmt.Errorf("learner: %s: got %d, want at least 1", f.name, f.got)
+		}
+	}
+	if o.Replay < o.Batch || o.Warm < o.Batch || o.Replay < o.Warm {
+		return fmt.Errorf("learner: got batch %d, warm %d, replay %d transitions, want batch <= warm <= replay", o.Batch, o.Warm, o.Replay)
+	}
+	for _, f := range []struct {
+		name      string
+		got       float64
+		low, high float64
+	}{
+		{"rate from", o.Rate.From, 0, 1}, {"rate to", o.Rate.To, 0, 1}, {"clip", o.Clip, 0, math.MaxFloat64}, {"exploration from", o.Exploration.From, 0, 1}, {"exploration to", o.Exploration.To, 0, 1},
+		{"alpha", o.Alpha, 0, 1}, {"beta", o.Beta, 0, 1}, {"margin", o.Margin, 0, math.MaxFloat64},
+	} {
+		if !(f.got >= f.low && f.got <= f.high) {
+			return fmt.Errorf("learner: %s: got %v, want %v to %v", f.name, f.got, f.low, f.high)
+		}
+	}
+	if o.Imitate < 0 || o.Exploration.Over < 0 || o.Rate.Over < 0 {
+		return fmt.Errorf("learner: got imitation over %d, exploration over %d and rate over %d episodes, want at least 0", o.Imitate, o.Exploration.Over, o.Rate.Over)
+	}
+	return nil
+}

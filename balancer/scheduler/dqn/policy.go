@@ -1,0 +1,169 @@
+package dqn
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/optim"
+)
+
+// Policy is policy "dqn": a trained network decides. It takes the possible action with the largest value.
+//
+// The network works on any cluster with at most Encoding.Rows groups of GPUs; Reset returns an error for others, and for
+// jobs that no GPUs of one type can run.
+type Policy struct {
+	net      *net
+	pass     *pass
+	encoder  *encoder
+	seen     *Observation
+	problem  Problem
+	progress Progress
+	explain  bool
+	failure  error
+}
+
+var _ scheduler.Policy = (*Policy)(nil)
+
+// PolicyName is the name that users select.
+const PolicyName = "dqn"
+
+// OpenPolicy loads the network of a checkpoint that a Learner saved. It keeps neither the checkpoint nor its files.
+// Close it before the device.
+func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options) (_ *Policy, err error) {
+	state, err := readState(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Policy{progress: state.Progress, explain: o.Explain}
+	if err := json.Unmarshal(state.Problem, &p.problem); err != nil {
+		return nil, fmt.Errorf("%s: state.json: problem: %w", c.Path, err)
+	}
+	if err := p.problem.check(); err != nil {
+		return nil, fmt.Errorf("%s: state.json: %w", c.Path, err)
+	}
+	if want := p.problem.Encoding.Shape(); want != state.Shape {
+		return nil, fmt.Errorf("%s: the network has observations of shape %+v, this version of the program makes %+v: train it again", c.Path, state.Shape, want)
+	}
+	if p.encoder, err = newEncoder(p.problem.Encoding); err != nil {
+		return nil, err
+	}
+	p.seen = NewObservation(state.Shape)
+	if p.net, err = openNet(dev, state.Shape, state.Options.Network, optim.Options{}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("policy dqn from %s: %w", c.Path, err), p.Close())
+		}
+	}()
+	if err := p.net.check(c.Model); err != nil {
+		return nil, err
+	}
+	if err := p.net.load(c.Model, p.net.online.Values, ""); err != nil {
+		return nil, err
+	}
+	p.pass, err = p.net.newPass(p.net.online, 1, false)
+	return p, err
+}
+
+// Policy returns a policy with the present network of the learner, which must be trained on environments of problem. It
+// uses the learner's weights: it is valid until the next Run, and until the learner is closed. Do not close it.
+func (l *Learner) Policy(problem Problem) (*Policy, error) {
+	encoder, err := newEncoder(problem.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	if encoder.shape != l.shape {
+		return nil, fmt.Errorf("policy dqn: the problem has shape %+v, the learner %+v", encoder.shape, l.shape)
+	}
+	if l.single == nil {
+		if l.single, err = l.net.newPass(l.net.online, 1, false); err != nil {
+			return nil, err
+		}
+	}
+	l.single.stale = true
+	return &Policy{net: l.net, pass: l.single, encoder: encoder, seen: NewObservation(l.shape), problem: problem, progress: l.progress}, nil
+}
+
+// Name implements scheduler.Policy.
+func (p *Policy) Name() string { return PolicyName }
+
+// Trained returns the progress of the training when the network was saved.
+func (p *Policy) Trained() Progress { return p.progress }
+
+// Problem returns the problem that the network was trained on.
+func (p *Policy) Problem() Problem { return p.problem }
+
+// Reset implements scheduler.Policy.
+func (p *Policy) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) error {
+	p.failure = nil
+	return p.encoder.reset(c, w, s)
+}
+
+// Decide implements scheduler.Policy. If the device fails, Decide waits, and Err returns the reason.
+func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
+	if len(s.Queue) == 0 || p.failure != nil {
+		return scheduler.Action{}
+	}
+	p.encoder.observe(s, p.seen)
+	possible := 0
+	for _, ok := range p.seen.Mask {
+		if ok {
+			possible++
+		}
+	}
+	if possible == 0 || possible == 1 && p.seen.Mask[p.encoder.shape.Wait()] {
+		return scheduler.Action{}
+	}
+	p.pass.set(0, p.seen.State)
+	if err := p.pass.forward(); err != nil {
+		p.failure = err
+		return scheduler.Action{}
+	}
+	values := p.pass.value(0)
+	action := best(values, p.seen.Mask)
+	a := p.encoder.start(s, action)
+	if p.explain {
+		a.Reason = p.reason(s, values, action, possible)
+	}
+	return a
+}
+
+// Err returns the failure of the device that made the policy stop deciding.
+func (p *Policy) Err() error { return p.failure }
+
+// reason states the value of the action next to those of the second best action and of waiting.
+func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int) string {
+	second := -1
+	for a, ok := range p.seen.Mask {
+		if ok && a != action && (second < 0 || values[a] > values[second]) {
+			second = a
+		}
+	}
+	text := fmt.Sprintf("largest of %d values: %.3f for %s", possible, values[action], p.describe(s, action))
+	if second >= 0 {
+		text += fmt.Sprintf("; the next one is %.3f for %s", values[second], p.describe(s, second))
+	}
+	return text
+}
+
+func (p *Policy) describe(s *scheduler.State, action int) string {
+	if action == p.encoder.shape.Wait() {
+		return "waiting"
+	}
+	n := p.encoder
+	slot, column := action/n.shape.Columns, action%n.shape.Columns
+	g := n.groups[column%n.Rows]
+	where := fmt.Sprintf("%s on %s", n.cluster.Types[g.typ].Name, n.cluster.Machines[g.machine].Name)
+	if column >= n.Rows {
+		where += fmt.Sprintf(", shared with job %q", n.work.Jobs[s.Running[n.partner[slot*n.Rows+column%n.Rows]].Job].Name)
+	}
+	return fmt.Sprintf("job %q on %s", n.work.Jobs[n.jobs[slot]].Name, where)
+}
+
+// Close frees the network.
+func (p *Policy) Close() error { return p.net.close() }
