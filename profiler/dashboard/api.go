@@ -110,8 +110,8 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 			err = errors.Join(err, fmt.Errorf("unknown parameter %q", name))
 		}
 	}
-	if len(q.Columns) == 0 || len(q.Columns) > 40 || len(q.Ranks) > mostRanksAsked {
-		err = errors.Join(err, fmt.Errorf("got %d columns, want 1 to 40, and %d ranks, want at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
+	if len(q.Columns) == 0 || len(q.Columns) > 48 || len(q.Ranks) > mostRanksAsked {
+		err = errors.Join(err, fmt.Errorf("got %d columns, want 1 to 48, and %d ranks, want at most %d", len(q.Columns), len(q.Ranks), mostRanksAsked))
 	}
 	return q, err
 }

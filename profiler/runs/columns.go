@@ -12,6 +12,12 @@ type column struct {
 	of   func(*runtime.Record) float64
 }
 
+// traffic returns the column of a sensor of traffic.
+func traffic(s telemetry.Sensor) column {
+	d := telemetry.Declared[s]
+	return column{d.Column, d.Unit, sensor(s)}
+}
+
 func sensor(s telemetry.Sensor) func(*runtime.Record) float64 {
 	return func(r *runtime.Record) float64 { return r.Telemetry[s] }
 }
@@ -34,20 +40,22 @@ var rankColumns = []column{
 	{"memory", "%", sensor(telemetry.Memory)},
 	{"temperature", "°C", sensor(telemetry.Temperature)},
 	{"power", "W", sensor(telemetry.Power)},
-	{"nvlink_sent", telemetry.BytesPerSecond, sensor(telemetry.NVLinkSent)},
-	{"nvlink_received", telemetry.BytesPerSecond, sensor(telemetry.NVLinkReceived)},
-	{"pcie_sent", telemetry.BytesPerSecond, sensor(telemetry.PCIeSent)},
-	{"pcie_received", telemetry.BytesPerSecond, sensor(telemetry.PCIeReceived)},
-	{"network_sent", telemetry.BytesPerSecond, sensor(telemetry.NetworkSent)},
-	{"network_received", telemetry.BytesPerSecond, sensor(telemetry.NetworkReceived)},
-	{"rdma_sent", telemetry.BytesPerSecond, sensor(telemetry.RDMASent)},
-	{"rdma_received", telemetry.BytesPerSecond, sensor(telemetry.RDMAReceived)},
+	traffic(telemetry.NVLinkSent),
+	traffic(telemetry.NVLinkReceived),
+	traffic(telemetry.PCIeSent),
+	traffic(telemetry.PCIeReceived),
+	traffic(telemetry.NetworkSent),
+	traffic(telemetry.NetworkReceived),
+	traffic(telemetry.RDMASent),
+	traffic(telemetry.RDMAReceived),
 }
 
 // Indices of columns.
 const (
 	throughputColumn = 1
 	busColumn        = 11
+	// trafficColumn is the first column of traffic. Figures omits these columns for ranks without values.
+	trafficColumn = 16
 )
 
 // totalColumn is the throughput of all ranks together.

@@ -44,11 +44,14 @@ type Figures struct {
 	Width int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
 	Steps []int64   `json:"steps"` // last step of each point
 	Times []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
-	Lines []Line    `json:"lines"`
+	Lines []Line    `json:"lines"` // without columns of traffic that no step of the range has
 }
 
 // Values is a list of numbers. NaN is null in JSON.
 type Values []float64
+
+// known reports whether the list contains a number.
+func (v Values) known() bool { return slices.ContainsFunc(v, func(x float64) bool { return x == x }) }
 
 // MarshalJSON implements json.Marshaler.
 func (v Values) MarshalJSON() ([]byte, error) {
@@ -191,11 +194,15 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 	}
 	for _, c := range own {
 		if banded {
-			out.Lines = append(out.Lines, band(rankColumns[c], c, collected, keep))
+			if l := band(rankColumns[c], c, collected, keep); c < trafficColumn || l.Mean.known() {
+				out.Lines = append(out.Lines, l)
+			}
 			continue
 		}
 		for _, k := range shown {
-			out.Lines = append(out.Lines, collected[k].line(rankColumns[c], k, c, keep))
+			if l := collected[k].line(rankColumns[c], k, c, keep); c < trafficColumn || l.Mean.known() {
+				out.Lines = append(out.Lines, l)
+			}
 		}
 	}
 	return out, nil

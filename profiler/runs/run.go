@@ -34,6 +34,9 @@ type Run struct {
 	decided   decided
 	events    *runtime.LineTail
 	happened  happened
+	traffic   *runtime.LineTail
+
+	communicated communicated
 }
 
 // rank contains what was read from the records of one rank.
@@ -105,6 +108,7 @@ func (r *Run) Update(limit int64) (more bool) {
 		} else {
 			r.logs = logs
 			r.decisions, r.events = runtime.NewLineTail(logs, balanceFile), runtime.NewLineTail(logs, runtime.EventsFile)
+			r.traffic = runtime.NewLineTail(logs, runtime.CommunicationFile)
 		}
 	}
 	if r.logs != nil {
@@ -128,7 +132,7 @@ func (r *Run) progress() (sum int64) {
 		sum += k.tail.Offset() + int64(k.tail.Replaced)<<40
 	}
 	if r.decisions != nil {
-		sum += r.decisions.Offset() + r.events.Offset() + int64(r.decisions.Replaced+r.events.Replaced)<<40
+		sum += r.decisions.Offset() + r.events.Offset() + r.traffic.Offset() + int64(r.decisions.Replaced+r.events.Replaced+r.traffic.Replaced)<<40
 	}
 	return sum
 }
@@ -155,7 +159,10 @@ func (r *Run) read(limit int64) (more bool) {
 	more = r.note(balanceFile, err, r.decisions.Damaged+r.decided.damaged) && left || more
 	left, err = r.events.Next(limit, func(line []byte) { r.happened.add(line, r.events.Replaced) })
 	r.happened.follow(r.events.Replaced)
-	return r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged) && left || more
+	more = r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged) && left || more
+	left, err = r.traffic.Next(limit, func(line []byte) { r.communicated.add(line, r.traffic.Replaced) })
+	r.communicated.follow(r.traffic.Replaced)
+	return r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged) && left || more
 }
 
 // note stores the reason why a file, or a part of it, cannot be read. It returns false if err is not nil.
@@ -289,6 +296,8 @@ type View struct {
 	Alerts   []Alert            `json:"alerts"`   // newest alerts, in order
 	Damaged  map[string]string  `json:"damaged"`  // reasons why files cannot be read, or only partially
 	Curves   []CurveView        `json:"curves"`   // step-time curve of each rank
+
+	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
 }
 
 // RankView contains the newest record of a rank.
@@ -323,6 +332,7 @@ func (r *Run) View() View {
 		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes), Decision: r.decided.last, Alerts: r.alerts(), Damaged: maps.Clone(r.failed), Curves: []CurveView{}}
 	h := &r.happened
 	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts), h.length, slices.Clone(h.evals), slices.Clone(h.saves), slices.Clone(h.verdicts)
+	v.Communication = r.communicated.last
 	var fitted map[int][]Point
 	if r.logs != nil {
 		fitted = readCurves(r.logs)

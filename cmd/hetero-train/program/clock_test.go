@@ -35,6 +35,7 @@ var wallClock = map[string]string{
 	"profiler/measure/links.go":                            "a deadline that has passed",
 	"profiler/runtime/record.go":                           "when a step ended, for readers of the file",
 	"profiler/runtime/parse.go":                            "likewise",
+	"profiler/runs/communication.go":                       "when steps ended, for readers of the page",
 	"profiler/runs/files.go":                               "when a file was written, for the age of a run that another machine trains",
 	"profiler/runs/state.go":                               "when a run was written last, for its readers",
 	"profiler/trace/board.go":                              "the name of a file",

@@ -3,12 +3,14 @@ package program
 import (
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 // browser opens a Chromium. Without one, the test skips.
@@ -237,6 +240,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 			}
 		}
 	}
+	checkCommunication(t, ctx, filepath.Join(dir, "run", "logs", runtime.CommunicationFile))
 	share := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:nth-child(3)').textContent`)
 	if want := fmt.Sprint(records[1][len(records[1])-1].BatchSize); share != want {
 		t.Errorf("table of ranks: got share %s of rank 1, want %s", share, want)
@@ -259,6 +263,135 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	await(t, ctx, `document.querySelectorAll('tbody tr').length > 0`)
 	screenshot(t, ctx, "list-phone")
 	accessible(t, ctx)
+}
+
+// checkCommunication compares the view of communication with the newest line of its file: ranks, buckets and links. The
+// run has two ranks on this machine, so rank 0 has the interfaces, and both have all-reduces.
+func checkCommunication(t *testing.T, ctx context.Context, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var want runtime.Communication
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &want); err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Ranks) != 2 || len(want.Buckets) == 0 || len(want.Ranks[1].Links) != 1 {
+		t.Fatalf("got %+v, want two ranks, buckets, and only the all-reduces as a link of rank 1", want)
+	}
+	await(t, ctx, fmt.Sprintf(`document.querySelector('#links .explain + div .explain')?.textContent.includes('%d steps up to step')`, want.Steps))
+	rows := func(table int) [][]string {
+		return evaluate[[][]string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#links table')[%d].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))`, table))
+	}
+	shown := rows(0)
+	for i, r := range want.Ranks {
+		for column, seconds := range []float64{r.Compute, r.Exposed, r.Hidden} {
+			if got, err := strconv.ParseFloat(shown[i][column+1], 64); err != nil || math.Abs(got-1000*seconds) > 0.006*1000*seconds+1e-3 {
+				t.Errorf("communication of rank %d, column %d: got %q ms, want %v s", i, column, shown[i][column+1], seconds)
+			}
+		}
+	}
+	if got := rows(1); len(got) != len(want.Buckets) || got[0][0] != want.Buckets[0].Name || got[0][2] == "–" || got[0][3] == "–" || got[0][4] == "–" {
+		t.Errorf("got buckets %q, want %+v with their times and bandwidth", got, want.Buckets)
+	}
+	computed, counted := 0, 0
+	for _, row := range rows(2) {
+		switch row[7] {
+		case "computed from bytes and time":
+			computed++
+		case "byte counter":
+			counted++
+		}
+	}
+	if computed != 2 || counted != len(want.Ranks[0].Links)-1 {
+		t.Errorf("got %d computed and %d counted links, want 2 and %d", computed, counted, len(want.Ranks[0].Links)-1)
+	}
+}
+
+// TestDashboardShowsTrafficOfLinks: a run of GPU ranks, made of records, because few machines have such links.
+func TestDashboardShowsTrafficOfLinks(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	logs := filepath.Join(dir, "run", "logs")
+	if err := errors.Join(os.MkdirAll(logs, 0o755), os.MkdirAll(filepath.Join(dir, "run", "configs"), 0o755), os.WriteFile(filepath.Join(dir, "run", "configs", "resolved.toml"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	sent := func(rank int, step int64, s telemetry.Sensor) float64 {
+		return 1e6 * float64(100*int64(s)+10*step+int64(rank))
+	}
+	for rank := range 2 {
+		w, _, err := runtime.Open(filepath.Join(logs, runtime.FileName(rank)), runtime.Options{Fresh: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for step := int64(1); step <= 30; step++ {
+			r := runtime.Record{Iteration: step, Rank: rank, BatchSize: 4, Loss: 1, Forward: time.Millisecond, Backward: time.Millisecond, Telemetry: telemetry.Unknown()}
+			for s := telemetry.NVLinkSent; s <= telemetry.RDMAReceived; s++ {
+				if rank == 0 || s < telemetry.NetworkSent { // the networks belong to the first rank of a machine
+					r.Telemetry[s] = sent(rank, step, s)
+				}
+			}
+			w.Append(&r)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := func(v float64) *float64 { return &v }
+	line := runtime.Communication{Step: 30, Steps: 30, Seconds: 0.01, Buckets: []runtime.BucketTimes{{Name: "bucket 0", Bytes: 26214400, Exposed: known(0), Hidden: known(0.004), Bandwidth: known(9.8e9)}, {Name: "bucket 1", Bytes: 1 << 20}}}
+	for rank := range 2 {
+		links := []runtime.LinkTraffic{
+			{Link: telemetry.Link{Kind: telemetry.LinkNVLink, Name: "nvlink", Limit: 450e9, Basis: telemetry.BasisCounter}, Sent: known(45e9), Received: known(40e9)},
+			{Link: telemetry.Link{Kind: telemetry.LinkPCIe, Name: "pcie", Limit: 63e9, Basis: telemetry.BasisSample}}}
+		if rank == 0 {
+			links = append(links, runtime.LinkTraffic{Link: telemetry.Link{Kind: telemetry.LinkRDMA, Name: "mlx5_0/1", Limit: 50e9, Basis: telemetry.BasisCounter}, Sent: known(0), Received: known(40e9)})
+		}
+		line.Ranks = append(line.Ranks, runtime.RankCommunication{Compute: 0.008, Exposed: 0.002, Hidden: 0.004, Bytes: 27e6, Links: links})
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(logs, runtime.CommunicationFile), append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := startDashboard(t, p, "--input-dir", dir)
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, `document.querySelectorAll('#links table').length === 3 && document.querySelectorAll('#traffic-rdma canvas').length > 0`)
+	for chart, sensor := range map[string]telemetry.Sensor{"traffic-nvlink": telemetry.NVLinkSent, "traffic-pcie": telemetry.PCIeSent, "traffic-network": telemetry.NetworkSent, "traffic-rdma": telemetry.RDMASent} {
+		got := valuesOf(t, ctx, chart)
+		for rank := range 2 {
+			for i, direction := range []string{"sent", "received"} {
+				values, has := got[fmt.Sprintf("rank %d %s", rank, direction)]
+				if want := rank == 0 || sensor < telemetry.NetworkSent; has != want || has && (len(values) != 30 || values[29] != sent(rank, 30, sensor+telemetry.Sensor(i))/1e6) {
+					t.Errorf("chart %s: rank %d %s: got %v (%v), want them: %v", chart, rank, direction, values, has, want)
+				}
+			}
+		}
+	}
+	links := evaluate[[]string](t, ctx, `[...document.querySelectorAll('#links table')[2].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent).join('|'))`)
+	want := []string{"mlx5_0/1|0|rdma|0 B/s|40.0 GB/s|50.0 GB/s|80 %|byte counter", "nvlink|0|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter", "nvlink|1|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter",
+		"pcie|0|pcie|–|–|63.0 GB/s|–|means over 20 ms", "pcie|1|pcie|–|–|63.0 GB/s|–|means over 20 ms"}
+	if !slices.Equal(links, want) {
+		t.Errorf("got links %q, want %q", links, want)
+	}
+	if got := evaluate[string](t, ctx, `document.querySelector('#links .finding').textContent`); !strings.Contains(got, "mlx5_0/1 of rank 0, carries 80 % of its limit") {
+		t.Errorf("got the finding %q", got)
+	}
+	screenshot(t, ctx, "links-light")
+	accessible(t, ctx)
+	evaluate[bool](t, ctx, `document.querySelector('#theme').value = 'dark', document.querySelector('#theme').dispatchEvent(new Event('change'))`)
+	screenshot(t, ctx, "links-dark")
+	accessible(t, ctx)
+	in(t, ctx, chromedp.EmulateViewport(390, 844))
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, `document.querySelectorAll('#links table').length === 3`)
+	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("the page is %d pixels wide on a phone, want at most 390", wide)
+	}
+	screenshot(t, ctx, "links-phone")
+	visit(t, ctx, "about:blank") // before the server ends
 }
 
 // TestDashboardShowsForeignTextAsText: each text of a run's files is markup that would run a script.
@@ -287,7 +420,8 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 {"step":10,"evaluation":{"loss":1,"metrics":{%s:1}}}
 {"step":50,"bottleneck":{"bound":%s,"rank":0,"text":%s,"advice":%s}}
 `, quoted("start model"), quoted("start dataset"), quoted("start policy"), quoted("unit"), quoted("key"), quoted("title"), quoted("key"), quoted("bound"), quoted("verdict"), quoted("advice")),
-		"results/result.json": fmt.Sprintf(`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`, quoted("error"), quoted("result model"), quoted("result dataset"), quoted("note")),
+		"logs/communication.jsonl": fmt.Sprintf(`{"step":10,"steps":5,"ranks":[{"links":[{"kind":%s,"name":%s,"basis":%s}]},{}],"buckets":[{"name":%s,"bytes":1}]}`+"\n", quoted("kind"), quoted("link"), quoted("basis"), quoted("bucket")),
+		"results/result.json":      fmt.Sprintf(`{"steps":10,"exit":1,"error":%s,"model":%s,"dataset":%s,"notes":[%s],"ended":"2026-01-01T00:00:00Z"}`, quoted("error"), quoted("result model"), quoted("result dataset"), quoted("note")),
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, "run", name)
@@ -300,7 +434,7 @@ func TestDashboardShowsForeignTextAsText(t *testing.T) {
 		"":                 {"result model", "result dataset", "policy"},
 		"?compare=run,run": nil,
 		"?run=run": {"model", "start dataset", "policy", "host", "device model", "isa", "dtype", "reason", "health", "cause", "alert", "evidence", "title", "unit", "bound", "verdict", "advice",
-			"error", "note"},
+			"error", "note", "kind", "link", "basis", "bucket"},
 	} {
 		visit(t, ctx, address+path)
 		await(t, ctx, `document.querySelectorAll('td, canvas').length > 0`)

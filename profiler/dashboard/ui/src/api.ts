@@ -1,5 +1,6 @@
 // The interface of the server: package profiler/dashboard.
 
+import type { Communication } from './communication'
 import type { Maybe } from './format'
 
 export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
@@ -55,7 +56,7 @@ export type View = {
   profiles: Profile[] | null
   ranks: { rank: number; record: RankRecord | null; health: string; cause: string }[]
   decision: Decision | null; changes: Decision[] | null; starts: RunEvent[] | null; length: number; evals: RunEvent[] | null; saves: RunEvent[] | null
-  verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]
+  verdicts: Verdict[] | null; alerts: Alert[] | null; damaged: Record<string, string> | null; curves: Curve[]; communication?: Communication | null
 }
 
 export const allRanks = -1

@@ -3,6 +3,7 @@
 import { allRanks, band } from './api'
 import type { Figures, Line, View } from './api'
 import type { Content, Mark, Series } from './chart'
+import { trafficPanels } from './communication'
 import { figure, percent, scaled } from './format'
 import type { Maybe } from './format'
 import { color, partColor, seriesColor, seriesDash } from './theme'
@@ -140,6 +141,7 @@ export const panels: Panel[] = [
     explain: 'Bytes per link and second of the gradient all-reduce. It follows from bytes and time, not from a hardware counter.',
     series: f => perRank(f, 'bus_bandwidth', 1e-9),
   },
+  ...trafficPanels,
   {
     id: 'utilization', title: 'Utilisation', unit: '%', columns: ['utilization'], zero: true, top: 100, optional: true, format: pc,
     explain: 'GPU: fraction of time with a kernel running. CPU rank: fraction of its CPU quota in use.',

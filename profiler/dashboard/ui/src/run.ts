@@ -3,6 +3,7 @@
 import * as api from './api'
 import type { Figures, Range, View } from './api'
 import { Chart } from './chart'
+import { communication } from './communication'
 import { Curves } from './curves'
 import { fill, h } from './dom'
 import { clock, count, duration, figure, percent } from './format'
@@ -89,6 +90,7 @@ export class RunPage {
       controls,
       h('div', { class: 'grid' }, ...charts, this.curves.element),
       this.section('stack', 'A step by rank', 'Mean time of each part of a step, over the steps on this page. A rank that waits for gradients finished early: another rank is slower, or communication takes long.'),
+      this.section('links', 'Communication against compute', 'Time that communication costs and time that the backward pass hides, by rank and by bucket of gradients; traffic of each link and its limit.'),
       this.section('verdicts', 'What limits the speed', 'A verdict on each window of 50 steps, with advice. Equal verdicts in succession are one line.'),
       this.section('alerts', 'Alerts', 'Slow ranks, bottlenecks and skipped steps, newest first.'),
       this.section('changes', 'Decisions', 'Every decision that changed the shares, newest first.'),
@@ -186,6 +188,7 @@ export class RunPage {
     }
     this.curves.set(v)
     this.showStack(f)
+    put('links', communication(v.communication ?? null))
     put('verdicts', v.verdicts?.length ? tables.verdicts(v.verdicts) : null)
     put('alerts', v.alerts?.length ? tables.alerts(v.alerts) : null)
     put('changes', v.changes?.length ? tables.changes(v.changes) : null)
