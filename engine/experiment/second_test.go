@@ -62,8 +62,12 @@ func TestARunOfOtherSettingsResumesNothing(t *testing.T) {
 				options.LogDir = filepath.Join(dir, "elsewhere")
 			}
 			trainedRun(t, options)
+			var files []string
 			if logs != "" {
-				if err := os.WriteFile(filepath.Join(options.LogDir, "rank_0_metrics.json"), []byte("[]"), 0o644); err != nil {
+				files = []string{"rank_0_metrics.json", "curves.csv", "balance.jsonl", "balance_compare.json"}
+			}
+			for _, name := range files {
+				if err := os.WriteFile(filepath.Join(options.LogDir, name), []byte("[]"), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -86,8 +90,10 @@ func TestARunOfOtherSettingsResumesNothing(t *testing.T) {
 				if run.MovedTo != filepath.Join(dir, "demo-1") || run.Changed == nil || run.Checkpoint != nil {
 					t.Errorf("%s: got %+v", c.name, run)
 				}
-				if _, err := os.Stat(filepath.Join(options.LogDir, "demo-1", "rank_0_metrics.json")); logs != "" && err != nil {
-					t.Errorf("%s: the metrics of the old run: %v", c.name, err)
+				for _, name := range files {
+					if _, err := os.Stat(filepath.Join(options.LogDir, "demo-1", name)); err != nil {
+						t.Errorf("%s: a log of the old run: %v", c.name, err)
+					}
 				}
 			case run.Checkpoint != nil:
 				got = "resumed"
