@@ -55,7 +55,7 @@ func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 // String returns a line for people to read.
 func (p *Prediction) String() string {
 	w := p.Ranks[p.Worst]
-	return fmt.Sprintf("compute scores predict the time per sample of %s within %.0f %% on average (worst: rank %d, predicted %.2f, measured %.2f of the mean)",
+	return fmt.Sprintf("the compute scores predict the ranks' times per sample for %s with a mean error of %.0f %%; largest error: rank %d, predicted %.2f and measured %.2f times the mean of the ranks",
 		p.Model, 100*p.Error, p.Worst, w.Predicted, w.Measured)
 }
 

@@ -28,13 +28,13 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": it contains no finished run"},
+		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": the folder contains no finished run"},
 		{[]string{"--input-dir", empty}, "scripts/run_benchmark.sh makes runs"},
-		{[]string{"--input-dir", unfinished}, "1 folders cannot be used (1: not finished: it has no results/result.json)"},
+		{[]string{"--input-dir", unfinished}, "1 folders with runs cannot be used (1: not finished: it has no results/result.json)"},
 		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
 		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},
 		{[]string{"--inputdir", empty}, "unknown flag: --inputdir"},
-		{[]string{"now"}, "--output-dir has no effect on runs given as arguments, only on comparisons"},
+		{[]string{"now"}, "--output-dir has no effect if runs are given as arguments; it applies to comparisons of policies only"},
 		{[]string{"--set", "train.epochs=3"}, "analyze reads finished runs"},
 		{[]string{"--confidence", "95"}, "confidence: got 95, want a number above 0 and below 1"},
 		{[]string{"--replicates", "5"}, "got 5, want 100 to 1000000"},
@@ -59,9 +59,9 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 	}{
 		{[]string{filepath.Join(dir, "none")}, "there is no folder " + filepath.Join(dir, "none")},
 		{[]string{dir, "--confidence", "2"}, "confidence: got 2, want a number above 0 and below 1"},
-		{[]string{dir, "--confidence", "0.9"}, "--confidence has no effect on runs given as arguments"},
+		{[]string{dir, "--confidence", "0.9"}, "--confidence has no effect if runs are given as arguments"},
 		{[]string{dir, "--warmup-steps", "-7"}, "--warmup-steps: got -7, want -1 or more"},
-		{[]string{dir, "--seed", "3"}, "--seed has no effect on runs given as arguments"},
+		{[]string{dir, "--seed", "3"}, "--seed has no effect if runs are given as arguments"},
 	} {
 		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)

@@ -42,7 +42,7 @@ func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
 		{[]string{"train"}, "default, global", "default without a file and without --enable-load-balancing"},
 		{[]string{"train", "--batch-size", "32", "--enable-load-balancing"}, "--batch-size, per rank", "default of --enable-load-balancing"},
 		{[]string{"train", "--enable-load-balancing", "--load-balance-policy", "hybrid"}, "default, global", "--load-balance-policy"},
-		{[]string{"-c", file}, file + ":2, global", "default of a file"},
+		{[]string{"-c", file}, file + ":2, global", "default with a configuration file"},
 		{[]string{"-c", file, "--set", "balance.policy=none", "--set", "data.batch_size=16"}, "--set data.batch_size, global", "--set balance.policy"},
 	} {
 		o := execute(append(c.args, "--log-format", "json"))

@@ -274,7 +274,7 @@ func TestALostRankIsNamed(t *testing.T) {
 			}
 			ranks[c.victim].Process.Kill()
 			ranks[c.victim].Wait()
-			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "waits in operation") {
+			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "is waiting in operation") {
 				t.Errorf("nobody said where the ranks were:\n%s", messages[0].String())
 			}
 			found, skipped, err := checkpoint.Latest(checkpoints)

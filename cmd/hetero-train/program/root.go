@@ -78,7 +78,7 @@ func newRoot(a *cli.App) *cobra.Command {
 				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
 			}
 			if why := cmd.Annotations[cli.Unconfigured]; why != "" && (a.File != "" || len(a.Overrides) > 0) {
-				return exit.Usagef("%s: -c and --set are for runs; %s", cmd.CommandPath(), why)
+				return exit.Usagef("%s: -c and --set cannot be used with this command: %s", cmd.CommandPath(), why)
 			}
 			a.Started = true
 			return nil

@@ -276,7 +276,7 @@ func TestSeveralRanksGiveWayTogether(t *testing.T) {
 		t.Errorf("rank 1 wrote into the log of the old run:\n%s", now)
 	}
 	s.run(exit.Done, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
-	e := s.run(exit.Usage, "data.batch_size was 8, now 16 (--batch-size for each of 2 ranks; --set data.batch_size=8 keeps the global batch)",
+	e := s.run(exit.Usage, "data.batch_size was 8, now 16 (--batch-size counts the samples of each of the 2 ranks; --set data.batch_size=8 keeps the global batch size)",
 		"--lr", "0.2", "--batch-size", "8", "--resume", filepath.Join(s.output, "distributed_training"), "--set", "train.steps=40")
 	if strings.Contains(e.stderr, "done:") {
 		t.Error("a step was trained")

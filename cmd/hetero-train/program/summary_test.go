@@ -80,7 +80,7 @@ func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
 	}{
 		{[]string{"analyze", t.TempDir()}, "no metric records"},
 		{[]string{"analyze", "a", "b", "--log-dir", "logs"}, "got 2 runs, want one"},
-		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir has no effect on runs given as arguments"},
+		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir has no effect if runs are given as arguments"},
 	} {
 		var out, errs bytes.Buffer
 		if code := runLine(context.Background(), c.args, session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {

@@ -115,7 +115,7 @@ func (r *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		if !r.Named() && r.Cfg.Train.Resume == experiment.ResumeAuto {
 			return []experiment.Change{{Key: "configuration", Old: "unreadable", New: "another"}}, nil
 		}
-		r.Opts.Log.Warn("the settings of the earlier run are not compared, because they cannot be read", "error", err)
+		r.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared with the new settings", "error", err)
 		return nil, nil
 	}
 	before := derived{}
@@ -142,7 +142,7 @@ func (r *Run) changes(old *config.Config, before derived) []experiment.Change {
 	var all []experiment.Change
 	add := func(key, was, now string) {
 		if key == "data.batch_size" && slices.ContainsFunc(r.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
-			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(r.Opts.Assignment.WorldSize, 1), was)
+			now += fmt.Sprintf(" (--batch-size counts the samples of each of the %d ranks; --set data.batch_size=%s keeps the global batch size)", max(r.Opts.Assignment.WorldSize, 1), was)
 		}
 		if !slices.Contains(r.Opts.Allow, key) {
 			all = append(all, experiment.Change{Key: key, Old: was, New: now})
@@ -199,7 +199,7 @@ func settingsOrder(c *config.Config) map[string]int {
 // Allowable checks that each key of --allow exists and affects training results.
 func Allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
-		return exit.Usagef("--allow: has no meaning with --resume none, which starts a new run")
+		return exit.Usagef("--allow: has no effect with --resume none, which starts a new run")
 	}
 	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
 	order := settingsOrder(c)

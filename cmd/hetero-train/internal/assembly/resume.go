@@ -51,7 +51,7 @@ func (r *Run) Restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if r.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: the averages start with its trained weights", "checkpoint", c.Path)
+		r.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averaged weights: averaging starts from its trained weights", "checkpoint", c.Path)
 	}
 	if err := r.Replica.Load(c); err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func (r *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 	const advice = "--resume none starts a new run and renames the folder of that run"
 	was, now := old.Optimizer, r.Cfg.Optimizer
 	if was.Name != now.Name {
-		return false, exit.Usagef("optimizer.name: %s was trained with %q, and %q cannot use its state; %s", c.Path, was.Name, now.Name, advice)
+		return false, exit.Usagef("optimizer.name: %s was trained with optimizer %q, and optimizer %q cannot use that optimizer's state; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
-		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, and its optimizer state does not fit %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+		return false, exit.Usagef("optimizer.momentum: %s was trained with momentum %v, and its optimizer state cannot be used with momentum %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, r.Cfg.Model.Freeze) || old.Model.FreezeLayers != r.Cfg.Model.FreezeLayers {
-		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, so its optimizer state does not fit %q and %d; start another run with model.init_from = %q, or %s",
+		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and its optimizer state cannot be used with %q and %d; start another run with model.init_from = %q, or %s",
 			c.Path, old.Model.Freeze, old.Model.FreezeLayers, r.Cfg.Model.Freeze, r.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	for _, d := range config.Diff(old, r.Cfg) {

@@ -16,7 +16,7 @@ import (
 // ranks differ.
 func (r *Run) JoinTeam(ctx context.Context) (err error) {
 	if r.Opts.Assignment.WorldSize <= 1 {
-		r.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured, because a run of one rank needs none")
+		r.Opts.LogOf(logs.ComponentBalancer).Debug("the compute score is not measured, because a run with one rank does not need it")
 		return nil
 	}
 	return r.Meet(ctx, r.facts())
@@ -43,7 +43,7 @@ func (r *Run) facts() []rendezvous.Fact {
 		{Name: "program", Value: version.Text()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", r.Data.Name, samples, evaluated, r.Data.Classes(), r.fingerprint())},
-		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},
+		{Name: "trace", Value: fmt.Sprintf("%d steps, starting at step %d", r.Cfg.Profile.TraceSteps, r.Cfg.Profile.TraceStep)},
 		{Name: "weather", Value: r.Opts.Lab.Fact()},
 	}...)
 }

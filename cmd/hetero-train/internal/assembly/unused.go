@@ -96,7 +96,7 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	}
 	for _, s := range cfg.Settings() {
 		if strings.HasPrefix(s.Key, "augment.") {
-			none("data.dataset = \""+cfg.Data.Dataset+"\" has text, and only images use it", s.Key)
+			none("data.dataset = \""+cfg.Data.Dataset+"\" contains text, and this key applies to images only", s.Key)
 		}
 	}
 	labelled, masks := set.Classes() != nil, parts.Masks(&cfg.Model)
@@ -108,7 +108,7 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 		none(classless, "model.init_head", "model.num_classes")
 	}
 	if !labelled && !masks {
-		none("model.name = \""+cfg.Model.Name+"\" predicts the next token, and only models of masked tokens use it", parts.MaskedKeys...)
+		none("model.name = \""+cfg.Model.Name+"\" predicts the next token, and this key applies to models of masked tokens only", parts.MaskedKeys...)
 	}
 	if labelled {
 		none("data.dataset = \""+cfg.Data.Dataset+"\" has classes, and only the prediction of masked tokens uses it", "model.next_sentence")

@@ -39,7 +39,7 @@ func (k *Rank) DescribeItself() profiles.Rank {
 	if err != nil {
 		k.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
 	}
-	gpus := hardware.None("not asked for")
+	gpus := hardware.None("not requested")
 	if k.Device.Info().Kind == "cuda" {
 		gpus = hardware.Open()
 		defer gpus.Close()

@@ -77,7 +77,7 @@ func (k *Rank) reportType(ctx context.Context, before []devices.RankType) (typeR
 	}
 	kept, err := devices.KeptType(o.Device, types)
 	if err != nil {
-		k.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run times the types again", "error", err)
+		k.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used; the run measures the number formats again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true

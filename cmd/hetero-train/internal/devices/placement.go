@@ -66,7 +66,7 @@ func (p Placement) pick(kind string, count int) (int, error) {
 	case count == 1:
 		return 0, nil
 	case p.LocalRank < 0:
-		return 0, exit.Usagef("choose one of %d devices %s: the launcher does not give the number of this rank on its machine: set device.index, or make one device visible to each rank", count, kind)
+		return 0, exit.Usagef("cannot choose one of the %d devices %s, because the launcher does not set the local rank of this process: set device.index, or make one device visible to each rank", count, kind)
 	case p.LocalRank < count || p.ShareGPU:
 		return p.LocalRank % count, nil
 	}

@@ -157,7 +157,7 @@ func Classify(ctx context.Context, err error) error {
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
 	if s, ok := stopOfAnother(err); ok { // the run has not begun its first step; later, all ranks stop together
-		return With(s.Saved(), fmt.Errorf("%w, because another rank was stopped: %w", s, err))
+		return With(s.Saved(), fmt.Errorf("%w, because another rank received a signal to stop: %w", s, err))
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

@@ -94,7 +94,7 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 		"model", "model", a.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", a.Precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.Recomputed(); n > 0 {
-		c.Say(fmt.Sprintf("activation recomputation: the backward pass computes the activations of %d layers again (train.recompute = %q)", n, a.Cfg.Train.Recompute),
+		c.Say(fmt.Sprintf("activation recomputation (train.recompute = %[2]q): the backward pass computes the activations of %[1]d layers again", n, a.Cfg.Train.Recompute),
 			"recompute", "layers", n, "recompute", a.Cfg.Train.Recompute)
 	}
 	if n := r.FrozenCount(); n > 0 {
@@ -171,7 +171,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	reached := float64(c.run.Replica.FLOPs()) / step.Seconds()
 	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.run.Opts.Log.Warn("the fraction of the peak is not shown: steps are faster than the measured peak of the device, probably because other processes used the device at the start of the run",
+		c.run.Opts.Log.Warn("the fraction of the peak is not shown: steps are faster than the measured peak of the device; other processes probably used the device while the peak was measured",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}

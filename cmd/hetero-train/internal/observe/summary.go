@@ -52,7 +52,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(a.Folder.LogDir(), SummaryFile)) // a summary of an earlier process is out of date
-			a.Opts.LogOf(logs.ComponentProfiler).Info("the records are large, so the summary is not made now: run hetero-train analyze " + a.Folder.Dir)
+			a.Opts.LogOf(logs.ComponentProfiler).Info("the summary is not written now, because the records are large: run hetero-train analyze " + a.Folder.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(a.Folder.Dir, a.Folder.LogDir()); err == nil {
@@ -118,7 +118,7 @@ func (c *Console) results(r train.Result) []Row {
 		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
-		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps with NaN or Inf in the gradient, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
+		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps with NaN or Inf in the gradient, %d returns to an earlier checkpoint", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.run.Started)
 	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
@@ -142,7 +142,7 @@ func SummaryRows(s *analysis.Summary, report task.Report) []Row {
 	}
 	rows := []Row{
 		{"whole run", fmt.Sprintf("%s %s/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput*analysis.Number(report.Units)), report.Unit, ms(s.StepTime.P50), ms(s.StepTime.P99))},
-		{"a step is", partsOf(s.StepParts)},
+		{"parts of a step", partsOf(s.StepParts)},
 	}
 	if s.Bottleneck != nil {
 		rows = append(rows, Row{"bottleneck", s.Bottleneck.Verdict})

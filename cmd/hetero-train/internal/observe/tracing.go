@@ -75,7 +75,7 @@ func (t *Tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = StartNoting(t.run.Device); why != nil {
-		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains times that the host measured for each launch", "error", why)
+		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the device cannot record its activity, so the timeline contains the times that the host measured for each launch", "error", why)
 	}
 }
 
@@ -103,7 +103,7 @@ func (t *Tracing) finish(together bool) {
 	if lost, err := t.notes.Finish(t.rec); err != nil {
 		log.Warn("the timeline has no device activity", "error", err)
 	} else if lost > 0 {
-		log.Warn("the timeline has only a part of the device activity", "lost_records", lost)
+		log.Warn("the timeline contains only a part of the device activity", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
 	if err == nil && t.run.Team.Leads() {

@@ -69,11 +69,11 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 				log.Info("MLflow accepts the run again")
 				return
 			}
-			log.Warn("MLflow cannot be reached; training continues, and the points wait on the disk", "error", err)
+			log.Warn("MLflow cannot be reached; training continues, and the points are kept on the disk until MLflow can be reached", "error", err)
 		},
-		OnSkip: func(file string, err error) { log.Warn("MLflow did not get a file", "file", file, "error", err) },
+		OnSkip: func(file string, err error) { log.Warn("a file could not be sent to MLflow", "file", file, "error", err) },
 		OnRefuse: func(err error) {
-			log.Warn("MLflow refuses the run; training continues without it; when the cause is removed, send the run with hetero-train tracking sync "+a.Folder.Dir, "error", err)
+			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: hetero-train tracking sync "+a.Folder.Dir, "error", err)
 		}})
 	a.Later(func() error { t.close(); return nil })
 	log.Info("metrics go to MLflow", "target", c.MLflow, "experiment", c.Experiment)

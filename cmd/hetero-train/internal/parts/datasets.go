@@ -140,7 +140,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 	}
 	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
 	if missing && d.Download == "auto" && d.Fallback != "" { // logged before the download, because a download can take minutes to fail
-		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
+		log.Info(fmt.Sprintf("%s is not in the cache; the program downloads it now, and trains on %s if the download fails", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
 	if missing && d.Download == "never" {
 		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: the data are not in the cache, and data.download is \"never\"", download.ErrUnavailable),

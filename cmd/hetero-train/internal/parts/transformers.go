@@ -39,7 +39,7 @@ func TransformersFile(path string) (file string, ok bool, err error) {
 	case isFile(file):
 		return file, true, nil
 	case isFile(file + ".index.json"):
-		return "", false, exit.Usagef("%s has its weights in several files, want one model.safetensors: save it with max_shard_size=\"100GB\"", path)
+		return "", false, exit.Usagef("%s has its weights in several files, want one file model.safetensors: save the model with max_shard_size=\"100GB\"", path)
 	}
 	return "", false, exit.Usagef("%s has %s, but no model.safetensors: save the model with safe_serialization=True", path, weights.SettingsFile)
 }
@@ -54,7 +54,7 @@ func TableSizes(t Transformer, f *checkpoint.File) (vocabulary, positions int, e
 	rows := func(name string) int {
 		i, ok := f.Info(name)
 		if (!ok || len(i.Shape) != 2 || i.Shape[0] == 0) && err == nil {
-			err = &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("it has no table %s of two dimensions", name)}
+			err = &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("it has no two-dimensional tensor %s", name)}
 		}
 		if err != nil {
 			return 0

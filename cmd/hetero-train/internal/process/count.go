@@ -64,7 +64,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	case errors.As(context.Cause(ctx), &stopped):
 		n.Err = exit.With(stopped.Saved(), stopped)
 	case n.Err != nil:
-		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (\"rank N\" here means node N): %w", assigned.Nodes, n.Err))
+		n.Err = exit.Classify(ctx, fmt.Errorf("exchange the numbers of ranks of %d nodes (\"rank N\" in this message means node N): %w", assigned.Nodes, n.Err))
 	}
 	return n
 }

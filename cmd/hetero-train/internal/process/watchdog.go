@@ -30,7 +30,7 @@ func (t *Team) Position() string {
 }
 
 // waiting is the start of the text of a rank that is blocked in an operation.
-const waiting = "waits in operation"
+const waiting = "is waiting in operation"
 
 func describe(p collective.Progress) string {
 	switch {

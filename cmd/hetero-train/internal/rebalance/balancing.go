@@ -177,7 +177,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		for rank, r := range ranks {
 			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
-				b.log().Warn("a rank trains in another precision than that of the measurements in profile.gpu_profiles, so the first shares may be less accurate",
+				b.log().Warn("a rank trains in another precision than profile.gpu_profiles was measured in, so the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
 		}
@@ -305,8 +305,8 @@ func (b *Balancer) sayShares(shares []int) {
 	log := b.log()
 	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
 	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
-		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static score is equal for all ranks"}[p]
-		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure scores, run hetero-train profile, and pass its file with --gpu-profiles", p, b.missing, effect))
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares and uses the same static score for all ranks"}[p]
+		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; to measure the scores, run hetero-train profile and pass the resulting file with --gpu-profiles", p, b.missing, effect))
 	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {

@@ -93,7 +93,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	t := compute.TurnsOf(a.Team.Group.Members(), measures, a.Opts.Assignment.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
-		return fmt.Sprintf("a machine has %d types of devices, which is too many to measure within %v", t.Count, startLimit), nil
+		return fmt.Sprintf("a machine has %d types of devices, too many to measure within %v", t.Count, startLimit), nil
 	}
 	var own typeFigures
 	var speed *measure.Speed

@@ -20,7 +20,7 @@ func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
 		want   string
 	}{
 		{"proportional", nil, "all shares stay equal"},
-		{"dynamic", nil, "its static score is equal for all ranks"},
+		{"dynamic", nil, "uses the same static score for all ranks"},
 		{"proportional", []float64{1, 2}, ""},
 		{"hybrid", nil, ""},
 		{"none", nil, ""},

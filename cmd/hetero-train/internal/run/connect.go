@@ -84,7 +84,7 @@ func (tr *training) sayTogether() {
 	}
 	c, log := tr.Cfg, tr.Opts.LogOf(logs.ComponentCluster)
 	if c.Model.BatchNorm == "local" {
-		log.Warn(`model.batch_norm = "local": each rank normalises with its own samples, so the result depends on the shares`)
+		log.Warn(`model.batch_norm = "local": each rank normalises with its own samples only, so the result depends on the shares`)
 	}
 	if c.Parallel.Insecure {
 		log.Warn("parallel.insecure: every program that can connect to the port of rank 0 can join or disturb the run")

@@ -66,5 +66,5 @@ func (tr *training) unsaved(newest string, err error) error {
 	if !ok {
 		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s; when the run can save again, it %s", err, newest, tr.WayOn(step))
+	return fmt.Errorf("%w; the newest checkpoint is %s; after the cause is removed, the run %s", err, newest, tr.WayOn(step))
 }

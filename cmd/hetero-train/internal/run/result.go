@@ -89,7 +89,7 @@ func hintFinished(a *assembly.Run) string {
 	case a.Falls() && a.Named():
 		longer += fmt.Sprintf(", and schedule.name = %q then uses the learning rates of the longer run", a.Cfg.Schedule.Name)
 	case a.Falls():
-		longer = fmt.Sprintf("another value starts a new run, because schedule.name = %q depends on the length", a.Cfg.Schedule.Name)
+		longer = fmt.Sprintf("another value starts a new run, because the learning rates of schedule.name = %q depend on the length of the run", a.Cfg.Schedule.Name)
 	}
-	return fmt.Sprintf("%s ended it: %s; %s", a.Length(), longer, afresh)
+	return fmt.Sprintf("%s ended the run: %s; %s", a.Length(), longer, afresh)
 }

@@ -18,7 +18,7 @@ func (s *Session) IsCPURank() (bool, error) {
 		return false, nil
 	}
 	if assigned.LocalRank < 0 || assigned.LocalWorldSize == 0 {
-		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the number of this rank on its machine nor the number of ranks there: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank", n)
+		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher sets neither the local rank of this process nor the number of ranks on this machine: set LOCAL_RANK and LOCAL_WORLD_SIZE, or set device.kind for each rank", n)
 	}
 	return assigned.LocalRank >= assigned.LocalWorldSize-n, nil
 }

@@ -112,9 +112,9 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 		l.now[rank], kinds[rank] = weather.Fair, string(w.Means.Speed.Kind)
 		log.Info("weather", "file", setup.Name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours", w.Means.Neighbour.String(), "links", w.Means.Link.String())
 	}
-	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes the ranks during training; speeds: %s", setup.Name, strings.Join(kinds, "/")))
+	l.Notes = append(l.Notes, fmt.Sprintf("scenario %s changes the speed of the ranks during training; speeds: %s", setup.Name, strings.Join(kinds, "/")))
 	if highest := setup.Weather.HighestRank(); highest >= len(words) {
-		log.Warn("weather: the scenario has lines for ranks that do not exist in this run; these lines have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+		log.Warn("the scenario has lines for ranks that do not exist in this run; these lines have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
 	}
 }
 

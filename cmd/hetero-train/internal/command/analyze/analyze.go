@@ -117,9 +117,9 @@ func nothingToCompare(study *analysis.Study) string {
 	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
 	if len(study.Skipped) == 0 {
-		text += "it contains no finished run (a folder with results/result.json and logs/rank_0_metrics.json)"
+		text += "the folder contains no finished run (a run's folder has results/result.json and logs/rank_0_metrics.json)"
 	} else {
-		text += fmt.Sprintf("%d folders cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
+		text += fmt.Sprintf("%d folders with runs cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
 	}
 	return text + "; scripts/run_benchmark.sh makes runs and completes interrupted runs"
 }

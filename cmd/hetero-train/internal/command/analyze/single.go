@@ -21,7 +21,7 @@ import (
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
-			return exit.Usagef("analyze: --%s has no effect on runs given as arguments, only on comparisons", other)
+			return exit.Usagef("analyze: --%s has no effect if runs are given as arguments; it applies to comparisons of policies only", other)
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {

@@ -134,7 +134,7 @@ func (f *simulateFlags) run(a *cli.App) error {
 		}
 		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
 	case f.Policy == "proportional":
-		a.WarnOf("policy proportional without --scores gives equal shares, as policy none does")
+		a.WarnOf("without --scores, policy proportional gives equal shares, as policy none does")
 	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {

@@ -88,7 +88,7 @@ func checkComparison(f *session.ComparisonOptions, known []string) error {
 	known = append(slices.Clone(known), rebalance.ComparisonOff)
 	for i, p := range f.Policies {
 		if !slices.Contains(known, p) || slices.Contains(f.Policies[:i], p) {
-			return exit.Usagef("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
+			return exit.Usagef("balance compare: --policies: got %q, want names from %s, each at most once", p, strings.Join(known, ", "))
 		}
 	}
 	const most = 1_000_000

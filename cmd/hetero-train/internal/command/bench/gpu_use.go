@@ -95,7 +95,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 // String formats the summary for a terminal.
 func (g *GPUUse) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (only copies %.2f %%) | gaps of at least %v: %.1f per step, %.1f of them within the step, %.2f %% of the time | shorter gaps %.2f %%\n",
+	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (copies without kernels: %.2f %%) | idle gaps of at least %v: %.1f per step, %.1f of these within the step, %.2f %% of the time | shorter gaps: %.2f %% of the time\n",
 		100*g.Busy, 100*g.Copies, shortestGap, g.Gaps, g.Within, 100*g.GapTime, 100*g.ShortTime)
 	for _, gap := range g.Longest[:min(3, len(g.Longest))] {
 		where := "within a step"
@@ -105,10 +105,10 @@ func (g *GPUUse) String() string {
 		fmt.Fprintf(&b, "  idle %.1f us %s: after %s, before %s\n", 1e6*gap.Seconds, where, gap.After, gap.Before)
 	}
 	for _, w := range g.Waits {
-		fmt.Fprintf(&b, "  the host waits in %s %.1f times per step, %.1f of them before it has enqueued all work\n", w.Call, w.Count, w.Within)
+		fmt.Fprintf(&b, "  the host waits in %s %.1f times per step, %.1f of these before it has enqueued all work\n", w.Call, w.Count, w.Within)
 	}
 	for _, k := range g.Kernels {
-		fmt.Fprintf(&b, "  %5.2f %%  %6.1f a step  %s\n", 100*k.Fraction, k.Count, k.Name)
+		fmt.Fprintf(&b, "  %5.2f %%  %6.1f per step  %s\n", 100*k.Fraction, k.Count, k.Name)
 	}
 	if g.Lost > 0 {
 		fmt.Fprintf(&b, "  %d records were lost, so these figures are too low\n", g.Lost)

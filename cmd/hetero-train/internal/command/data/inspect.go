@@ -222,9 +222,9 @@ func showInspected(w io.Writer, in Inspected) error {
 	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, show.Foreign(in.Path), in.Classes)
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))
-		fmt.Fprintf(w, "\n%s: %d samples, %d to %d a class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
+		fmt.Fprintf(w, "\n%s: %d samples, %d to %d per class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "  of %d headers\tleast\tmedian\tlargest\n", p.Looked)
+		fmt.Fprintf(t, "  of %d headers\tsmallest\tmedian\tlargest\n", p.Looked)
 		for _, row := range []struct {
 			name string
 			s    Spread
@@ -241,9 +241,9 @@ func showInspected(w io.Writer, in Inspected) error {
 			fmt.Fprintf(w, "  %d with EXIF orientation %s (data.exif_orientation)\n", p.Orientations[o], o)
 		}
 		if p.Unreadable > 0 {
-			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, show.Foreign(p.FirstFault))
+			fmt.Fprintf(w, "  %d headers cannot be read; the first: %s\n", p.Unreadable, show.Foreign(p.FirstFault))
 		}
-		fmt.Fprintf(w, "  about %.1f MB in all\n", float64(p.TotalBytes)/1e6)
+		fmt.Fprintf(w, "  about %.1f MB in total\n", float64(p.TotalBytes)/1e6)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	}
 	out := Tokenized{Folder: f.o.Folder, Manifest: r.Manifest, Already: r.Already, Resumed: r.Resumed, Seconds: time.Since(begun).Seconds()}
 	if f.o.EvalFraction > 0 && len(out.Eval) == 0 {
-		log.Warn("no document was chosen for evaluation: there are few documents; raise --val-fraction")
+		log.Warn("no document was selected for evaluation, because there are too few documents: raise --val-fraction")
 	}
 	if f.json {
 		return show.JSON(a.Env.Stdout, out)
@@ -127,7 +127,7 @@ func (f *tokenizeFlags) check() error {
 	f.o.Lines, known = lineFormats[f.format]
 	switch {
 	case f.o.Folder == "":
-		return exit.Usagef("data tokenize: no output folder, want -o DIR")
+		return exit.Usagef("data tokenize: -o is missing, want -o DIR with the output folder")
 	case !slices.Contains(tokenizer.Names, f.tokenizer):
 		return exit.Usagef("--tokenizer: got %q, want one of %s", f.tokenizer, strings.Join(tokenizer.Names, ", "))
 	case !known:
@@ -161,7 +161,7 @@ func sayTokenized(w io.Writer, t Tokenized) error {
 		}
 	}
 	if t.Empty > 0 {
-		fmt.Fprintf(w, "  %d documents without text are left out\n", t.Empty)
+		fmt.Fprintf(w, "  %d documents without text were skipped\n", t.Empty)
 	}
 	if !t.Already && !t.Resumed {
 		_, err := fmt.Fprintf(w, "  %.1f s, %.2f million tokens/s\n", t.Seconds, float64(train+eval)/max(t.Seconds, 1e-9)/1e6)

@@ -126,7 +126,7 @@ func beginning(s *tokens.Shard, path string) (string, error) {
 		return "", nil // a tokenizer that this program does not contain
 	}
 	if k.VocabularySum() != s.VocabularySum {
-		return "", &data.Fault{Op: "read vocabulary", Path: vocab, Index: -1, Err: fmt.Errorf("SHA-256 %x, the shard %s states %x", k.VocabularySum(), s.Path, s.VocabularySum)}
+		return "", &data.Fault{Op: "read vocabulary", Path: vocab, Index: -1, Err: fmt.Errorf("got SHA-256 %x, want %[3]x as in the header of shard %[2]s", k.VocabularySum(), s.Path, s.VocabularySum)}
 	}
 	first := make([]int32, min(s.Count, 24))
 	if err := s.Read(0, first); err != nil {
@@ -146,11 +146,11 @@ func showTokens(w io.Writer, list []TokenShard) error {
 		fmt.Fprintf(w, "%s %s: %d tokens of %d bytes, format %s\n", t.Part, show.Foreign(t.File), t.Tokens, t.TokenBytes, t.Format)
 		switch {
 		case t.Tokenizer == "":
-			fmt.Fprintln(w, "  tokenizer and vocabulary are not stated")
+			fmt.Fprintln(w, "  the file does not name its tokenizer")
 		case t.Documents > 0:
-			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end of text %d, %d documents\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText, t.Documents)
+			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end-of-text token %d, %d documents\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText, t.Documents)
 		default:
-			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end of text %d\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText)
+			fmt.Fprintf(w, "  tokenizer %s with %d tokens, end-of-text token %d\n", show.Foreign(t.Tokenizer), t.Vocabulary, t.EndOfText)
 		}
 		if t.Begins != "" {
 			fmt.Fprintf(w, "  begins %q\n", t.Begins)

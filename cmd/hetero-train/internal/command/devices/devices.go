@@ -169,7 +169,7 @@ func (r Report) write(w io.Writer) error {
 	if len(h.Features) > 0 {
 		fmt.Fprintf(w, "    %s\n", strings.Join(h.Features, " "))
 	}
-	fmt.Fprintf(w, "memory %.1f GiB, of which this process may use %.1f; %.1f free now\n", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes), show.GiB(h.AvailableBytes))
+	fmt.Fprintf(w, "memory %.1f GiB; this process may use %.1f GiB; %.1f GiB are free now\n", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes), show.GiB(h.AvailableBytes))
 	for _, g := range r.GPUs {
 		fmt.Fprintf(w, "%v, driver %s\n", g, g.Driver)
 	}

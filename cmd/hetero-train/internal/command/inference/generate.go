@@ -201,7 +201,7 @@ func (m *savedModel) tokenizer(command, name, vocab string, vocabulary int) (tok
 		advice, source = "", command+": tokenizer of the training data"
 	}
 	if name == "" {
-		return nil, exit.Usagef("%s: %s does not name a tokenizer, and no built-in tokenizer has %d tokens%s", command, m.checkpoint.Path, vocabulary, advice)
+		return nil, exit.Usagef("%s: %s does not name its tokenizer, and no built-in tokenizer has %d tokens%s", command, m.checkpoint.Path, vocabulary, advice)
 	}
 	t, err := tokenizer.New(name, vocab)
 	if err != nil {

@@ -193,7 +193,7 @@ func (m *savedModel) newReader(f *predictFlags, vocabulary, positions int) (r *r
 		return nil, err
 	}
 	if r.text.Vocabulary() > vocabulary {
-		return nil, exit.Usagef("--vocab: tokenizer %s has %d tokens, but the model of %s has %d", r.text.Name(), r.text.Vocabulary(), m.checkpoint.Path, vocabulary)
+		return nil, exit.Usagef("--vocab: tokenizer %s has %d tokens, but the vocabulary of the model in %s has only %d", r.text.Name(), r.text.Vocabulary(), m.checkpoint.Path, vocabulary)
 	}
 	r.encoder = r.text.NewEncoder()
 	return r, nil

@@ -90,7 +90,7 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 	case t.Classes != nil && m.classes == 0:
 		return exit.Usagef("%s predicts tokens and has no classifier, but data set %s has classes", m.checkpoint.Path, m.Data.Name)
 	case t.Tokenizer != "" && m.trained.Tokenizer != "" && t.Tokenizer != m.trained.Tokenizer:
-		return exit.Usagef("the data have tokens of tokenizer %s, but %s was trained with %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
+		return exit.Usagef("the data set was tokenized by %s, but %s was trained with tokenizer %s", t.Tokenizer, m.checkpoint.Path, m.trained.Tokenizer)
 	}
 	return m.checkClasses(t.Classes)
 }
@@ -104,7 +104,7 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 		return err
 	}
 	if t.Vocabulary > vocabulary || t.Length > positions {
-		return exit.Usagef("the data have a vocabulary of %d tokens and samples of %d positions, but the model of %s has %d tokens and %d positions", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
+		return exit.Usagef("the data set has a vocabulary of %d tokens and samples of %d positions, want at most the %[4]d tokens and %[5]d positions of the model in %[3]s", t.Vocabulary, t.Length, m.checkpoint.Path, vocabulary, positions)
 	}
 	if err := m.openDevice(ctx); err != nil {
 		return err

@@ -205,7 +205,7 @@ func (u unread) Len() int          { return 1 }
 func (u unread) Classes() []string { return make([]string, u.classes) }
 func (u unread) Label(int) int     { return 0 }
 func (u unread) NewReader() (data.Reader, error) {
-	return nil, errors.New("plan: got a read of a sample, want none: plan opens no data")
+	return nil, errors.New("plan: tried to read a sample, although plan reads no samples")
 }
 
 // replica returns the replica of a rank. It allocates no memory.
@@ -326,7 +326,7 @@ func (r Report) write(w io.Writer) error {
 		samples = fmt.Sprintf("samples of %d tokens%s", r.Tokens, show.Classes(r.Classes))
 	}
 	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples, r.Precision, r.Optimizer)
-	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d; ranks: %d), %s: forward %s, backward %s; %s a sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
+	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d samples; ranks: %d), %s: forward %s, backward %s; %s per sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
@@ -334,7 +334,7 @@ func (r Report) write(w io.Writer) error {
 			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tin all, MiB\t")
+	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\ttotal, MiB\t")
 	for _, f := range r.Table {
 		var marks []string
 		if slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples }) {

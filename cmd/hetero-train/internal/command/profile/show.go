@@ -130,7 +130,7 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	p := ranks.Prediction
 	if p == nil {
 		if len(ranks.Ranks) > 1 {
-			fmt.Fprintln(w, "no training step was timed; to compare the scores with step times, give -c FILE or --model NAME, without --quick")
+			fmt.Fprintln(w, "no training step was timed; to compare the scores with step times, add -c FILE or --model NAME and omit --quick")
 		}
 		return nil
 	}
@@ -191,7 +191,7 @@ func showLinks(w io.Writer, links []measure.Link) error {
 	}
 	fmt.Fprintln(w, "\nnetwork between ranks")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ranks\tlatency us\tforth MB/s\tback MB/s\t")
+	fmt.Fprintln(t, "ranks A-B\tlatency us\tA to B MB/s\tB to A MB/s\t")
 	for _, l := range links {
 		if l.Error != "" {
 			fmt.Fprintf(t, "%d-%d\t%s\t\t\t\n", l.A, l.B, l.Error)

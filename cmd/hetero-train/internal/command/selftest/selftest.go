@@ -186,7 +186,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		}
 		if inTime.Err() != nil {
 			good, r.Late = false, append(r.Late, p.name)
-			fmt.Fprintf(out, "%-10s time limit of %v reached (--time): some checks have not started\n", p.name, f.time)
+			fmt.Fprintf(out, "%-10s time limit of %v reached (--time): not all checks have run\n", p.name, f.time)
 		}
 		switch {
 		case good:

@@ -46,7 +46,7 @@ func newSync(a *cli.App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&target, "mlflow", "", "`URL` of another server, or a folder, which gets the whole run")
+	cmd.Flags().StringVar(&target, "mlflow", "", "`URL` of another server, or a folder; the command sends the whole run to it")
 	cmd.Flags().StringVar(&logDir, "log-dir", "", "`folder` of the logs, if the logs of the run were moved")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if target != "" {
@@ -65,9 +65,9 @@ func newSync(a *cli.App) *cobra.Command {
 			}})
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return exit.Usagef("%s: the run has no points for MLflow (%w); it needs tracking.mlflow while it trains", args[0], err)
+			return exit.Usagef("%s: the run has no points for MLflow (%w): train with tracking.mlflow to record them", args[0], err)
 		case errors.Is(err, mlflow.ErrInUse):
-			return exit.Usagef("%w; a run that trains sends its points itself", err)
+			return exit.Usagef("%w; a running training sends its points itself", err)
 		case target == "" && err != nil:
 			return exit.With(exit.Usage, err)
 		case err != nil:

@@ -163,9 +163,9 @@ func policyFrom(cfg *config.Config) string {
 	origin := cfg.Origin("balance.policy")
 	switch {
 	case len(cfg.Balance.FixedShares) > 0:
-		return "balance.fixed_shares overrides it"
+		return "has no effect: balance.fixed_shares is set"
 	case origin == "":
-		return "default of a file"
+		return "default with a configuration file"
 	case origin == "--enable-load-balancing":
 		return "default of " + origin
 	case origin == noBalancing:

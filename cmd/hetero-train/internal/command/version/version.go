@@ -162,17 +162,17 @@ func New() *cobra.Command {
 func writeVersion(w io.Writer, list []part) error {
 	fmt.Fprintf(w, "%s\n\n", version.Text())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "part\tis\tversion\tfound at")
+	fmt.Fprintln(t, "part\tstate\tversion\tpath")
 	for _, p := range list {
-		is := "there"
+		state := "found"
 		if !p.Available {
-			is = "missing"
+			state = "missing"
 		}
 		inside := p.Version
 		if p.Compiler != "" {
 			inside = strings.TrimPrefix(inside+", "+p.Compiler, ", ")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, is, show.OrDash(inside), show.OrDash(p.Path))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, state, show.OrDash(inside), show.OrDash(p.Path))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -190,7 +190,7 @@ func libraryFolders(w io.Writer) error {
 	dirs := nativelib.Dirs()
 	for i, dir := range dirs {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			dirs[i] += " (not there)"
+			dirs[i] += " (missing)"
 		}
 	}
 	_, err := fmt.Fprintf(w, "\nfolders of native libraries: %s\n", strings.Join(dirs, ", "))
