@@ -132,7 +132,7 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 		{"a neighbour on the CPU", cpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.5
 			set(&o.Health, telemetry.StolenCPU, 33)
-		}, balancer.CauseStolenCPU, []string{"33 % of the CPU time taken by others, was 0 %"}, 1.5},
+		}, balancer.CauseStolenCPU, []string{"other programs take 33 % of the CPU time, was 0 %"}, 1.5},
 		{"memory pressure", cpuRank(0.4), func(o *balancer.Observation) {
 			o.Seconds *= 1.7
 			set(&o.Health, telemetry.Memory, 99)

@@ -8,7 +8,7 @@ import (
 )
 
 // Binding describes how this build queries the driver.
-const Binding = "leaves the driver to the device's library (built without -tags cuda, which make sets if it finds a CUDA toolkit)"
+const Binding = "this program queries the driver only through the device's library, because it was built without -tags cuda (make sets this tag if it finds a CUDA toolkit)"
 
 // seen returns no information.
 func seen() (count int, asked bool, err error) { return 0, false, nil }

@@ -78,11 +78,11 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 		at := slices.IndexFunc(s, func(o Setting) bool { return o.Name == name })
 		switch {
 		case refused(name):
-			faults = append(faults, fmt.Sprintf("%s: this setting makes NCCL load code or write files, which is not allowed: unset it", name))
+			faults = append(faults, fmt.Sprintf("%s: this setting makes NCCL load code or write files, which is not allowed: unset the variable", name))
 		case !known:
-			warnings = append(warnings, fmt.Sprintf("%s=%s is an unknown setting: the program passes it to NCCL unchanged", name, printable(value)))
+			warnings = append(warnings, fmt.Sprintf("environment variable %s=%s is not a known setting: the program passes it to NCCL unchanged", name, printable(value)))
 		case at >= 0 && s[at].Value != value:
-			warnings = append(warnings, fmt.Sprintf("%s=%s of the environment has no effect: [nccl] sets %s", name, printable(value), s[at].Value))
+			warnings = append(warnings, fmt.Sprintf("environment variable %s=%s has no effect, because [nccl] sets %s", name, printable(value), s[at].Value))
 		case at >= 0:
 		default:
 			if fault := check(name, value); fault != "" {
@@ -122,7 +122,7 @@ func check(name, value string) string {
 		return checkList(value, r.list)
 	case r.text:
 		if len(value) > 256 || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return fmt.Sprintf("got %s, want at most 256 printable characters without blanks", printable(value))
+			return fmt.Sprintf("got %s, want at most 256 printable characters without spaces", printable(value))
 		}
 	case notNumber != nil || n < r.min || n > r.max:
 		return fmt.Sprintf("got %s, want a whole number from %d to %d", printable(value), r.min, r.max)

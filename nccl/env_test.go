@@ -16,7 +16,7 @@ func TestSettingsAreSettled(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	wantWarnings := []string{`NCCL_ALGO="Tree" of the environment has no effect: [nccl] sets Ring`, `NCCL_WORK_FIFO_BYTES="65536" is an unknown setting: the program passes it to NCCL unchanged`}
+	wantWarnings := []string{`environment variable NCCL_ALGO="Tree" has no effect, because [nccl] sets Ring`, `environment variable NCCL_WORK_FIFO_BYTES="65536" is not a known setting: the program passes it to NCCL unchanged`}
 	if !slices.Equal(warnings, wantWarnings) {
 		t.Errorf("got the warnings %q, want %q", warnings, wantWarnings)
 	}
@@ -46,7 +46,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{"NCCL_NTHREADS=100", `got "100", want 64, 128, 256, 512`},
 		{"NCCL_IB_TIMEOUT=99", `got "99", want a whole number from 1 to 22`},
 		{"NCCL_BUFFSIZE=big", `got "big", want a whole number`},
-		{"NCCL_SOCKET_IFNAME=eth0\nNCCL_NET_PLUGIN=x", "without blanks"},
+		{"NCCL_SOCKET_IFNAME=eth0\nNCCL_NET_PLUGIN=x", "without spaces"},
 		{"NCCL_IB_HCA=" + strings.Repeat("x", 300), "at most 256"},
 	} {
 		if s, _, err := Settle(nil, []string{c.variable}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -93,9 +93,9 @@ var Declared = [Count]Declaration{
 		Sign: func(now *Summary, healthy *Sample) string {
 			return rise("other processes on the device: %.0f, was %.2g", now.Value[OtherProcesses], healthy[OtherProcesses], signProcess)
 		}},
-	StolenCPU: {Name: "stolen CPU time", Unit: percent, Cause: "CPU taken by others",
+	StolenCPU: {Name: "stolen CPU time", Unit: percent, Cause: "CPU time taken by others",
 		Sign: func(now *Summary, healthy *Sample) string {
-			return rise("%.0f %% of the CPU time taken by others, was %.0f %%", now.Value[StolenCPU], healthy[StolenCPU], signStolen)
+			return rise("other programs take %.0f %% of the CPU time, was %.0f %%", now.Value[StolenCPU], healthy[StolenCPU], signStolen)
 		}},
 	Memory: {Name: "memory", Unit: percent, Column: "gpu_memory_percent", Cause: "memory pressure",
 		Sign: func(now *Summary, healthy *Sample) string {

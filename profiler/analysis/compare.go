@@ -126,7 +126,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
-		out = append(out, fmt.Sprintf("%s: %d steps were skipped, because a rank has no record of them", r.Dir, r.Partial))
+		out = append(out, fmt.Sprintf("%s: %d steps are not used, because a rank has no record of them", r.Dir, r.Partial))
 	}
 	if r.Pauses > 0 {
 		out = append(out, fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, resume) do not count as training", r.Dir, r.Pauses))

@@ -127,7 +127,7 @@ func TestExpectationsAreJudgedByTheInterval(t *testing.T) {
 		{more, Estimate{1.5, 1.4, 1.6}, "reached"},
 		{more, Estimate{1.4, 1.3, 1.5}, "open"},
 		{more, Estimate{1.2, 1.1, 1.3}, "not reached"},
-		{more, noEstimate, "not known"},
+		{more, noEstimate, "unknown"},
 		{less, Estimate{0.4, 0.3, 0.49}, "reached"},
 		{less, Estimate{0.4, 0.3, 0.51}, "open"},
 		{less, Estimate{0.6, 0.51, 0.7}, "not reached"},

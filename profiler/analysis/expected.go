@@ -110,13 +110,13 @@ func (e expectation) verdict(got Estimate) string {
 	}
 	switch {
 	case !got.Known():
-		return "not known"
+		return "unknown"
 	case low >= want:
 		return "reached"
 	case high < want:
 		return "not reached"
 	}
-	return "open: the interval holds the expected ratio"
+	return "open: the interval contains the expected ratio"
 }
 
 // stragglerImpact rates the fraction of the ranks' compute time that is spent waiting for the slowest rank.

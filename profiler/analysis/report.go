@@ -39,7 +39,7 @@ func (s *Study) overviewTable() string {
 			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, "%.1f", ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
 		}
 	}
-	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "share of oracle"}, rows)
+	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "fraction of oracle"}, rows)
 	return markdown(columns, rows)
 }
 
@@ -148,7 +148,7 @@ func (c *Comparison) lostTable() string {
 		}
 		rows = append(rows, row)
 	}
-	return "Milliseconds of a step that are lost, by cause:\n\n" + markdown(append([]string{"policy"}, causes...), rows) + "\n"
+	return "Milliseconds lost per step, by cause:\n\n" + markdown(append([]string{"policy"}, causes...), rows) + "\n"
 }
 
 func (s *Study) method() string {
@@ -158,23 +158,24 @@ func (s *Study) method() string {
 	}
 	return fmt.Sprintf(`## Method
 
-Runs are compared only where all their settings are alike but the policy and the seed: model, data set, batch, optimizer, scenario, machine and every other key.
-The steady state of a run is what remains without %s. Curves of the loss show the whole run.
+Runs are compared only if all their settings are equal except the policy and the seed: model, data set, batch, optimizer, scenario, machine and every other key.
+The steady state of a run is the run without %s. Loss curves show the whole run.
 
-- A step's time is what passes from the end of the step before to its own end, so that everything between steps counts. Where something else was done in between
-  (an evaluation, a checkpoint: more than %d times what the ranks measured and %d s) it is the longest time that a rank measured.
+- The time of a step lasts from the end of the previous step to its own end, so it includes the time between the steps.
+  If a pause lies between them (an evaluation or a checkpoint: more than %d times the time that the ranks measured, and more than %d s), the time of the step is the longest time that a rank measured.
 - Throughput: samples of all ranks / time. Speed-up: throughput / throughput of `+"`none`"+`.
-- Utilization: mean over ranks and steps of what the ranks report; on a CPU rank the share of its CPU quota that is in use.
-- Load imbalance: (max - min) / max of the ranks' own compute time (data + forward + backward, without exchanges in which a rank waits for others), mean over the steps.
-  Ranks without samples are left out.
-- Waiting: the share of the ranks' compute time that they would spend waiting for the slowest, 1 - mean / max of the same times. Straggler impact is high from 20 %% on, low below 10 %%.
-- Scaling efficiency: throughput / sum of what each rank reaches alone with the same batch.
-- Share of the oracle: step time of the best possible split / that of the split in use, both without the noise of steps, as the balancer estimates it at each decision on its fitted curves, mean over decisions.
+- Utilization: mean over ranks and steps of the utilization that the ranks report. For a CPU rank, it is the used fraction of the CPU quota.
+- Load imbalance: (max - min) / max of the ranks' own compute time, mean over the steps. Compute time is data + forward + backward, without exchanges in which a rank waits for others.
+  Ranks without samples do not count.
+- Waiting: the fraction of the ranks' compute time that they would spend waiting for the slowest rank, 1 - mean / max of the same times. Straggler impact is high from 20 %% on, and low below 10 %%.
+- Scaling efficiency: throughput / sum of the throughputs of the ranks alone, with the same batch.
+- Fraction of the oracle: step time of the best possible split / step time of the actual split, both without step noise. The balancer estimates it at each decision on its fitted curves; the value is the mean over the decisions.
 
-Intervals are percentile bootstrap intervals with %d replicates (seed %d). A replicate draws as many runs as there are, with replacement, and from each as many blocks of %d consecutive steps as it has, with
-replacement; the estimate is made anew from them. Blocks keep the likeness of neighbouring steps, and drawing runs lets the difference between runs into the interval. Policies are drawn
-independently of each other, as are the ranks' solo runs. With one run of a policy the interval covers that run alone; with two or three
-it is somewhat too narrow, as every bootstrap of few is.
+Intervals are percentile bootstrap intervals with %d replicates (seed %d).
+A replicate draws, with replacement, as many runs as there are, and from each run as many blocks of %d consecutive steps as it has. The estimate is computed from the drawn blocks.
+Blocks preserve the correlation of neighbouring steps. Drawing runs includes the differences between runs in the interval.
+Policies are drawn independently of each other, and so are the runs of single ranks.
+With one run of a policy, the interval describes that run only. With two or three runs, it is somewhat too narrow, as every bootstrap of few runs is.
 
 `, warm, pauseTimes, pauseSeconds, s.Replicates, s.Seed, blockSteps)
 }
@@ -184,7 +185,7 @@ func (s *Study) leftOut() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("## Left out\n\n")
+	b.WriteString("## Skipped runs and damaged records\n\n")
 	for _, skipped := range s.Skipped {
 		fmt.Fprintf(&b, "- `%s` is not used: %s\n", skipped.Dir, skipped.Reason)
 	}

@@ -170,7 +170,7 @@ func (r *Run) readSteps(logs string) error {
 		var err error
 		if records[rank], damaged, err = runtime.ReadMetrics(path); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("no metrics of rank %d of %d (%s): was it run with profile.enabled?", rank, r.Ranks, path)
+				return fmt.Errorf("no metrics of rank %d of %d (%s): the run needs profile.enabled = true", rank, r.Ranks, path)
 			}
 			return err
 		}

@@ -123,7 +123,7 @@ type ShareSummary struct {
 func (r *RankSummary) Latencies() (steps, allReduces []float32) { return r.stepTimes, r.allReduces }
 
 // ErrNoRecords reports that a folder contains no records to summarise.
-var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json): the run had profile.enabled = false, or another folder of logs; give that folder with --log-dir")
+var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json): the run had profile.enabled = false, or its logs are in another folder; give that folder with --log-dir")
 
 // Summarize reads the records of the run in dir. The run may be finished, running or killed. logs is the folder of
 // the records. If logs is "", Summarize uses the folder in the settings of the run, or dir/logs.

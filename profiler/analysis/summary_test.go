@@ -292,7 +292,7 @@ func TestAVerdictCoversTheWholeRun(t *testing.T) {
 	if b == nil || b.Bound != "communication-bound" || !near(b.Lost.Communication, communication) || !near(b.Lost.Straggler, straggler) || !near(b.Step, 0.110) {
 		t.Fatalf("got %+v, want communication-bound, losing %g s and %g s to the straggler", b, communication, straggler)
 	}
-	if want := "communication-bound: 53.3 of 110.0 ms a step (48 %) are lost waiting for gradients, 4.0 ms more are hidden; also lost: stragglers 11.1 ms"; b.Verdict != want {
+	if want := "communication-bound: 53.3 of 110.0 ms per step (48 %) are lost waiting for gradients; another 4.0 ms are hidden behind the backward pass; also lost: stragglers 11.1 ms"; b.Verdict != want {
 		t.Errorf("got verdict %q, want %q", b.Verdict, want)
 	}
 	// Rank 0 waits 40 ms longer than rank 1 in each of 50 steps, which is a mean of 20 ms over the ranks.

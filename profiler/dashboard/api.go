@@ -85,7 +85,7 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 	number := func(name, text string) int64 {
 		n, parseErr := strconv.ParseInt(text, 10, 64)
 		if parseErr != nil || n < 0 || n > 1<<50 {
-			err = errors.Join(err, fmt.Errorf("%s: got %q, want a number from 0 on", name, text))
+			err = errors.Join(err, fmt.Errorf("%s: got %q, want a number of at least 0", name, text))
 		}
 		return n
 	}
@@ -173,7 +173,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &query):
 		http.Error(w, query.Error(), http.StatusBadRequest)
 	case errors.As(err, new(*runs.NameError)):
-		http.Error(w, "a run of this name cannot exist", http.StatusBadRequest)
+		http.Error(w, "this is not a valid name of a run", http.StatusBadRequest)
 	case errors.Is(err, errBusy):
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, errBusy.Error()+": close a page, and try again", http.StatusServiceUnavailable)
@@ -233,7 +233,7 @@ func (a *answers) get(key string, version int64, value func() (any, error)) (*an
 		<-b.done
 		return b.answer, b.err
 	}
-	b := &build{done: make(chan struct{}), err: errors.New("the answer could not be built")} // err: if value panics
+	b := &build{done: make(chan struct{}), err: errors.New("the reply could not be built")} // err: if value panics
 	if a.builds == nil {
 		a.builds = map[buildKey]*build{}
 	}

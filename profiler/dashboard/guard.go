@@ -34,14 +34,14 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !plainPath(r):
-			http.Error(w, "the path has characters that no path of the dashboard has", http.StatusBadRequest)
+			http.Error(w, "the path has characters that are not allowed", http.StatusBadRequest)
 		case !s.isOwnName(r.Host):
-			http.Error(w, "unknown host name in the request; add it to dashboard.hosts if this server has the name", http.StatusForbidden)
+			http.Error(w, "unknown host name in the request; if it is a name of this server, add it to dashboard.hosts", http.StatusForbidden)
 		case !sameOrigin(r):
 			http.Error(w, "the request is from a page of another server", http.StatusForbidden)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != "/login"):
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "the dashboard only reads", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are allowed, because the dashboard only reads", http.StatusMethodNotAllowed)
 		case !s.mayRead(r):
 			s.askToken(w, r)
 		default:

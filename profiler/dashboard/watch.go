@@ -23,7 +23,7 @@ const (
 )
 
 // errBusy means that all followers are in use.
-var errBusy = fmt.Errorf("%d runs are being watched, which is the largest number", mostFollowers)
+var errBusy = fmt.Errorf("%d runs are being watched, and more are not allowed", mostFollowers)
 
 // follower reads the files of one run while clients watch this run.
 type follower struct {

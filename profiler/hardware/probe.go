@@ -47,7 +47,7 @@ func ProbeCPU() *Probe { return newProbe(nil, nil, openProcess()) }
 func (g *GPUs) Probe(index int) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {
-		return nil, fmt.Errorf("GPU %d: this machine has %d GPUs%s", index, len(g.list), because(g.reason))
+		return nil, fmt.Errorf("got GPU %d, but this machine has %d GPUs%s", index, len(g.list), because(g.reason))
 	}
 	gpu := g.list[at]
 	return newProbe(&gpu, g.driver, openProcess()), nil

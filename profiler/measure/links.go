@@ -56,7 +56,7 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	words, err := g.Gather(ctx, "links: doors", word)
+	words, err := g.Gather(ctx, "links: open ports", word)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (f *folder) open(_ context.Context, start *Start, _ string) (string, int64,
 	if text, err := os.ReadFile(filepath.Join(f.path, run, "tags", SentTag)); err == nil {
 		sent, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil || sent < 0 {
-			return "", 0, &Refused{fmt.Errorf("tag %s in %s: got %q, want a position", SentTag, run, text)}
+			return "", 0, &Refused{fmt.Errorf("tag %s in %s: got %q, want a position in the spool", SentTag, run, text)}
 		}
 		return run, sent, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {

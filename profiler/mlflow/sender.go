@@ -118,7 +118,7 @@ func (o SenderOptions) open() (*sending, error) {
 	}
 	if g.state.Target == "" {
 		file.Close()
-		return nil, errors.New("the run names no MLflow server")
+		return nil, errors.New("the run has no address of an MLflow server")
 	}
 	if g.store, err = newStore(g.state.Target, o.Environ, o.Timeout); err != nil {
 		file.Close()

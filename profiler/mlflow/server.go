@@ -96,7 +96,7 @@ func (s *server) call(ctx context.Context, method, path string, query url.Values
 			return nil
 		}
 		if err := json.Unmarshal(text, reply); err != nil {
-			return &Refused{fmt.Errorf("%s: the reply is not that of MLflow: %w", path, err)}
+			return &Refused{fmt.Errorf("%s: the reply is not one of an MLflow server: %w", path, err)}
 		}
 		return nil
 	}
@@ -186,7 +186,7 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 		return "", 0, err
 	}
 	if reply.Run.Info.ID == "" {
-		return "", 0, &Refused{errors.New("the reply of MLflow names no run")}
+		return "", 0, &Refused{errors.New("the reply of MLflow contains no run id")}
 	}
 	sent := int64(0)
 	for _, tag := range reply.Run.Data.Tags {
@@ -194,12 +194,12 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 		case SentTag:
 			n, err := strconv.ParseInt(tag.Value, 10, 64)
 			if err != nil || n < 0 {
-				return "", 0, &Refused{fmt.Errorf("tag %s of run %s: got %q, want a position", SentTag, reply.Run.Info.ID, tag.Value)}
+				return "", 0, &Refused{fmt.Errorf("tag %s of run %s: got %q, want a position in the spool", SentTag, reply.Run.Info.ID, tag.Value)}
 			}
 			sent = n
 		case idTag:
 			if tag.Value != start.ID {
-				return "", 0, &Refused{fmt.Errorf("run %s of MLflow belongs to another run", reply.Run.Info.ID)}
+				return "", 0, &Refused{fmt.Errorf("the MLflow run %s belongs to another run of hetero-train", reply.Run.Info.ID)}
 			}
 		}
 	}
@@ -276,7 +276,7 @@ func (s *server) status(ctx context.Context, run, status string, time int64) err
 func (s *server) artifact(ctx context.Context, run, name string, content []byte) error {
 	folder := s.folders[run]
 	if folder == "" {
-		return &Refused{errors.New("the server does not take files: start it with mlflow server --serve-artifacts")}
+		return &Refused{errors.New("the server does not accept files: start it with mlflow server --serve-artifacts")}
 	}
 	var path strings.Builder
 	for part := range strings.SplitSeq(folder+"/"+name, "/") {

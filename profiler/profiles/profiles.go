@@ -211,7 +211,7 @@ func (p *Ranks) Match(fingerprints []string) (ranks []Rank, mismatch string) {
 		ranks = append(ranks, r)
 	}
 	if len(strangers) > 0 {
-		return nil, fmt.Sprintf("the profile does not match the hardware of rank %s (%d ranks were profiled on %s)",
+		return nil, fmt.Sprintf("the profile does not match the hardware of rank %s (the profile has %d ranks, measured on %s)",
 			strings.Join(strangers, ", "), len(p.Ranks), p.Created.Format(time.DateOnly))
 	}
 	return ranks, ""

@@ -219,7 +219,7 @@ func TestPredictionComparesScoresWithTimes(t *testing.T) {
 	if p == nil || math.Abs(p.Error-0.2) > 1e-9 || math.Abs(p.Ranks[1].Measured-1.2) > 1e-9 || p.Ranks[1].Predicted != 1 {
 		t.Errorf("one rank 1.44 times slower than its score: got %+v, want an error of 0.2 for each of the two", p)
 	}
-	if text := p.String(); !strings.Contains(text, "within 20 %") {
+	if text := p.String(); !strings.Contains(text, "mean error of 20 %") {
 		t.Errorf("got %q", text)
 	}
 	for _, c := range [][2][]float64{{{1}, {1}}, {{1, 0}, {1, 1}}, {{1, 1}, {1, math.NaN()}}, {{1, 1}, {1}}} {

@@ -112,7 +112,7 @@ func handler(o *ServerOptions) http.Handler {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		default:
-			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
+			http.Error(w, "too many scrapes at the same time", http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Del("Connection")

@@ -28,7 +28,7 @@ type Folder struct {
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("run %q: got a name with other characters than A-Z a-z 0-9 . _ - or of more than 64 bytes", e.Name)
+	return fmt.Sprintf("run %q: want a name of at most 64 characters from A-Z a-z 0-9 . _ -", e.Name)
 }
 
 // OpenFolder opens a folder of runs, or the folder of a single run.

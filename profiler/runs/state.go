@@ -61,7 +61,7 @@ func (e evidence) judge() State {
 		if e.steps > 0 && e.age < patience {
 			return State{Running, ""}
 		}
-		return State{Unknown, fmt.Sprintf("process %d on %s has not written for %v, and this machine cannot see whether it runs", e.holder.PID, e.holder.Host, e.age.Round(time.Second))}
+		return State{Unknown, fmt.Sprintf("process %d on %s has written nothing for %v; this machine cannot check whether the process still runs", e.holder.PID, e.holder.Host, e.age.Round(time.Second))}
 	case !e.ended() && e.steps == 0:
 		return State{Crashed, e.whyEmpty()}
 	case !e.ended():

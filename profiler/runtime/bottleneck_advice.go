@@ -21,22 +21,22 @@ type BottleneckSettings struct {
 
 // String returns the verdict and the lost times as a log line, such as
 //
-//	communication-bound: 120.0 of 400.0 ms a step (30 %) are lost waiting for gradients, 40.0 ms more are hidden
+//	communication-bound: 120.0 of 400.0 ms per step (30 %) are lost waiting for gradients; another 40.0 ms are hidden behind the backward pass
 func (v Bottleneck) String() string {
 	text := fmt.Sprintf("%v: ", v.Bound)
-	lost := fmt.Sprintf("%s of %s ms a step (%.0f %%) are lost ", milliseconds(v.Lost[v.Bound]), milliseconds(v.Step), 100*v.Lost[v.Bound]/v.Step)
+	lost := fmt.Sprintf("%s of %s ms per step (%.0f %%) are lost ", milliseconds(v.Lost[v.Bound]), milliseconds(v.Step), 100*v.Lost[v.Bound]/v.Step)
 	switch v.Bound {
 	case DataBound:
 		text += lost + "waiting for data"
 		if v.Ranks > 1 && v.Rank >= 0 {
-			text += fmt.Sprintf(", most on rank %d", v.Rank)
+			text += fmt.Sprintf(", mostly on rank %d", v.Rank)
 		}
 	case CommunicationBound:
 		text += lost + "waiting for gradients"
 		if v.Exchange > v.Lost[CommunicationBound]/2 {
-			text = fmt.Sprintf("%v: %sin exchanges of batch normalisation", v.Bound, lost)
+			text = fmt.Sprintf("%v: %swaiting for the exchanges of batch normalisation", v.Bound, lost)
 		}
-		text += fmt.Sprintf(", %s ms more are hidden", milliseconds(v.Hidden))
+		text += fmt.Sprintf("; another %s ms are hidden behind the backward pass", milliseconds(v.Hidden))
 	case StragglerBound:
 		if v.Rank >= 0 {
 			text += lost + fmt.Sprintf("waiting for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
@@ -50,7 +50,7 @@ func (v Bottleneck) String() string {
 		}
 		text += ")"
 	default:
-		text += fmt.Sprintf("%s of %s ms a step (%.0f %%) are forward and backward, %s ms the optimizer", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
+		text += fmt.Sprintf("%s of %s ms per step (%.0f %%) are the forward and backward passes, %s ms the optimizer", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
 	}
 	return text + v.others()
 }
@@ -92,7 +92,7 @@ func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
 	if s.DataWorkers < s.CPUs {
 		return fmt.Sprintf("raise data.workers (now %d, %d CPUs)", s.DataWorkers, s.CPUs)
 	}
-	return fmt.Sprintf("all %d CPUs load data already (data.workers is %d): store images at the training size, as an archive on a local disk", s.CPUs, s.DataWorkers)
+	return fmt.Sprintf("all %d CPUs already load data (data.workers is %d): store the images at the training size, in an archive on a local disk", s.CPUs, s.DataWorkers)
 }
 
 func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
@@ -106,25 +106,25 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 			do = append(do, "set parallel.overlap = true")
 		}
 		if s.WireDType != "bf16" {
-			do = append(do, `set parallel.wire_dtype = "bf16", which halves the bytes`)
+			do = append(do, `set parallel.wire_dtype = "bf16", which halves the transferred bytes`)
 		}
 		if s.Overlap && !s.AutoBuckets {
-			do = append(do, "set parallel.bucket_cap_mb = 0, which finds the best bucket sizes")
+			do = append(do, "set parallel.bucket_cap_mb = 0, so that the program finds the best bucket sizes")
 		}
 	}
-	return strings.Join(append(do, "raise data.batch_size, because a step has one exchange of gradients for any batch"), "; or ")
+	return strings.Join(append(do, "raise data.batch_size, because the exchange of gradients takes the same time for a larger batch"), "; or ")
 }
 
 func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	switch {
 	case v.Rank < 0:
-		return "the slowest rank changes, so other shares do not help: check for other work on the machines, or raise data.batch_size to average the jitter"
+		return "the slowest rank differs from step to step, so other shares do not help: check whether other programs use the machines, or raise data.batch_size to average the jitter"
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
 	case s.Policy != "hybrid":
-		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank the samples that it can finish in the same time", s.Policy)
+		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank as many samples as it can process in the same time", s.Policy)
 	}
-	return fmt.Sprintf("rank %d is slower than its share allows: check its straggler verdict, or other work on its machine", v.Rank)
+	return fmt.Sprintf("rank %d is too slow for its share: check its straggler verdict, and whether other programs use its machine", v.Rank)
 }
 
 func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
@@ -137,7 +137,7 @@ func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
 
 func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 	if v.Update > optimizerBig*v.Step {
-		return fmt.Sprintf("the optimizer takes %.0f %% of the step for any batch: raise data.batch_size", 100*v.Update/v.Step)
+		return fmt.Sprintf("the optimizer takes %.0f %% of the step, and takes no longer for a larger batch: raise data.batch_size", 100*v.Update/v.Step)
 	}
 	var do []string
 	if s.Precision == "f32" {

@@ -71,7 +71,7 @@ type Repair struct {
 func (r Repair) String() string {
 	switch {
 	case r.SetAside != "":
-		return fmt.Sprintf("the file has another layout than this program writes, and was renamed %s", r.SetAside)
+		return fmt.Sprintf("the layout of the file differs from the layout that this program writes, so the file was renamed to %s", r.SetAside)
 	case r.Repaired:
 		return fmt.Sprintf("%d records kept, %d damaged lines removed", r.Records, r.Damaged)
 	}

@@ -155,7 +155,7 @@ func countList(list string) (int, error) {
 			to, err = strconv.Atoi(last)
 		}
 		if err != nil || to < from || from < 0 {
-			return 0, fmt.Errorf("CPU list %q: want numbers and ranges", list)
+			return 0, fmt.Errorf("CPU list: got %q, want numbers and ranges such as 0-3,8", list)
 		}
 		total += to - from + 1
 	}

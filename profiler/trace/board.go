@@ -289,7 +289,7 @@ func (b *Board) cut() error {
 	}
 	old := b.file
 	if err := b.begin(names, b.keep); err != nil {
-		return fmt.Errorf("cut TensorBoard events in %s after step %d: %w", b.dir, b.keep, err)
+		return fmt.Errorf("remove TensorBoard events after step %[2]d in %[1]s: %[3]w", b.dir, b.keep, err)
 	}
 	b.cutting = false
 	return old.Close()

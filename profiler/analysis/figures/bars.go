@@ -25,7 +25,7 @@ func addBars(p *plot.Plot, bars []bar, format string) error {
 	for i, b := range bars {
 		names[i] = b.label
 		if !b.estimate.Known() {
-			if err := addText(p, float64(i), 0, "not known", vg.Points(9)); err != nil {
+			if err := addText(p, float64(i), 0, "unknown", vg.Points(9)); err != nil {
 				return err
 			}
 			continue

@@ -33,7 +33,7 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Efficiency }, 1, "%.2f", 1, "ranks alone"},
 	{"load_imbalance", "Load imbalance", "(max - min) / max of compute time (%)", "Of the ranks' own compute time, mean over steps; less is better.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Imbalance }, 100, "%.1f %%", 0, ""},
-	{"share_of_oracle", "Share of the oracle", "time of the best split / time (%)", "Time of the best possible shares divided by the time of the actual shares, on the curves measured in the run.",
+	{"share_of_oracle", "Fraction of the oracle", "time of the best split / time (%)", "Time of the best possible shares divided by the time of the actual shares, on the curves measured in the run.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Oracle }, 100, "%.1f %%", 100, "oracle"},
 }
 

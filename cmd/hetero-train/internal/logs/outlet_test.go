@@ -48,7 +48,7 @@ func TestAPausedReaderMissesProgressLinesFirst(t *testing.T) {
 	o.flush(time.Minute)
 	text := reader.got.String()
 	kept := progressPending / len(line)
-	const says = "lines are missing here, because the reader was too slow"
+	const says = "lines are missing here, because the program that reads this output is too slow"
 	if got := strings.Count(text, line); got != kept {
 		t.Errorf("%d progress lines arrived, want %d", got, kept)
 	}

@@ -166,14 +166,14 @@ func SummaryRows(s *analysis.Summary, report task.Report) []Row {
 // that is a wait for slower ranks. The bottleneck counts only the rest as lost to communication.
 func communication(s *analysis.Summary) string {
 	gradients, exchanges := s.StepParts.Communication, s.StepParts.Exchanges
-	text := ms(gradients) + " a step waited for gradients"
+	text := ms(gradients) + " per step spent waiting for gradients"
 	if exchanges > 0 {
 		text += fmt.Sprintf(", %s in exchanges of batch normalisation", ms(exchanges))
 	}
 	if s.Bottleneck != nil {
-		text += fmt.Sprintf(" (of this %s for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Lost.Communication)))
+		text += fmt.Sprintf(" (including %s waiting for slower ranks)", ms(max(0, gradients+exchanges-s.Bottleneck.Lost.Communication)))
 	}
-	return fmt.Sprintf("%s; %s hidden (overlap %s), bus %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
+	return fmt.Sprintf("%s; %s hidden behind the backward pass (overlap %s), bus bandwidth %s GB/s", text, ms(s.CommunicationHidden), show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))
 }
 
 // partsOf returns the fraction of the step time that each part takes.
@@ -184,7 +184,7 @@ func partsOf(p analysis.StepParts) string {
 	}
 	backward := part("backward", p.Backward)
 	if p.Exchanges > 0 {
-		backward += " (of these two " + part("exchanges of batch normalisation", p.Exchanges) + ")"
+		backward += " (forward and backward include " + part("exchanges of batch normalisation:", p.Exchanges) + ")"
 	}
 	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward, part("communication", p.Communication), part("optimizer", p.Optimizer)}, ", ")
 }
