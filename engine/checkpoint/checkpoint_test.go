@@ -174,7 +174,7 @@ func TestLatestFallsBackAndSaysWhy(t *testing.T) {
 		t.Fatalf("got %v, %v, want step 10", c, err)
 	}
 	defer c.Close()
-	wants := []string{"9 bytes, the manifest says", `tensor "w" is damaged`, "the state is of step 20"}
+	wants := []string{"9 bytes, want", `tensor "w" is damaged`, "the state belongs to step 20"}
 	if len(skipped) != len(wants) {
 		t.Fatalf("got skipped %v", skipped)
 	}

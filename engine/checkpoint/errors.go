@@ -90,7 +90,7 @@ const shownDifferences = 10
 
 func (e *MismatchError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s belongs to another model, %d tensors differ:", e.Path, len(e.Differences))
+	fmt.Fprintf(&b, "%s belongs to another model; %d tensors differ:", e.Path, len(e.Differences))
 	for i, d := range e.Differences {
 		if i == shownDifferences {
 			fmt.Fprintf(&b, "\n  … and %d more", len(e.Differences)-i)

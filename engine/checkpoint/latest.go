@@ -138,7 +138,7 @@ func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, er
 	}
 	if c.State.Step != cand.step {
 		c.Close()
-		return nil, corrupt(path, "the state is of step %d", c.State.Step)
+		return nil, corrupt(path, "the state belongs to step %d", c.State.Step)
 	}
 	return c, nil
 }

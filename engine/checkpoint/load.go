@@ -69,7 +69,7 @@ func loadState(fsys fileSystem, name, path string, want fileSum) (State, error) 
 		return State{}, err
 	}
 	if got := hexSum(text); int64(len(text)) != want.bytes || got != want.sha256 {
-		return State{}, corrupt(label, "%d bytes with SHA-256 %.12s…, the manifest says %d bytes with %.12s…", len(text), got, want.bytes, want.sha256)
+		return State{}, corrupt(label, "got %d bytes with SHA-256 %.12s…, want %d bytes with SHA-256 %.12s… as in the manifest", len(text), got, want.bytes, want.sha256)
 	}
 	state, err := decodeState(text)
 	if err != nil {
@@ -91,14 +91,14 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 	}()
 	want := m.files[file]
 	if size != want.bytes {
-		return nil, corrupt(label, "%d bytes, the manifest says %d", size, want.bytes)
+		return nil, corrupt(label, "got %d bytes, want %d as in the manifest", size, want.bytes)
 	}
 	hash := sha256.New()
 	if _, err := io.CopyBuffer(hash, io.NewSectionReader(src, 0, size), make([]byte, min(size+1, writeChunkBytes))); err != nil {
 		return nil, ioError("read", label, err)
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want.sha256 {
-		return nil, corrupt(label, "SHA-256 %.12s…, the manifest says %.12s…%s", got, want.sha256, damagedTensors(src, size, want))
+		return nil, corrupt(label, "got SHA-256 %.12s…, want %.12s… as in the manifest%s", got, want.sha256, damagedTensors(src, size, want))
 	}
 	f, err := NewFile(src, size, label)
 	if err != nil {
@@ -165,7 +165,7 @@ func readSmall(fsys fileSystem, name, path, file string, limit int64) ([]byte, e
 	}
 	defer src.Close()
 	if size > limit {
-		return nil, corrupt(label, "%d bytes, want at most %d", size, limit)
+		return nil, corrupt(label, "got %d bytes, want at most %d", size, limit)
 	}
 	text := make([]byte, size)
 	if err := readFull(src, text, 0); err != nil {

@@ -64,7 +64,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 	end := int64(0)
 	for _, info := range infos {
 		if info.offset != end {
-			kind := "a hole"
+			kind := "a gap"
 			if info.offset < end {
 				kind = "an overlap"
 			}

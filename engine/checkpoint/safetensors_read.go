@@ -125,7 +125,7 @@ func (f *File) ReadInto(name string, dst []byte) error {
 	}
 	if f.sums != nil {
 		if got, want := crc32.Checksum(dst, castagnoli), f.sums[name]; got != want {
-			return corrupt(f.path, "tensor %q: got CRC-32C %08x, the manifest says %08x", name, got, want)
+			return corrupt(f.path, "tensor %q: got CRC-32C %08x, want %08x as in the manifest", name, got, want)
 		}
 	}
 	return nil

@@ -158,8 +158,8 @@ func TestHeaderRefusals(t *testing.T) {
 		{"offsets reversed", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}}`, 1), "hold -1 bytes"},
 		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "an overlap"},
 		{"same place twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2), "an overlap"},
-		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "a hole"},
-		{"hole at the begin", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "a hole"},
+		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "a gap"},
+		{"hole at the begin", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "a gap"},
 		{"data behind the last tensor", file(one, 9), "the file ends at byte 9"},
 		{"data missing", file(one, 7), "the file ends at byte 7"},
 		{"control character in a name", file("{\"a\n\":1}", 0), "control character"},
@@ -241,7 +241,7 @@ func TestCheckListsEveryDifference(t *testing.T) {
 	if err := f.Check(want[:1]); err == nil {
 		t.Error("tensors too many: no error")
 	}
-	text := `test.safetensors belongs to another model, 4 tensors differ:
+	text := `test.safetensors belongs to another model; 4 tensors differ:
   absent: only in the model, F32 (7)
   extra: only in the file, F32 (1)
   shape: file F32 (1), model F32 (1, 1)

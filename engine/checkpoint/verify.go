@@ -120,7 +120,7 @@ func (v *verifier) file(name string, want fileSum, listed bool) error {
 	v.Files++
 	before := len(v.Faults)
 	if listed && size != want.bytes {
-		v.fault(label, "%d bytes, the manifest says %d", size, want.bytes)
+		v.fault(label, "got %d bytes, want %d as in the manifest", size, want.bytes)
 	}
 	hash := sha256.New()
 	if _, err := io.CopyBuffer(hash, io.NewSectionReader(src, 0, size), make([]byte, writeChunkBytes)); err != nil {
@@ -128,7 +128,7 @@ func (v *verifier) file(name string, want fileSum, listed bool) error {
 	}
 	v.Bytes += size
 	if got := hex.EncodeToString(hash.Sum(nil)); listed && got != want.sha256 {
-		v.fault(label, "SHA-256 %.12s…, the manifest says %.12s…", got, want.sha256)
+		v.fault(label, "got SHA-256 %.12s…, want %.12s… as in the manifest", got, want.sha256)
 	}
 	if name == stateFile {
 		return v.state(src, size, label, len(v.Faults) > before)
@@ -151,7 +151,7 @@ func (v *verifier) fault(path, format string, args ...any) {
 // state decodes state.json. If damaged is set, the damage was already reported.
 func (v *verifier) state(src readFile, size int64, label string, damaged bool) error {
 	if size > maxStateBytes {
-		v.fault(label, "%d bytes, want at most %d", size, maxStateBytes)
+		v.fault(label, "got %d bytes, want at most %d", size, maxStateBytes)
 		return nil
 	}
 	text := make([]byte, size)
@@ -165,7 +165,7 @@ func (v *verifier) state(src readFile, size int64, label string, damaged bool) e
 	case err != nil:
 		v.fault(label, "%v", err)
 	case named && state.Step != step:
-		v.fault(label, "the state is of step %d, the folder is named for step %d", state.Step, step)
+		v.fault(label, "the state belongs to step %d, but the folder has the name of step %d", state.Step, step)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (v *verifier) tensors(f *File) error {
 		}
 		at := Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes}
 		if want, ok := f.sums[t.Name]; ok && crc != want {
-			at.Reason = fmt.Sprintf("got CRC-32C %08x, the manifest says %08x", crc, want)
+			at.Reason = fmt.Sprintf("got CRC-32C %08x, want %08x as in the manifest", crc, want)
 			v.Faults = append(v.Faults, at)
 		}
 		if bad.count > 0 {

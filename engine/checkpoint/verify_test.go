@@ -46,17 +46,17 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 		{"two tensors", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), flip(1))
 			edit(t, filepath.Join(dir, "optimizer.safetensors"), flip(1))
-		}, []string{"model.safetensors: SHA-256", `model.safetensors: tensor "b": bytes`, "optimizer.safetensors: SHA-256", `tensor "a.momentum": bytes`}},
+		}, []string{"model.safetensors: got SHA-256", `model.safetensors: tensor "b": bytes`, "optimizer.safetensors: got SHA-256", `tensor "a.momentum": bytes`}},
 		{"header", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { b[8] = '['; return b })
-		}, []string{"model.safetensors: SHA-256", "model.safetensors: header does not begin with {"}},
+		}, []string{"model.safetensors: got SHA-256", "model.safetensors: header does not begin with {"}},
 		{"name", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return []byte(strings.Replace(string(b), `"b"`, `"c"`, 1)) })
-		}, []string{"model.safetensors: SHA-256", `tensor "c": bytes`, `tensor "b": the manifest lists this tensor`}},
+		}, []string{"model.safetensors: got SHA-256", `tensor "c": bytes`, `tensor "b": the manifest lists this tensor`}},
 		{"truncated", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, "model.safetensors"), func(b []byte) []byte { return b[:len(b)-1] })
-		}, []string{"bytes, the manifest says", "model.safetensors: SHA-256", "tensors end at byte"}},
-		{"state", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "state.json"), flip(3)) }, []string{"state.json: SHA-256"}},
+		}, []string{"bytes, want", "model.safetensors: got SHA-256", "tensors end at byte"}},
+		{"state", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "state.json"), flip(3)) }, []string{"state.json: got SHA-256"}},
 		{"manifest", func(t *testing.T, dir string) { edit(t, filepath.Join(dir, "MANIFEST"), flip(3)) }, []string{"MANIFEST: its own SHA-256"}},
 		{"missing", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "optimizer.safetensors")); err != nil {
@@ -171,7 +171,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareFaults(t, "moved", v.Faults, []string{"the state is of step 10, the folder is named for step 11"})
+	compareFaults(t, "moved", v.Faults, []string{"the state belongs to step 10, but the folder has the name of step 11"})
 }
 
 // Version 0.1.0-dev of the program wrote testdata/format1. Every later version must load it.

@@ -43,16 +43,16 @@ func (e *TimeoutError) Error() string {
 	fmt.Fprintf(&b, "%s (operation %d): not complete after %v: ", e.Op, e.Number, e.Limit)
 	switch {
 	case len(e.Missing) > 0:
-		fmt.Fprintf(&b, "%s not entered it", ranks(e.Missing))
+		fmt.Fprintf(&b, "%s not started it", ranks(e.Missing))
 	case len(e.Behind) > 0:
-		fmt.Fprintf(&b, "%s entered it but stopped in the middle", ranks(e.Behind))
+		fmt.Fprintf(&b, "%s started it but stopped before its end", ranks(e.Behind))
 	default:
-		b.WriteString("all ranks have entered it, but at least one has stopped")
+		b.WriteString("all ranks have started it, but at least one stopped before its end")
 	}
 	for _, p := range e.Ranks {
 		fmt.Fprintf(&b, "; rank %d: ", p.Rank)
 		if p.Entered == 0 {
-			b.WriteString("has entered no operation yet")
+			b.WriteString("has not started any operation")
 			continue
 		}
 		state := "in"
@@ -79,7 +79,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("operation %d: rank %d has %s, here it is %s", e.Number, e.Rank, e.Got, e.Want)
+	return fmt.Sprintf("operation %d: got %[3]s on rank %[2]d, want %[4]s as on this rank", e.Number, e.Rank, e.Got, e.Want)
 }
 
 // ranks returns "rank 2 has" or "ranks 1, 3 have".

@@ -58,10 +58,10 @@ func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub 
 // Brief.
 func Long(t TB) {
 	if _, ok := t.(brief); ok {
-		t.Skip("takes long, and --short skips it")
+		t.Skip("skipped by --short, because it takes several seconds")
 	}
 	if n, ok := t.(*node); ok && n.Short {
-		t.Skip("takes long, and --short skips it")
+		t.Skip("skipped by --short, because it takes several seconds")
 	}
 }
 

@@ -180,7 +180,7 @@ func (n *node) await(ended <-chan struct{}) {
 	if n.Context != nil {
 		stopped = n.Context.Done()
 	}
-	late := fmt.Sprintf("it did not end within %v", n.Limit)
+	late := fmt.Sprintf("the check did not end within %v", n.Limit)
 	const ticks = 100 // number of ticks per limit
 	tick := time.NewTicker(max(n.Limit/ticks, time.Millisecond))
 	defer tick.Stop()
@@ -190,7 +190,7 @@ func (n *node) await(ended <-chan struct{}) {
 			return
 		case <-stopped:
 			limit := min(n.Limit, lastSecond)
-			late = fmt.Sprintf("the time limit of all checks (%v) is over, and it did not end within %v", context.Cause(n.Context), limit)
+			late = fmt.Sprintf("the time limit of all checks (%v) was reached, and this check did not end within another %v", context.Cause(n.Context), limit)
 			tick.Reset(max(limit/ticks, time.Millisecond))
 			stopped, busy = nil, 0
 		case <-tick.C:

@@ -152,7 +152,7 @@ func TestACheckThatHangsEndsWithTheTimeForAll(t *testing.T) {
 		t.Run("hangs", func(T) { cancel(); <-hold })
 		t.Error("begun behind it")
 	}, Options{Context: ctx, Limit: time.Hour})
-	if len(r.Within) != 1 || r.Within[0].Status != Failed || len(r.Within[0].Output) != 1 || !strings.HasPrefix(r.Within[0].Output[0], "the time limit of all checks (context canceled) is over") ||
+	if len(r.Within) != 1 || r.Within[0].Status != Failed || len(r.Within[0].Output) != 1 || !strings.HasPrefix(r.Within[0].Output[0], "the time limit of all checks (context canceled) was reached") ||
 		len(r.Output) > 0 {
 		t.Errorf("got %+v, want one check, which has failed with the time for all", r)
 	}

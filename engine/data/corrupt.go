@@ -152,7 +152,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 		}
 		return err
 	}
-	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("%d other samples were tried, and none of them can be read", maxTries)}
+	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("none of the %d other samples that were tried can be read", maxTries)}
 }
 
 // note counts and reports an unreadable sample once. If another reader has already set a replacement, note keeps it.

@@ -190,7 +190,7 @@ func (o Options) checked() (_ Options, layout Layout, perPass int, err error) {
 	}
 	perPass = batchesPerEpoch(o.Samples.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
 	if perPass == 0 {
-		return o, layout, 0, fmt.Errorf("data loader: %d samples do not fill one batch of %d: lower data.batch_size, or raise data.num_samples if it limits the samples", o.Samples.Len(), o.BatchSize)
+		return o, layout, 0, fmt.Errorf("data loader: got %d samples, want at least one batch of %d: lower data.batch_size, or raise data.num_samples if it limits the samples", o.Samples.Len(), o.BatchSize)
 	}
 	if o.Evaluate && o.Start > int64(perPass) {
 		return o, layout, 0, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, perPass)

@@ -330,7 +330,7 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 	}{
 		{"no data set", func(o *imageOptions) { o.Dataset = nil }, "no data set"},
 		{"batch size", func(o *imageOptions) { o.BatchSize = -1 }, "batch size is -1, want 1"},
-		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 }, "10 samples do not fill one batch of 11: lower data.batch_size, or raise data.num_samples"},
+		{"batch larger than the data", func(o *imageOptions) { o.BatchSize = 11 }, "got 10 samples, want at least one batch of 11: lower data.batch_size, or raise data.num_samples"},
 		{"accumulation", func(o *imageOptions) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
 		{"accumulated evaluation", func(o *imageOptions) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
 		{"share", func(o *imageOptions) { o.Share = &Share{2, 3} }, "the share of 3 samples from sample 2 is outside a batch of 4"},

@@ -47,7 +47,7 @@ func (e *ChangedError) Reason() string {
 		all = append(all, c.String())
 	}
 	if e.Steps > 0 {
-		all = append(all, fmt.Sprintf("the run has trained %d steps, more than %s", e.Steps, e.Length))
+		all = append(all, fmt.Sprintf("the run has already trained %d steps, and the new setting is %s", e.Steps, e.Length))
 	}
 	return strings.Join(all, "; ")
 }
@@ -68,7 +68,7 @@ func (e *ChangedError) Error() string {
 		if b.Len() > 0 {
 			b.WriteString("\nand ")
 		}
-		fmt.Fprintf(&b, "%s has trained %d steps, more than %s", from, e.Steps, e.Length)
+		fmt.Fprintf(&b, "%s has already trained %d steps, and the new setting is %s", from, e.Steps, e.Length)
 	}
 	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run and renames the folder of the old run")
 	if e.Steps == 0 {

@@ -181,7 +181,7 @@ func (r *Run) takeNew(output *os.Root) error {
 	}
 	if used, err := holdsFiles(r.root, "."); err != nil || used {
 		if err == nil {
-			err = errors.New("another process has just started a run of this name: try again, or set another experiment.name")
+			err = errors.New("another process has just started a run with this name: try again, or set another experiment.name")
 		}
 		return folderError("begin a run in", r.Dir, err)
 	}

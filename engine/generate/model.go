@@ -193,7 +193,7 @@ func (m *Model) Load(f *checkpoint.File, read func(name string, dst []byte) erro
 // token.
 func (m *Model) Next(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 {
-		return nil, errors.New("generate: got no tokens, want at least one")
+		return nil, errors.New("generate: got an empty prompt, want at least one token")
 	}
 	for i, t := range tokens {
 		if t < 0 || int(t) >= m.o.Vocabulary {

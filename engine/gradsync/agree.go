@@ -103,7 +103,7 @@ func (e *DifferenceError) Error() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "rank %d: got %q, want rank 0's %q", d.Rank, orNothing(d.Got), orNothing(d.Want))
+		fmt.Fprintf(&b, "rank %d: got %q, want %q as on rank 0", d.Rank, orNothing(d.Got), orNothing(d.Want))
 		if d.Lines > 1 {
 			fmt.Fprintf(&b, " (line %d, and %d more lines differ)", d.Line, d.Lines-1)
 		}

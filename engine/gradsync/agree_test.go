@@ -37,11 +37,11 @@ func TestDifferenceBetweenRanksIsNamedOnEveryRank(t *testing.T) {
 		want  string
 	}{
 		{"another line", func(l []string) []string { l[1] = "parameter 0: head"; return l },
-			`rank 2: got "parameter 0: head", want rank 0's "parameter 0: fc.weight f32(5, 9), plain, bytes 0 to 180"`},
+			`rank 2: got "parameter 0: head", want "parameter 0: fc.weight f32(5, 9), plain, bytes 0 to 180" as on rank 0`},
 		{"another version and one more", func(l []string) []string { l[0], l[3] = "version 2", "x"; return l },
-			`rank 2: got "version 2", want rank 0's "version 1" (line 1, and 1 more lines differ)`},
-		{"a line too many", func(l []string) []string { return append(l, "more") }, `rank 2: got "more", want rank 0's "nothing"`},
-		{"nothing at all", func([]string) []string { return nil }, `rank 2: got "nothing", want rank 0's "version 1"`},
+			`rank 2: got "version 2", want "version 1" as on rank 0 (line 1, and 1 more lines differ)`},
+		{"a line too many", func(l []string) []string { return append(l, "more") }, `rank 2: got "more", want "nothing" as on rank 0`},
+		{"nothing at all", func([]string) []string { return nil }, `rank 2: got "nothing", want "version 1" as on rank 0`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, err := range each(small.ranks(t, 4), func(r *rank) error {
@@ -106,9 +106,9 @@ func TestOddReplicaIsNamed(t *testing.T) {
 		want string
 	}{
 		{nil, 4, ""},
-		{[]int{2}, 4, "rank 2 holds other parameters or statistics than the 3 ranks like rank 0"},
-		{[]int{0}, 3, "rank 0 holds other parameters or statistics than the 2 ranks like rank 1"},
-		{[]int{1}, 2, "rank 1 holds other parameters or statistics than the 1 ranks like rank 0"},
+		{[]int{2}, 4, "rank 2 holds parameters or statistics that differ from those of the 3 ranks that agree with rank 0"},
+		{[]int{0}, 3, "rank 0 holds parameters or statistics that differ from those of the 2 ranks that agree with rank 1"},
+		{[]int{1}, 2, "rank 1 holds parameters or statistics that differ from those of the 1 ranks that agree with rank 0"},
 		{[]int{1, 3}, 5, "ranks 1, 3 hold"},
 	} {
 		for i, err := range each(small.ranks(t, c.size), func(r *rank) error {

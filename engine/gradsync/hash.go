@@ -135,7 +135,7 @@ func (e *ReplicaError) Error() string {
 	for e.isOdd(most) {
 		most++
 	}
-	return fmt.Sprintf("replicas differ: %s other parameters or statistics than the %d ranks like rank %d (hash %016x, want %016x)",
+	return fmt.Sprintf("replicas differ: %s parameters or statistics that differ from those of the %d ranks that agree with rank %d (hash %016x, want %016x)",
 		verb, len(e.Hashes)-len(e.Odd), most, e.Hashes[e.Odd[0]], e.Hashes[most])
 }
 

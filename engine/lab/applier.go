@@ -132,7 +132,7 @@ func (a *Applier) Missing() []error {
 		{"link", a.means.Link, func(l *weather.Line) bool { return l.BitsPerSecond > 0 }},
 	} {
 		if part.mean.Kind == NoEffect && a.opts.mentions(part.kind) {
-			missing = append(missing, fmt.Errorf("weather: rank %d: %s has no effect here: %s", a.opts.Rank, part.name, part.mean.How))
+			missing = append(missing, fmt.Errorf("scenario: rank %d: %s has no effect on this machine: %s", a.opts.Rank, part.name, part.mean.How))
 		}
 	}
 	return missing
@@ -158,7 +158,7 @@ func (a *Applier) Before(step int64) {
 		faults = append(faults, a.setLink(want.BitsPerSecond))
 	}
 	if err := errors.Join(faults...); err != nil {
-		a.opts.Warn(fmt.Errorf("weather: rank %d, step %d: %w", a.opts.Rank, step, err))
+		a.opts.Warn(fmt.Errorf("scenario: rank %d, step %d: %w", a.opts.Rank, step, err))
 	}
 }
 
@@ -193,7 +193,7 @@ func (a *Applier) watch() {
 	for _, n := range a.neighbours {
 		if ended, err := n.Ended(); ended && !a.lost {
 			a.lost = true
-			a.opts.Warn(fmt.Errorf("weather: rank %d: a neighbour process ended unexpectedly: %v", a.opts.Rank, err))
+			a.opts.Warn(fmt.Errorf("scenario: rank %d: the process that simulates a noisy neighbour ended unexpectedly: %v", a.opts.Rank, err))
 		}
 	}
 }

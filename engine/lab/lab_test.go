@@ -168,10 +168,10 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 		dev  device.Device
 		want string // expected text; "" if nothing is missing
 	}{
-		{0, plain{}, "weather: rank 0: speed has no effect here: it has no control group of its own, and device plain cannot be slowed down"},
+		{0, plain{}, "scenario: rank 0: speed has no effect on this machine: it has no control group of its own, and device plain cannot be slowed down"},
 		{0, &slowable{fail: device.ErrUnsupported}, "not supported"},
 		{0, &slowable{}, ""},
-		{1, plain{}, "weather: rank 1: link has no effect here: the rank has no network interface of its own"},
+		{1, plain{}, "scenario: rank 1: link has no effect on this machine: the rank has no network interface of its own"},
 		{2, plain{}, ""},
 		{3, plain{}, ""},
 	} {
@@ -342,7 +342,7 @@ func TestThePlaceIsReadFromTheEnvironment(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{CPUsVariable, "0", "a number of CPUs above 0"}, {CPUsVariable, "two", `got "two"`}, {CPUsVariable, "NaN", "a number"},
 		{SlowdownVariable, "0.5", "a factor from 1 to 1000"}, {SlowdownVariable, "1001", "a factor"}, {SlowdownVariable, "x2", `got "x2"`},
-		{LinkVariable, "1gbit; reboot", "a rate in the format of tc"}, {LinkVariable, "1gbit", "without HETERO_LAB_INTERFACE"},
+		{LinkVariable, "1gbit; reboot", "a rate in the format of tc"}, {LinkVariable, "1gbit", "but HETERO_LAB_INTERFACE is not set"},
 	} {
 		env = map[string]string{c.name: c.value}
 		if _, err := Find(lookup); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {

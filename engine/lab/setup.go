@@ -42,7 +42,7 @@ func Find(lookup func(name string) (string, bool)) (Setup, error) {
 		return p, fmt.Errorf("environment variable %s: got %q, want a rate in the format of tc, for example 100mbit", LinkVariable, p.Link)
 	}
 	if p.Link != "" && p.Interface == "" {
-		return p, fmt.Errorf("environment variable %s: got %q without %s, want the interface that it applies to", LinkVariable, p.Link, InterfaceVariable)
+		return p, fmt.Errorf("environment variable %s: got %q, but %s is not set, want the network interface of the limit in it", LinkVariable, p.Link, InterfaceVariable)
 	}
 	for _, v := range []struct {
 		name        string

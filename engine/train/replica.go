@@ -324,7 +324,7 @@ type MemoryError struct {
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
-	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left next to %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, but the device has only %.2f GiB left in addition to %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
@@ -334,7 +334,7 @@ func (e *MemoryError) Unwrap() error { return e.Err }
 // tooLarge returns the error of a failed allocation of activations, with an explanation.
 func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
-		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
+		return fmt.Errorf("replica: allocate %d bytes for activations: %w", bytes, err)
 	}
 	used, _ := dev.Memory()
 	most := dev.Info().MemoryBytes
@@ -351,7 +351,7 @@ func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 func (r *Replica) allocateSum() (err error) {
 	params := r.state.Params
 	if r.sum, err = r.state.NewFlat(params.TrainBytes); err != nil {
-		return fmt.Errorf("replica: gradient sum of %d bytes: %w", params.TrainBytes, err)
+		return fmt.Errorf("replica: allocate %d bytes for the gradient sum: %w", params.TrainBytes, err)
 	}
 	r.closer.add(r.sum.Free)
 	flat := device.Spec(params.DType, params.TrainElements())

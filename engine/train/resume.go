@@ -118,7 +118,7 @@ func Forget(state *checkpoint.State) error {
 // use the same samples. If the cause is in the data or the settings, it occurs again and ends the run.
 func (r *run) rollBack(ctx context.Context) error {
 	if r.result.RollBacks >= int64(r.NaNRollbacks) {
-		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
+		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d returns to an earlier checkpoint; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
 	defer r.leaveOut()
@@ -155,7 +155,7 @@ func (r *run) loadNewest() (*checkpoint.State, error) {
 		r.Observer.Warn(errors.New(s.String()))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to return to: %w", ErrDiverged, r.nanRow, r.step, err)
+		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and the run has no checkpoint to return to: %w", ErrDiverged, r.nanRow, r.step, err)
 	}
 	defer c.Close()
 	if err := r.Replica.Load(c); err != nil {

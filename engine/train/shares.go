@@ -164,5 +164,5 @@ func hashOf(shares []int) uint32 {
 
 // disagreement returns the error for ranks whose splitters return different shares.
 func disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 computed different shares, because their processors or builds round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
+	return fmt.Errorf("rank %d and rank 0 computed different shares, because their CPUs or their builds of the program round differently: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }

@@ -84,7 +84,7 @@ func (s *statement) parse(w *Weather, begun, seeded *bool, number int) error {
 	}
 	if s.take("seed") {
 		if *seeded {
-			return errors.New("seed: got two seeds, want one")
+			return errors.New("got a second seed, want one")
 		}
 		*seeded = true
 		text := s.word()

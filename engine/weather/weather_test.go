@@ -73,7 +73,7 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 		{"all link 0.5 kbit", `link: got 0.5 kbit, want 1 kbit to 1000 gbit`},
 		{"all link 2000 gbit", `link: got 2000 gbit`},
 		{"seed -1", `seed: got "-1"`},
-		{"seed 1\nseed 2", `w.txt:3: seed: got two seeds`},
+		{"seed 1\nseed 2", `w.txt:3: got a second seed`},
 		{"weather v1", `got "weather"`},
 		{"all speed 2\n\nall speed 0.5\nall speed 3", "w.txt:2: speed: got \"2\", want a number above 0 and at most 1\nw.txt:5: speed"},
 		{"all " + strings.Repeat("x", 100), `xxx…"`},

@@ -111,7 +111,7 @@ func (f *Fit) take(m, got checkpoint.Info) {
 // different number of classes is a reason. A head with a different number of features belongs to another model.
 func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
 	if o.InitOf == HeadNew {
-		return "a random one is requested"
+		return "a random classifier is requested"
 	}
 	if o.InitOf == HeadKeep || o.Head == "" {
 		return ""
@@ -160,7 +160,7 @@ func (f *Fit) Notes() []string {
 	notes := slices.Clone(f.names)
 	for _, d := range []tensor.DType{tensor.F64, tensor.BF16, tensor.F16, tensor.F32} {
 		if n := f.other[d]; n > 0 {
-			notes = append(notes, fmt.Sprintf("%d tensors converted from %v", n, d))
+			notes = append(notes, fmt.Sprintf("%d tensors converted from %v to f32", n, d))
 		}
 	}
 	turned := 0
@@ -170,10 +170,10 @@ func (f *Fit) Notes() []string {
 		}
 	}
 	if turned > 0 {
-		notes = append(notes, fmt.Sprintf("%d weights transposed from the orientation of transformers (Conv1D)", turned))
+		notes = append(notes, fmt.Sprintf("%d weights transposed, because transformers stores them transposed (Conv1D)", turned))
 	}
 	if f.left > 0 {
-		notes = append(notes, fmt.Sprintf("%d counters of batches (num_batches_tracked) ignored", f.left))
+		notes = append(notes, fmt.Sprintf("%d batch counters (num_batches_tracked) ignored", f.left))
 	}
 	return notes
 }

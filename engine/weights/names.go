@@ -59,14 +59,14 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 			}
 		}
 		if other, twice := names[name]; twice {
-			return nil, nil, &RenameError{Reason: fmt.Sprintf("%q and %q of the file would both be %q", other, t.Name, name)}
+			return nil, nil, &RenameError{Reason: fmt.Sprintf("tensors %q and %q of the file would both get the name %q", other, t.Name, name)}
 		}
 		names[name] = t.Name
 	}
 	for i, r := range rules {
 		rule := fmt.Sprintf("%s=%s", r.Pattern, r.With)
 		if changed[i] == 0 {
-			return nil, nil, &RenameError{Rule: rule, Reason: "it matches no name of the file"}
+			return nil, nil, &RenameError{Rule: rule, Reason: "the pattern matches no name in the file"}
 		}
 		done = append(done, fmt.Sprintf("%d tensors renamed by %q", changed[i], rule))
 	}

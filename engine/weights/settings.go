@@ -153,7 +153,7 @@ func parseSettings(text []byte) (Settings, error) {
 		ModelType string `json:"model_type"`
 	}
 	if err := json.Unmarshal(text, &kind); err != nil {
-		return nil, fmt.Errorf("want the JSON of a configuration of transformers: %w", err)
+		return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 	}
 	var s Settings
 	switch kind.ModelType {
@@ -165,7 +165,7 @@ func parseSettings(text []byte) (Settings, error) {
 		return nil, fmt.Errorf("model_type: got %q, want gpt2 or bert", kind.ModelType)
 	}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("want the JSON of a configuration of transformers: %w", err)
+		return nil, fmt.Errorf("want the config.json of a transformers model: %w", err)
 	}
 	return s, s.check()
 }

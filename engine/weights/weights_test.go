@@ -82,7 +82,7 @@ func TestMatch(t *testing.T) {
 		notes  string   // a part of the notes
 		fails  string   // a part of the error; "" if there is none
 	}{
-		{name: "the same", file: foreign(tensor.F32, "", nil), notes: "1 counters of batches"},
+		{name: "the same", file: foreign(tensor.F32, "", nil), notes: "1 batch counters"},
 		{name: "without counters", file: foreign(tensor.F32, "", drop("bn.num_batches_tracked"))},
 		{name: "bf16", file: foreign(tensor.BF16, "", nil), notes: "5 tensors converted from bf16"},
 		{name: "wrapped twice", file: foreign(tensor.F32, "module._orig_mod.", nil), notes: `prefix "_orig_mod." removed from all names`},
@@ -109,7 +109,7 @@ func TestMatch(t *testing.T) {
 			delete(m, "fc.bias")
 		}), rename: []string{`^classifier\.1\.(.*)$=fc.$1`}, notes: "2 tensors renamed"},
 		{name: "a rule without effect", file: foreign(tensor.F32, "", nil), rename: []string{"^nothing="}, fails: "matches no name"},
-		{name: "two become one", file: foreign(tensor.F32, "", nil), rename: []string{`^(fc|bn)\.weight=x`}, fails: `would both be "x"`},
+		{name: "two become one", file: foreign(tensor.F32, "", nil), rename: []string{`^(fc|bn)\.weight=x`}, fails: `would both get the name "x"`},
 		{name: "empty", fails: "5 tensors differ", head: HeadKeep},
 	} {
 		o := Options{Head: "fc", InitOf: c.head}

@@ -48,7 +48,7 @@ func TestSimulateWithScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "proportional"}
-	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "without --scores gives equal shares") {
+	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "without --scores, policy proportional gives equal shares") {
 		t.Errorf("without scores: got %+v, want equal shares and a warning", o)
 	}
 	o := execute(append(args, "--scores", "1,3", "--json"))

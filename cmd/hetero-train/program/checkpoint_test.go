@@ -115,7 +115,7 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := execute([]string{"checkpoint", "verify", run})
-	if o.code != exit.Data || !strings.Contains(o.stderr, "error: "+file+": SHA-256") || !strings.Contains(o.stderr, "(and 1 more faults)") ||
+	if o.code != exit.Data || !strings.Contains(o.stderr, "error: "+file+": got SHA-256") || !strings.Contains(o.stderr, "(and 1 more faults)") ||
 		!strings.Contains(o.stdout, `tensor "fc.weight": bytes`) || !strings.Contains(o.stdout, "step-00000010: sound") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}

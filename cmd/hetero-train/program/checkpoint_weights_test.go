@@ -64,7 +64,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	folder, file, out := filepath.Join(dir, "imported"), filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
 	for _, to := range []string{folder, file} {
 		o := execute(append([]string{"checkpoint", "import", in, "--output", to}, smallCNN...))
-		want := "imported tensors: 12\nprefix \"module.\" removed from all names\n2 counters of batches (num_batches_tracked) ignored\nwritten: " + to + "\n"
+		want := "imported tensors: 12\nprefix \"module.\" removed from all names\n2 batch counters (num_batches_tracked) ignored\nwritten: " + to + "\n"
 		if o.code != exit.Done || o.stdout != want || o.stderr != "" {
 			t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 		}
@@ -169,7 +169,7 @@ func TestImportRefusesWhatItCannotUse(t *testing.T) {
 		{"no output", append([]string{sound}, smallCNN...), exit.Usage, "--output: want"},
 		{"folder in use", append([]string{sound, "-o", filepath.Dir(sound)}, smallCNN...), exit.Usage, "is not empty"},
 		{"bad rule", append([]string{sound, "-o", out, "--rename", "("}, smallCNN...), exit.Usage, "want PATTERN=REPLACEMENT"},
-		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exit.Usage, "it matches no name of the file"},
+		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exit.Usage, "the pattern matches no name in the file"},
 		{"bad head", append([]string{sound, "-o", out, "--head", "bald"}, smallCNN...), exit.Usage, "want auto, keep or new"},
 		{"another model", []string{sound, "-o", out, "--model", "resnet18"}, exit.Usage, "block0.bn1.bias: only in the file"},
 		{"other channels", []string{sound, "-o", out, "--set", "model.channels=[5]"}, exit.Usage, "block0.conv1.weight: file F32 (3, 3, 3, 3), model F32 (5, 3, 3, 3)"},

@@ -136,13 +136,13 @@ func TestFaultsOfLabelledTexts(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"data.path=" + writeText(t, dir, "columns.tsv", "text\tlabel\na\n")}, exit.Data, "line 2: 1 columns, want 2"},
+		{[]string{"data.path=" + writeText(t, dir, "columns.tsv", "text\tlabel\na\n")}, exit.Data, "line 2: got 1 columns, want 2"},
 		{[]string{"data.path=" + writeText(t, dir, "utf8.tsv", "text\tlabel\n\xff\ta\n")}, exit.Data, "line 2: byte 0 is not UTF-8"},
 		{[]string{"data.path=" + writeText(t, dir, "empty.tsv", "")}, exit.Data, "empty.tsv"},
 		{[]string{"data.path=" + writeText(t, dir, "one.tsv", "text\tlabel\na\tb\n")}, exit.Data, "want at least two classes"},
 		{[]string{"data.path=" + writeText(t, dir, "bad.jsonl", "{\"text\": 1\n")}, exit.Data, "want a JSON object"},
 		{[]string{"data.path=" + filepath.Join(dir, "none.tsv")}, exit.Data, "none.tsv"},
-		{[]string{"data.label_column=class"}, exit.Data, `no column "class", got ["id" "text" "label"]`},
+		{[]string{"data.label_column=class"}, exit.Data, `no column "class"; the columns are ["id" "text" "label"]`},
 		{[]string{"data.val_path=" + writeText(t, dir, "new.tsv", "text\tlabel\na\tugly\n")}, exit.Data, `line 2: got label "ugly", want one of`},
 		{[]string{"data.vocab_file=" + writeText(t, dir, "twice.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n")}, exit.Data, `lines 6 and 7 are both "a"`},
 		{[]string{"data.vocab_file="}, exit.Usage, "labelled texts need a WordPiece vocabulary"},

@@ -73,7 +73,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 		t.Errorf("training part: got %+v", train)
 	}
 	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2", "--set", "data.cache_dir=" + t.TempDir()})
-	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 a class") || !strings.Contains(o.stdout, "eval: 2 samples") {
+	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 per class") || !strings.Contains(o.stdout, "eval: 2 samples") {
 		t.Errorf("two classes, two samples each: got %s%s", o.stdout, o.stderr)
 	}
 }
@@ -114,7 +114,7 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	}
 	for _, path := range []string{in, out} {
 		o := execute([]string{"data", "inspect", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()})
-		if !strings.Contains(o.stdout, "train: 50 samples, 16 to 17 a class") {
+		if !strings.Contains(o.stdout, "train: 50 samples, 16 to 17 per class") {
 			t.Errorf("%s: got %s%s", path, o.stdout, o.stderr)
 		}
 	}

@@ -205,7 +205,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			"SIMULATED slowdown of the ranks' devices: x1.25/x2.5",
 			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // one line per rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
-			"weather: rank 1: link has no effect here", "the scenario has lines for ranks that do not exist in this run",
+			"scenario: rank 1: link has no effect on this machine", "the scenario has lines for ranks that do not exist in this run",
 		} {
 			if !strings.Contains(got.stderr, want) {
 				t.Errorf("got no %q in\n%s", want, got.stderr)

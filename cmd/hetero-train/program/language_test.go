@@ -165,11 +165,11 @@ func TestAnySplitOfPaddedTextTrainsAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	p.config = clitest.WriteConfig(t, smallMasked)
 	for _, kind := range []string{"reference", "cpu"} {
-		finish(t, p.command(filepath.Join(dir, kind, "one"), "train.epochs=1", "device.kind="+kind), 0).check(t, exit.Done, "")
+		finish(t, p.command(filepath.Join(dir, kind, "one"), "train.epochs=1", "train.precision=f32", "device.kind="+kind), 0).check(t, exit.Done, "")
 		want := resultOf(t, filepath.Join(dir, kind, "one", "run"))
 		for ranks, set := range map[string][]string{"2": {"balance.fixed_shares=[5, 3]"}, "3": {"balance.fixed_shares=[5, 1, 2]"}} {
 			output := filepath.Join(dir, kind, ranks)
-			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "device.kind="+kind)...), 0).check(t, exit.Done, "")
+			finish(t, p.command(output, append(set, "parallel.ranks="+ranks, "train.epochs=1", "train.precision=f32", "device.kind="+kind)...), 0).check(t, exit.Done, "")
 			// sums of f32 in another order
 			if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) {
 				t.Errorf("%s, %s ranks, %v: final loss %.7g, one rank has %.7g", kind, ranks, set, got.loss(t), want.loss(t))
@@ -233,7 +233,7 @@ func TestTooLittleTextIsAFaultOfTheData(t *testing.T) {
 	}
 	p := buildProgram(t)
 	p.config = clitest.WriteConfig(t, strings.NewReplacer("synthetic_text\"\nvocabulary = 16", "text\"\npath = \""+shards+"\"", "num_samples = 256\n", "").Replace(smallText))
-	finish(t, p.command(dir, "data.batch_size=1"), 0).check(t, exit.Data, "8 tokens do not fill a sample of 12")
+	finish(t, p.command(dir, "data.batch_size=1"), 0).check(t, exit.Data, "got 8 tokens, want at least one more than the 12 tokens of a sample")
 }
 
 func TestSettingsOfMaskedTokensHaveNoEffectOnGPT2(t *testing.T) {
@@ -266,7 +266,7 @@ func TestFaultsOfTokenFiles(t *testing.T) {
 			want  string
 		}{
 			"truncated":            {good[:len(good)-1], "truncated"},
-			"header only":          {good[:256], "but 0 bytes follow it"},
+			"header only":          {good[:256], "but 0 bytes follow the header"},
 			"half a header":        {good[:100], "header"},
 			"empty":                {nil, "empty"},
 			"damaged header":       {append([]byte("HTTOKENS\x01\x00\x00\x00\x02\x00\x00\x00\xff"), good[17:]...), "header"},

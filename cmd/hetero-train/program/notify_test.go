@@ -19,7 +19,7 @@ import (
 
 // notifying returns settings with which a run appends each event to a file as a line.
 func notifying(file string) []string {
-	return []string{`notify.command=["sh", "-c", "cat >> \"$0\"; echo >> \"$0\"", "` + file + `"]`}
+	return []string{`notify.command=["sh", "-c", "cat >> \"$0\"", "` + file + `"]`}
 }
 
 func eventsIn(t *testing.T, file string) (all []notify.Event) {

@@ -123,7 +123,7 @@ func TestAnErrorOfAllRanksIsPrintedOnce(t *testing.T) {
 		set              []string
 		code             int
 	}{
-		{"too few samples", "4 samples do not fill one batch of 8", "data.batch_size", []string{"data.num_samples=4"}, exit.Usage},
+		{"too few samples", "got 4 samples, want at least one batch of 8", "data.batch_size", []string{"data.num_samples=4"}, exit.Usage},
 		{"a path that does not exist", "no such file or directory", "data.path", []string{"data.dataset=images", "data.path=gone"}, exit.Data},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	}
 	s.steps(name+"-1", 20, "0.1")
 	s.steps(name, 20, "0.01")
-	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "the run has trained 20 steps") {
+	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "the run has already trained 20 steps") {
 		t.Errorf("a shorter run: want the reason\n%s", e.stderr)
 	}
 	s.steps(name+"-2", 20, "0.01")
@@ -126,7 +126,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 			t.Errorf("want %q in\n%s", want, e.stderr)
 		}
 	}
-	s.run(exit.Usage, "has trained 20 steps, more than train.steps = 2", "--set", "train.steps=2")
+	s.run(exit.Usage, "has already trained 20 steps, and the new setting is train.steps = 2", "--set", "train.steps=2")
 	s.run(exit.Usage, "unknown key", "--allow", "optimizer.rate")
 	s.run(exit.Usage, "does not need --allow", "--allow", "train.log_interval")
 	s.run(exit.Usage, "has no meaning with --resume none", "--allow", "optimizer.lr", "--resume", "none")
@@ -150,7 +150,7 @@ func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	larger := []string{"--set", "data.batch_size=16", "--epochs", "4"}
 	s.run(exit.Done, "done: 30 steps", append(larger, "--allow", "data.batch_size")...)
 	s.run(exit.Done, "is finished: 30 steps", larger...)
-	s.run(exit.Usage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
+	s.run(exit.Usage, "has already trained 30 steps, and the new setting is train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
 }
 
 // snapshot returns the files of a folder with their sizes and times. It omits locks, which contain their last holder.

@@ -129,7 +129,7 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 		}, nil,
 			exit.Usage, `activation_function: file "relu", model "gelu_new"`},
 		{"another model", func() error { return os.WriteFile(settings, []byte(`{"model_type": "llama"}`), 0o600) }, nil, exit.Data, `got "llama", want gpt2 or bert`},
-		{"no JSON", func() error { return os.WriteFile(settings, []byte(`{"model_type": 3`), 0o600) }, nil, exit.Data, "want the JSON of a configuration of transformers"},
+		{"no JSON", func() error { return os.WriteFile(settings, []byte(`{"model_type": 3`), 0o600) }, nil, exit.Data, "want the config.json of a transformers model"},
 		{"no positions", func() error {
 			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_positions": 12`, `"n_positions": -1`, 1)), 0o600)
 		}, nil, exit.Data, "n_positions: got -1, want 1 to"},

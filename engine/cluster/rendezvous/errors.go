@@ -36,7 +36,7 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("connect to rank 0 at %s: no success within %v: %v", e.Address, round(e.Waited), e.Err)
+	return fmt.Sprintf("connect to rank 0 at %s: no connection within %v: %v", e.Address, round(e.Waited), e.Err)
 }
 
 // Unwrap returns the error of the last attempt.
@@ -56,7 +56,7 @@ type DisagreeError struct {
 func (e *DisagreeError) Error() string {
 	texts := make([]string, len(e.Differences))
 	for i, d := range e.Differences {
-		texts[i] = fmt.Sprintf("%s is %s, rank 0 has %s", d.Name, d.Value, d.Rank0)
+		texts[i] = fmt.Sprintf("%s is %s, but rank 0 has %s", d.Name, d.Value, d.Rank0)
 	}
 	return fmt.Sprintf("rank %d (%s) does not agree with rank 0: %s", e.Rank, e.Who, strings.Join(texts, "; "))
 }
@@ -83,7 +83,7 @@ type MissingError struct {
 func (e *MissingError) Error() string {
 	text := fmt.Sprintf("%s: waited %v", e.What, round(e.Waited))
 	if e.Count == 0 {
-		return text + " in vain"
+		return text + " without success"
 	}
 	return fmt.Sprintf("%s for %d ranks, missing: %s", text, e.WorldSize, RankList(e.Missing, e.Count))
 }

@@ -111,7 +111,7 @@ func (s *server) call(p *peer, k kind, d *decoder) error {
 func (s *server) set(r *request, key string, value []byte) {
 	if old, ok := s.store[key]; ok {
 		if !bytes.Equal(old.value, value) {
-			s.refuse(r, fmt.Errorf("set key %q: rank %d has set it to another value", key, old.by))
+			s.refuse(r, fmt.Errorf("set key %q: rank %d has already set this key to another value", key, old.by))
 			return
 		}
 		s.reply(r, nil)
@@ -119,7 +119,7 @@ func (s *server) set(r *request, key string, value []byte) {
 	}
 	size := len(key) + len(value)
 	if s.storeBytes+size > maxStore {
-		s.refuse(r, fmt.Errorf("set key %q: the store is full: got %d bytes with this key, want at most %d", key, s.storeBytes+size, maxStore))
+		s.refuse(r, fmt.Errorf("set key %q: the store is full: got %d bytes including this key, want at most %d", key, s.storeBytes+size, maxStore))
 		return
 	}
 	s.storeBytes += size

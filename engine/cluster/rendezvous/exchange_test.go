@@ -51,7 +51,7 @@ func TestKeysAreSetOnce(t *testing.T) {
 		}{
 			{"first", "k", "v", "", 1},
 			{"the same again", "k", "v", "", 0},
-			{"another value", "k", "w", `set key "k": rank 1 has set it to another value`, 0},
+			{"another value", "k", "w", `set key "k": rank 1 has already set this key to another value`, 0},
 			{"another key", "l", "w", "", 0},
 			{"an empty value", "empty", "", "", 0},
 			{"no key", "", "v", "got a key of 0 bytes", 0},
@@ -164,7 +164,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank has set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set: waited 1s without success (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		if err := groups[2].Close(); err != nil {
@@ -173,7 +173,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err = groups[1].Get(ctx, "absent")
-		if want := `key "absent", which no rank has set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank has set (left the group: rank 2): waited 1s without success (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})

@@ -206,7 +206,7 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	}
 	if !g.outbox.push(k, e.b) {
 		g.forget(id)
-		return nil, errors.New("send a message to rank 0: rank 0 does not read its messages")
+		return nil, errors.New("send a message to rank 0: rank 0 does not read messages")
 	}
 	select {
 	case err := <-c.done:

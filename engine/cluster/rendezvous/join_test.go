@@ -242,8 +242,8 @@ func TestRank0IsNotThere(t *testing.T) {
 		dial func(ctx context.Context, address string) (net.Conn, error)
 		want string
 	}{
-		{"nobody listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no success within 20s: connection refused"},
-		{"nobody answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no success within 20s: context deadline exceeded"},
+		{"nobody listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no connection within 20s: connection refused"},
+		{"nobody answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no connection within 20s: context deadline exceeded"},
 		{"another program answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -272,7 +272,7 @@ func TestRank0IsNotThere(t *testing.T) {
 				}
 			}()
 			return near, nil
-		}, "connect to rank 0 at rank0:1: no success within 20s: read pipe: i/o timeout"},
+		}, "connect to rank 0 at rank0:1: no connection within 20s: read pipe: i/o timeout"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -85,14 +85,14 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	}
 	var verdict [1]byte
 	if _, err := io.ReadFull(r, verdict[:]); err != nil {
-		return nil, fmt.Errorf("read the reply to this rank's proof of the token: %w", err)
+		return nil, fmt.Errorf("read the reply to the token of this rank: %w", err)
 	}
 	if verdict[0] == verdictToken {
 		return nil, ErrToken
 	}
 	var proof [sha256.Size]byte
 	if _, err := io.ReadFull(r, proof[:]); err != nil {
-		return nil, fmt.Errorf("read the proof of rank 0: %w", err)
+		return nil, fmt.Errorf("check the token of rank 0: %w", err)
 	}
 	if !hmac.Equal(proof[:], hmacOf(token, purposeServer, client[:], server)) {
 		return nil, ErrToken

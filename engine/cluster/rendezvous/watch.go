@@ -102,5 +102,5 @@ func (s *server) beat(slept bool) {
 }
 
 func silence(d time.Duration) string {
-	return fmt.Sprintf("no message for %v (the process is frozen, or its network is down)", round(d))
+	return fmt.Sprintf("no message for %v (the process is frozen, or its network connection is down)", round(d))
 }

@@ -189,7 +189,7 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	a.rank = int(got.Rank)
 	switch {
 	case got.Magic != want.Magic:
-		a.refusal = &refusal{"it is not a rank, or of another version", false}
+		a.refusal = &refusal{"it is not a rank, or it runs another version of the program", false}
 	case subtle.ConstantTimeCompare(got.Token[:], want.Token[:]) != 1:
 		a.refusal = &refusal{"it has another token", false}
 	case got.Size != want.Size:

@@ -59,7 +59,7 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 			return nil
 		}
 		if err == io.EOF {
-			err = fmt.Errorf("the archive has become shorter since it was opened: %w", io.ErrUnexpectedEOF)
+			err = fmt.Errorf("the archive became shorter after it was opened: %w", io.ErrUnexpectedEOF)
 		}
 		return err
 	}

@@ -92,7 +92,7 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	in := newCounterAt(ctx, r, size, progress)
 	switch compression {
 	case Gzip:
-		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames: a gzip stream can be read from its start only")
+		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames, because a gzip stream can be read only from its start")
 	case Zstd:
 		z, err := newFrames(in, size)
 		if err != nil {

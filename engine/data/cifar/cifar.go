@@ -113,7 +113,7 @@ func (o Options) fetch(ctx context.Context) (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	advice := fmt.Sprintf("set data.cache_dir, now %s, to a writable folder with room", o.CacheDir)
+	advice := fmt.Sprintf("set data.cache_dir (now %s) to a writable folder with enough free space", o.CacheDir)
 	if errors.Is(err, download.ErrUnavailable) || errors.Is(err, download.ErrMismatch) {
 		advice = fmt.Sprintf("copy %s to this machine and set data.path to it", o.Variant.URL)
 	}

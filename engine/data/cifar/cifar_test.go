@@ -213,7 +213,7 @@ func TestACacheFolderThatCannotBeWrittenIsNamed(t *testing.T) {
 	for name, dir := range map[string]string{"a file in its place": taken, "its lock cannot be made": locked} {
 		_, err := Open(t.Context(), Options{Variant: v, CacheDir: dir})
 		var fault *data.Fault
-		if !errors.As(err, &fault) || errors.Is(err, download.ErrUnavailable) || !strings.Contains(fault.Advice, "data.cache_dir, now "+dir+",") {
+		if !errors.As(err, &fault) || errors.Is(err, download.ErrUnavailable) || !strings.Contains(fault.Advice, "data.cache_dir (now "+dir+")") {
 			t.Errorf("%s: got %v, want a Fault that advises data.cache_dir and allows no fallback", name, err)
 		}
 	}

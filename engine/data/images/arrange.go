@@ -192,7 +192,7 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 			continue
 		}
 		if _, ok := classes[rest]; !ok {
-			return fmt.Errorf("class folder %.200q has no images: remove the folder, because an image in it would later change the labels", folder)
+			return fmt.Errorf("class folder %.200q has no images: remove the folder, because a later image in it would change the labels of the other classes", folder)
 		}
 	}
 	for class := range classes {
@@ -212,7 +212,7 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // no class folders, as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
-			return fmt.Errorf("%.200s has %d images but no class folders, and no list of their classes: want class folders, or one of the files %s", prefix, len(members), strings.Join(valLabels, ", "))
+			return fmt.Errorf("%.200s has %d images, but neither class folders nor a list of classes: want class folders, or one of the files %s", prefix, len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
 	}

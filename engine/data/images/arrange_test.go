@@ -75,9 +75,9 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" has no image`},
 		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" has no image`},
 		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in train/`},
-		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images but no class folders"},
-		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images but no class folders"},
-		{"flat val beside a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images but no class folders"},
+		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images, but neither class folders nor a list of classes"},
+		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images, but neither class folders nor a list of classes"},
+		{"flat val beside a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images, but neither class folders nor a list of classes"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
 			_, _, err := open(t, Options{Path: make(named(t, c.files...), t)})

@@ -316,7 +316,7 @@ func TestFilesThatChangeAfterOpenAreFaults(t *testing.T) {
 	if err := os.Truncate(path, 600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(s.Train, 0, nil); err == nil || !strings.Contains(err.Error(), "has become shorter since it was opened") {
+	if _, err := read(s.Train, 0, nil); err == nil || !strings.Contains(err.Error(), "became shorter after it was opened") {
 		t.Errorf("cut tar: got %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func (s tarSource) read(f file, buf []byte) ([]byte, error) {
 	buf = grow(buf, int(f.size))
 	_, err := s.f.ReadAt(buf, f.offset)
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("the archive has become shorter since it was opened: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("the archive became shorter after it was opened: %w", io.ErrUnexpectedEOF)
 	}
 	return buf, err
 }

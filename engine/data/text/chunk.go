@@ -85,7 +85,7 @@ func (k *cutter) next(c *chunk) error {
 		n := k.cut(c)
 		if n == 0 && !k.end {
 			if len(k.buf) >= mostPartBytes {
-				return data.FileFault("read text", k.source().Path, fmt.Errorf("no %s within %d bytes from byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
+				return data.FileFault("read text", k.source().Path, fmt.Errorf("no %s within %d bytes after byte %d of the text", k.wants(), len(k.buf), k.at.Offset))
 			}
 			k.grow()
 			continue
@@ -324,7 +324,7 @@ func field(line []byte, name string) ([]byte, error) {
 		for n := range object {
 			names = append(names, n)
 		}
-		return nil, fmt.Errorf("no field %q, got %s", name, list(names))
+		return nil, fmt.Errorf("no field %q; the object has %s", name, list(names))
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil || raw[0] != '"' {

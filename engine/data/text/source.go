@@ -69,7 +69,7 @@ func within(folder string) ([]string, error) {
 		return err
 	})
 	if err == nil && files == nil {
-		err = fmt.Errorf("no files with the suffixes %s, plain or with .gz or .zst", strings.Join(suffixes, ", "))
+		err = fmt.Errorf("the folder has no text files, want files that end in %s, uncompressed or with the additional ending .gz or .zst", strings.Join(suffixes, ", "))
 	}
 	return files, err
 }

@@ -60,7 +60,7 @@ type Options struct {
 
 // The errors of the output. Errors of the input are *data.Fault.
 var (
-	ErrSettings = errors.New("the folder contains the result of other settings")
+	ErrSettings = errors.New("the folder contains the result of a conversion with other settings")
 	ErrWrite    = errors.New("write token shards")
 )
 
@@ -208,7 +208,7 @@ func (o *Options) settings() (Settings, error) {
 	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
 		return Settings{}, fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
 	case len(o.Separator) > MostSeparatorBytes || strings.ContainsAny(string(o.Separator), "\r\n"):
-		return Settings{}, errors.New("tokenize: the separator has line ends or too many bytes, want a part of one line")
+		return Settings{}, errors.New("tokenize: the separator contains line ends or is too long, want a part of one line")
 	case o.Workers < 1 || o.Workers > 1024:
 		return Settings{}, fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
 	}
@@ -250,7 +250,7 @@ func (j *journal) check(path string) error {
 		least = min(least, p.Tokens, p.Documents)
 	}
 	if least < 0 || at.Source > len(j.Settings.Sources) || at.Source == len(j.Settings.Sources) && at.Offset > 0 {
-		return &data.Fault{Op: "read", Path: path, Index: -1, Err: fmt.Errorf("impossible position %+v", at), Advice: "delete the folder to start again"}
+		return &data.Fault{Op: "read", Path: path, Index: -1, Err: fmt.Errorf("the saved position %+v is not in the text", at), Advice: "delete the folder to start again"}
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (o *Options) start(j *journal) error {
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".bin") || e.Name() == vocabularyName {
-			return fmt.Errorf("%w: found %s, which another program wrote", ErrSettings, filepath.Join(o.Folder, e.Name()))
+			return fmt.Errorf("%w: found %s, which another program or version wrote", ErrSettings, filepath.Join(o.Folder, e.Name()))
 		}
 	}
 	return o.save(journalName, j)
@@ -453,7 +453,7 @@ func (r *run) finish() (Manifest, error) {
 	if r.j.Parts[0].Tokens == 0 && len(r.j.Parts[0].Done) == 0 {
 		err := errNoText
 		if r.parts[1].w != nil {
-			err = errors.New("no documents are left for training: evaluation got all of them; lower --val-fraction")
+			err = errors.New("no documents are left for training, because evaluation gets all of them: lower --val-fraction")
 		}
 		return m, data.FileFault("read text", r.sources[0].Path, err)
 	}

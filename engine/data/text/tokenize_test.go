@@ -396,7 +396,7 @@ func TestACompleteFolderIsKept(t *testing.T) {
 	foreign := o
 	foreign.Folder = t.TempDir()
 	write(t, foreign.Folder, "train.bin", []byte{1, 0})
-	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "train.bin, which another program wrote") {
+	if _, err := Tokenize(t.Context(), foreign); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "train.bin, which another program or version wrote") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -423,7 +423,7 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 		"no zstd":             {"a.txt.zst", []byte("ordinary text, ordinary text"), "magic number mismatch"},
 		"no JSON":             {"a.jsonl", []byte(line + line + "text\n"), "line 3 (byte 28 of the text): want a JSON object"},
 		"a JSON array":        {"a.jsonl", []byte("[]\n"), "line 1 (byte 0 of the text): want a JSON object"},
-		"another field":       {"a.jsonl", []byte(line + `{"body": "x", "id": 1}`), `line 2 (byte 14 of the text): no field "text", got ["body" "id"]`},
+		"another field":       {"a.jsonl", []byte(line + `{"body": "x", "id": 1}`), `line 2 (byte 14 of the text): no field "text"; the object has ["body" "id"]`},
 		"a number":            {"a.jsonl", []byte(`{"text": 17}`), `field "text" is 17, want a string`},
 		"null":                {"a.jsonl", []byte(`{"text": null}`), `field "text" is null, want a string`},
 		"half a surrogate":    {"a.jsonl", []byte(`{"text": "\ud83d"}`), "half a surrogate pair"},
@@ -523,7 +523,7 @@ func TestAnImpossibleJournalIsRefused(t *testing.T) {
 		}
 		write(t, o.Folder, journalName, bytes.Replace(good, []byte(from), []byte(to), 1))
 		var f *data.Fault
-		if _, err := Tokenize(t.Context(), o); !errors.As(err, &f) || !strings.Contains(err.Error(), "impossible position") {
+		if _, err := Tokenize(t.Context(), o); !errors.As(err, &f) || !strings.Contains(err.Error(), "is not in the text") {
 			t.Errorf("%s: got %v", to, err)
 		}
 	}

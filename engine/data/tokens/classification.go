@@ -144,14 +144,14 @@ func (c *Classification) values(line []byte, isJSON bool, columns *[]string) (te
 		*columns = strings.Split(string(line), "\t")
 		for _, name := range []string{c.o.Text, c.o.Label, c.o.Second} {
 			if name != "" && !slices.Contains(*columns, name) {
-				return nil, nil, "", fmt.Errorf("no column %q, got %q", name, *columns)
+				return nil, nil, "", fmt.Errorf("there is no column %q; the columns are %q", name, *columns)
 			}
 		}
 		return nil, nil, "", nil
 	default:
 		cells := strings.Split(string(line), "\t")
 		if len(cells) != len(*columns) {
-			return nil, nil, "", fmt.Errorf("%d columns, want %d: %q", len(cells), len(*columns), *columns)
+			return nil, nil, "", fmt.Errorf("got %d columns, want %d: %q", len(cells), len(*columns), *columns)
 		}
 		value = func(name string) (string, error) { return cells[slices.Index(*columns, name)], nil }
 	}

@@ -100,13 +100,13 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 	case len(head) >= 4 && isLLMC(binary.LittleEndian.Uint32(head)):
 		h, err = parseLLMC(head)
 	case size < HeaderBytes && bytes.HasPrefix([]byte(magic), head):
-		return Header{}, fmt.Errorf("%d bytes of a header, want %d: the file is truncated", size, HeaderBytes)
+		return Header{}, fmt.Errorf("header: got %d bytes, want %d: the file is truncated", size, HeaderBytes)
 	case hasDamagedMagic(head):
-		return Header{}, fmt.Errorf("starts with %q, want %q: the header is damaged", head[:len(magic)], magic)
+		return Header{}, fmt.Errorf("the file starts with %q, want %q: the header is damaged", head[:len(magic)], magic)
 	case headerless:
 		h = Header{Format: FormatNanoGPT, TokenBytes: 2, Count: size / 2, EndOfText: NoToken}
 	default:
-		return Header{}, fmt.Errorf("starts with %q, want the header of a token shard (a file of uint16 tokens without header must end in .bin)", head[:min(len(head), 8)])
+		return Header{}, fmt.Errorf("the file starts with %q, want the header of a token shard (the name of a file of uint16 tokens without a header must end in .bin)", head[:min(len(head), 8)])
 	}
 	if err != nil {
 		return Header{}, err
@@ -114,9 +114,9 @@ func ParseHeader(head []byte, size int64, headerless bool) (Header, error) {
 	stored := size - h.start()
 	if stored%int64(h.TokenBytes) != 0 || stored/int64(h.TokenBytes) != h.Count {
 		if h.Format == FormatNanoGPT {
-			return Header{}, fmt.Errorf("%d bytes, want an even number: uint16 tokens without header", size)
+			return Header{}, fmt.Errorf("got %d bytes, want an even number, because the file has uint16 tokens without a header", size)
 		}
-		return Header{}, fmt.Errorf("header states %d tokens of %d bytes, but %d bytes follow it", h.Count, h.TokenBytes, stored)
+		return Header{}, fmt.Errorf("header: got %d tokens of %d bytes each, but %d bytes follow the header", h.Count, h.TokenBytes, stored)
 	}
 	return h, nil
 }
@@ -137,7 +137,7 @@ func isLLMC(magic uint32) bool { return magic == llmcGPT2 || magic == llmcLlama3
 // three are used.
 func parseLLMC(head []byte) (Header, error) {
 	if len(head) < llmcBytes {
-		return Header{}, fmt.Errorf("%d bytes of a header of llm.c, want %d: the file is truncated", len(head), llmcBytes)
+		return Header{}, fmt.Errorf("llm.c header: got %d bytes, want %d: the file is truncated", len(head), llmcBytes)
 	}
 	field := func(i int) int32 { return int32(binary.LittleEndian.Uint32(head[4*i:])) }
 	h := Header{Format: FormatLLMC, TokenBytes: 2, Tokenizer: "gpt2", Vocabulary: 50257, EndOfText: 50256}
@@ -147,49 +147,49 @@ func parseLLMC(head []byte) (Header, error) {
 		want = 7
 	}
 	if field(1) != want {
-		return Header{}, fmt.Errorf("version %d of a header of llm.c, want %d", field(1), want)
+		return Header{}, fmt.Errorf("llm.c header: got version %d, want %d", field(1), want)
 	}
 	if h.Count = int64(field(2)); h.Count < 1 {
-		return Header{}, fmt.Errorf("header of llm.c states %d tokens, want at least 1", h.Count)
+		return Header{}, fmt.Errorf("llm.c header: got %d tokens, want at least 1", h.Count)
 	}
 	return h, nil
 }
 
 func parseOwn(head []byte) (Header, error) {
 	if len(head) < HeaderBytes {
-		return Header{}, fmt.Errorf("%d bytes of a header, want %d: the file is truncated", len(head), HeaderBytes)
+		return Header{}, fmt.Errorf("header: got %d bytes, want %d: the file is truncated", len(head), HeaderBytes)
 	}
 	le := binary.LittleEndian
 	if got := le.Uint32(head[8:]); got != version {
-		return Header{}, fmt.Errorf("version %d of a token shard, want %d", got, version)
+		return Header{}, fmt.Errorf("header: got version %d, want %d", got, version)
 	}
 	if got, want := crc32.Checksum(head[:252], castagnoli), le.Uint32(head[252:]); got != want {
-		return Header{}, fmt.Errorf("header has CRC-32C %08x, and states %08x: the header is damaged", got, want)
+		return Header{}, fmt.Errorf("header: got CRC-32C %08x, want %08x: the header is damaged", got, want)
 	}
 	h := Header{Format: FormatOwn, TokenBytes: int(le.Uint32(head[12:])), EndOfText: NoToken}
 	count, documents, vocabulary, end := le.Uint64(head[16:]), le.Uint64(head[160:]), le.Uint32(head[24:]), le.Uint32(head[28:])
 	name := head[64 : 64+maxNameBytes]
 	if end := bytes.IndexByte(name, 0); end >= 0 {
 		if len(bytes.Trim(name[end:], "\x00")) != 0 {
-			return Header{}, errors.New("the name of the tokenizer continues after a zero byte")
+			return Header{}, errors.New("header: the name of the tokenizer continues after a zero byte")
 		}
 		name = name[:end]
 	}
 	switch {
 	case h.TokenBytes != 2 && h.TokenBytes != 4:
-		return Header{}, fmt.Errorf("header states %d bytes per token, want 2 or 4", h.TokenBytes)
+		return Header{}, fmt.Errorf("header: got %d bytes per token, want 2 or 4", h.TokenBytes)
 	case count < 1 || count > math.MaxInt64/4:
-		return Header{}, fmt.Errorf("header states %d tokens, want at least 1", count)
+		return Header{}, fmt.Errorf("header: got %d tokens, want at least 1", count)
 	case vocabulary < 1 || vocabulary > math.MaxInt32 || h.TokenBytes == 2 && vocabulary > 1<<16:
-		return Header{}, fmt.Errorf("header states a vocabulary of %d tokens, want 1 to %d", vocabulary, mostTokens(h.TokenBytes))
+		return Header{}, fmt.Errorf("header: got a vocabulary of %d tokens, want 1 to %d", vocabulary, mostTokens(h.TokenBytes))
 	case end != noneEndOfText && end >= vocabulary:
-		return Header{}, fmt.Errorf("header states end-of-text token %d, want below the vocabulary size %d", end, vocabulary)
+		return Header{}, fmt.Errorf("header: got end-of-text token %d, want less than the vocabulary size, %d", end, vocabulary)
 	case documents > count:
-		return Header{}, fmt.Errorf("header states %d documents in %d tokens", documents, count)
+		return Header{}, fmt.Errorf("header: got %d documents, more than the %d tokens", documents, count)
 	case !printable(name):
-		return Header{}, fmt.Errorf("name of the tokenizer is %q, want printable UTF-8", name)
+		return Header{}, fmt.Errorf("header: got tokenizer %q, want a name in printable UTF-8", name)
 	case len(bytes.Trim(head[168:252], "\x00")) != 0:
-		return Header{}, errors.New("bytes 168 to 251 of the header are in use, want zeros")
+		return Header{}, errors.New("header: bytes 168 to 251 are not zero, want zeros")
 	}
 	h.Count, h.Documents, h.Vocabulary, h.Tokenizer = int64(count), int64(documents), int(vocabulary), string(name)
 	if end != noneEndOfText {

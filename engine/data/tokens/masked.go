@@ -69,10 +69,10 @@ func NewMasked(ctx context.Context, o MaskedOptions) (*Masked, error) {
 		return nil, err
 	}
 	if len(m.spans) == 0 {
-		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "", errors.New("no documents with enough text"))
+		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "", errors.New("no document has enough text for a sample"))
 	}
 	if o.NextSentence && m.spans[0].document == m.spans[len(m.spans)-1].document {
-		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "tokenise with --separator, or train without the next sentence",
+		return nil, fault("read tokens", o.Corpus.Shards[0].Path, "tokenize the text with --separator, or train without next-sentence prediction",
 			errors.New("next sentences need at least two documents"))
 	}
 	return m, nil
@@ -85,7 +85,7 @@ func (m *Masked) check() error {
 		return errors.New("masked samples: no corpus")
 	}
 	if end := o.Corpus.EndOfText(); end != o.Specials.Separator {
-		errs = append(errs, fmt.Errorf("masked samples: documents end with token %d, want [SEP], token %d: tokenise with WordPiece", end, o.Specials.Separator))
+		errs = append(errs, fmt.Errorf("masked samples: documents end with token %d, want token %d ([SEP]): tokenize the text with --tokenizer wordpiece", end, o.Specials.Separator))
 	}
 	if !(o.MaskFraction > 0 && o.MaskFraction <= 1) {
 		errs = append(errs, fmt.Errorf("masked samples: fraction of masks is %v, want above 0, at most 1", o.MaskFraction))

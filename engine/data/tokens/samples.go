@@ -106,7 +106,7 @@ func (w Windows) Layout(o *data.Options) (data.Layout, error) {
 	}
 	if w.Len() == 0 {
 		return data.Layout{}, fault("read tokens", w.Corpus.Shards[0].Path, "choose shorter samples, or tokenise more text",
-			fmt.Errorf("%d tokens do not fill a sample of %d and its last label", w.Corpus.Len(), w.Length))
+			fmt.Errorf("got %d tokens, want at least one more than the %d tokens of a sample", w.Corpus.Len(), w.Length))
 	}
 	return data.Layout{Fields: []data.Field{perPosition(Tokens, w.Length), perPosition(Labels, w.Length)}}, nil
 }

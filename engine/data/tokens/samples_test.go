@@ -140,7 +140,7 @@ func TestTooFewTokensForAWindow(t *testing.T) {
 	h, tokens := numbered(10)
 	_, err := data.NewLoader(data.Options{Samples: Windows{Corpus: corpus(t, h, tokens, 1), Length: 10}, BatchSize: 1})
 	var f *data.Fault
-	if !errors.As(err, &f) || !strings.Contains(err.Error(), "10 tokens do not fill a sample of 10") {
+	if !errors.As(err, &f) || !strings.Contains(err.Error(), "got 10 tokens, want at least one more than the 10 tokens of a sample") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := data.NewLoader(data.Options{Samples: Windows{Corpus: corpus(t, h, tokens, 1), Length: 5, Rest: true}, BatchSize: 1}); err == nil {
@@ -640,8 +640,8 @@ func TestNumbersOfClassesAreInOrder(t *testing.T) {
 
 func TestLabelledTextsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, contents, want string }{
-		"no column":        {"a.tsv", "sentence\tlabel\na\t1\n", `line 1: no column "text", got ["sentence" "label"]`},
-		"too few columns":  {"a.tsv", "text\tlabel\na\t1\na\n", `line 3: 1 columns, want 2`},
+		"no column":        {"a.tsv", "sentence\tlabel\na\t1\n", `line 1: there is no column "text"; the columns are ["sentence" "label"]`},
+		"too few columns":  {"a.tsv", "text\tlabel\na\t1\na\n", `line 3: got 1 columns, want 2`},
 		"no label":         {"a.tsv", "text\tlabel\na\t \n", `line 2: "label" is empty`},
 		"one class":        {"a.tsv", "text\tlabel\na\t1\n", `all labels are ["1"]`},
 		"empty":            {"a.tsv", "", "no labelled texts"},

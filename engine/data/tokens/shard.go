@@ -49,12 +49,12 @@ func Open(path string, vocabulary int) (*Shard, error) {
 		s.limit = uint32(vocabulary)
 	case vocabulary > 0 && h.Vocabulary > vocabulary:
 		return nil, fault("open token shard", path, "choose a model with the vocabulary of the tokenizer, or tokenise the text again",
-			fmt.Errorf("its tokenizer %q has %d tokens, want at most %d", h.Tokenizer, h.Vocabulary, vocabulary))
+			fmt.Errorf("tokenizer %q has %d tokens, want at most the %d of the model", h.Tokenizer, h.Vocabulary, vocabulary))
 	case h.Vocabulary > 0:
 		s.limit = uint32(h.Vocabulary)
 	}
 	if int64(int(info.Size())) != info.Size() {
-		return nil, fault("map token shard", path, "", fmt.Errorf("%d bytes do not fit into the address space", info.Size()))
+		return nil, fault("map token shard", path, "", fmt.Errorf("the file has %d bytes, which do not fit into the address space", info.Size()))
 	}
 	s.mapped, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
@@ -167,10 +167,10 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 		return sum, nil
 	}
 	if got := [32]byte(hash.Sum(nil)); got != s.Sum {
-		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again", fmt.Errorf("tokens have SHA-256 %x, the header states %x", got, s.Sum))
+		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again", fmt.Errorf("tokens: got SHA-256 %x, want %x as in the header", got, s.Sum))
 	}
 	if s.EndOfText != NoToken && sum.Documents != s.Documents {
-		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("%d documents end here, the header states %d", sum.Documents, s.Documents))
+		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("got %d ends of documents, want %d as in the header", sum.Documents, s.Documents))
 	}
 	return sum, nil
 }

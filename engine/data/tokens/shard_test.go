@@ -140,31 +140,31 @@ func TestLyingHeaders(t *testing.T) {
 		want   string
 	}{
 		"empty":                       {func(b []byte) []byte { return nil }, "the file is empty"},
-		"half a header":               {func(b []byte) []byte { return b[:100] }, "100 bytes of a header, want 256: the file is truncated"},
-		"half a magic":                {func(b []byte) []byte { return b[:4] }, "4 bytes of a header"},
-		"truncated tokens":            {func(b []byte) []byte { return b[:len(b)-2] }, "header states 3 tokens of 2 bytes, but 4 bytes follow it"},
-		"half a token":                {func(b []byte) []byte { return b[:len(b)-1] }, "header states 3 tokens of 2 bytes, but 5 bytes follow it"},
-		"more tokens":                 {func(b []byte) []byte { return append(b, 1, 0) }, "but 8 bytes follow it"},
-		"a later version":             {put32(8, 2), "version 2 of a token shard, want 1"},
-		"3 bytes per token":           {put32(12, 3), "header states 3 bytes per token, want 2 or 4"},
-		"4 bytes per token":           {put32(12, 4), "header states 3 tokens of 4 bytes, but 6 bytes follow it"},
-		"more tokens stated":          {put32(16, 4), "header states 4 tokens of 2 bytes, but 6 bytes follow it"},
+		"half a header":               {func(b []byte) []byte { return b[:100] }, "header: got 100 bytes, want 256: the file is truncated"},
+		"half a magic":                {func(b []byte) []byte { return b[:4] }, "got 4 bytes"},
+		"truncated tokens":            {func(b []byte) []byte { return b[:len(b)-2] }, "header: got 3 tokens of 2 bytes each, but 4 bytes follow the header"},
+		"half a token":                {func(b []byte) []byte { return b[:len(b)-1] }, "header: got 3 tokens of 2 bytes each, but 5 bytes follow the header"},
+		"more tokens":                 {func(b []byte) []byte { return append(b, 1, 0) }, "but 8 bytes follow the header"},
+		"a later version":             {put32(8, 2), "header: got version 2, want 1"},
+		"3 bytes per token":           {put32(12, 3), "header: got 3 bytes per token, want 2 or 4"},
+		"4 bytes per token":           {put32(12, 4), "header: got 3 tokens of 4 bytes each, but 6 bytes follow the header"},
+		"more tokens stated":          {put32(16, 4), "header: got 4 tokens of 2 bytes each, but 6 bytes follow the header"},
 		"2^62 tokens stated":          {put32(20, 1<<30), "tokens, want at least 1"},
-		"no tokens stated":            {put32(16, 0), "header states 0 tokens, want at least 1"},
+		"no tokens stated":            {put32(16, 0), "header: got 0 tokens, want at least 1"},
 		"no vocabulary":               {put32(24, 0), "a vocabulary of 0 tokens, want 1 to 65536"},
 		"a vocabulary of 32 bits":     {put32(24, 1<<16+1), "a vocabulary of 65537 tokens, want 1 to 65536"},
-		"end of text beyond":          {put32(28, 10), "end-of-text token 10, want below the vocabulary size 10"},
-		"more documents than tokens":  {put32(160, 4), "4 documents in 3 tokens"},
-		"a name with a control":       {func(b []byte) []byte { b[64] = 27; return b }, `name of the tokenizer is "\x1best"`},
-		"no name":                     {func(b []byte) []byte { clear(b[64:128]); return b }, "name of the tokenizer"},
+		"end of text beyond":          {put32(28, 10), "got end-of-text token 10, want less than the vocabulary size, 10"},
+		"more documents than tokens":  {put32(160, 4), "got 4 documents, more than the 3 tokens"},
+		"a name with a control":       {func(b []byte) []byte { b[64] = 27; return b }, `got tokenizer "\x1best"`},
+		"no name":                     {func(b []byte) []byte { clear(b[64:128]); return b }, "got tokenizer"},
 		"a name after its end":        {func(b []byte) []byte { b[100] = 'x'; return b }, "continues after a zero byte"},
 		"reserved bytes":              {func(b []byte) []byte { b[200] = 1; return b }, "want zeros"},
 		"a changed header, unchecked": {func(b []byte) []byte { b[252]++; return b }, "the header is damaged"},
-		"gpt-2: truncated header":     {func([]byte) []byte { return llmc(20240520, 1, 3, nil)[:500] }, "500 bytes of a header of llm.c, want 1024"},
-		"gpt-2: another version":      {func([]byte) []byte { return llmc(20240520, 2, 1, []byte{1, 0}) }, "version 2 of a header of llm.c, want 1"},
-		"gpt-2: negative count":       {func([]byte) []byte { return llmc(20240520, 1, -1, []byte{1, 0}) }, "states -1 tokens"},
-		"gpt-2: truncated":            {func([]byte) []byte { return llmc(20240520, 1, 2, []byte{1, 0}) }, "header states 2 tokens of 2 bytes, but 2 bytes follow it"},
-		"llama-3: version of gpt-2":   {func([]byte) []byte { return llmc(20240801, 1, 1, []byte{1, 0, 0, 0}) }, "version 1 of a header of llm.c, want 7"},
+		"gpt-2: truncated header":     {func([]byte) []byte { return llmc(20240520, 1, 3, nil)[:500] }, "llm.c header: got 500 bytes, want 1024"},
+		"gpt-2: another version":      {func([]byte) []byte { return llmc(20240520, 2, 1, []byte{1, 0}) }, "llm.c header: got version 2, want 1"},
+		"gpt-2: negative count":       {func([]byte) []byte { return llmc(20240520, 1, -1, []byte{1, 0}) }, "got -1 tokens"},
+		"gpt-2: truncated":            {func([]byte) []byte { return llmc(20240520, 1, 2, []byte{1, 0}) }, "header: got 2 tokens of 2 bytes each, but 2 bytes follow the header"},
+		"llama-3: version of gpt-2":   {func([]byte) []byte { return llmc(20240801, 1, 1, []byte{1, 0, 0, 0}) }, "llm.c header: got version 1, want 7"},
 		"nanoGPT: odd size":           {func([]byte) []byte { return []byte{1, 0, 2} }, "3 bytes, want an even number"},
 	} {
 		file := c.change(bytes.Clone(good))
@@ -205,7 +205,7 @@ func TestATokenBeyondTheVocabularyIsNamedWithItsPosition(t *testing.T) {
 
 func TestAModelWithASmallerVocabularyIsRefused(t *testing.T) {
 	_, err := Open(writeShard(t, testHeader(), 1), 9)
-	if err == nil || !strings.Contains(err.Error(), `its tokenizer "test" has 10 tokens, want at most 9`) {
+	if err == nil || !strings.Contains(err.Error(), `tokenizer "test" has 10 tokens, want at most the 9 of the model`) {
 		t.Errorf("got %v", err)
 	}
 }

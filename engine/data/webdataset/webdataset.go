@@ -261,7 +261,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		o.Logger.Warn("the indexes of the shards cannot be cached, so every start reads the shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again", "reason", err)
 		return none, nil
 	}
 	l, err := filelock.Acquire(ctx, filepath.Join(dir, ".lock"))
@@ -269,7 +269,7 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		o.Logger.Warn("the indexes of the shards cannot be cached, so every start reads the shards again", "reason", err)
+		o.Logger.Warn("the indexes of the shards cannot be cached, so each start of a run reads all shards again", "reason", err)
 		return none, nil
 	}
 	return func() { l.Release() }, nil
@@ -398,7 +398,7 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 		}
 	}
 	if large > 0 && total > o.CacheBytes {
-		o.Logger.Warn("shards of a single frame do not fit into data.shard_cache_mb together, so reading a sample may decompress a whole shard; convert the shards with hetero-train data repack, or raise data.shard_cache_mb",
+		o.Logger.Warn("the shards have a single zstd frame each and do not all fit into data.shard_cache_mb, so reading a sample may decompress a whole shard; convert the shards with hetero-train data repack, or raise data.shard_cache_mb",
 			"shards", large, "megabytes", total>>20, "shard_cache_mb", o.CacheBytes>>20)
 	}
 	return nil
