@@ -437,7 +437,7 @@ func TestOtherLayoutsAreReadAndSetAside(t *testing.T) {
 func TestRepairSaysWhatItDid(t *testing.T) {
 	for want, repair := range map[string]Repair{
 		"": {Records: 9},
-		"9 records kept, 1 damaged lines removed":                                                     {Records: 9, Damaged: 1, Repaired: true},
+		"9 records kept, 1 damaged lines removed": {Records: 9, Damaged: 1, Repaired: true},
 		"the layout of the file differs from the layout that this program writes, so the file was renamed to rank_0_metrics.json.1": {SetAside: "rank_0_metrics.json.1"},
 	} {
 		if got := repair.String(); got != want {

@@ -71,7 +71,9 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 			}
 			log.Warn("MLflow cannot be reached; training continues, and the points are kept on the disk until MLflow can be reached", "error", err)
 		},
-		OnSkip: func(file string, err error) { log.Warn("a file could not be sent to MLflow", "file", file, "error", err) },
+		OnSkip: func(file string, err error) {
+			log.Warn("a file could not be sent to MLflow", "file", file, "error", err)
+		},
 		OnRefuse: func(err error) {
 			log.Warn("MLflow refuses the run; training continues without MLflow; remove the cause, then send the run with: hetero-train tracking sync "+a.Folder.Dir, "error", err)
 		}})
