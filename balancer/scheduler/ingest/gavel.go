@@ -433,3 +433,46 @@ func Without(jobs []scheduler.Job, list []int) []scheduler.Job {
 	}
 	return kept
 }
+
+// Data joins the speeds with a cluster and the jobs of a trace. The types of the cluster are found by name, without regard
+// to case; a type that Gavel did not measure is an error. The kinds of the jobs must be those of [Gavel.Kinds].
+func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
+	place := make([]int, len(g.Types)) // by Gavel's type: the type of the cluster, -1 for none
+	for i := range place {
+		place[i] = -1
+	}
+	from := make([]int, len(c.Types))
+	for t, typ := range c.Types {
+		from[t] = slices.IndexFunc(g.Types, func(name string) bool { return strings.EqualFold(name, typ.Name) })
+		switch {
+		case from[t] < 0:
+			return nil, fmt.Errorf("GPU type %s of the cluster: got no speeds of it, want one of %s", quote(typ.Name), strings.Join(g.Types, ", "))
+		case place[from[t]] >= 0:
+			return nil, fmt.Errorf("GPU type %s of the cluster: got it twice, want names that differ in more than case", quote(typ.Name))
+		}
+		place[from[t]] = t
+	}
+	table := &workload.Table{Kinds: make([]workload.Rates, len(g.Kinds))}
+	for kind, k := range g.Speeds.Kinds {
+		out := &table.Kinds[kind]
+		out.Batch, out.Types = k.Batch, make([][]workload.Rate, len(c.Types))
+		if k.Curves != nil {
+			out.Curves = make([]balancer.Curve, len(c.Types))
+		}
+		for t, source := range from {
+			out.Types[t] = slices.Clone(k.Types[source])
+			if k.Curves != nil {
+				out.Curves[t] = k.Curves[source]
+			}
+		}
+	}
+	for _, p := range g.Speeds.Pairs {
+		if p.Type = place[p.Type]; p.Type >= 0 {
+			table.Pairs = append(table.Pairs, p)
+		}
+	}
+	if err := table.Build(len(c.Types)); err != nil {
+		return nil, err
+	}
+	return &Data{Cluster: c, Workload: scheduler.Workload{Kinds: slices.Clone(g.Kinds), Jobs: slices.Clone(jobs)}, Speeds: table}, nil
+}

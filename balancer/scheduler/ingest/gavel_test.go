@@ -261,3 +261,69 @@ func FuzzGavelTrace(f *testing.F) {
 		}
 	})
 }
+
+func TestGavelsSpeedsOfACluster(t *testing.T) {
+	g, err := ReadGavel("g.json", strings.NewReader(gavelText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := scheduler.Cluster{Types: []scheduler.GPUType{{Name: "V100", Memory: 16 << 30}}}
+	d, err := g.Data(c, []scheduler.Job{{Kind: 1, Work: 1, GPUs: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Speeds.Alone(0, 0, 2, true); got != 50 || len(d.Speeds.Kinds[0].Types) != 1 || len(d.Speeds.Pairs) != 0 {
+		t.Errorf("two V100: got %v, table %+v", got, d.Speeds)
+	}
+	c.Types = append(c.Types, scheduler.GPUType{Name: "k80"}) // another order than in the file
+	if d, err = g.Data(c, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := d.Speeds.Shared(0, 1, 1, 1); got != 2 || !ok || d.Speeds.Kinds[0].Curves[1].At(16) != 1.0/8 {
+		t.Errorf("a pair on K80: got %v, %v", got, ok)
+	}
+	for _, name := range []string{"T4", "K80"} {
+		c.Types[0].Name = name
+		if _, err := g.Data(c, nil); err == nil {
+			t.Errorf("types %s and k80: got no error", name)
+		}
+	}
+}
+
+func TestGavelsTraceIsReadyToSimulateAfterTheUserFillsWhatItLacks(t *testing.T) {
+	g, err := ReadGavel("throughputs", dataFile(t, "gavel", "simulation_throughputs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := GavelTrace("trace", dataFile(t, "gavel", "traces", "6c71a0-seed0.trace"), g.Kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := Read(source("c.toml", TOML, "", `[[gpu_types]]
+name = "v100"
+memory = "16 GiB"
+[[gpu_types]]
+name = "p100"
+memory = "16 GiB"
+[[machines]]
+name = "a"
+cpus = 64
+memory = "512 GiB"
+gpu_type = "v100"
+gpus = 8
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := g.Data(cluster.Cluster, Without(jobs, Unmeasured(jobs, g.Speeds)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Check(); err == nil || !strings.Contains(err.Error(), "jobs.priority: missing in 1937 of 1937 rows") {
+		t.Errorf("before the defaults: got %v", err)
+	}
+	d.Fill(Unlimited())
+	if err := d.Check(); err != nil {
+		t.Errorf("after the defaults: got %v", err)
+	}
+}

@@ -1,0 +1,539 @@
+package ingest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// Data is the content of sources. Figures that no source states are NaN, also those that the simulator needs; see
+// [Data.Missing] and [Data.Fill].
+type Data struct {
+	Cluster  scheduler.Cluster
+	Workload scheduler.Workload
+	Speeds   *workload.Table // nil if the sources have no speeds
+	JobPlace []Place         // by job: where it comes from; nil if the jobs were not read by Read
+}
+
+// Place is a line of a source.
+type Place struct {
+	Source string
+	Line   int
+}
+
+// String returns "FILE:LINE".
+func (p Place) String() string {
+	if p.Line == 0 {
+		return p.Source
+	}
+	return fmt.Sprintf("%s:%d", p.Source, p.Line)
+}
+
+// Read reads sources, in any order, and reports all their faults at once, as an [*Error]. The sources together may
+// describe a cluster, jobs or both. [Data.Check] checks whether the result can be simulated.
+func Read(sources ...Source) (*Data, error) {
+	var f faults
+	a := assembler{f: &f, d: new(Data)}
+	for i := range sources {
+		rows, err := rowsOf(&sources[i], &f)
+		if err != nil {
+			return nil, err
+		}
+		for k := range rows {
+			if r, ok := rows[k].check(&f); ok {
+				a.records[rows[k].table] = append(a.records[rows[k].table], r)
+			} else {
+				a.broken = true
+			}
+		}
+	}
+	if len(f.list) > 0 {
+		a.broken = true
+	}
+	a.assemble()
+	if len(f.list) == 0 && a.empty() {
+		name := "sources"
+		if len(sources) > 0 {
+			name = sources[0].Name
+		}
+		f.add(name, 0, "rows", "none", "at least one row of a table: "+tableNames())
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return a.d, nil
+}
+
+// assembler makes the result from checked rows.
+type assembler struct {
+	f       *faults
+	d       *Data
+	records [8][]record // by table
+	broken  bool        // rows are lacking: a reference to a name that does not exist is no fault of its own
+
+	types, machines, gpus, kinds names
+	batches                      []float64 // by kind
+}
+
+// names maps the names of a table to its rows.
+type names map[string]named
+
+type named struct {
+	index int
+	place Place
+}
+
+func (a *assembler) empty() bool {
+	for _, r := range a.records {
+		if len(r) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *assembler) of(t Table) []record { return a.records[tableIndex(string(t))] }
+
+// define adds a name. ok is false if it exists.
+func (a *assembler) define(n *names, r *record, what, name string, index int) bool {
+	if *n == nil {
+		*n = names{}
+	}
+	if first, ok := (*n)[name]; ok {
+		a.f.add(r.source, r.line, what+" "+quote(name), "it again", "unique names: "+first.place.String()+" has it")
+		return false
+	}
+	(*n)[name] = named{index, Place{r.source, r.line}}
+	return true
+}
+
+// find looks a name up.
+func (a *assembler) find(n names, r *record, what, name string) (int, bool) {
+	if found, ok := n[name]; ok {
+		return found.index, true
+	}
+	if a.broken {
+		return 0, false // the row of the name may be one of the faulty ones
+	}
+	best, distance := "", math.MaxInt
+	for other := range n { // the smallest distance, then the first name: independent of the order
+		if d := editDistance(name, other); d < distance || d == distance && other < best {
+			best, distance = other, d
+		}
+	}
+	want := "a name that a row defines: there are none"
+	if best != "" {
+		want = "a name that a row defines; the nearest is " + quote(best)
+	}
+	a.f.add(r.source, r.line, what, quote(name), want)
+	return 0, false
+}
+
+func (a *assembler) assemble() {
+	c := &a.d.Cluster
+	for _, r := range a.of(GPUTypes) {
+		if a.define(&a.types, &r, "GPU type", r.texts[0], len(c.Types)) {
+			c.Types = append(c.Types, scheduler.GPUType{Name: r.texts[0], Memory: r.number[1], Bandwidth: r.number[2], Compute: r.number[3]})
+		}
+	}
+	for _, r := range a.of(Machines) {
+		a.machine(&r)
+	}
+	for _, r := range a.of(GPUs) {
+		typ, known := a.find(a.types, &r, "gpu "+quote(r.texts[0])+": type", r.texts[1])
+		machine, found := a.find(a.machines, &r, "gpu "+quote(r.texts[0])+": machine", r.texts[2])
+		if known && found {
+			a.gpu(&r, scheduler.GPU{Name: r.texts[0], Type: typ, Machine: machine, Utilization: r.number[3], Temperature: r.number[4]})
+		}
+	}
+	for _, r := range a.of(Kinds) {
+		a.kind(&r)
+	}
+	last := Place{}
+	for _, r := range a.of(Jobs) {
+		a.job(&r, &last)
+	}
+	a.speeds()
+}
+
+func (a *assembler) machine(r *record) {
+	c := &a.d.Cluster
+	m := scheduler.Machine{Name: r.texts[0], CPUs: r.number[1], Memory: r.number[2], Network: r.number[3]}
+	index := len(c.Machines)
+	if !a.define(&a.machines, r, "machine", m.Name, index) {
+		return
+	}
+	c.Machines = append(c.Machines, m)
+	typeName, count := r.texts[4], r.number[5]
+	if (typeName != "") != !math.IsNaN(count) {
+		a.f.add(r.source, r.line, "machine "+quote(m.Name), "only one of gpu_type and gpus", "both or none")
+		return
+	}
+	if typeName == "" {
+		return
+	}
+	if typ, ok := a.find(a.types, r, "machine "+quote(m.Name)+": gpu_type", typeName); ok {
+		for i := range int(count) {
+			a.gpu(r, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, i), Type: typ, Machine: index, Utilization: math.NaN(), Temperature: math.NaN()})
+		}
+	}
+}
+
+func (a *assembler) gpu(r *record, g scheduler.GPU) {
+	c := &a.d.Cluster
+	if len(c.GPUs) == maxCount {
+		a.f.add(r.source, r.line, "GPUs", "more", fmt.Sprintf("at most %d", maxCount))
+	}
+	if len(c.GPUs) < maxCount && a.define(&a.gpus, r, "gpu", g.Name, len(c.GPUs)) {
+		c.Machines[g.Machine].GPUs = append(c.Machines[g.Machine].GPUs, len(c.GPUs))
+		c.GPUs = append(c.GPUs, g)
+	}
+}
+
+// classes are the names of classes, by scheduler.Class.
+var classes = [scheduler.Classes]string{"simulation", "learning", "processing"}
+
+func (a *assembler) kind(r *record) {
+	class := slices.Index(classes[:], strings.ToLower(r.texts[1]))
+	if class < 0 {
+		a.f.add(r.source, r.line, "kind "+quote(r.texts[0])+": class", quote(r.texts[1]), "one of "+strings.Join(classes[:], ", "))
+		a.broken = true
+		return
+	}
+	w := &a.d.Workload
+	if a.define(&a.kinds, r, "kind", r.texts[0], len(w.Kinds)) {
+		w.Kinds = append(w.Kinds, scheduler.Kind{Name: r.texts[0], Class: scheduler.Class(class), GPUMemory: r.number[2], Save: r.number[3], Load: r.number[4]})
+		a.batches = append(a.batches, r.number[5])
+	}
+}
+
+func (a *assembler) job(r *record, last *Place) {
+	w := &a.d.Workload
+	j := scheduler.Job{Name: r.texts[0], Arrival: r.number[2], Work: r.number[3], GPUs: int(r.number[4]),
+		CPUs: r.number[5], Memory: r.number[6], Network: r.number[7], Priority: r.number[8]}
+	kind, ok := a.find(a.kinds, r, "job "+quote(j.Name)+": kind", r.texts[1])
+	if !ok {
+		return
+	}
+	j.Kind = kind
+	if n := len(w.Jobs); n > 0 && w.Jobs[n-1].Arrival > j.Arrival {
+		a.f.add(r.source, r.line, "job "+quote(j.Name)+": arrival", fmt.Sprintf("%v s after %v s at %s", j.Arrival, w.Jobs[n-1].Arrival, *last), "jobs in the order of arrival")
+		return
+	}
+	w.Jobs = append(w.Jobs, j)
+	*last = Place{r.source, r.line}
+	a.d.JobPlace = append(a.d.JobPlace, *last)
+}
+
+// speeds makes the table of speeds.
+func (a *assembler) speeds() {
+	if len(a.of(Speeds))+len(a.of(Pairs))+len(a.of(Curves)) == 0 {
+		return
+	}
+	types, kinds := len(a.d.Cluster.Types), len(a.d.Workload.Kinds)
+	t := &workload.Table{Kinds: make([]workload.Rates, kinds)}
+	for i := range t.Kinds {
+		t.Kinds[i].Types = make([][]workload.Rate, types)
+	}
+	most := 0
+	seen := map[[4]int]Place{}
+	unique := func(r *record, key [4]int) bool {
+		if first, again := seen[key]; again {
+			a.f.add(r.source, r.line, "speed of "+quote(r.texts[0]), "it again", "each kind, GPU type and number of GPUs once: "+first.String()+" has it")
+			return false
+		}
+		seen[key] = Place{r.source, r.line}
+		return true
+	}
+	for _, r := range a.of(Speeds) {
+		kind, ok := a.find(a.kinds, &r, "speed: kind", r.texts[0])
+		typ, known := a.find(a.types, &r, "speed: gpu_type", r.texts[1])
+		n := int(r.number[2])
+		if !ok || !known || !unique(&r, [4]int{kind, -1, typ, n}) {
+			continue
+		}
+		rate := workload.Rate{GPUs: n, Packed: r.number[3], Spread: r.number[4]}
+		if math.IsNaN(rate.Spread) {
+			rate.Spread = 0
+			if n == 1 {
+				rate.Spread = rate.Packed
+			}
+		}
+		most = max(most, n)
+		t.Kinds[kind].Types[typ] = append(t.Kinds[kind].Types[typ], rate)
+	}
+	for _, k := range t.Kinds {
+		for _, rates := range k.Types {
+			slices.SortFunc(rates, func(a, b workload.Rate) int { return cmp.Compare(a.GPUs, b.GPUs) })
+		}
+	}
+	for _, r := range a.of(Pairs) {
+		kind, ok := a.find(a.kinds, &r, "pair: kind", r.texts[0])
+		other, is := a.find(a.kinds, &r, "pair: other", r.texts[1])
+		typ, known := a.find(a.types, &r, "pair: gpu_type", r.texts[2])
+		n := int(r.number[3])
+		if ok && is && known && unique(&r, [4]int{min(kind, other), max(kind, other), typ, n}) {
+			t.Pairs = append(t.Pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: n, Speed: r.number[4], OtherSpeed: r.number[5]})
+		}
+	}
+	a.curves(t, types)
+	if kinds*types*(most+1) > maxFigures {
+		a.f.add("speeds", 0, "size of the table", fmt.Sprintf("%d kinds, %d types, %d GPUs", kinds, types, most), fmt.Sprintf("a product of at most %d", maxFigures))
+	}
+	if len(a.f.list) > 0 {
+		return
+	}
+	if err := t.Build(types); err != nil {
+		a.f.add("speeds", 0, "invalid", err.Error(), "") // what the checks above do not know
+		return
+	}
+	a.d.Speeds = t
+}
+
+func (a *assembler) curves(t *workload.Table, types int) {
+	for _, r := range a.of(Curves) {
+		kind, ok := a.find(a.kinds, &r, "curve: kind", r.texts[0])
+		typ, known := a.find(a.types, &r, "curve: gpu_type", r.texts[1])
+		if !ok || !known {
+			continue
+		}
+		k := &t.Kinds[kind]
+		if math.IsNaN(a.batches[kind]) {
+			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), "no batch", "column batch in the row of the kind")
+			continue
+		}
+		k.Batch = int(a.batches[kind])
+		if k.Curves == nil {
+			k.Curves = make([]balancer.Curve, types)
+		}
+		c := k.Curves[typ]
+		if n := len(c); n > 0 && r.number[2] <= c[n-1].Samples {
+			a.f.add(r.source, r.line, "curve of kind "+quote(r.texts[0]), fmt.Sprintf("%v samples after %v", r.number[2], c[n-1].Samples), "ascending numbers of samples")
+			continue
+		}
+		k.Curves[typ] = append(c, balancer.Point{Samples: r.number[2], Seconds: r.number[3]})
+	}
+}
+
+// Missing is a figure that some rows lack.
+type Missing struct {
+	Table  Table
+	Column string
+	Rows   int    // that lack it
+	Of     int    // rows
+	First  string // name of the first row that lacks it
+	Needed bool   // the simulator needs it: see Data.Fill
+}
+
+// String returns one line.
+func (m Missing) String() string {
+	s := fmt.Sprintf("%s.%s: missing in %d of %d rows, the first is %s", m.Table, m.Column, m.Rows, m.Of, quote(m.First))
+	if m.Needed {
+		s += "; the simulator needs it"
+	}
+	return s
+}
+
+// figure is a figure that may be missing.
+type figure struct {
+	table  Table
+	column string
+	needed bool
+	// rows returns the number of rows; at returns a row's name and its figure.
+	rows func(*Data) int
+	at   func(d *Data, i int) (string, *float64)
+}
+
+var figures = []figure{
+	{GPUTypes, "bandwidth", false, typeRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Types[i].Name, &d.Cluster.Types[i].Bandwidth
+	}},
+	{GPUTypes, "compute", false, typeRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Types[i].Name, &d.Cluster.Types[i].Compute
+	}},
+	{Machines, "cpus", true, machineRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Machines[i].Name, &d.Cluster.Machines[i].CPUs
+	}},
+	{Machines, "memory", true, machineRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Machines[i].Name, &d.Cluster.Machines[i].Memory
+	}},
+	{Machines, "network", false, machineRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Machines[i].Name, &d.Cluster.Machines[i].Network
+	}},
+	{GPUs, "utilization", false, gpuRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.GPUs[i].Name, &d.Cluster.GPUs[i].Utilization
+	}},
+	{GPUs, "temperature", false, gpuRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.GPUs[i].Name, &d.Cluster.GPUs[i].Temperature
+	}},
+	{Kinds, "gpu_memory", true, kindRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Kinds[i].Name, &d.Workload.Kinds[i].GPUMemory
+	}},
+	{Kinds, "save", true, kindRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Kinds[i].Name, &d.Workload.Kinds[i].Save
+	}},
+	{Kinds, "load", true, kindRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Kinds[i].Name, &d.Workload.Kinds[i].Load
+	}},
+	{Jobs, "cpus", true, jobRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Jobs[i].Name, &d.Workload.Jobs[i].CPUs
+	}},
+	{Jobs, "memory", true, jobRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Jobs[i].Name, &d.Workload.Jobs[i].Memory
+	}},
+	{Jobs, "network", true, jobRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Jobs[i].Name, &d.Workload.Jobs[i].Network
+	}},
+	{Jobs, "priority", true, jobRows, func(d *Data, i int) (string, *float64) {
+		return d.Workload.Jobs[i].Name, &d.Workload.Jobs[i].Priority
+	}},
+}
+
+func typeRows(d *Data) int    { return len(d.Cluster.Types) }
+func machineRows(d *Data) int { return len(d.Cluster.Machines) }
+func gpuRows(d *Data) int     { return len(d.Cluster.GPUs) }
+func kindRows(d *Data) int    { return len(d.Workload.Kinds) }
+func jobRows(d *Data) int     { return len(d.Workload.Jobs) }
+
+// Missing lists the figures that rows lack, in the order of tables and columns.
+func (d *Data) Missing() []Missing {
+	var list []Missing
+	for _, f := range figures {
+		m := Missing{Table: f.table, Column: f.column, Of: f.rows(d), Needed: f.needed}
+		for i := range m.Of {
+			if name, x := f.at(d, i); math.IsNaN(*x) {
+				if m.Rows++; m.Rows == 1 {
+					m.First = name
+				}
+			}
+		}
+		if m.Rows > 0 {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Default is a figure that the user gives for all rows that lack it.
+type Default struct {
+	Table  Table
+	Column string
+	Value  float64
+}
+
+// ParseDefault reads "table.column=number", such as "jobs.cpus=4" or "kinds.gpu_memory=8 GiB".
+func ParseDefault(text string) (Default, error) {
+	key, value, found := strings.Cut(text, "=")
+	name, column, dotted := strings.Cut(strings.TrimSpace(key), ".")
+	i := slices.IndexFunc(figures, func(f figure) bool { return string(f.table) == name && f.column == column })
+	if !found || !dotted || i < 0 {
+		var names []string
+		for _, f := range figures {
+			names = append(names, string(f.table)+"."+f.column)
+		}
+		return Default{}, fmt.Errorf("default for missing figures: got %s, want TABLE.COLUMN=NUMBER with one of %s", quote(text), strings.Join(names, ", "))
+	}
+	for _, c := range Columns(Table(name)) {
+		if c.Name == column {
+			x, got, want := c.numberOf(value)
+			if want != "" {
+				return Default{}, fmt.Errorf("default of %s.%s: got %s, want %s", name, column, got, want)
+			}
+			return Default{Table(name), column, x}, nil
+		}
+	}
+	panic("ingest: a figure without a column: " + name + "." + column) // a mistake in the tables
+}
+
+// Unlimited are defaults for traces that state no demands: no job needs CPU cores, memory or network, checkpoints cost
+// nothing, and all priorities are equal.
+func Unlimited() []Default {
+	return []Default{{Kinds, "gpu_memory", 0}, {Kinds, "save", 0}, {Kinds, "load", 0},
+		{Jobs, "cpus", 0}, {Jobs, "memory", 0}, {Jobs, "network", 0}, {Jobs, "priority", 0.5}}
+}
+
+// Fill puts defaults in the place of missing figures, and returns what it filled. Figures that sources state never
+// change. Of several defaults for one figure the last counts.
+func (d *Data) Fill(defaults []Default) []Missing {
+	var filled []Missing
+	for _, f := range figures {
+		value := math.NaN()
+		for _, v := range defaults {
+			if v.Table == f.table && v.Column == f.column {
+				value = v.Value
+			}
+		}
+		if math.IsNaN(value) {
+			continue
+		}
+		m := Missing{Table: f.table, Column: f.column, Of: f.rows(d), Needed: f.needed}
+		for i := range m.Of {
+			if name, x := f.at(d, i); math.IsNaN(*x) {
+				*x = value
+				if m.Rows++; m.Rows == 1 {
+					m.First = name
+				}
+			}
+		}
+		if m.Rows > 0 {
+			filled = append(filled, m)
+		}
+	}
+	return filled
+}
+
+// Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster and
+// of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its place).
+func (d *Data) Check() error {
+	var faults []error
+	for _, m := range d.Missing() {
+		if m.Needed {
+			faults = append(faults, fmt.Errorf("%v: state it in the source, or give a default: %s.%s=NUMBER", m, m.Table, m.Column))
+		}
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	if err := errors.Join(d.Cluster.Check(), d.Workload.Check()); err != nil {
+		return err
+	}
+	if len(d.Workload.Jobs) == 0 {
+		return errors.New("jobs: got none, want at least one")
+	}
+	if d.Speeds == nil {
+		return errors.New("speeds: got none, want the speeds of the kinds of jobs on the types of GPUs: table speeds")
+	}
+	if len(d.Speeds.Kinds) != len(d.Workload.Kinds) {
+		return fmt.Errorf("speeds: got %d kinds, want the %d kinds of the jobs", len(d.Speeds.Kinds), len(d.Workload.Kinds))
+	}
+	for kind, k := range d.Speeds.Kinds {
+		if len(k.Types) != len(d.Cluster.Types) {
+			return fmt.Errorf("speeds of %s: got %d types of GPUs, want the %d types of the cluster: the speeds belong to another cluster",
+				quote(d.Workload.Kinds[kind].Name), len(k.Types), len(d.Cluster.Types))
+		}
+	}
+	more := 0
+	for job := range d.Workload.Jobs {
+		err := scheduler.Holds(&d.Cluster, &d.Workload, d.Speeds, job)
+		switch {
+		case err == nil:
+		case len(faults) == maxFaults:
+			more++
+		case job < len(d.JobPlace):
+			faults = append(faults, fmt.Errorf("%s: %w", d.JobPlace[job], err))
+		default:
+			faults = append(faults, err)
+		}
+	}
+	if more > 0 {
+		faults = append(faults, fmt.Errorf("and %d more jobs", more))
+	}
+	return errors.Join(faults...)
+}
