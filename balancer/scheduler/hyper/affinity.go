@@ -207,7 +207,7 @@ func (a *Affinity) gpuID(f *GPUFacts) int {
 		id = len(a.gpuRecords)
 		a.gpuIDs[key] = id
 		v := a.space.New()
-		a.encoder.encodeGPU(v, key)
+		a.encoder.encodePlace(v, key)
 		a.gpuRecords, a.gpuFacts = append(a.gpuRecords, v), append(a.gpuFacts, *f)
 	}
 	return id

@@ -115,17 +115,42 @@ func TestScoresAreZeroWithoutExperience(t *testing.T) {
 	}
 }
 
-func TestAGPUOfAnotherTypeGetsScoresFromItsFacts(t *testing.T) {
+func TestAModelWithoutExperienceIsNeutral(t *testing.T) {
 	a := affinity(t, Options{})
 	s := play(a, 30)
 	c := *s.Cluster
-	c.Types = append(c.Types[:2:2], scheduler.GPUType{Name: "Volta 32 GB", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12}, scheduler.GPUType{Name: "other", Memory: 1 << 30, Bandwidth: 20e9, Compute: 3e11})
-	c.GPUs = append(c.GPUs[:4:4], scheduler.GPU{Type: 2, Utilization: math.NaN()}, scheduler.GPU{Type: 3, Utilization: math.NaN()})
+	c.Types = append(c.Types[:2:2], scheduler.GPUType{Name: "Ampere", Memory: 16 << 30, Bandwidth: 900e9, Compute: 15e12})
+	c.GPUs = append(c.GPUs[:4:4], scheduler.GPU{Type: 2, Utilization: math.NaN()})
 	a.Reset(&c, s.Workload)
 	s.Cluster, s.OnGPU = &c, make([][]int, len(c.GPUs))
-	like, unlike := a.Score(s, 30, 4), a.Score(s, 30, 5)
-	if !(like > 0 && like > unlike) {
-		t.Errorf("ResNet: score of a GPU like Volta: got %v, want above 0 and above %v of an unlike GPU", like, unlike)
+	for job := range s.Workload.Jobs { // five standard deviations of unrelated vectors
+		if got := math.Abs(a.Score(s, job, 4)); got > 5/math.Sqrt(Dimension) {
+			t.Errorf("job %d on a model without placements: got a score of %v, want about 0", job, got)
+		}
+	}
+}
+
+func TestUtilizationIsPartOfThePlacement(t *testing.T) {
+	a := affinity(t, Options{})
+	job := JobFacts{Kind: "ResNet", Class: "learning", Priority: 0.5, GPUs: 1, CPUs: 4, Memory: 1 << 33, Network: 0}
+	gpu := GPUFacts{Model: "Volta", Memory: 1 << 34, Bandwidth: math.NaN(), Compute: math.NaN()}
+	for range 20 { // alone it runs well, next to another job poorly
+		gpu.Utilization = 0
+		if err := a.Observe(Placement{job, gpu, 1}); err != nil {
+			t.Fatal(err)
+		}
+		gpu.Utilization = 1
+		if err := a.Observe(Placement{job, gpu, 0.4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.refresh()
+	gpu.Utilization = 0
+	free := a.score(a.jobID(&job), a.gpuID(&gpu))
+	gpu.Utilization = 1
+	busy := a.score(a.jobID(&job), a.gpuID(&gpu))
+	if !(free > 0.1 && busy < -0.1) {
+		t.Errorf("scores of a free and of a busy GPU: got %v and %v, want one above 0.1 and one below -0.1", free, busy)
 	}
 }
 

@@ -33,10 +33,10 @@
 //
 // # The affinity of a job for a GPU
 //
-// An [Affinity] remembers placements: which job ran on which GPU, and how well. A placement is Bind(J, G), where J is the
-// record of the job (kind, class, priority, demands) and G the record of the GPU (model, memory, bandwidth, compute,
-// utilization). The kind and the model have three times the weight of another fact. The efficiency of a placement is
-// the work that the job did there, divided by the work that it would have done in the same time on its fastest type of
+// An [Affinity] remembers placements: which job ran on which GPU, and how well. A placement is Bind(J, G). J is the record
+// of the job (kind, class, priority, demands), in which the kind has three times the weight of another fact. G is
+// Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute, utilization). The efficiency of
+// a placement is the work that the job did there, divided by the work that it would have done in the same time on its fastest type of
 // GPU without another job. The memory M is the bundle of the last Options.Window placements. A placement with an
 // efficiency below Options.Well enters it with the opposite sign.
 //
@@ -44,8 +44,8 @@
 //
 // Binding makes the similarity of two placements about the product of the similarities of their jobs and of their GPUs.
 // The score is therefore the estimate of a kernel method. It is positive if similar jobs ran well on similar GPUs,
-// negative if they ran poorly, and 0 without experience. A type of GPU that never existed before gets scores from its
-// memory, bandwidth and compute.
+// negative if they ran poorly, and 0 without experience. A model of GPU without placements has scores of about 0, with a
+// standard deviation of 1/sqrt(d): the affinity does not guess from other models.
 //
 // The scores are facts of the state for package dqn. [Affinity.Watch] learns from the states that a policy sees, so no
 // other part of the simulator depends on this package.
