@@ -65,8 +65,15 @@ func Read(sources ...Source) (*Data, error) {
 		}
 		f.add(name, 0, "rows", "none", "at least one row of a table: "+tableNames())
 	}
-	if err := f.err(); err != nil {
-		return nil, err
+	if len(f.list) > 0 { // in the order of sources and lines, for reading
+		order := map[string]int{}
+		for i := range sources {
+			order[sources[i].Name] = i
+		}
+		slices.SortStableFunc(f.list, func(a, b Fault) int {
+			return cmp.Or(cmp.Compare(order[a.Source], order[b.Source]), cmp.Compare(a.Line, b.Line))
+		})
+		return nil, f.err()
 	}
 	return a.d, nil
 }

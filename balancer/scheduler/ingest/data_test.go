@@ -326,6 +326,25 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 	}
 }
 
+func TestFaultsAreInTheOrderOfSourcesAndLinesAndComplete(t *testing.T) {
+	_, err := Read(
+		source("b.toml", TOML, "", "[[kind]]\nname = \"k\"\n[[machines]]\n[[gpu_types]]\nname = \"t\"\nmemory = \"1 GiB\"\n[[gpu_types]]\nname = \"t\"\nmemory = \"1 GiB\"\n"),
+		source("a.csv", CSV, Kinds, "name,class\nk,game\n"),
+	)
+	var faulty *Error
+	if !errors.As(err, &faulty) {
+		t.Fatalf("got %v, want faults", err)
+	}
+	var got []string
+	for _, f := range faulty.Faults {
+		got = append(got, fmt.Sprintf("%s:%d %s", f.Source, f.Line, f.What))
+	}
+	want := []string{"b.toml:1 table", "b.toml:3 machine: name", "b.toml:3 machine: cpus", "b.toml:3 machine: memory", `b.toml:7 GPU type "t"`, `a.csv:2 kind "k": class`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestJobsThatNoMachineCanHoldAreNamedWithTheirLine(t *testing.T) {
 	for change, want := range map[string]string{
 		"gpus = 1\n\n[[speeds]]":                           "", // the control

@@ -216,7 +216,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	var p unstable.Parser
 	p.Reset(text)
 	var rows []row
-	open := false // rows has a row for the present table
+	open, skip := false, false // rows has a row for the present table; the present table is unknown, which is one fault
 	for p.NextExpression() {
 		node := p.Expression()
 		if node.Kind == unstable.Comment {
@@ -234,7 +234,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 		switch {
 		case node.Kind == unstable.ArrayTable:
 			table := tableIndex(key)
-			open = table >= 0
+			open, skip = table >= 0, table < 0
 			if !open {
 				f.add(source, line, "table", quote(key), "one of "+tableNames())
 				continue
@@ -246,8 +246,8 @@ func tomlRows(source string, text []byte, f *faults) []row {
 			rows = append(rows, row{source: source, line: line, table: table})
 		case node.Kind == unstable.Table:
 			f.add(source, line, "table", quote("["+key+"]"), "double brackets, such as [[jobs]]")
-			open = false
-		case !open && len(rows) == 0:
+			open, skip = false, true
+		case !open && !skip:
 			f.add(source, line, "key", quote(key), "a table before it, such as [[jobs]]")
 		case open:
 			last := &rows[len(rows)-1]

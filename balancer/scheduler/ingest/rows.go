@@ -174,7 +174,7 @@ func (r *row) check(f *faults) (out record, ok bool) {
 		out.number[i] = math.NaN()
 	}
 	ok = true
-	seen := make([]bool, len(columns))
+	seen, invalid := make([]bool, len(columns)), make([]bool, len(columns))
 	for _, c := range r.cells {
 		i := slices.IndexFunc(columns, func(k Column) bool { return k.Name == c.column })
 		if i < 0 {
@@ -201,13 +201,11 @@ func (r *row) check(f *faults) (out record, ok bool) {
 		}
 		if want != "" {
 			f.add(r.source, c.line, r.what(i), got, want)
-			ok = false
-			seen[i] = true
-			continue
+			ok, invalid[i] = false, true
 		}
 	}
 	for i, c := range columns {
-		if c.Needed && ok && out.texts[i] == "" && math.IsNaN(out.number[i]) {
+		if c.Needed && !invalid[i] && out.texts[i] == "" && math.IsNaN(out.number[i]) {
 			f.add(r.source, r.line, r.what(i), "none", c.want())
 			ok = false
 		}
