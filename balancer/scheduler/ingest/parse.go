@@ -167,7 +167,7 @@ func checkHeader(source string, line, table int, header []string, f *faults) boo
 func jsonRows(source string, text []byte, f *faults) []row {
 	var rows []row
 	for n, line := range lines(text, source, f) {
-		members, err := object([]byte(line))
+		members, err := flatObject(line)
 		if err != nil {
 			got := err.Error()
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -183,21 +183,15 @@ func jsonRows(source string, text []byte, f *faults) []row {
 		out := row{source: source, line: n, table: -1}
 		named := false
 		for _, m := range members {
-			var v any
-			d := json.NewDecoder(bytes.NewReader(m.value))
-			if err := d.Decode(&v); err != nil {
-				f.add(source, n, quote(m.key), quote(string(m.value)), "a JSON value: "+err.Error())
-				v = nil
-			}
-			if m.key == "table" && !named {
-				name, _ := v.(string)
+			if m.column == "table" && !named {
+				name, _ := m.value.(string)
 				if out.table = tableIndex(name); out.table < 0 {
-					f.add(source, n, "table", show(v), "one of "+tableNames())
+					f.add(source, n, "table", show(m.value), "one of "+tableNames())
 				}
 				named = true
 				continue
 			}
-			out.cells = append(out.cells, cell{m.key, v, n})
+			out.cells = append(out.cells, cell{m.column, m.value, n})
 		}
 		if !named {
 			f.add(source, n, "table", "none", `a key "table" with one of `+tableNames())
@@ -207,6 +201,59 @@ func jsonRows(source string, text []byte, f *faults) []row {
 		}
 	}
 	return rows
+}
+
+// flatObject returns the members of a JSON object, in order. Objects and lists as values are not valid in any column.
+func flatObject(line string) ([]cell, error) {
+	d := json.NewDecoder(strings.NewReader(line))
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	if t != json.Delim('{') {
+		return nil, fmt.Errorf("%v", t)
+	}
+	var list []cell
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var c cell
+		c.column, _ = key.(string) // keys of objects are strings
+		if c.value, err = d.Token(); err != nil {
+			return nil, err
+		}
+		if open, ok := c.value.(json.Delim); ok {
+			c.value = strange("a list")
+			if open == '{' {
+				c.value = strange("an object")
+			}
+			for depth := 1; depth > 0; {
+				t, err := d.Token()
+				if err != nil {
+					return nil, err
+				}
+				switch t {
+				case json.Delim('{'), json.Delim('['):
+					depth++
+				case json.Delim('}'), json.Delim(']'):
+					depth--
+				}
+			}
+		}
+		list = append(list, c)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if t, err := d.Token(); err != io.EOF {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%v after the object", t)
+	}
+	return list, nil
 }
 
 // tomlRows reads TOML: each row is a table of an array, such as [[jobs]].
