@@ -24,6 +24,8 @@ type Problem struct {
 	// of GPU. A running job then costs its excess over that time at the moment when it starts. The rewards of an episode
 	// differ from those of the plain cost by a constant of its jobs, but their variance is much smaller.
 	Shaped bool `json:"shaped"`
+	// Caution is the margin of Policy.SetCaution that the trained policy starts with. The training does not use it.
+	Caution float64 `json:"caution"`
 }
 
 // DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
@@ -131,10 +133,7 @@ func (e *cluster) Advise() int {
 	if e.encoder.adviser == nil {
 		return -1
 	}
-	if a := e.encoder.advise(e.sim.State()); a >= 0 && e.seen.Mask[a] {
-		return a
-	}
-	return -1
+	return e.encoder.advise()
 }
 
 func (e *cluster) Step(action int) (Outcome, error) {

@@ -1,10 +1,12 @@
 package dqn
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
 // Encoding states how the state of a cluster becomes an Observation, and how an action becomes GPUs.
@@ -38,9 +40,14 @@ type Encoding struct {
 	Share    bool `json:"share"`
 	// Unit is the time in seconds that features and rewards are relative to: the mean running time of a job.
 	Unit float64 `json:"unit"`
-	// Advice is the name of a policy of package scheduler whose choice is a feature of the pairs and the baseline of
-	// imitation; "" for none. The network then learns when to depart from this policy.
+	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which does
+	// what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
+	// baseline of imitation. The network learns when to depart from it. The baseline must be a function of the present
+	// state, which excludes maxmin.
 	Advice string `json:"advice"`
+	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
+	// well on which GPUs. It is the number of dimensions of the vectors; 0: no scores.
+	Similarity int `json:"similarity"`
 }
 
 // DefaultEncoding fits clusters of up to 6 groups.
@@ -49,7 +56,7 @@ func DefaultEncoding() Encoding {
 }
 
 func (e Encoding) check() error {
-	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Rows < 1 || e.Slots < 1 || !(e.Unit > 0) || math.IsInf(e.Unit, 1) {
+	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Rows < 1 || e.Slots < 1 || e.Similarity < 0 || !(e.Unit > 0) || math.IsInf(e.Unit, 1) {
 		return fmt.Errorf("encoding: got %+v, want at least 1 job, row and slot, and a unit above 0 s", e)
 	}
 	return nil
@@ -98,7 +105,7 @@ const (
 	pairOwn      // own speed relative to the speed alone
 	pairPartner  // speed of the partner relative to its speed alone
 	pairEnds     // running time of the partner
-	pairAdvised  // the choice of the baseline
+	pairAdvised  // the action of the baseline
 	pairScore    // similarity score of package hyper
 	pairClass    // one-hot class
 	pairNumbers  = pairClass + scheduler.Classes
@@ -110,6 +117,9 @@ func (e Encoding) Shape() Shape {
 	s := Shape{Channels: imageChannels, Machines: e.Rows, Slots: e.Slots, Facts: factJobs + jobs*jobFacts, Jobs: jobs, Columns: e.Rows, Pair: pairNumbers}
 	if e.Share {
 		s.Columns *= 2
+	}
+	if e.Advice != "" {
+		s.Extra = 1
 	}
 	return s
 }
@@ -132,8 +142,9 @@ type encoder struct {
 	mean    []float64 // by type: mean relative speed of all kinds
 	best    []float64 // by job: speed on the best type
 
-	adviser scheduler.Policy
-	score   func(s *scheduler.State, job, gpu int) float64 // nil: no similarity scores
+	adviser  scheduler.Policy
+	advice   scheduler.Action // of the state that was observed last
+	affinity *hyper.Affinity  // nil: no similarity scores
 
 	jobs     []int     // shown jobs, by slot
 	usable   []int     // by group: usable GPUs of the job at hand
@@ -153,6 +164,9 @@ func newEncoder(e Encoding) (*encoder, error) {
 	n.usable, n.free = make([]int, e.Rows), make([]int, e.Rows)
 	n.soon, n.squashed = make([]float64, e.Rows), make([]float32, e.Rows)
 	n.partner, n.ratios = make([]int, n.shape.Jobs*e.Rows), make([]float64, n.shape.Jobs*e.Rows)
+	if e.Advice == "maxmin" {
+		return nil, errors.New("encoding: advice: got policy maxmin, whose decisions depend on earlier states: choose another baseline")
+	}
 	if e.Advice != "" {
 		var err error
 		if n.adviser, err = scheduler.New(e.Advice, scheduler.Options{}); err != nil {
@@ -193,6 +207,13 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 		if !(n.best[i] > 0) {
 			return fmt.Errorf("job %d (%q): %d GPUs of one type do not run it: this network uses GPUs of one type only", i, j.Name, j.GPUs)
 		}
+	}
+	if n.Similarity > 0 { // without the experience of earlier runs: a run is a function of its seed and its actions
+		var err error
+		if n.affinity, err = hyper.NewAffinity(hyper.Options{Dimension: n.Similarity}); err != nil {
+			return err
+		}
+		n.affinity.Reset(c, w)
 	}
 	if n.adviser != nil {
 		return n.adviser.Reset(c, w, speeds)
@@ -273,16 +294,75 @@ func left(s *scheduler.State, r *scheduler.Running) float64 {
 func (n *encoder) observe(s *scheduler.State, o *Observation) {
 	clear(o.State)
 	clear(o.Mask)
+	if n.affinity != nil {
+		n.affinity.Watch(s)
+	}
 	n.choose(s)
 	n.image(s, o.Image)
 	n.facts(s, o.Facts)
 	n.pairs(s, o)
 	o.Mask[n.shape.Wait()] = canWait(s)
 	if n.adviser != nil {
-		if a := n.advise(s); a >= 0 && a < n.shape.Wait() {
-			o.Pairs[a*pairNumbers+pairAdvised] = 1
+		n.advised(s, o)
+	}
+}
+
+// advised asks the baseline and writes the numbers of its action.
+func (n *encoder) advised(s *scheduler.State, o *Observation) {
+	gpus := n.advice.GPUs
+	n.advice = n.adviser.Decide(s)
+	n.advice.GPUs = append(gpus[:0], n.advice.GPUs...)
+	if n.advice.Verb == scheduler.Wait {
+		return
+	}
+	action := n.shape.rows() - 1
+	o.Mask[action] = true
+	p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
+	p[pairPossible], p[pairAdvised] = 1, 1
+	if n.advice.Verb == scheduler.Stop {
+		return
+	}
+	a := &n.advice
+	rate, _ := s.Fit(a.Job, a.GPUs)
+	best := s.Remaining[a.Job] / n.best[a.Job]
+	n.job(s, a.Job, p)
+	p[pairOwn], p[pairPartner], p[pairUsable] = 1, 1, 1
+	if n.cluster.Spread(a.GPUs) {
+		p[pairSpread] = 1
+	}
+	if on := s.OnGPU[a.GPUs[0]]; len(on) > 0 {
+		p[pairShare] = 1
+		if alone := s.Rate(a.Job, a.GPUs, -1); alone > 0 {
+			p[pairOwn] = float32(rate / alone)
 		}
 	}
+	if rate > 0 {
+		n.speed(s, a.Job, rate, p)
+	}
+	for _, job := range n.jobs {
+		if s.Remaining[job]/n.best[job] < best {
+			p[pairShorter] += 1 / float32(n.shape.Jobs)
+		}
+	}
+	if n.affinity != nil {
+		p[pairScore] = float32(n.affinity.Score(s, a.Job, a.GPUs[0]))
+	}
+}
+
+// job writes the numbers of a pair that depend on the job only, except pairShorter.
+func (n *encoder) job(s *scheduler.State, job int, p []float32) {
+	j := &n.work.Jobs[job]
+	p[pairBest] = n.squash(s.Remaining[job] / n.best[job])
+	p[pairGPUs] = float32(float64(j.GPUs) / float64(len(n.cluster.GPUs)))
+	p[pairWaited], p[pairPriority] = n.squash(s.Now-j.Arrival), float32(j.Priority)
+	p[pairClass+int(n.work.Kinds[j.Kind].Class)] = 1
+}
+
+// speed writes the numbers of a pair that follow from the speed of the job there.
+func (n *encoder) speed(s *scheduler.State, job int, rate float64, p []float32) {
+	t := s.Remaining[job] / rate
+	p[pairTime], p[pairCost] = n.squash(t), n.squash(t*float64(n.work.Jobs[job].GPUs))
+	p[pairSpeed] = float32(rate / n.best[job])
 }
 
 // canWait reports whether another event can come.
@@ -387,7 +467,7 @@ func (n *encoder) spreads(i, gpus int) bool {
 }
 
 func (n *encoder) pairs(s *scheduler.State, o *Observation) {
-	rows, total := len(n.groups), float64(len(n.cluster.GPUs))
+	rows := len(n.groups)
 	n.relative()
 	for i := range rows {
 		n.squashed[i] = n.squash(n.soon[i])
@@ -395,15 +475,15 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 	for slot, job := range n.jobs {
 		j := &n.work.Jobs[job]
 		n.room(s, j)
-		best := s.Remaining[job] / n.best[job]
-		shorter := 0
+		best, shorter := s.Remaining[job]/n.best[job], 0
 		for _, other := range n.jobs {
 			if s.Remaining[other]/n.best[other] < best {
 				shorter++
 			}
 		}
-		class := int(n.work.Kinds[j.Kind].Class)
-		shortest, waited := n.squash(best), n.squash(s.Now-j.Arrival)
+		var same [pairNumbers]float32
+		n.job(s, job, same[:])
+		same[pairShorter] = float32(shorter) / float32(n.shape.Jobs)
 		for i := range rows {
 			spread := n.usable[i] < j.GPUs && n.spreads(i, j.GPUs)
 			possible := n.usable[i] >= j.GPUs || spread
@@ -414,19 +494,15 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 				possible = why == scheduler.Fits
 				n.room(s, j)
 			}
+			same[pairSoon] = n.squashed[i]
+			same[pairUsable] = min(1, float32(n.usable[i])/float32(j.GPUs))
+			if n.affinity != nil {
+				same[pairScore] = float32(n.affinity.Score(s, job, n.groups[i].gpus[0]))
+			}
 			for share := range n.shape.Columns / n.Rows {
-				column := share*n.Rows + i
-				action := slot*n.shape.Columns + column
+				action := slot*n.shape.Columns + share*n.Rows + i
 				p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
-				p[pairBest], p[pairGPUs] = shortest, float32(float64(j.GPUs)/total)
-				p[pairWaited], p[pairPriority] = waited, float32(j.Priority)
-				p[pairShorter] = float32(shorter) / float32(n.shape.Jobs)
-				p[pairClass+class] = 1
-				p[pairSoon] = n.squashed[i]
-				p[pairUsable] = min(1, float32(n.usable[i])/float32(j.GPUs))
-				if n.score != nil {
-					p[pairScore] = float32(n.score(s, job, n.groups[i].gpus[0]))
-				}
+				copy(p, same[:])
 				rate := speed
 				if share == 0 {
 					p[pairOwn], p[pairPartner] = 1, 1
@@ -439,9 +515,7 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 					possible = rate > 0
 				}
 				if rate > 0 {
-					p[pairTime] = n.squash(s.Remaining[job] / rate)
-					p[pairCost] = n.squash(s.Remaining[job] / rate * float64(j.GPUs))
-					p[pairSpeed] = float32(rate / n.best[job])
+					n.speed(s, job, rate, p)
 					p[pairMargin] = p[pairSpeed] - float32(n.others(slot, i))
 				}
 				if possible {
@@ -519,6 +593,11 @@ func (n *encoder) start(s *scheduler.State, action int) scheduler.Action {
 	if action == n.shape.Wait() {
 		return scheduler.Action{}
 	}
+	if action >= n.shape.Jobs*n.shape.Columns {
+		a := n.advice
+		a.Reason = ""
+		return a
+	}
 	slot, column := action/n.shape.Columns, action%n.shape.Columns
 	i, job := column%n.Rows, n.jobs[slot]
 	a := scheduler.Action{Verb: scheduler.Start, Job: job}
@@ -561,28 +640,10 @@ func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 	return gpus
 }
 
-// advise returns the action that equals the choice of the baseline, or -1. The baseline's choice is a function of the
-// state, so asking twice gives the same answer.
-func (n *encoder) advise(s *scheduler.State) int {
-	a := n.adviser.Decide(s)
-	switch a.Verb {
-	case scheduler.Wait:
+// advise returns the action of the baseline in the state that was observed last.
+func (n *encoder) advise() int {
+	if n.advice.Verb == scheduler.Wait {
 		return n.shape.Wait()
-	case scheduler.Stop:
-		return -1
 	}
-	for slot, job := range n.jobs {
-		if job != a.Job {
-			continue
-		}
-		column := n.groupOf[a.GPUs[0]]
-		if len(s.OnGPU[a.GPUs[0]]) > 0 {
-			if !n.Share {
-				return -1
-			}
-			column += n.Rows
-		}
-		return slot*n.shape.Columns + column
-	}
-	return -1
+	return n.shape.rows() - 1
 }

@@ -4,8 +4,8 @@ import "fmt"
 
 // Shape is the size of an observation and of the set of actions.
 //
-// An action is a pair (job of the queue, column) or to wait: action j·Columns + c starts job j of the queue on the GPUs
-// of column c, and action Jobs·Columns waits.
+// An action is a pair (job of the queue, column), another one with numbers of its own, or to wait: action j·Columns + c
+// starts job j of the queue on the GPUs of column c, Extra actions of the environment follow, and the last action waits.
 type Shape struct {
 	Channels int // image: planes of the matrix of GPUs
 	Machines int // image: rows
@@ -13,26 +13,33 @@ type Shape struct {
 	Facts    int // numbers about the cluster and the queue
 	Jobs     int // jobs of the queue that an action can start
 	Columns  int // sets of GPUs that an action can start a job on
-	Pair     int // numbers about each pair of a job and a column
+	Extra    int // further actions
+	Pair     int // numbers about each pair of a job and a column, and about each further action
 }
 
 // Actions is the number of actions.
-func (s Shape) Actions() int { return s.Jobs*s.Columns + 1 }
+func (s Shape) Actions() int { return s.rows() + 1 }
 
 // Wait is the action that waits for the next event.
-func (s Shape) Wait() int { return s.Jobs * s.Columns }
+func (s Shape) Wait() int { return s.rows() }
+
+// rows is the number of actions that have numbers of their own.
+func (s Shape) rows() int { return s.Jobs*s.Columns + s.Extra }
 
 // Floats is the length of Observation.State.
 func (s Shape) Floats() int { return s.image() + s.Facts + s.pairs() }
 
 func (s Shape) image() int { return s.Channels * s.Machines * s.Slots }
-func (s Shape) pairs() int { return s.Jobs * s.Columns * s.Pair }
+func (s Shape) pairs() int { return s.rows() * s.Pair }
 
 func (s Shape) check() error {
 	for _, n := range []int{s.Channels, s.Machines, s.Slots, s.Facts, s.Jobs, s.Columns, s.Pair} {
 		if n < 1 {
 			return fmt.Errorf("shape of the observations: got %+v, want at least 1 everywhere", s)
 		}
+	}
+	if s.Extra < 0 {
+		return fmt.Errorf("shape of the observations: got %d extra actions, want at least 0", s.Extra)
 	}
 	return nil
 }
@@ -42,7 +49,7 @@ type Observation struct {
 	State []float32 // Image, Facts and Pairs, one after another
 	Image []float32 // (Channels, Machines, Slots)
 	Facts []float32 // (Facts)
-	Pairs []float32 // (Jobs, Columns, Pair)
+	Pairs []float32 // (Jobs·Columns + Extra, Pair)
 	Mask  []bool    // (Actions): whether the action is possible; at least one is
 }
 

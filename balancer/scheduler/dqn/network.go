@@ -53,7 +53,7 @@ func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}
 		image := g.Input(inputImage, tensor.F32, n, s.Channels, s.Machines, s.Slots)
 		facts := g.Input(inputFacts, tensor.F32, n, s.Facts)
-		pairs := g.Input(inputPairs, tensor.F32, n, s.Jobs*s.Columns, s.Pair)
+		pairs := g.Input(inputPairs, tensor.F32, n, s.rows(), s.Pair)
 
 		conv := nn.Conv{Out: w.Filters, Kernel: 3, Padding: 1, Bias: true}
 		x := g.Unary("relu1", graph.ReLU, net.Conv2D("conv1", image, conv))
@@ -78,7 +78,7 @@ func (w Network) graph(s Shape, n int, training bool) (*graph.Graph, error) {
 // scores returns the value (n, Actions) of each action: the value of the situation, plus the score of the pair or of
 // waiting.
 func (w Network) scores(net *nn.Net, s Shape, n int, x, pairs *graph.Value) *graph.Value {
-	g, rows := net.Graph, s.Jobs*s.Columns
+	g, rows := net.Graph, s.rows()
 	x = net.Linear("fc2", x, w.Pair+2, tensor.F32) // (n, Pair + wait + value)
 	context := g.Reshape("context", g.Slice("context", x, 1, 0, w.Pair), n, 1, w.Pair)
 	wait, value := g.Slice("wait", x, 1, w.Pair, 1), g.Slice("value", x, 1, w.Pair+1, 1)

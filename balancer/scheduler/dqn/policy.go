@@ -22,6 +22,7 @@ type Policy struct {
 	seen     *Observation
 	problem  Problem
 	progress Progress
+	caution  float64
 	explain  bool
 	failure  error
 }
@@ -51,6 +52,7 @@ func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options
 	if p.encoder, err = newEncoder(p.problem.Encoding); err != nil {
 		return nil, err
 	}
+	p.caution = p.problem.Caution
 	p.seen = NewObservation(state.Shape)
 	if p.net, err = openNet(dev, state.Shape, state.Options.Network, optim.Options{}); err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (l *Learner) Policy(problem Problem) (*Policy, error) {
 		}
 	}
 	l.single.stale = true
-	return &Policy{net: l.net, pass: l.single, encoder: encoder, seen: NewObservation(l.shape), problem: problem, progress: l.progress}, nil
+	return &Policy{net: l.net, pass: l.single, encoder: encoder, seen: NewObservation(l.shape), problem: problem, caution: problem.Caution, progress: l.progress}, nil
 }
 
 // Name implements scheduler.Policy.
@@ -126,12 +128,22 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	}
 	values := p.pass.value(0)
 	action := best(values, p.seen.Mask)
+	if p.encoder.adviser != nil {
+		if advised := p.encoder.advise(); p.seen.Mask[advised] && float64(values[action]-values[advised]) < p.caution {
+			action = advised
+		}
+	}
 	a := p.encoder.start(s, action)
 	if p.explain {
 		a.Reason = p.reason(s, values, action, possible)
 	}
 	return a
 }
+
+// SetCaution makes the policy follow the baseline of its encoding, unless the value of another action exceeds that of the
+// baseline's action by at least margin, in units of the reward. 0 is the plain greedy policy; with +Inf, the policy is
+// the baseline. Choose the margin on jobs that are neither those of the training nor those of a later comparison.
+func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device that made the policy stop deciding.
 func (p *Policy) Err() error { return p.failure }
@@ -156,6 +168,12 @@ func (p *Policy) describe(s *scheduler.State, action int) string {
 		return "waiting"
 	}
 	n := p.encoder
+	if action >= n.shape.Jobs*n.shape.Columns {
+		if n.advice.Verb == scheduler.Stop {
+			return fmt.Sprintf("stopping job %q as %s does", n.work.Jobs[n.advice.Job].Name, n.Advice)
+		}
+		return fmt.Sprintf("job %q as %s places it", n.work.Jobs[n.advice.Job].Name, n.Advice)
+	}
 	slot, column := action/n.shape.Columns, action%n.shape.Columns
 	g := n.groups[column%n.Rows]
 	where := fmt.Sprintf("%s on %s", n.cluster.Types[g.typ].Name, n.cluster.Machines[g.machine].Name)

@@ -1,0 +1,214 @@
+package dqn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// smallProblem has small observations, for the reference device.
+func smallProblem() Problem {
+	p := DefaultProblem()
+	p.Encoding.Oldest, p.Encoding.Shortest, p.Encoding.Rows, p.Encoding.Slots = 1, 2, 5, 4
+	p.Arrivals = []workload.Arrivals{{Jobs: 12, Load: 1.2}}
+	return p
+}
+
+// trained returns the folder of a checkpoint of a learner that has trained for a few episodes of a problem.
+func trained(t *testing.T, o Options, p Problem) string {
+	t.Helper()
+	envs, err := NewEnvironments(o.Environments, p, workload.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewLearner(referenceDevice(t), o, 1, envs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, l)
+	train(t, l, 4)
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := l.Save(context.Background(), store, "test", text); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func latest(t *testing.T, dir string) *checkpoint.Checkpoint {
+	t.Helper()
+	c, _, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A network from a checkpoint schedules all jobs on the cluster that it was trained on, and on changed ones: with fewer
+// GPUs, with another machine of a type that it does not know, and with GPUs that fail. Equal inputs give equal results.
+func TestPolicyWorksOnChangedClusters(t *testing.T) {
+	p := smallProblem()
+	p.Encoding.Advice, p.Encoding.Similarity = "srf", 256
+	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{Explain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got := policy.Trained().Episodes; got < 4 {
+		t.Errorf("episodes: got %d, want at least 4", got)
+	}
+	for name, change := range map[string]func(*workload.Setup, *simulate.Options){
+		"same": func(*workload.Setup, *simulate.Options) {},
+		"one machine less": func(s *workload.Setup, o *simulate.Options) {
+			for gpu := 12; gpu < 16; gpu++ {
+				o.Changes = append(o.Changes, simulate.Change{GPU: gpu})
+			}
+		},
+		"another type": func(s *workload.Setup, _ *simulate.Options) {
+			c := s.Cluster
+			c.Types = append(slices.Clone(c.Types), scheduler.GPUType{Name: "ampere", Memory: 40 << 30, Bandwidth: math.NaN(), Compute: math.NaN()})
+			m := scheduler.Machine{Name: "new", CPUs: 64, Memory: 512 << 30, Network: math.NaN()}
+			for range 2 {
+				m.GPUs = append(m.GPUs, len(c.GPUs))
+				c.GPUs = append(c.GPUs, scheduler.GPU{Name: "new", Type: 3, Machine: len(c.Machines), Utilization: math.NaN(), Temperature: math.NaN()})
+			}
+			c.Machines = append(c.Machines, m)
+			for i, kind := range s.Speeds.Kinds {
+				var faster []workload.Rate
+				for _, r := range kind.Types[0] {
+					faster = append(faster, workload.Rate{GPUs: r.GPUs, Packed: 2 * r.Packed, Spread: 2 * r.Spread})
+				}
+				s.Speeds.Kinds[i].Types = append(kind.Types, faster)
+				s.Speeds.Kinds[i].Curves = nil
+				s.Speeds.Kinds[i].Batch = 0
+			}
+			if err := s.Speeds.Build(4); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"failure": func(_ *workload.Setup, o *simulate.Options) {
+			o.Changes = []simulate.Change{{At: 500, GPU: 0}, {At: 900, GPU: 5}, {At: 2000, GPU: 0, Up: true}, {At: 4000, GPU: 5, Up: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setup, o := workload.Default(), simulate.Options{Record: true}
+			change(setup, &o)
+			w, err := workload.Generate(setup, workload.Arrivals{Jobs: 40, Load: 1, Seed: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var finish [2]float64
+			for i := range finish {
+				r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, o)
+				if err != nil || policy.Err() != nil {
+					t.Fatal(err, policy.Err())
+				}
+				for j, c := range r.Jobs {
+					if math.IsNaN(c.Finish) {
+						t.Errorf("job %d has not finished", j)
+					}
+					finish[i] += c.Finish
+				}
+				for _, s := range r.Segments {
+					if !strings.Contains(s.Reason, "largest of") && !strings.Contains(s.Reason, "only possible") {
+						t.Fatalf("reason: got %q", s.Reason)
+					}
+				}
+			}
+			if finish[0] != finish[1] {
+				t.Errorf("two runs differ: sums of the finish times are %v and %v", finish[0], finish[1])
+			}
+		})
+	}
+
+	// More groups than rows are an error that says what to do.
+	setup := workload.Default()
+	big := workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 6, Type: 0, GPUs: 4, CPUs: 32, Memory: 1 << 40, Network: 1e9})
+	if err := policy.Reset(big, &scheduler.Workload{Kinds: setup.Kinds}, setup.Speeds); err == nil || !strings.Contains(err.Error(), "6 groups") {
+		t.Errorf("cluster of 6 machines: got %v, want an error that names 6 groups", err)
+	}
+}
+
+// A checkpoint whose weights belong to another network is refused.
+func TestPolicyRefusesOtherNetworks(t *testing.T) {
+	c := latest(t, trained(t, tinyOptions(), smallProblem()))
+	for name, change := range map[string]func(*saved){
+		"shape":       func(s *saved) { s.Shape.Jobs++ },
+		"widths":      func(s *saved) { s.Options.Network.Hidden++ },
+		"no encoding": func(s *saved) { s.Problem = json.RawMessage(`{}`) },
+	} {
+		state, err := readState(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(state)
+		text, err := json.Marshal(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := *c
+		other.State.Extra = map[string]json.RawMessage{extraName: text}
+		_, err = OpenPolicy(referenceDevice(t), &other, scheduler.Options{})
+		if err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if name == "widths" && !errors.As(err, new(*checkpoint.MismatchError)) {
+			t.Errorf("%s: got %v, want a MismatchError", name, err)
+		}
+	}
+	other := *c
+	other.State.Extra = nil
+	if _, err := OpenPolicy(referenceDevice(t), &other, scheduler.Options{}); err == nil || !strings.Contains(err.Error(), "not a checkpoint of a scheduling network") {
+		t.Errorf("checkpoint of another program part: got %v", err)
+	}
+}
+
+// The environment of the simulator resumes bit for bit too: it repeats the actions of its episode.
+func TestResumedClusterIsBitEqual(t *testing.T) {
+	o, p := tinyOptions(), smallProblem()
+	p.Encoding.Advice, p.Encoding.Similarity, o.Imitate = "srf", 256, 3
+	make := func() []Environment {
+		envs, err := NewEnvironments(o.Environments, p, workload.Default())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return envs
+	}
+	whole, err := NewLearner(referenceDevice(t), o, 1, make())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, whole)
+	train(t, whole, 10)
+	second, err := Resume(referenceDevice(t), latest(t, trained(t, o, p)), 2, make(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, second)
+	train(t, second, 10)
+	if !slices.Equal(weights(t, whole), weights(t, second)) {
+		t.Error("the weights differ from those of the uninterrupted training")
+	}
+}
