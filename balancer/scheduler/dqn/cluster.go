@@ -29,10 +29,10 @@ type Problem struct {
 }
 
 // DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
-// jobs at loads from 0.7 to 1.1.
+// jobs at loads from 0.7 to 1.2.
 func DefaultProblem() Problem {
 	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 6000, Shaped: true}
-	for _, load := range []float64{0.7, 0.8, 0.9, 1, 1.1} {
+	for _, load := range []float64{0.7, 0.8, 0.9, 1, 1.2} {
 		p.Arrivals = append(p.Arrivals, workload.Arrivals{Jobs: 60, Load: load})
 	}
 	return p

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
@@ -45,19 +46,21 @@ type Encoding struct {
 	// baseline of imitation. The network learns when to depart from it. The baseline must be a function of the present
 	// state, which excludes maxmin.
 	Advice string `json:"advice"`
+	// Ingested adds the normalised facts of package features, and the mask of those that are known, to the facts.
+	Ingested bool `json:"ingested"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
 	// well on which GPUs. It is the number of dimensions of the vectors; 0: no scores.
 	Similarity int `json:"similarity"`
 }
 
-// DefaultEncoding fits clusters of up to 6 groups.
+// DefaultEncoding fits clusters of up to 5 groups: the default cluster has 4.
 func DefaultEncoding() Encoding {
-	return Encoding{Oldest: 3, Shortest: 5, Rows: 6, Slots: 8, Share: true, Unit: 600}
+	return Encoding{Oldest: 2, Shortest: 4, Rows: 5, Slots: 4, Share: true, Unit: 600, Advice: "gang"}
 }
 
 func (e Encoding) check() error {
-	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Rows < 1 || e.Slots < 1 || e.Similarity < 0 || !(e.Unit > 0) || math.IsInf(e.Unit, 1) {
-		return fmt.Errorf("encoding: got %+v, want at least 1 job, row and slot, and a unit above 0 s", e)
+	if e.Oldest < 0 || e.Shortest < 0 || e.Oldest+e.Shortest < 1 || e.Rows < 1 || e.Slots < 1 || e.Similarity < 0 || !(e.Unit > 0) || math.IsInf(e.Unit, 1) || e.Oldest+e.Shortest > 1<<10 || e.Rows > 1<<8 || e.Slots > 1<<8 {
+		return fmt.Errorf("encoding: got %+v, want 1 to 1024 jobs, 1 to 256 rows and slots, a unit above 0 s, and no negative number", e)
 	}
 	return nil
 }
@@ -121,7 +124,22 @@ func (e Encoding) Shape() Shape {
 	if e.Advice != "" {
 		s.Extra = 1
 	}
+	if x := e.extractor(); x != nil {
+		s.Facts += 2 * x.Size()
+	}
 	return s
+}
+
+// extractor returns an extractor of the ingested facts, nil if the network does not read them.
+func (e Encoding) extractor() *features.Extractor {
+	if !e.Ingested {
+		return nil
+	}
+	x, err := features.New(features.Options{Jobs: e.Oldest + e.Shortest, GPUs: e.Rows * e.Slots})
+	if err != nil {
+		panic(err) // check has limited the numbers
+	}
+	return x
 }
 
 // group is a row of the image.
@@ -143,8 +161,9 @@ type encoder struct {
 	best    []float64 // by job: speed on the best type
 
 	adviser  scheduler.Policy
-	advice   scheduler.Action // of the state that was observed last
-	affinity *hyper.Affinity  // nil: no similarity scores
+	advice   scheduler.Action    // of the state that was observed last
+	affinity *hyper.Affinity     // nil: no similarity scores
+	ingested *features.Extractor // nil: none
 
 	jobs     []int     // shown jobs, by slot
 	usable   []int     // by group: usable GPUs of the job at hand
@@ -160,7 +179,7 @@ func newEncoder(e Encoding) (*encoder, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	n := &encoder{Encoding: e, shape: e.Shape()}
+	n := &encoder{Encoding: e, shape: e.Shape(), ingested: e.extractor()}
 	n.usable, n.free = make([]int, e.Rows), make([]int, e.Rows)
 	n.soon, n.squashed = make([]float64, e.Rows), make([]float32, e.Rows)
 	n.partner, n.ratios = make([]int, n.shape.Jobs*e.Rows), make([]float64, n.shape.Jobs*e.Rows)
@@ -214,6 +233,11 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 			return err
 		}
 		n.affinity.Reset(c, w)
+	}
+	if n.ingested != nil {
+		if err := n.ingested.Reset(c, w, speeds); err != nil {
+			return err
+		}
 	}
 	if n.adviser != nil {
 		return n.adviser.Reset(c, w, speeds)
@@ -428,6 +452,11 @@ func (n *encoder) facts(s *scheduler.State, facts []float32) {
 		facts[factClass+int(class)] += share
 		at := factJobs + slot*jobFacts
 		facts[at], facts[at+1+int(class)] = float32(j.Priority), 1
+	}
+	if n.ingested != nil {
+		at := factJobs + n.shape.Jobs*jobFacts
+		half := at + (len(facts)-at)/2
+		n.ingested.Fill(facts[at:half], facts[half:], s)
 	}
 }
 

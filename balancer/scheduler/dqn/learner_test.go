@@ -97,7 +97,7 @@ func weights(t testing.TB, l *Learner) []byte {
 func smallOptions() Options {
 	o := Defaults()
 	o.Network = Network{Filters: 4, Hidden: 128, Pair: 32, Shared: true}
-	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps = 16, 64, 1<<14, 512, 100, 1
+	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps, o.Imitate = 16, 64, 1<<14, 512, 100, 1, 0
 	o.Exploration = Schedule{From: 1, To: 0.05, Over: 2000}
 	return o
 }

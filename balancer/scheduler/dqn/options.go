@@ -61,12 +61,13 @@ func (s Schedule) At(episodes int64) float64 {
 	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
 }
 
-// Defaults are the options of the spec: Adam at 1e-4, exploration that falls from 1 to 0.02, replay and target weights.
+// Defaults are the options that the figures of docs/benchmarks/scheduling.md were measured with. The learning rate falls
+// to 1e-4 while the network imitates the baseline and departs from it for the first time.
 func Defaults() Options {
 	return Options{
-		Network: DefaultNetwork(), Seed: 1, Environments: 64, Batch: 128, Replay: 1 << 16, Warm: 4096, Every: 1, Target: 500,
-		Rate: Constant(1e-4), Clip: 10, Exploration: Schedule{From: 1, To: 0.02, Over: 2000},
-		Double: true, Prioritised: true, Alpha: 0.6, Beta: 0.4, Steps: 3, Margin: 0.1,
+		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1, Target: 250,
+		Rate: Schedule{From: 1e-3, To: 1e-4, Over: 10000}, Clip: 10, Exploration: Schedule{From: 0.05, To: 0.01, Over: 4000},
+		Double: true, Prioritised: true, Alpha: 0.6, Beta: 0.4, Steps: 4, Imitate: 300, Margin: 0.05,
 	}
 }
 

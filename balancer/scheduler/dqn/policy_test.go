@@ -66,7 +66,7 @@ func latest(t *testing.T, dir string) *checkpoint.Checkpoint {
 // GPUs, with another machine of a type that it does not know, and with GPUs that fail. Equal inputs give equal results.
 func TestPolicyWorksOnChangedClusters(t *testing.T) {
 	p := smallProblem()
-	p.Encoding.Advice, p.Encoding.Similarity = "srf", 256
+	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Ingested = "srf", 256, true
 	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{Explain: true})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ var layers = []layer{
 	{"engine/data", imports("engine/regular", "engine/tensor", "engine/data/pixels", "engine/data/jpeg")},
 	{"engine/data/...", imports("engine/regular", "engine/tensor", "engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/regular", "engine/tensor")},
-	{"balancer/scheduler/dqn", imports("balancer/scheduler", "balancer/scheduler/hyper", "balancer/scheduler/simulate", "balancer/scheduler/workload",
+	{"balancer/scheduler/dqn", imports("balancer/scheduler", "balancer/scheduler/features", "balancer/scheduler/hyper", "balancer/scheduler/simulate", "balancer/scheduler/workload",
 		"engine/tensor", "engine/device", "engine/graph", "engine/plan", "engine/nn", "engine/nn/random", "engine/optim", "engine/checkpoint")},
 	{"engine/weights", imports("engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/regular", "engine/checkpoint")},
