@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -37,11 +39,14 @@ Columns:
   HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
                 to fcfs; fcfs has V = 1 and HyperScore 109.955
 
-Intervals have a confidence of 95 % (Student's t over seeds).`
+A policy under which jobs wait forever, for example after a change of the cluster, is left out with a warning.
+
+Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
 const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --policy fcfs --policy srf --seeds 50 --load 0.95
-  hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json`
+  hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
+  hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
 // baseline is the policy that all others are compared with.
 const baseline = "fcfs"
@@ -49,7 +54,7 @@ const baseline = "fcfs"
 type compareFlags struct {
 	source
 	policies []string
-	seeds    int
+	count    int
 	first    uint64
 	csv      string
 	json     bool
@@ -60,7 +65,7 @@ func newCompare(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on equal jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.policies, "policy", scheduler.Names(), "policies to compare, repeatable; "+baseline+" is always included")
-	flags.IntVar(&f.seeds, "seeds", 20, "number of job lists")
+	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
 	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
@@ -71,8 +76,8 @@ func newCompare(a *cli.App) *cobra.Command {
 
 func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	const most = 100_000
-	if f.seeds < 1 || f.seeds > most {
-		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.seeds, most)
+	if f.count < 1 || f.count > most {
+		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.count, most)
 	}
 	if !slices.Contains(f.policies, baseline) {
 		f.policies = slices.Insert(f.policies, 0, baseline)
@@ -85,7 +90,7 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return err
 		}
 	}
-	if err := f.open(); err != nil {
+	if err := f.open(a); err != nil {
 		return err
 	}
 	study, err := f.study(ctx, a)
@@ -107,15 +112,19 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 // study runs all policies on all seeds, on all processors.
 func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, error) {
 	all := make([]compare.Runs, len(f.policies))
-	for p, name := range f.policies {
-		all[p] = compare.Runs{Policy: name, Figures: make([]compare.Figures, f.seeds)}
-	}
-	seeds := make([]uint64, f.seeds)
+	seeds := make([]uint64, f.seeds(f.count))
 	for i := range seeds {
 		seeds[i] = f.first + uint64(i)
+		if f.listed != nil {
+			seeds[i] = uint64(i)
+		}
+	}
+	for p, name := range f.policies {
+		all[p] = compare.Runs{Policy: name, Figures: make([]compare.Figures, len(seeds))}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	stalled := make([]atomic.Pointer[simulate.StalledError], len(f.policies))
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -126,12 +135,16 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 				jobs, err := f.jobs(seeds[i])
 				for p, name := range f.policies {
 					if err == nil && ctx.Err() == nil {
-						all[p].Figures[i], err = f.play(name, jobs)
+						all[p].Figures[i], err = f.figures(name, jobs)
+						if s := (*simulate.StalledError)(nil); name != baseline && errors.As(err, &s) {
+							stalled[p].Store(s)
+							err = nil
+						}
 						done.add()
 					}
 				}
 				if err != nil {
-					cancel(fmt.Errorf("%s: seed %d: %w", f.command, seeds[i], err))
+					cancel(fmt.Errorf("seed %d: %w", seeds[i], err))
 				}
 			}
 		})
@@ -147,16 +160,24 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return compare.New(baseline, seeds, all)
+	var finished []compare.Runs
+	for p := range all {
+		if s := stalled[p].Load(); s != nil {
+			a.WarnOf(fmt.Sprintf("%s leaves policy %s out of the comparison: %v", f.command, f.policies[p], s))
+			continue
+		}
+		finished = append(finished, all[p])
+	}
+	return compare.New(baseline, seeds, finished)
 }
 
-// play runs one policy on one list of jobs.
-func (f *compareFlags) play(name string, jobs *scheduler.Workload) (compare.Figures, error) {
+// figures runs one policy on one list of jobs.
+func (f *compareFlags) figures(name string, jobs *scheduler.Workload) (compare.Figures, error) {
 	policy, err := f.policy(name, scheduler.Options{})
 	if err != nil {
 		return compare.Figures{}, err
 	}
-	r, err := simulate.Run(policy, f.setup.Cluster, jobs, f.setup.Speeds, simulate.Options{})
+	r, err := f.play(policy, jobs, false)
 	if err != nil {
 		return compare.Figures{}, err
 	}
@@ -185,9 +206,20 @@ func comparisonText(s *compare.Study) string {
 		}
 		return 0
 	})
-	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %.3f: completion %.1f %%, throughput %.1f %%, utilization %.1f %% better than %s\n", best.Policy, best.V.Mean,
-		100*(best.CompletionRatio.Mean-1), 100*(best.ThroughputRatio.Mean-1), 100*(best.UtilizationRatio.Mean-1), s.Baseline)
+	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %.3f; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, best.V.Mean, s.Baseline,
+		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"), change(best.UtilizationRatio.Mean, "higher", "lower"))
 	return b.String()
+}
+
+// change describes a ratio in words.
+func change(ratio float64, above, below string) string {
+	switch {
+	case ratio > 1:
+		return fmt.Sprintf("%.1f %% %s", 100*(ratio-1), above)
+	case ratio < 1:
+		return fmt.Sprintf("%.1f %% %s", 100*(1-ratio), below)
+	}
+	return "equal"
 }
 
 func between(e compare.Estimate, scale float64, format string) string {

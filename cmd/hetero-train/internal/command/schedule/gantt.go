@@ -51,9 +51,9 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 		ticks[g] = plot.Tick{Value: float64(len(c.GPUs) - 1 - g), Label: c.GPUs[g].Name}
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
-	p.Y.Min, p.Y.Max, p.X.Min, p.X.Max = -0.6, float64(len(c.GPUs))+1.4, 0, r.End/scale
+	p.Y.Min, p.Y.Max, p.X.Min, p.X.Max = -0.6, float64(len(c.GPUs))+2.4, 0, r.End/scale
 	p.Legend.Left, p.Legend.ThumbnailWidth = true, vg.Points(14)
-	height := max(drawing.Height, vg.Length(len(c.GPUs)+5)*0.45*vg.Centimeter)
+	height := max(drawing.Height, vg.Length(len(c.GPUs)+6)*0.45*vg.Centimeter)
 	return exit.With(exit.IO, drawing.File(path, 1.6*drawing.Width, height, p))
 }
 

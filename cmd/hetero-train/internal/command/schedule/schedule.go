@@ -13,7 +13,7 @@ No command needs a GPU. Without files, the cluster has 8 Nvidia Volta, 4 Nvidia 
 generated mix of simulations, machine learning and data processing.`
 
 // defaultPolicy is the policy with the best results in docs/benchmarks/scheduling.md that never stops a job.
-const defaultPolicy = "fcfs"
+const defaultPolicy = "gang"
 
 // New returns the family of commands.
 func New(a *cli.App) *cobra.Command {

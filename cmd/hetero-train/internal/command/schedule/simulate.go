@@ -9,7 +9,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
-	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -18,7 +17,7 @@ import (
 
 const simulateLong = `Simulate one scheduling policy on a cluster, and print what happened.
 
-The simulation is exact and repeatable: equal flags give equal results. HyperScore compares the run with policy fcfs on the same jobs.`
+The simulation is exact and repeatable: equal flags give equal results. HyperScore compares the run with policy fcfs on the same jobs.` + sourceLong
 
 const simulateExample = `  hetero-train schedule simulate
   hetero-train schedule simulate --policy srf --jobs 500 --load 0.9 --seed 3
@@ -87,30 +86,36 @@ func (f *simulateFlags) run(a *cli.App) error {
 			return exit.Usagef("%s: --gantt: %w", f.command, err)
 		}
 	}
-	if err := f.open(); err != nil {
+	if err := f.open(a); err != nil {
 		return err
+	}
+	if f.listed != nil {
+		if len(f.listed) > 1 {
+			return exit.Usagef("%s: --trace: got %d files, want 1", f.command, len(f.listed))
+		}
+		f.seed = 0
 	}
 	jobs, err := f.jobs(f.seed)
 	if err != nil {
 		return err
 	}
-	play := func(name string) (*scheduler.Result, compare.Figures, error) {
+	run := func(name string) (*scheduler.Result, compare.Figures, error) {
 		policy, err := f.policy(name, scheduler.Options{})
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}
-		r, err := simulate.Run(policy, f.setup.Cluster, jobs, f.setup.Speeds, simulate.Options{Record: true})
+		r, err := f.play(policy, jobs, true)
 		if err != nil {
-			return nil, compare.Figures{}, fmt.Errorf("%s: %w", f.command, err)
+			return nil, compare.Figures{}, err
 		}
 		figures, err := compare.FiguresOf(r)
 		return r, figures, err
 	}
-	result, figures, err := play(f.policyName)
+	result, figures, err := run(f.policyName)
 	if err != nil {
 		return err
 	}
-	_, base, err := play(baseline)
+	_, base, err := run(baseline)
 	if err != nil {
 		return err
 	}

@@ -1,42 +1,250 @@
 package schedule
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/ingest"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// source is where cluster, jobs and speeds come from: the flags that simulate, compare and train share.
+// source is where cluster, jobs and speeds come from: the flags that simulate and compare share.
 type source struct {
 	command  string // for errors
 	arrivals workload.Arrivals
-	setup    *workload.Setup
+	speeds   string
+	traces   []string
+	gpus     string
+	changes  []string
+
+	setup  *workload.Setup
+	listed []*scheduler.Workload // of --trace; nil: jobs are generated
+	events []simulate.Change
 }
+
+// sourceLong is the part of the help that describes the flags of add.
+const sourceLong = `
+
+Without --speeds, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a generated mix of simulations,
+machine learning and data processing, whose speeds are a model. With --speeds, the speeds are measured: the file has the form of Gavel's
+simulation_throughputs.json. --gpus then states the cluster, and --trace the jobs: files in the form of Gavel's traces.`
 
 func (s *source) add(flags *pflag.FlagSet) {
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
 	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "work that arrives, as a fraction of what the cluster can compute; above 1 the queue grows")
 	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: one by one")
 	flags.Float64Var(&s.arrivals.Surge, "surge", 1, "factor by which machine-learning jobs arrive more often in the middle third of the run; 1: no surge")
+	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
+	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, each file replaces one seed")
+	flags.StringVar(&s.gpus, "gpus", "", "cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
+	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
 
-// open prepares the setup.
-func (s *source) open() error {
-	s.setup = workload.Default()
+// open prepares the setup. Warnings say which jobs of a trace are left out.
+func (s *source) open(a *cli.App) error {
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
 	}
-	_, err := s.jobs(0)
-	return err
+	measured := 0
+	for _, set := range []bool{s.speeds != "", len(s.traces) > 0, s.gpus != ""} {
+		if set {
+			measured++
+		}
+	}
+	switch measured {
+	case 0:
+		s.setup = workload.Default()
+		if _, err := s.jobs(0); err != nil {
+			return err
+		}
+	case 3:
+		if err := s.readGavel(a); err != nil {
+			return err
+		}
+	default:
+		return exit.Usagef("%s: got some of --speeds, --trace and --gpus, want all three or none", s.command)
+	}
+	return s.readChanges()
 }
 
-// jobs are the jobs of a seed.
+// read passes a file to a reader. Faults of its contents are faults of data.
+func (s *source) read(flag, path string, parse func(f *os.File) error) error {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return exit.Usagef("%s: %s: %w", s.command, flag, err)
+	}
+	defer f.Close()
+	if err := parse(f); err != nil {
+		var faults *ingest.Error
+		if errors.As(err, &faults) {
+			return exit.With(exit.Data, fmt.Errorf("%s: %s: %w", s.command, flag, err))
+		}
+		return exit.Usagef("%s: %s: %w", s.command, flag, err)
+	}
+	return nil
+}
+
+func (s *source) readGavel(a *cli.App) error {
+	var g *ingest.Gavel
+	err := s.read("--speeds", s.speeds, func(f *os.File) (err error) {
+		g, err = ingest.ReadGavel(s.speeds, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.setup = &workload.Setup{Kinds: g.Kinds, Speeds: g.Speeds}
+	if s.setup.Cluster, err = s.cluster(g.Types); err != nil {
+		return err
+	}
+	for k := range s.setup.Kinds { // Gavel measured neither memory nor checkpoints: they do not limit the jobs
+		kind := &s.setup.Kinds[k]
+		kind.GPUMemory, kind.Save, kind.Load = known(kind.GPUMemory), known(kind.Save), known(kind.Load)
+	}
+	for _, path := range s.traces {
+		var jobs []scheduler.Job
+		err := s.read("--trace", path, func(f *os.File) (err error) {
+			jobs, err = ingest.GavelTrace(path, f, s.setup.Kinds)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.list(a, path, jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list adds the jobs of a trace that the cluster can hold.
+func (s *source) list(a *cli.App, path string, jobs []scheduler.Job) error {
+	for i := range jobs { // a trace states no needs but GPUs; the others do not limit its jobs
+		j := &jobs[i]
+		j.CPUs, j.Memory, j.Network, j.Priority = known(j.CPUs), known(j.Memory), known(j.Network), known(j.Priority)
+	}
+	w := &scheduler.Workload{Kinds: s.setup.Kinds, Jobs: jobs}
+	var out []int
+	var first error
+	for i := range jobs {
+		if err := scheduler.Holds(s.setup.Cluster, w, s.setup.Speeds, i); err != nil {
+			out = append(out, i)
+			first = cmp.Or(first, err)
+		}
+	}
+	w.Jobs = ingest.Without(jobs, out)
+	switch {
+	case len(w.Jobs) == 0:
+		return exit.With(exit.Data, fmt.Errorf("%s: --trace %s: the cluster can hold none of %d jobs; the first: %w", s.command, path, len(jobs), first))
+	case len(out) > 0:
+		a.WarnOf(fmt.Sprintf("%s: %d of %d jobs are left out, because the cluster cannot hold them; the first: %v", path, len(out), len(jobs), first))
+	}
+	s.listed = append(s.listed, w)
+	return nil
+}
+
+// known replaces a figure that a source does not have by 0.
+func known(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
+
+// cluster reads --gpus.
+func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
+	all := make([]scheduler.GPUType, len(types))
+	for t, name := range types {
+		all[t] = scheduler.GPUType{Name: name, Memory: math.MaxFloat64, Bandwidth: math.NaN(), Compute: math.NaN()}
+	}
+	var specs []workload.MachineSpec
+	for _, part := range strings.Split(s.gpus, ",") {
+		name, count, ok := strings.Cut(strings.TrimSpace(part), "=")
+		number, per, split := strings.Cut(count, "/")
+		if !split {
+			per = "4"
+		}
+		const most = 100_000
+		n, err := strconv.Atoi(number)
+		each, err2 := strconv.Atoi(per)
+		t := slices.Index(types, name)
+		switch {
+		case !ok || err != nil || err2 != nil || n < 1 || n > most || each < 1 || each > most:
+			return nil, exit.Usagef("%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d", s.command, part, most)
+		case t < 0:
+			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, which %s has", s.command, name, strings.Join(types, ", "), s.speeds)
+		}
+		spec := workload.MachineSpec{Count: n / each, Type: t, GPUs: each, Network: math.NaN()}
+		if spec.Count > 0 {
+			specs = append(specs, spec)
+		}
+		if n%each > 0 {
+			spec.Count, spec.GPUs = 1, n%each
+			specs = append(specs, spec)
+		}
+	}
+	return workload.NewCluster(all, specs...), nil
+}
+
+// readChanges reads --change. GPUs are removed from the end of their type, and added again in the same order.
+func (s *source) readChanges() error {
+	c := s.setup.Cluster
+	gone := map[int]bool{}
+	last := 0.0
+	for _, text := range s.changes {
+		sign, rest := text[:min(1, len(text))], strings.TrimLeft(text, "+-")
+		digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+		name, when, ok := strings.Cut(rest[max(0, digits):], "@")
+		n, err := strconv.Atoi(rest[:max(0, digits)])
+		at, err2 := strconv.ParseFloat(when, 64)
+		typ := slices.IndexFunc(c.Types, func(t scheduler.GPUType) bool { return t.Name == name })
+		switch {
+		case sign != "+" && sign != "-" || !ok || err != nil || err2 != nil || n < 1 || !(at >= last) || math.IsInf(at, 0):
+			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, in the order of time", s.command, text)
+		case typ < 0:
+			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q", s.command, text, name)
+		}
+		last = at
+		for g := len(c.GPUs) - 1; g >= 0 && n > 0; g-- {
+			if c.GPUs[g].Type == typ && gone[g] == (sign == "+") {
+				gone[g] = sign == "-"
+				s.events = append(s.events, simulate.Change{At: at, GPU: g, Up: sign == "+"})
+				n--
+			}
+		}
+		if n > 0 {
+			return exit.Usagef("%s: --change %s: got %d GPUs more than the cluster has at this time", s.command, text, n)
+		}
+	}
+	return nil
+}
+
+// seeds returns how many lists of jobs there are.
+func (s *source) seeds(wanted int) int {
+	if s.listed != nil {
+		return len(s.listed)
+	}
+	return wanted
+}
+
+// jobs are the jobs of a seed. With traces, seed i means trace i, from 0.
 func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
+	if s.listed != nil {
+		return s.listed[seed], nil
+	}
 	arrivals := s.arrivals
 	arrivals.Seed = seed
 	w, err := workload.Generate(s.setup, arrivals)
@@ -53,6 +261,15 @@ func (s *source) policy(name string, o scheduler.Options) (scheduler.Policy, err
 		return nil, exit.Usagef("%s: --policy: %w", s.command, err)
 	}
 	return p, nil
+}
+
+// play runs a policy on jobs.
+func (s *source) play(policy scheduler.Policy, jobs *scheduler.Workload, record bool) (*scheduler.Result, error) {
+	r, err := simulate.Run(policy, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.command, err)
+	}
+	return r, nil
 }
 
 // policyUsage is the help text of flag --policy.

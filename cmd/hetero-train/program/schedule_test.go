@@ -1,0 +1,171 @@
+package program
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+)
+
+// gavelFiles writes a small table of speeds and traces in Gavel's form.
+func gavelFiles(t *testing.T, trace string) (speeds, jobs string) {
+	t.Helper()
+	dir := t.TempDir()
+	speeds, jobs = filepath.Join(dir, "speeds.json"), filepath.Join(dir, "a.trace")
+	for path, text := range map[string]string{
+		speeds: `{"v100": {"('LM (batch size 5)', 1)": {"null": 10}, "('LM (batch size 5)', 2)": {"null": 18}}, "k80": {"('LM (batch size 5)', 1)": {"null": 2}, "('LM (batch size 5)', 2)": {"null": 3.5}}}`,
+		jobs:   trace,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return speeds, jobs
+}
+
+const goodTrace = "LM (batch size 5)\tpython3 main.py\t--steps\t1\t1000\t0.0\t1\n" +
+	"LM (batch size 5)\tpython3 main.py\t--steps\t1\t5000\t10.0\t2\n" +
+	"LM (batch size 5)\tpython3 main.py\t--steps\t1\t100\t20.0\t1\n"
+
+func TestScheduleRefusesBadInput(t *testing.T) {
+	speeds, trace := gavelFiles(t, goodTrace)
+	file := func(text string) string { _, path := gavelFiles(t, text); return path }
+	gavel := func(speeds, trace, gpus string) []string {
+		return []string{"simulate", "--speeds", speeds, "--trace", trace, "--gpus", gpus}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"simulate", "--policy", "best"}, 2, `--policy: unknown scheduling policy: got "best"`},
+		{[]string{"simulate", "--jobs", "0"}, 2, "jobs: got 0, want at least 1"},
+		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1"},
+		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5"},
+		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
+		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c and --set are for runs"},
+		{[]string{"simulate", "--trace", trace}, 2, "want all three or none"},
+		{[]string{"compare", "--seeds", "0"}, 2, "--seeds: got 0"},
+		{[]string{"compare", "--policy", "srf,srf"}, 2, "got srf twice"},
+		{[]string{"simulate", "--change", "4volta@3"}, 2, "want +COUNTtype@SECONDS"},
+		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"`},
+		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 GPUs more than the cluster has"},
+		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in the order of time"},
+		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
+		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
+		{gavel(speeds, trace, "v100"), 2, "want TYPE=COUNT"},
+		{gavel(speeds, trace, "h100=4"), 2, "unknown type of GPU: got \"h100\", want one of v100, k80"},
+		{gavel(speeds, file(strings.TrimSuffix(goodTrace, "\n")), "v100=4"), 3, "cut short"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "-5.0", 1)), "v100=4"), 3, "a finite number of seconds, at least 0"},
+		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3, `the nearest is "LM (batch size 5)"`},
+		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of 1 jobs"},
+		{[]string{"advise"}, 2, "want one of them"},
+		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "are for --kubernetes"},
+	} {
+		o := execute(append([]string{"schedule"}, c.args...))
+		if o.code != c.code || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.want)
+		}
+		if o.stdout != "" {
+			t.Errorf("%q: got output %q, want none", c.args, o.stdout)
+		}
+	}
+}
+
+func TestScheduleSimulatesATrace(t *testing.T) {
+	speeds, trace := gavelFiles(t, goodTrace)
+	picture := filepath.Join(t.TempDir(), "jobs.svg")
+	o := execute([]string{"schedule", "simulate", "--policy", "fcfs", "--speeds", speeds, "--trace", trace, "--gpus", "v100=2", "--json", "--gantt", picture})
+	var r struct {
+		Completion float64 `json:"completion_s"`
+		HyperScore float64 `json:"hyperscore"`
+		Jobs       []struct {
+			Name   string  `json:"name"`
+			Start  float64 `json:"start_s"`
+			Finish float64 `json:"finish_s"`
+		} `json:"jobs"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &r); o.code != 0 || err != nil {
+		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
+	}
+	// 1000 steps at 10 steps/s; then 5000 steps at 18 steps/s on both GPUs; the third job waits behind the second.
+	second := 100 + 5000.0/18
+	if len(r.Jobs) != 3 || r.Jobs[0].Finish != 100 || r.Jobs[1].Start != 100 || r.Jobs[1].Finish != second || r.Jobs[2].Finish != second+10 {
+		t.Errorf("got %+v", r.Jobs)
+	}
+	if want := (100 + second - 10 + second + 10 - 20) / 3; r.Completion != want || r.HyperScore < 109.9 || r.HyperScore > 110 {
+		t.Errorf("got completion %v s and HyperScore %v, want %v s and 109.955", r.Completion, r.HyperScore, want)
+	}
+	if text, err := os.ReadFile(picture); err != nil || !strings.Contains(string(text), "v100-0/1") {
+		t.Errorf("--gantt: %d bytes, %v", len(text), err)
+	}
+}
+
+func TestScheduleComparesPolicies(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs.csv")
+	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--json", "--csv", runs, "--change", "-4turing@600"})
+	var s compare.Study
+	if err := json.Unmarshal([]byte(o.stdout), &s); o.code != 0 || err != nil {
+		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
+	}
+	// Without Turing GPUs, jobs of policy static wait forever.
+	if len(s.Rows) != len(scheduler.Names())-1 || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "leaves policy static out") {
+		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
+	}
+	text, err := os.ReadFile(runs)
+	if lines := strings.Count(string(text), "\n"); err != nil || lines != 1+3*len(s.Rows) {
+		t.Errorf("--csv: got %d lines, %v", lines, err)
+	}
+	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--json", "--change", "-4turing@600"})
+	if again.stdout != o.stdout {
+		t.Error("two comparisons with equal flags differ")
+	}
+	table := execute([]string{"schedule", "compare", "--policy", "gang", "--seeds", "2", "--jobs", "20"})
+	for _, want := range []string{"policy ", "fcfs ", "gang ", "HyperScore", "2 lists of jobs", "compared with fcfs"} {
+		if !strings.Contains(table.stdout, want) {
+			t.Errorf("got %q, want a table with %q", table.stdout, want)
+		}
+	}
+}
+
+// A fake Slurm has one node with two free GPUs and two pending jobs.
+func TestScheduleAdvisesSlurm(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"squeue": `echo '{"jobs":[{"job_id":7,"name":"a","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}},
+			{"job_id":8,"name":"b\u001b[31m","job_state":["PENDING"],"state_reason":"JobHeldUser","tres_per_job":"gres/gpu:1","node_count":{"set":true,"number":1}}]}'`,
+		"scontrol": `[ "$1" = update ] && { echo "$@" >> ` + dir + `/calls; exit 0; }
+			echo '{"nodes":[{"name":"n1","state":["IDLE"],"gres":"gpu:v100:2","cpus":8,"real_memory":1000}]}'`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	o := execute([]string{"schedule", "advise", "--slurm"})
+	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "JobHeldUser", "nothing was changed"} {
+		if o.code != 0 || !strings.Contains(o.stdout, want) || strings.Contains(o.stdout, "\x1b") {
+			t.Errorf("got exit code %d and %q %q, want %q and no control characters", o.code, o.stdout, o.stderr, want)
+		}
+	}
+	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err == nil {
+		t.Errorf("without --apply: got calls %q", calls)
+	}
+	if o := execute([]string{"schedule", "advise", "--slurm", "--apply"}); o.code != 0 || !strings.Contains(o.stdout, "is now restricted to n1") {
+		t.Errorf("--apply: got exit code %d and %q", o.code, o.stdout)
+	}
+	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != "update JobId=7 ReqNodeList=n1\n" {
+		t.Errorf("--apply: got calls %q, %v", calls, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"schedule", "advise", "--slurm"}); o.code != 5 || !strings.Contains(o.stderr, "Unable to contact slurm controller") {
+		t.Errorf("no controller: got exit code %d and %q", o.code, o.stderr)
+	}
+}
