@@ -193,7 +193,7 @@ func comparisonText(s *compare.Study) string {
 			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, "%.2f"), r.ThroughputRatio.Mean,
 			between(r.Utilization, 100, "%.1f"), r.UtilizationRatio.Mean, probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
 	}
-	fmt.Fprintf(&b, "\n%d seeds; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
+	fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
