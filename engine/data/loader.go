@@ -26,6 +26,10 @@ type Options struct {
 	// means 1.
 	Accumulation int
 
+	// GroupByLength puts samples of similar length into the same optimizer step, and sets Batch.Length. The Samples must
+	// implement Lengths. The groups are a function of the seed and the epoch. It has no effect on an evaluation.
+	GroupByLength bool
+
 	// Evaluate reads the samples once, in order, including the last incomplete batch. Next then returns io.EOF until
 	// JumpTo. Without Evaluate, the Loader reads epoch after epoch, each in a different order. Samples at the end of
 	// an epoch that do not fill a global batch are left out.
@@ -63,6 +67,9 @@ type Batch struct {
 	// StepLabels is the number of labels of the whole optimizer step, over all ranks and accumulation parts. It is set in
 	// the first part of a step if the sources are a LabelCounter; otherwise it is 0.
 	StepLabels int
+	// Length is the number of positions of the longest sample of the optimizer step, over all ranks and accumulation parts;
+	// 0 without Options.GroupByLength.
+	Length int
 
 	memory [][]byte // memory of each field
 	loader *Loader
@@ -119,7 +126,9 @@ type Loader struct {
 	shares []shareChange
 	closed bool
 
-	order      []int32 // permutation of epoch orderEpoch
+	lengths    Lengths // nil unless samples are grouped by length
+	scratch    []int32 // memory of groupByLength
+	order      []int32 // order of the samples in epoch orderEpoch
 	orderEpoch int     // epoch of order; -1: none
 	shuffling  bool    // a worker computes order without holding the lock
 
@@ -160,6 +169,9 @@ func NewLoader(o Options) (*Loader, error) {
 	l.chunk = max(min(max(48<<10/sample, 1), 64), l.group)
 	if !o.Evaluate {
 		l.order = make([]int32, o.Samples.Len())
+		if o.GroupByLength {
+			l.lengths, l.scratch = o.Samples.(Lengths), make([]int32, len(l.order))
+		}
 	}
 	for range o.Depth {
 		s, err := newSlot(l)
@@ -235,6 +247,9 @@ func (o Options) normalized() (Options, Layout, error) {
 	}
 	if o.Evaluate && o.Accumulation > 1 {
 		fault("an evaluation has no accumulation, got %d", o.Accumulation)
+	}
+	if _, known := o.Samples.(Lengths); o.GroupByLength && !known {
+		fault("the lengths of samples of type %T are unknown, so they cannot be grouped by length", o.Samples)
 	}
 	if o.Start < 0 {
 		fault("first batch is %d, want 0 or more", o.Start)

@@ -18,6 +18,7 @@ const (
 	streamJitter                        // colour changes of a sample
 	streamErase                         // erased rectangles of a sample
 	streamMix                           // how samples are mixed; index = optimizer step, pair or position in the epoch
+	streamGroups                        // order of the batches of an epoch of samples of similar length; index 0
 )
 
 const (

@@ -20,6 +20,13 @@ type Samples interface {
 	NewSource(o *Options) (Source, error)
 }
 
+// Lengths is implemented by Samples of unequal lengths.
+type Lengths interface {
+	// Length returns the number of positions of sample i, or an upper bound. The fields with Field.PerPosition contain only
+	// padding from this position on.
+	Length(i int) int
+}
+
 // Layout is the memory layout of samples.
 type Layout struct {
 	Fields []Field
@@ -36,6 +43,8 @@ type Field struct {
 	// Pad is the value of each byte of missing samples in a batch. 0xff makes integers -1, the label of ignored
 	// targets.
 	Pad byte
+	// PerPosition states that the first dimension of Shape is the position in the sample; see Lengths.
+	PerPosition bool
 }
 
 // Bytes returns the size of the field in one sample.

@@ -56,6 +56,7 @@ type slot struct {
 	uncounted  bool // no worker has started to count the labels of the step
 	counting   bool // a worker counts the labels of the step
 	labels     int  // number of labels of the step
+	length     int  // Batch.Length
 	countFault error
 }
 
@@ -116,6 +117,12 @@ func (s *slot) begin(step int64, order []int32) {
 	s.whole, s.labels, s.countFault = s.whole[:0], 0, nil
 	if s.uncounted = l.counts && step%int64(l.o.Accumulation) == 0; s.uncounted { // the first part of an optimizer step
 		s.whole = append(s.whole, order[s.first:s.first+l.o.BatchSize]...)
+	}
+	if s.length = 0; l.lengths != nil {
+		begin := s.first - s.first%l.o.BatchSize // of the optimizer step
+		for _, index := range order[begin : begin+l.o.BatchSize] {
+			s.length = max(s.length, l.lengths.Length(int(index)))
+		}
 	}
 	clear(s.have)
 	share := l.shareOf(step)
@@ -246,6 +253,7 @@ func (s *slot) lend() *Batch {
 		memory: memory,
 
 		StepLabels: s.labels,
+		Length:     s.length,
 		loader:     s.l,
 		slot:       s,
 	}

@@ -164,6 +164,9 @@ func (l *Loader) beginStep() bool {
 		l.shuffling = true
 		l.mu.Unlock()
 		Permutation(l.order, l.o.Seed, epoch)
+		if l.lengths != nil {
+			groupByLength(l.order, l.scratch, l.o.BatchSize, l.lengths.Length, l.o.Seed, epoch)
+		}
 		l.mu.Lock()
 		l.shuffling = false
 		l.orderEpoch = epoch

@@ -23,6 +23,13 @@ type Task interface {
 	Report() Report
 }
 
+// Shortener is implemented by tasks whose samples have positions.
+type Shortener interface {
+	// Shorten returns the same task for samples of the given number of positions, which is smaller than that of the task.
+	// All parameters stay the same.
+	Shorten(positions int) Task
+}
+
 // Outputs contains the results of a forward pass over n samples with T targets each.
 type Outputs struct {
 	Loss     *graph.Value // (n·T), in the type of parameters; 0 where the label is below 0

@@ -22,7 +22,7 @@ func (s sentences) Len() int { return s.n }
 
 func (s sentences) Layout(*data.Options) (data.Layout, error) {
 	at := func(name string, shape ...int) data.Field {
-		return data.Field{Name: name, DType: tensor.I32, Shape: shape}
+		return data.Field{Name: name, DType: tensor.I32, Shape: shape, PerPosition: shape != nil}
 	}
 	labels := at(task.Labels)
 	labels.Pad = 0xff
@@ -35,6 +35,9 @@ func (s sentences) Close() error                                 { return nil }
 // The label and the length of a sample are functions of its index.
 func (s sentences) label(index int) int  { return index * 5 % 7 % s.classes }
 func (s sentences) length(index int) int { return 1 + index*3%phraseLength }
+
+// Length implements [data.Lengths].
+func (s sentences) Length(index int) int { return s.length(index) }
 
 func (s sentences) Read(span *data.Span, errs []error) {
 	put := func(field []byte, k, value int) { binary.LittleEndian.PutUint32(field[4*k:], uint32(value)) }

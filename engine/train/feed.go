@@ -22,7 +22,7 @@ type feed struct {
 
 	staged  bool
 	batches Batches // source of the staged batch
-	pass    *pass
+	plans   *plans
 	at      device.Region // staging area in the arena
 	batch   batchFacts
 	err     error // error of staging the batch
@@ -33,11 +33,14 @@ type batchFacts struct {
 	n               int // number of samples
 	count           int // number of targets that count
 	stepLabels      int // data.Batch.StepLabels
+	pass            *pass
+	length          int // data.Batch.Length
 	epoch, replaced int
 }
 
-func factsOf(b *data.Batch) batchFacts {
-	return batchFacts{b.N, targetsOf(b), b.StepLabels, b.Epoch, b.Replaced}
+// factsOf returns the facts of a batch that a pass of p computes.
+func factsOf(b *data.Batch, p *plans) batchFacts {
+	return batchFacts{n: b.N, count: targetsOf(b), stepLabels: b.StepLabels, pass: p.passOf(b.Length), length: b.Length, epoch: b.Epoch, replaced: b.Replaced}
 }
 
 // patience is the time that the host waits for a copy before it checks whether the device has failed.
@@ -94,10 +97,10 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 	}
 }
 
-// stage reads the next batch for p and starts its copy to the staging area at. If stage fails, take returns the
+// stage reads the next batch for a pass of p and starts its copy to the staging area at. If stage fails, take returns the
 // error. computes is the stream that copied the previous batch out of the staging area.
-func (f *feed) stage(ctx context.Context, batches Batches, p *pass, at device.Region, computes device.Stream) {
-	f.staged, f.batches, f.pass, f.at = true, batches, p, at
+func (f *feed) stage(ctx context.Context, batches Batches, p *plans, at device.Region, computes device.Stream) {
+	f.staged, f.batches, f.plans, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)
 }
 
@@ -107,23 +110,24 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 		return err
 	}
 	defer batch.Release()
-	f.batch = factsOf(batch)
+	f.batch = factsOf(batch, f.plans)
+	pass := f.batch.pass
 	if err := f.wait(f.taken, computes); err != nil {
 		return fmt.Errorf("replica: wait for the previous batch: %w", err)
 	}
-	if err := f.pass.fill(batch, f.host.Host()); err != nil || f.pass.batchBytes == 0 {
+	if err := pass.fill(batch, f.host.Host()); err != nil || pass.batchBytes == 0 {
 		return err
 	}
 	if err := errors.Join(f.ready.Reset(), f.taken.Reset()); err != nil {
 		return err
 	}
-	err = f.stream.Copy(f.at, device.Region{Buffer: f.host, Bytes: f.pass.batchBytes})
+	err = f.stream.Copy(f.at, device.Region{Buffer: f.host, Bytes: pass.batchBytes})
 	return errors.Join(err, f.stream.Record(f.ready))
 }
 
-// take enqueues the copy of the staged batch to the inputs of p. If no batch is staged, take stages one first.
-func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Region, stream device.Stream) (batchFacts, error) {
-	if f.staged && (f.batches != batches || f.pass != p) {
+// take enqueues the copy of the staged batch to the inputs of its pass, which is one of p. If no batch is staged, take stages one first.
+func (f *feed) take(ctx context.Context, batches Batches, p *plans, at device.Region, stream device.Stream) (batchFacts, error) {
+	if f.staged && (f.batches != batches || f.plans != p) {
 		if err := f.discard(); err != nil {
 			return batchFacts{}, err
 		}
@@ -132,14 +136,15 @@ func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Reg
 		f.stage(ctx, batches, p, at, stream)
 	}
 	f.staged = false
-	if f.err != nil || p.batchBytes == 0 {
+	pass := f.batch.pass
+	if f.err != nil || pass.batchBytes == 0 {
 		return f.batch, f.err
 	}
 	if err := stream.Wait(f.ready); err != nil {
 		return f.batch, err
 	}
-	for _, name := range p.fields {
-		t := p.inputs[name]
+	for _, name := range pass.fields {
+		t := pass.inputs[name]
 		from := device.Region{Buffer: f.at.Buffer, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
 		if err := stream.Copy(t.dev, from); err != nil {
 			return f.batch, fmt.Errorf("replica: input %s: %w", name, err)
@@ -154,7 +159,7 @@ func (f *feed) discard() error {
 		return nil
 	}
 	f.staged = false
-	if f.err != nil || f.pass.batchBytes == 0 {
+	if f.err != nil || f.batch.pass.batchBytes == 0 {
 		return nil
 	}
 	return errors.Join(f.wait(f.ready, f.stream), f.taken.Complete())

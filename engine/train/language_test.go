@@ -26,9 +26,12 @@ type phrases struct{ n int }
 func (p phrases) Len() int { return p.n }
 
 func (p phrases) Layout(*data.Options) (data.Layout, error) {
-	return data.Layout{Fields: []data.Field{{Name: language.Tokens, DType: tensor.I32, Shape: []int{phraseLength}},
-		{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff}}}, nil
+	return data.Layout{Fields: []data.Field{{Name: language.Tokens, DType: tensor.I32, Shape: []int{phraseLength}, PerPosition: true},
+		{Name: task.Labels, DType: tensor.I32, Shape: []int{phraseLength}, Pad: 0xff, PerPosition: true}}}, nil
 }
+
+// Length implements [data.Lengths]. No position from it on has a label.
+func (p phrases) Length(index int) int { return max(index%(phraseLength+1), 1) }
 
 func (p phrases) NewSource(*data.Options) (data.Source, error) { return p, nil }
 func (p phrases) Close() error                                 { return nil }

@@ -37,6 +37,7 @@ type pass struct {
 	perSample   [2]transfer // loss and top-k position of the further targets of samples
 	logits      transfer
 	targets     int      // number of targets of a sample
+	positions   int      // number of positions of a sample; 0: all positions of the fields of a batch
 	n           int      // number of samples of a full micro-batch
 	fields      []string // names of the inputs that a batch fills
 }
@@ -234,7 +235,7 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 			return fmt.Errorf("replica: the batch has the field %s, which is not an input of the model", field.Name)
 		}
 		filled++
-		if err := to.fill(host, field, b.Bytes(f), p.n); err != nil {
+		if err := to.fill(host, field, b.Bytes(f), p.n, p.positions); err != nil {
 			return err
 		}
 	}
@@ -244,9 +245,13 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 	return nil
 }
 
-// fill writes the elements of a field to host, and pads them to n samples.
-func (t transfer) fill(host []byte, field data.Field, src []byte, n int) error {
+// fill writes the elements of a field to host, and pads them to n samples. If positions is not 0, fill writes only the
+// first positions of each sample.
+func (t transfer) fill(host []byte, field data.Field, src []byte, n, positions int) error {
 	dst := t.in(host)
+	if positions > 0 && field.PerPosition {
+		return t.fillStart(dst, field, src, n, positions)
+	}
 	if t.spec.DType == tensor.F64 && field.DType == tensor.F32 {
 		for i := 0; i < len(src); i += 4 {
 			v := math.Float32frombits(binary.LittleEndian.Uint32(src[i:]))
@@ -260,6 +265,22 @@ func (t transfer) fill(host []byte, field data.Field, src []byte, n int) error {
 	rest := dst[copy(dst, src):]
 	for i := range rest {
 		rest[i] = field.Pad
+	}
+	return nil
+}
+
+// fillStart writes the first positions of each sample to dst, and pads them to n samples.
+func (t transfer) fillStart(dst []byte, field data.Field, src []byte, n, positions int) error {
+	full := field.Bytes()
+	part := full / field.Shape[0] * positions
+	if want := n * part; t.spec.DType != field.DType || len(dst) != want {
+		return fmt.Errorf("replica: %d positions of field %s of a batch have %d bytes of type %v, want %d of type %v", positions, field.Name, want, field.DType, len(dst), t.spec.DType)
+	}
+	for ; len(src) > 0; src, dst = src[full:], dst[part:] {
+		copy(dst[:part], src)
+	}
+	for i := range dst {
+		dst[i] = field.Pad
 	}
 	return nil
 }

@@ -15,9 +15,10 @@ import (
 type plans struct {
 	samples int
 	train   *pass
-	eval    *pass // nil if samples is 0
-	flops   int64 // FLOPs of one optimizer step on this rank
-	staging int64 // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
+	shorter []*pass // passes of training for samples of fewer positions, in ascending order; see ReplicaOptions.Shorter
+	eval    *pass   // nil if samples is 0
+	flops   int64   // FLOPs of one optimizer step on this rank
+	staging int64   // bytes of the staging area for the next batch, after the activations; 0 if batches are not staged
 
 	recomputed   int // number of layers whose activations the backward pass recomputes
 	recomputable int // largest possible value of recomputed
@@ -28,9 +29,26 @@ type plans struct {
 	holds int   // number of holders; the cache keeps the plans while it is above 0
 }
 
+// passOf returns the pass of training with the fewest positions for samples of up to the given number of positions. 0: any
+// number of positions.
+func (p *plans) passOf(positions int) *pass {
+	for _, s := range p.shorter {
+		if positions > 0 && positions <= s.positions {
+			return s
+		}
+	}
+	return p.train
+}
+
+// training returns all passes of training.
+func (p *plans) training() []*pass { return append([]*pass{p.train}, p.shorter...) }
+
 // arenaBytes returns the device memory that the plans need: activations, then the staging area.
 func (p *plans) arenaBytes() int64 {
 	bytes := p.train.plan.ArenaBytes()
+	for _, s := range p.shorter {
+		bytes = max(bytes, s.plan.ArenaBytes())
+	}
 	if p.eval != nil {
 		bytes = max(bytes, p.eval.plan.ArenaBytes())
 	}
@@ -50,7 +68,10 @@ func (p *plans) stagingAt(arena device.Buffer) device.Region {
 
 // free frees the plans, their programs, and the kernels that no other plan uses.
 func (p *plans) free() error {
-	err := p.train.free()
+	var err error
+	for _, pass := range p.training() {
+		err = errors.Join(err, pass.free())
+	}
 	if p.eval != nil {
 		err = errors.Join(err, p.eval.free())
 	}
@@ -78,7 +99,8 @@ type planCache struct {
 	targets      int          // number of targets of a sample
 	predicts     bool         // evaluations output logits
 	sampled      bool         // the task has a further target for each sample
-	graph        func(training bool, samples, recomputed int) (*graph.Graph, error)
+	shorter      []int        // ReplicaOptions.Shorter
+	graph        func(training bool, samples, recomputed, positions int) (*graph.Graph, error)
 	recompute    Recompute
 
 	compiling sync.Mutex // serialises compilation and binding; lock it before mu
@@ -196,8 +218,10 @@ func (c *planCache) bind(p *plans) error {
 	if have, want := m.arena.Bytes(), p.arenaBytes(); want > have {
 		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare", p.samples, want, have)
 	}
-	if err := p.train.bind(c.dev, device.Whole(m.arena), m.state, m.sums); err != nil {
-		return err
+	for _, pass := range p.training() {
+		if err := pass.bind(c.dev, device.Whole(m.arena), m.state, m.sums); err != nil {
+			return err
+		}
 	}
 	if p.eval != nil {
 		return p.eval.bind(c.dev, device.Whole(m.arena), m.state, nil)

@@ -42,7 +42,7 @@ func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err err
 	}
 	cache := plan.NewCache(dev)
 	p.closer.add(cache.Close)
-	g, err := opts.graph(false, opts.BatchSize, 0)
+	g, err := opts.graph(false, opts.BatchSize, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (c *planCache) recomputing(kept *plans) (*plans, error) {
 // layers, from the first layer of the model on, and at most all layers except the last one. Both passes use the same n,
 // so they can use the same arena.
 func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
-	training, err := c.graph(true, max(n, 1), layers)
+	training, err := c.graph(true, max(n, 1), layers, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +95,41 @@ func (c *planCache) compileWith(n, layers int) (_ *plans, err error) {
 			}
 		}
 	}
-	evaluation, err := c.graph(false, n, 0)
+	for _, positions := range c.shorter {
+		if err := c.compileShorter(p, positions, layers); err != nil {
+			return nil, errors.Join(err, p.free())
+		}
+	}
+	evaluation, err := c.graph(false, n, 0, 0)
 	if err == nil {
 		p.eval = &pass{targets: c.targets, predicts: c.predicts, sampled: c.sampled}
 		p.eval.plan, err = plan.Compile(c.kernels, evaluation, c.params)
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.train.free())
+		p.eval = nil
+		return nil, errors.Join(err, p.free())
 	}
 	return p, nil
+}
+
+// compileShorter adds the training pass for samples of the given number of positions.
+func (c *planCache) compileShorter(p *plans, positions, layers int) error {
+	training, err := c.graph(true, p.samples, layers, positions)
+	if err != nil {
+		return err
+	}
+	targets := c.targets
+	for _, o := range training.Outputs {
+		if o.Name == "loss" {
+			targets = o.Value.Shape[0] / p.samples
+		}
+	}
+	made, err := plan.Compile(c.kernels, training, c.params)
+	if err != nil {
+		return err
+	}
+	p.shorter = append(p.shorter, &pass{plan: made, slots: c.accumulation, targets: targets, sampled: c.sampled, positions: positions})
+	return nil
 }
 
 // Recomputed returns the number of layers whose activations are recomputed with the current plans.

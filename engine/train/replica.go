@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,12 @@ type ReplicaOptions struct {
 	Norms        bool                 // permit measuring norms of single parameters, see Options.NormsInterval
 	Peers        *Peers               // connections to other ranks; nil: a single rank
 
+	// Positions is the number of positions of a sample, and Shorter are smaller numbers in ascending order. A step whose
+	// longest sample (data.Batch.Length) fits into one of them computes only this number of positions. The task must be a
+	// task.Shortener. nil: all steps compute all positions.
+	Positions int
+	Shorter   []int
+
 	// ScoresOnly makes a Predictor compute losses only, without probabilities.
 	ScoresOnly bool
 
@@ -53,7 +60,7 @@ func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
 // Check returns an error if the graph of the task cannot be built. It does not need a device.
 func (o ReplicaOptions) Check() error {
-	g, err := o.graph(true, o.microBatch(), 0)
+	g, err := o.graph(true, o.microBatch(), 0, 0)
 	if err != nil {
 		return err
 	}
@@ -127,6 +134,9 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if opts.Accumulation < 1 || opts.BatchSize < 1 || opts.BatchSize%opts.Accumulation != 0 {
 		return nil, fmt.Errorf("replica: batch size %d, want a multiple of the %d micro-batches", opts.BatchSize, opts.Accumulation)
 	}
+	if err := opts.checkShorter(); err != nil {
+		return nil, err
+	}
 	if r.stream, err = dev.NewStream(); err != nil {
 		return nil, fmt.Errorf("replica: %w", err)
 	}
@@ -138,7 +148,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	if err != nil {
 		return nil, err
 	}
-	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
+	r.plans = &planCache{dev: dev, kernels: r.cache, params: first.Params(), accumulation: opts.Accumulation, targets: opts.Task.Targets(), shorter: opts.Shorter, graph: opts.graph, recompute: opts.Recompute, predicts: opts.Task.Report().Classes > 0, sampled: opts.Task.Report().SampleTarget,
 		cached: map[int]*plans{}, capacity: cachedPlans}
 	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
@@ -149,7 +159,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 // chooseLayout compiles a first plan, which determines the layout of parameters. The caller frees the plan. With
 // peers, the plan is for the whole micro-batch, so that all ranks choose the same layout, regardless of their shares.
 func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
-	g, err := r.opts.graph(true, r.opts.microBatch(), 0)
+	g, err := r.opts.graph(true, r.opts.microBatch(), 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +183,11 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 
 // graph builds the graph of a pass over n samples. The backward pass recomputes the activations of the first layers;
 // recomputed is their number.
-func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, error) {
+func (o ReplicaOptions) graph(training bool, n, recomputed, positions int) (*graph.Graph, error) {
+	learns := o.Task
+	if positions > 0 {
+		learns = learns.(task.Shortener).Shorten(positions)
+	}
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
 			g.UseF64()
@@ -185,7 +199,7 @@ func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, e
 			net.Sync = o.Peers.statistics(g, o.microBatch())
 		}
 		logits := o.logits || !training && o.Task.Report().Classes > 0
-		out := o.Task.Graph(net, n, logits)
+		out := learns.Graph(net, n, logits)
 		g.Output("loss", out.Loss)
 		g.Output("position", out.Position)
 		if logits {
@@ -204,6 +218,20 @@ func (o ReplicaOptions) graph(training bool, n, recomputed int) (*graph.Graph, e
 			g.DifferentiateTerms(terms...)
 		}
 	})
+}
+
+// checkShorter returns an error if the shorter passes are not those of shorter samples.
+func (o ReplicaOptions) checkShorter() error {
+	if len(o.Shorter) == 0 {
+		return nil
+	}
+	if _, ok := o.Task.(task.Shortener); !ok {
+		return fmt.Errorf("replica: a task of type %T cannot be shortened", o.Task)
+	}
+	if !slices.IsSorted(o.Shorter) || o.Shorter[0] < 1 || o.Shorter[len(o.Shorter)-1] >= o.Positions {
+		return fmt.Errorf("replica: passes for %v positions, want ascending numbers from 1 to %d", o.Shorter, o.Positions-1)
+	}
+	return nil
 }
 
 // targets returns the number of targets of a global batch, including targets that do not count.

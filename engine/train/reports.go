@@ -29,6 +29,9 @@ type RankStep struct {
 	Links     LinkReport
 
 	Replaced int // number of samples that could not be read, see data.Skip
+
+	// Positions is StepResult.Positions, which is equal on all ranks. Reports do not contain it.
+	Positions float64
 }
 
 // LinksPerStep is the number of links in a LinkReport. A rank with more links reports them in turns: the report of each

@@ -381,6 +381,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 // describe sets those fields of this rank's RankStep that are already known.
 func (r *run) describe(own *RankStep, out *StepResult) {
 	own.Sums, own.Times, own.Telemetry, own.Links, own.Replaced = out.Sums, out.Times, telemetry.Unknown(), unknownLinks(), out.Replaced
+	own.Positions = out.Positions
 	if r.Telemetry != nil {
 		own.Telemetry = r.Telemetry()
 	}

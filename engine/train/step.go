@@ -49,6 +49,9 @@ type StepResult struct {
 	// measure it.
 	Reductions []gradsync.Reduction
 	Replaced   int // number of samples that could not be read
+	// Positions is the fraction of the positions of a sample that the step computed, at most 1; see
+	// ReplicaOptions.Positions.
+	Positions float64
 }
 
 // Step runs one optimizer step at the given learning rate:
@@ -111,7 +114,6 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	if err := r.startStep(); err != nil {
 		return err
 	}
-	pass := r.now.train
 	for micro := range r.opts.Accumulation {
 		batch, err := r.nextBatch(ctx, batches, out)
 		if err != nil {
@@ -125,6 +127,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 				return err
 			}
 		}
+		pass := batch.pass
 		if err := pass.forward(r.stream); err != nil {
 			return fmt.Errorf("forward: %w", err)
 		}
@@ -170,7 +173,7 @@ func (r *Replica) settle(out *StepResult) error {
 		r.recorder.Host(timeline.Wait, "wait for the device", begun)
 	}
 	for micro, batch := range r.unread {
-		out.Add(r.now.train.sums(batch.n, micro))
+		out.Add(batch.pass.sums(batch.n, micro))
 	}
 	r.unread = r.unread[:0]
 	return r.clock.read(&out.Times)
@@ -178,18 +181,19 @@ func (r *Replica) settle(out *StepResult) error {
 
 // nextBatch copies this rank's part of the next micro-batch to the inputs of the pass.
 func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (batch batchFacts, err error) {
-	if pass := r.now.train; r.feed != nil {
-		batch, err = r.feed.take(ctx, batches, pass, r.now.stagingAt(r.arena), r.stream)
+	if r.feed != nil {
+		batch, err = r.feed.take(ctx, batches, r.now, r.now.stagingAt(r.arena), r.stream)
 	} else {
-		batch, err = r.loadBatch(ctx, batches, pass)
+		batch, err = r.loadBatch(ctx, batches)
 	}
 	r.unread = append(r.unread, batch)
 	out.Count += batch.count
+	out.Positions = r.opts.fraction(batch.length)
 	out.Replaced += batch.replaced
 	return batch, err
 }
 
-func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batchFacts, error) {
+func (r *Replica) loadBatch(ctx context.Context, batches Batches) (batchFacts, error) {
 	begun := time.Now()
 	batch, err := batches.Next(ctx)
 	if err != nil {
@@ -200,11 +204,12 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batc
 		r.recorder.Host(timeline.Wait, "wait for a batch", begun)
 		begun = time.Now()
 	}
-	err = p.load(r.stream, batch)
+	facts := factsOf(batch, r.now)
+	err = facts.pass.load(r.stream, batch)
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Work, "stage the batch", begun)
 	}
-	return factsOf(batch), err
+	return facts, err
 }
 
 // stageNext reads the next micro-batch while the device computes. If the device has to wait for this micro-batch, the
@@ -214,7 +219,7 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 		return nil
 	}
 	begun := time.Now()
-	r.feed.stage(ctx, batches, r.now.train, r.now.stagingAt(r.arena), r.stream)
+	r.feed.stage(ctx, batches, r.now, r.now.stagingAt(r.arena), r.stream)
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Work, "stage the next batch", begun)
 	}
@@ -327,13 +332,13 @@ func (r *Replica) begin(first batchFacts) error {
 		// unscale multiplies both losses by targets / labels, but the sum over samples is divided by the number of samples.
 		perSample = scale * float64(first.stepLabels) / float64(r.opts.BatchSize)
 	}
-	if err := r.now.train.setScale(r.stream, scale, perSample, key); err != nil {
+	if err := first.pass.setScale(r.stream, scale, perSample, key); err != nil {
 		return err
 	}
 	if err := r.keepStatistics(); err != nil {
 		return err
 	}
-	if err := r.now.train.plan.Prepare(r.stream); err != nil {
+	if err := first.pass.plan.Prepare(r.stream); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	return nil
@@ -355,6 +360,17 @@ func (r *Replica) accumulate(micro int, last bool) error {
 		return fmt.Errorf("gradient sum: %w", err)
 	}
 	return nil
+}
+
+// fraction returns the fraction of the positions of a full sample that a step computes whose longest sample has the given
+// length. It is equal on all ranks, also on those without samples.
+func (o ReplicaOptions) fraction(length int) float64 {
+	for _, positions := range o.Shorter {
+		if length > 0 && length <= positions {
+			return float64(positions) / float64(o.Positions)
+		}
+	}
+	return 1
 }
 
 // PrepareEvaluation prepares the working copies of the parameters for Evaluate.

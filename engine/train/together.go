@@ -57,6 +57,9 @@ func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) er
 	}
 	all, asked, err := x.read()
 	r.reported, r.asked = append(r.reported[:0], all...), asked // a copy: evaluations reuse all
+	for i := range r.reported {
+		r.reported[i].Positions = own.Positions
+	}
 	return err
 }
 

@@ -71,7 +71,7 @@ func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base:
 
 func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	t.Helper()
-	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
+	lo := data.Options{Seed: o.Seed, BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1, GroupByLength: o.Positions > 0}
 	if evaluate {
 		lo = data.Options{BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}

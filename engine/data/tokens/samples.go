@@ -32,7 +32,7 @@ func checkLength(what string, length, least int) error {
 }
 
 func perPosition(name string, length int) data.Field {
-	f := data.Field{Name: name, DType: tensor.I32, Shape: []int{length}}
+	f := data.Field{Name: name, DType: tensor.I32, Shape: []int{length}, PerPosition: true}
 	if name == Labels {
 		f.Pad = 0xff
 	}

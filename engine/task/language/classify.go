@@ -16,6 +16,12 @@ type Classify struct {
 	LabelSmoothing float64 // label smoothing in training
 }
 
+// Shorten implements [task.Shortener].
+func (c Classify) Shorten(positions int) task.Task {
+	c.Length = positions
+	return c
+}
+
 // Targets implements [task.Task]. A text has one label.
 func (Classify) Targets() int { return 1 }
 

@@ -32,6 +32,12 @@ type Predict struct {
 	Counted float64
 }
 
+// Shorten implements [task.Shortener].
+func (p Predict) Shorten(positions int) task.Task {
+	p.Length = positions
+	return p
+}
+
 // Targets implements [task.Task].
 func (p Predict) Targets() int { return p.Length }
 

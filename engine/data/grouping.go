@@ -1,0 +1,34 @@
+package data
+
+import (
+	"cmp"
+	"slices"
+)
+
+// groupedBatches is the number of batches whose samples are sorted by length together. With a larger number, the lengths
+// within a batch are more similar. With a smaller number, a batch is closer to a random choice of samples.
+const groupedBatches = 50
+
+// groupByLength changes a random order of samples such that the samples of each batch have similar lengths. It sorts
+// stretches of groupedBatches batches by length, and then shuffles the batches. The result is a function of the order, the
+// seed and the epoch. Samples at the end that do not fill a batch keep their places, so that the samples that an epoch
+// leaves out do not depend on their lengths. scratch has the size of order.
+func groupByLength(order, scratch []int32, batch int, length func(int) int, seed uint64, epoch int) {
+	whole := order[:len(order)-len(order)%batch]
+	for stretch := range slices.Chunk(whole, groupedBatches*batch) {
+		slices.SortStableFunc(stretch, func(a, b int32) int { return cmp.Compare(length(int(a)), length(int(b))) })
+	}
+	copy(scratch, whole)
+	d := newDraws(seed, epoch, 0, streamGroups)
+	places := make([]int, len(whole)/batch)
+	for i := range places {
+		places[i] = i
+	}
+	for i := len(places) - 1; i > 0; i-- {
+		j := d.below(i + 1)
+		places[i], places[j] = places[j], places[i]
+	}
+	for i, from := range places {
+		copy(whole[i*batch:(i+1)*batch], scratch[from*batch:])
+	}
+}

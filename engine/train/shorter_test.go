@@ -1,0 +1,86 @@
+package train
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// grouped returns options in which samples of similar length are in the same step, and shorter passes for these steps.
+func grouped(o ReplicaOptions, shorter ...int) ReplicaOptions {
+	o.Positions, o.Shorter = phraseLength, shorter
+	return o
+}
+
+// A step on the first positions of its samples must equal the step on all positions, because the rest is padding.
+func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
+	accumulated := classifyOptions(3, 0.2)
+	accumulated.BatchSize, accumulated.Accumulation = 4, 2
+	small := languageOptions(0.2) // a batch of few samples, so that some batches are short
+	small.BatchSize = 4
+	for name, o := range map[string]ReplicaOptions{"classes": classifyOptions(3, 0.2), "classes, micro-batches": accumulated, "next tokens": small} {
+		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				padded, short := alone(t, grouped(o), open), alone(t, grouped(o, 2, 4, 5), open)
+				follows(t, padded, []session{short})
+				var seen []float64
+				for i, step := range short.steps {
+					if padded.steps[i].Positions != 1 {
+						t.Errorf("step %d without shorter passes computed the fraction %v of the positions", i+1, padded.steps[i].Positions)
+					}
+					if !slices.Contains(seen, step.Positions) {
+						seen = append(seen, step.Positions)
+					}
+				}
+				if len(seen) < 2 || slices.Min(seen) >= 1 {
+					t.Errorf("fractions of the positions are %v, want steps of several lengths", seen)
+				}
+			})
+		}
+	}
+}
+
+func TestUnequalSharesOfShortTextsTrainAsOneRank(t *testing.T) {
+	accumulated := grouped(classifyOptions(3, 0), 2, 4)
+	accumulated.BatchSize, accumulated.Accumulation = 12, 2
+	for _, c := range []struct {
+		name string
+		crew crew
+	}{
+		{"two ranks", crew{options: grouped(classifyOptions(2, 0), 2, 4), shares: []int{5, 1}, cap: 200}},
+		{"three ranks, one without samples, dropout", crew{options: grouped(classifyOptions(3, 0.2), 2, 4), shares: []int{0, 4, 2}, cap: 200}},
+		{"micro-batches", crew{options: accumulated, shares: []int{4, 2}, cap: 200}},
+		{"shares that change at every step", crew{options: grouped(classifyOptions(3, 0.2), 3), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
+	} {
+		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
+			t.Run(c.name+" "+kind, func(t *testing.T) {
+				crew := c.crew
+				crew.open, crew.dir = open, t.TempDir()
+				one, ranks := alone(t, crew.options, open), crew.start(t)
+				follows(t, one, ranks)
+				for rank, s := range ranks {
+					for i, step := range s.steps {
+						if want := one.steps[i].Positions; step.Positions != want || step.Ranks[0].Positions != want {
+							t.Errorf("rank %d, step %d: fraction %v of the positions, one rank has %v", rank, i+1, step.Positions, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestShorterPassesAreChecked(t *testing.T) {
+	for want, o := range map[string]ReplicaOptions{
+		"want ascending numbers from 1 to 5":  grouped(classifyOptions(2, 0), 4, 6),
+		"for [0 4] positions":                 grouped(classifyOptions(2, 0), 0, 4),
+		"for [4 2] positions":                 grouped(classifyOptions(2, 0), 4, 2),
+		"images.Classify cannot be shortened": grouped(testOptions(), 2),
+	} {
+		if _, err := NewReplica(openReference(t), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
