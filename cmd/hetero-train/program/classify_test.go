@@ -126,6 +126,29 @@ func TestAnySplitOfLabelledTextsTrainsAsOneRank(t *testing.T) {
 	}
 }
 
+func TestAnySplitOfTextsGroupedByLengthTrainsAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallClassifier(reviews(t, dir, "three.tsv", 144, []string{"good", "bad", "neither"}), wordVocabulary(t, dir)))
+	set := func(more ...string) []string {
+		return append(more, "train.epochs=2", "data.sequence_length=24", "data.group_by_length=true")
+	}
+	out := finish(t, p.command(filepath.Join(dir, "one"), set()...), 0)
+	out.check(t, exit.Done, "")
+	if !strings.Contains(out.stdout, " samples/s") || strings.Contains(out.stdout, " tok/s") {
+		t.Errorf("the throughput is not in samples:\n%s", out.stdout)
+	}
+	want := resultOf(t, filepath.Join(dir, "one", "run"))
+	for ranks, shares := range map[string]string{"2": "[7, 1]", "3": "[2, 5, 1]"} {
+		output := filepath.Join(dir, ranks)
+		finish(t, p.command(output, set("balance.fixed_shares="+shares, "parallel.ranks="+ranks)...), 0).check(t, exit.Done, "")
+		if got := resultOf(t, filepath.Join(output, "run")); math.Abs(got.loss(t)-want.loss(t)) > 1e-4*want.loss(t) { // other order of f32 sums
+			t.Errorf("%s ranks: final loss %.7g, one rank has %.7g", ranks, got.loss(t), want.loss(t))
+		}
+	}
+	finish(t, p.command(filepath.Join(dir, "equal"), "train.epochs=1", "data.sequence_length=8", "data.group_by_length=true"), 0).
+		check(t, exit.Done, "data.group_by_length")
+}
+
 func TestFaultsOfLabelledTexts(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	vocab := wordVocabulary(t, dir)

@@ -14,6 +14,7 @@ type Classify struct {
 	Classes        int
 	Length         int     // number of positions of a sample
 	LabelSmoothing float64 // label smoothing in training
+	Grouped        bool    // samples are padded to different lengths; the unit of throughput is then a sample
 }
 
 // Shorten implements [task.Shortener].
@@ -27,7 +28,11 @@ func (Classify) Targets() int { return 1 }
 
 // Report implements [task.Task]. The unit of throughput is one position, including padding.
 func (c Classify) Report() task.Report {
-	return task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length, RateKey: "tokens_per_sec", Classes: c.Classes}
+	report := task.Report{Metrics: []task.Metric{task.Accuracy, task.F1}, Unit: "tok", Units: c.Length, RateKey: "tokens_per_sec", Classes: c.Classes}
+	if c.Grouped {
+		inSamples(&report)
+	}
+	return report
 }
 
 // Graph implements [task.Task].

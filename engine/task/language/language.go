@@ -28,6 +28,8 @@ type Predict struct {
 	Masked bool
 	// NextSentence adds the input Next, which the model predicts for each sample (models.Prediction.Next).
 	NextSentence bool
+	// Grouped states that samples are padded to different lengths. The unit of throughput is then a sample.
+	Grouped bool
 	// Counted is the expected fraction of the positions that have a label, for FLOPs. 0: all positions.
 	Counted float64
 }
@@ -48,11 +50,17 @@ func (p Predict) Report() task.Report {
 		accuracy = task.MaskedAccuracy
 	}
 	report := task.Report{Metrics: []task.Metric{task.Perplexity, accuracy}, Unit: "tok", Units: p.Length, RateKey: "tokens_per_sec"}
+	if p.Grouped {
+		inSamples(&report)
+	}
 	if p.NextSentence {
 		report.Metrics, report.SampleTarget = append(report.Metrics, task.NextSentence), true
 	}
 	return report
 }
+
+// inSamples makes a sample the unit of throughput.
+func inSamples(r *task.Report) { r.Unit, r.Units, r.RateKey = "samples", 1, "samples_per_sec" }
 
 // Graph implements [task.Task].
 func (p Predict) Graph(net *nn.Net, n int, logits bool) (out task.Outputs) {

@@ -37,7 +37,8 @@ func (r *Run) OpenData(ctx context.Context) (err error) {
 		r.Opts.LogOf(logs.ComponentData).Warn("the data set has only one class, so there is nothing to learn", "class", classes[0])
 	}
 	r.Loading = data.Options{Samples: r.trainSamples(), Seed: r.Cfg.Experiment.Seed,
-		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.GradAccumulation, Workers: r.Cfg.Data.Workers}
+		BatchSize: r.Cfg.Data.BatchSize, Accumulation: r.Cfg.Train.GradAccumulation, Workers: r.Cfg.Data.Workers,
+		GroupByLength: r.Data.Tokens != nil && r.Data.Tokens.Shorter != nil}
 	batches, err := r.Loading.BatchesPerEpoch()
 	if err != nil {
 		return loaderError(err)

@@ -62,7 +62,7 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
 	}
-	return train.ReplicaOptions{
+	o := train.ReplicaOptions{
 		Task:    learns,
 		Compute: r.Precision, LossScale: r.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		Recompute: recomputes[c.Train.Recompute],
@@ -70,7 +70,11 @@ func (r *Run) ReplicaOptions() (train.ReplicaOptions, error) {
 		Seed:      c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: r.Team.Joined(),
 		Norms:   c.Train.NormsInterval > 0 && r.Team.Leads(), // rank 0 suffices: norms are equal on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
-	}, nil
+	}
+	if t := r.Data.Tokens; t != nil && t.Shorter != nil {
+		o.Positions, o.Shorter = t.Length, t.Shorter
+	}
+	return o, nil
 }
 
 // recomputes maps the values of train.recompute to options of package train.

@@ -113,6 +113,9 @@ func unusedOfText(cfg *config.Config, set *parts.Opened) (all []config.Unused) {
 	if labelled {
 		none("data.dataset = \""+cfg.Data.Dataset+"\" has classes, and only the prediction of masked tokens uses it", "model.next_sentence")
 	}
+	if t := set.Tokens; t.Shorter == nil {
+		none("all samples have the same length, or their lengths are unknown", "data.group_by_length")
+	}
 	if labelled && cfg.Data.ValPath != "" {
 		none("data.val_path has the evaluation samples", "data.val_fraction")
 	}

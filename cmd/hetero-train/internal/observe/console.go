@@ -88,6 +88,9 @@ type Console struct {
 func NewConsole(a *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
 	c := &Console{run: a, log: log, interval: int64(a.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(a.Device, a.Precision).PerSecond}
+	if t := a.Data.Tokens; t != nil && t.Shorter != nil {
+		c.peak = 0 // the operations of a step depend on the lengths of its samples
+	}
 	if a.Opts.Json {
 		c.records, c.out, c.steps = a.Opts.OnScreen, log, log
 		return c

@@ -34,6 +34,7 @@ type labelledText struct {
 	Text, Second, Label string
 	VocabFile           string
 	Cased               bool
+	Group               bool
 
 	classes []string // see UseClasses
 }
@@ -58,6 +59,7 @@ func (s *labelledText) Keys() []config.Key {
 			Doc("WordPiece vocabulary: the `vocab.txt` of the BERT model. Required."),
 		config.Bool(&s.Cased, "cased", false).Learnt().
 			Doc("Keeps capital letters and accents, as the vocabulary of a cased model needs."),
+		groupByLength(&s.Group),
 	}
 }
 
@@ -121,6 +123,9 @@ func (s *labelledText) OpenTokens(ctx context.Context, cfg *config.Config, log *
 	}
 	out = TokenSplits{Train: train, Vocabulary: words.Vocabulary(), Length: s.Length, Classes: all.Classes(), Tokenizer: words.Name(),
 		Note: fmt.Sprintf("%d classes: %s; tokenizer %s", len(all.Classes()), classList(all.Classes()), words.Name())}
+	if s.Group {
+		out.Shorter = shorterLengths(train, s.Length)
+	}
 	if eval.Len() > 0 {
 		out.Eval = eval
 	} else {

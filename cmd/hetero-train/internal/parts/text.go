@@ -33,6 +33,7 @@ type syntheticText struct {
 	Shortest           int
 	Entropy            float64
 	MaskFraction       float64
+	Group              bool
 }
 
 // Ignores implements [config.Ignorer].
@@ -51,6 +52,7 @@ func (s *syntheticText) Keys() []config.Key {
 		config.Float(&s.Entropy, "entropy", 1).Learnt().Above(0).
 			Doc("Entropy of a token, given the previous one, in nats: the lowest possible loss. At most the natural logarithm of `vocabulary`."),
 		maskFraction(&s.MaskFraction),
+		groupByLength(&s.Group),
 	}
 }
 
@@ -70,7 +72,11 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 	evaluated := o
 	evaluated.Samples, evaluated.Part = min(train, textEvalSamples), 1
 	if Masks(&cfg.Model) {
-		return s.masked(o, evaluated)
+		out, err := s.masked(o, evaluated)
+		if s.Group && err == nil {
+			out.Shorter = shorterLengths(out.Train, s.Length)
+		}
+		return out, err
 	}
 	source, err := tokens.NewMarkov(o)
 	if err != nil {
@@ -80,8 +86,12 @@ func (s *syntheticText) OpenTokens(_ context.Context, cfg *config.Config, _ *slo
 	if err != nil {
 		return TokenSplits{}, exit.With(exit.Usage, err)
 	}
-	return TokenSplits{Train: source, Eval: held, Vocabulary: s.Vocabulary, Length: s.Length,
-		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss", source.Entropy(), math.Exp(source.Entropy()))}, nil
+	out := TokenSplits{Train: source, Eval: held, Vocabulary: s.Vocabulary, Length: s.Length,
+		Note: fmt.Sprintf("entropy %.4f nats per token, perplexity %.2f: no model can have a lower loss", source.Entropy(), math.Exp(source.Entropy()))}
+	if s.Group {
+		out.Shorter = shorterLengths(source, s.Length)
+	}
+	return out, nil
 }
 
 // textFiles is the data set of the token files that data.path names.
@@ -89,6 +99,7 @@ type textFiles struct {
 	Length, Vocabulary int
 	VocabFile          string
 	MaskFraction       float64
+	Group              bool
 }
 
 // Ignores implements [config.Ignorer].
@@ -105,6 +116,7 @@ func (s *textFiles) Keys() []config.Key {
 		config.String(&s.VocabFile, "vocab_file", "").Operational().
 			Doc("WordPiece vocabulary of the token files, for models of masked tokens (BERT). Empty: `vocab.txt` in the folder of the files, where `data tokenize` writes it."),
 		maskFraction(&s.MaskFraction),
+		groupByLength(&s.Group),
 	}
 }
 
@@ -140,6 +152,9 @@ func (s *textFiles) OpenTokens(ctx context.Context, cfg *config.Config, log *slo
 			return out, err
 		}
 		out.Train, out.Masked, out.Counted = masked, true, masked.Counted()
+		if s.Group {
+			out.Shorter = shorterLengths(masked, s.Length)
+		}
 	}
 	out.Note = fmt.Sprintf("%d training tokens", train.Len())
 	if len(found.Eval) > 0 {

@@ -17,7 +17,7 @@ type TextTask struct {
 func (t *TokenSplits) Task(m *config.Model, o TextTask) (task.Task, error) {
 	if o.Classes > 0 {
 		model, err := BuildTexts(m, o.Vocabulary, o.Positions)
-		return language.Classify{Model: model, Classes: o.Classes, Length: t.Length, LabelSmoothing: o.LabelSmoothing}, err
+		return language.Classify{Model: model, Classes: o.Classes, Length: t.Length, LabelSmoothing: o.LabelSmoothing, Grouped: t.Shorter != nil}, err
 	}
 	model, err := BuildLanguage(m, o.Vocabulary, o.Positions)
 	learns := t.predict()
@@ -28,12 +28,12 @@ func (t *TokenSplits) Task(m *config.Model, o TextTask) (task.Task, error) {
 // Report returns the format in which the results of the task are shown.
 func (t *TokenSplits) Report() task.Report {
 	if t.Classes != nil {
-		return language.Classify{Classes: len(t.Classes), Length: t.Length}.Report()
+		return language.Classify{Classes: len(t.Classes), Length: t.Length, Grouped: t.Shorter != nil}.Report()
 	}
 	return t.predict().Report()
 }
 
 // predict returns the task to predict tokens, without the model.
 func (t *TokenSplits) predict() language.Predict {
-	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs, Counted: t.Counted}
+	return language.Predict{Length: t.Length, Padded: t.Masked, Masked: t.Masked, NextSentence: t.Pairs, Grouped: t.Shorter != nil, Counted: t.Counted}
 }

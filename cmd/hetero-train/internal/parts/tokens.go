@@ -75,6 +75,7 @@ type TokenSplits struct {
 	Classes    []string     // class names of labelled texts; nil: the samples are for the prediction of tokens
 	Masked     bool         // samples have masked tokens, segments and lengths
 	Pairs      bool         // samples are pairs of texts, and the field language.Next tells whether they belong together
+	Shorter    []int        // numbers of positions to which steps of shorter samples are padded; nil: samples are not grouped by length
 	Counted    float64      // expected fraction of the positions that have a label; 0: all
 	Note       string       // description of the data that the start of a run prints; may be ""
 	Tokenizer  string       // name of the tokenizer; "" if it is unknown

@@ -428,7 +428,24 @@ func (b *Balancer) take(ranks []train.RankStep) {
 		b.health[r].Add(&rank.Telemetry)
 	}
 	b.waiting.Add(s.Own)
+	b.fullLength(ranks)
 	s.Exposed = exposed + exchanges // the minimum over the ranks, because no other rank causes this part of the wait
+}
+
+// fullLength changes the times of a step on short samples to those of a step on samples of full length, so that the times of
+// steps with different lengths are comparable. All ranks have computed the same number of positions of each sample.
+func (b *Balancer) fullLength(ranks []train.RankStep) {
+	s, positions := &b.step, ranks[0].Positions
+	if positions <= 0 || positions >= 1 {
+		return
+	}
+	longer := 0.0
+	for r := range ranks {
+		passes := s.Own[r] - s.Data[r]
+		s.Own[r] = s.Data[r] + passes/positions
+		longer = max(longer, passes/positions-passes)
+	}
+	s.Seconds += longer
 }
 
 // judge decides, for the window that ends, which ranks have a slower type of device and which ranks are sick.

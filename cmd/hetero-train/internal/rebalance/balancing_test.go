@@ -8,13 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
@@ -27,6 +30,38 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
 		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got, len(r[0].Blocks))
 	}
+}
+
+// A step on texts of half the length takes half the time of the passes; reading and the update take the same time.
+func TestTimesOfShortTextsAreThoseOfFullTexts(t *testing.T) {
+	ranks := make([]train.RankStep, 2)
+	for r := range ranks {
+		ranks[r].Samples, ranks[r].Times = 8, train.StepTimes{Data: time.Second, Forward: 2 * time.Second, Backward: 4 * time.Second, Optimizer: 3 * time.Second}
+	}
+	ranks[1].Times.Backward = 6 * time.Second
+	full := newTestBalancer()
+	full.take(ranks)
+	for r := range ranks {
+		ranks[r].Positions = 0.5
+		ranks[r].Times.Forward /= 2
+		ranks[r].Times.Backward /= 2
+	}
+	short := newTestBalancer()
+	short.take(ranks)
+	if !slices.Equal(short.step.Own, full.step.Own) || !slices.Equal(short.step.Update, full.step.Update) || short.step.Seconds != full.step.Seconds {
+		t.Errorf("got %+v, want %+v", short.step, full.step)
+	}
+}
+
+// newTestBalancer returns a balancer of two ranks that can only take reports.
+func newTestBalancer() *Balancer {
+	b := &Balancer{cfg: &config.Config{}, health: make([]telemetry.Window, 2)}
+	b.cfg.Train.GradAccumulation = 1
+	b.step = balancer.Step{Shares: make([]int, 2)}
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+		*list = make([]float64, 2)
+	}
+	return b
 }
 
 func TestComparisonPicksTheOracleFromLines(t *testing.T) {
