@@ -2,6 +2,7 @@ package hyper
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -97,6 +98,10 @@ func BenchmarkObserve(b *testing.B) {
 func TestCapacityTable(t *testing.T) {
 	if os.Getenv("HETERO_LARGE") == "" {
 		t.Skip("prints a table in about a minute: set HETERO_LARGE=1")
+	}
+	for _, d := range []int{1000, 2000, Dimension} {
+		mean, deviation := noise(space(t, d), 20000)
+		fmt.Printf("%d components: similarity of unrelated vectors: mean %.5f, deviation %.5f; theory 0, %.5f\n", d, mean, deviation, 1/math.Sqrt(float64(d)))
 	}
 	fmt.Println("| Dimension | Members | Other items | Correct, theory | Correct, measured | Agreement, theory | Agreement, measured |")
 	fmt.Println("|---|---|---|---|---|---|---|")

@@ -89,3 +89,28 @@ func TestCapacityIsAProbabilityThatFallsWithMembers(t *testing.T) {
 		}
 	}
 }
+
+// noise measures the mean and the standard deviation of the similarity of unrelated vectors.
+func noise(s *Space, pairs int) (mean, deviation float64) {
+	source := rand.NewPCG(uint64(s.dimension), 11)
+	var sum, square float64
+	for range pairs {
+		v := random(s, source, 2)
+		x := s.Similarity(v[0], v[1])
+		sum, square = sum+x, square+x*x
+	}
+	mean = sum / float64(pairs)
+	return mean, math.Sqrt(square/float64(pairs) - mean*mean)
+}
+
+func TestNoiseOfUnrelatedVectorsEqualsTheory(t *testing.T) {
+	const pairs = 2000
+	for _, d := range []int{100, 1000, Dimension} {
+		mean, deviation := noise(space(t, d), pairs)
+		want := 1 / math.Sqrt(float64(d))
+		// Four standard errors: of the mean want/sqrt(pairs), of the deviation want/sqrt(2 pairs).
+		if math.Abs(mean) > 4*want/math.Sqrt(pairs) || math.Abs(deviation-want) > 4*want/math.Sqrt(2*pairs) {
+			t.Errorf("%d components: got mean %.5f and deviation %.5f, want 0 and %.5f", d, mean, deviation, want)
+		}
+	}
+}
