@@ -31,6 +31,7 @@ type Learner struct {
 
 	progress Progress
 	window   window
+	curve    curve
 	resumed  int64 // episodes at the start of this process, for the estimate of the remaining time
 }
 
@@ -204,6 +205,7 @@ func (l *Learner) round() error {
 		}
 	}
 	l.progress.Return = l.window.mean()
+	l.curve.add(&l.progress)
 	l.observe()
 	l.progress.Decisions += int64(len(l.envs))
 	if rounds := l.progress.Decisions / int64(len(l.envs)); l.replay.available() >= l.options.Warm && rounds%int64(l.options.Every) == 0 {

@@ -155,7 +155,7 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 			change(&o)
 			whole := open(t, referenceDevice(t), o, 3)
 			train(t, whole, 60)
-			want, progress := weights(t, whole), whole.Progress()
+			want, progress, curve := weights(t, whole), whole.Progress(), whole.Curve()
 			end(t, whole)
 
 			first := open(t, referenceDevice(t), o, 3)
@@ -191,6 +191,9 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 			}
 			got := second.Progress()
 			progress.Target, got.Target = 0, 0
+			if !slices.Equal(second.Curve(), curve) || len(curve) == 0 {
+				t.Errorf("curve: got %v, want %v", second.Curve(), curve)
+			}
 			if got != progress {
 				t.Errorf("progress: got %+v, want %+v", got, progress)
 			}
@@ -307,5 +310,21 @@ func TestOptionsOutOfRange(t *testing.T) {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %q, want it named", name, err)
 		}
+	}
+}
+
+// A curve keeps its first and latest parts at equal distances, in a bounded number of points.
+func TestCurveIsBounded(t *testing.T) {
+	var c curve
+	for episodes := range int64(100000) {
+		c.add(&Progress{Episodes: episodes})
+	}
+	for i, p := range c.Points {
+		if i > 0 && p.Episodes-c.Points[i-1].Episodes != c.Every {
+			t.Fatalf("points %d and %d: %d and %d episodes, want a distance of %d", i-1, i, c.Points[i-1].Episodes, p.Episodes, c.Every)
+		}
+	}
+	if n := len(c.Points); n < curvePoints/2 || n > curvePoints || c.Points[0].Episodes > c.Every || c.Points[n-1].Episodes < 100000-c.Every {
+		t.Errorf("got %d points from %d to %d episodes", n, c.Points[0].Episodes, c.Points[n-1].Episodes)
 	}
 }

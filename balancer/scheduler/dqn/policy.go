@@ -34,20 +34,25 @@ const PolicyName = "dqn"
 
 // OpenPolicy loads the network of a checkpoint that a Learner saved. It keeps neither the checkpoint nor its files.
 // Close it before the device.
-func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options) (_ *Policy, err error) {
+func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options) (*Policy, error) {
 	state, err := readState(c)
 	if err != nil {
 		return nil, err
 	}
+	return openPolicy(dev, c.Path, state, c.Model, o)
+}
+
+// openPolicy makes a policy from the state and the weights of a checkpoint.
+func openPolicy(dev device.Device, path string, state *saved, weights *checkpoint.File, o scheduler.Options) (_ *Policy, err error) {
 	p := &Policy{progress: state.Progress, explain: o.Explain}
 	if err := json.Unmarshal(state.Problem, &p.problem); err != nil {
-		return nil, fmt.Errorf("%s: state.json: problem: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: state.json: problem: %w", path, err)
 	}
 	if err := p.problem.check(); err != nil {
-		return nil, fmt.Errorf("%s: state.json: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: state.json: %w", path, err)
 	}
 	if want := p.problem.Encoding.Shape(); want != state.Shape {
-		return nil, fmt.Errorf("%s: the network has observations of shape %+v, this version of the program makes %+v: train it again", c.Path, state.Shape, want)
+		return nil, fmt.Errorf("%s: the network has observations of shape %+v, this version of the program makes %+v: train it again", path, state.Shape, want)
 	}
 	if p.encoder, err = newEncoder(p.problem.Encoding); err != nil {
 		return nil, err
@@ -59,13 +64,13 @@ func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("policy dqn from %s: %w", c.Path, err), p.Close())
+			err = errors.Join(fmt.Errorf("policy dqn from %s: %w", path, err), p.Close())
 		}
 	}()
-	if err := p.net.check(c.Model); err != nil {
+	if err := p.net.check(weights); err != nil {
 		return nil, err
 	}
-	if err := p.net.load(c.Model, p.net.online.Values, ""); err != nil {
+	if err := p.net.load(weights, p.net.online.Values, ""); err != nil {
 		return nil, err
 	}
 	p.pass, err = p.net.newPass(p.net.online, 1, false)

@@ -24,6 +24,7 @@ type saved struct {
 	// Everything below serves to resume a training; a network that only decides does not need it.
 	Random  []byte           `json:"random"`
 	Window  window           `json:"window"`
+	Curve   curve            `json:"curve"`
 	Actors  []savedActor     `json:"actors"`
 	Written int64            `json:"written"`
 	Largest checkpoint.Float `json:"largest"`
@@ -49,7 +50,7 @@ const (
 // reader of the file. program is the version of the program. The snapshot refers to memory of the learner: save it
 // before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
-	state := saved{Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window,
+	state := saved{Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
 		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest)}
 	for _, a := range l.envs {
 		state.Actors = append(state.Actors, savedActor{Episode: a.episode, Sum: checkpoint.Float(a.sum), Actions: a.actions})
@@ -150,7 +151,7 @@ func (l *Learner) restore(c *checkpoint.Checkpoint, state *saved) error {
 		return fmt.Errorf("state.json: got %d environments, %d sums of rewards, %d rows, want %d, at most %d, at least 1",
 			len(state.Actors), len(state.Window.Values), state.Written, len(l.envs), windowEpisodes)
 	}
-	l.progress, l.window = state.Progress, state.Window
+	l.progress, l.window, l.curve = state.Progress, state.Window, state.Curve
 	l.progress.Return = l.window.mean()
 	l.replay.written, l.replay.largest = state.Written, float64(state.Largest)
 	if err := l.replay.load(c.Optimizer); err != nil {

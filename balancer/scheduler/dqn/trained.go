@@ -1,0 +1,39 @@
+package dqn
+
+import (
+	"bytes"
+	_ "embed" // the trained network
+	"encoding/json"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// The trained network of the program: two files of a checkpoint. To replace it, copy the files of another one.
+var (
+	//go:embed trained/model.safetensors
+	trainedModel []byte
+	//go:embed trained/state.json
+	trainedState []byte
+)
+
+// OpenTrained returns policy "dqn" with the network that is part of the program. It was trained on the default cluster;
+// docs/benchmarks/scheduling.md states how, and its results.
+func OpenTrained(dev device.Device, o scheduler.Options) (*Policy, error) {
+	const path = "the network of the program"
+	c := &checkpoint.Checkpoint{Path: path}
+	if err := json.Unmarshal(trainedState, &c.State); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	state, err := readState(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := checkpoint.NewFile(bytes.NewReader(trainedModel), int64(len(trainedModel)), path)
+	if err != nil {
+		return nil, err
+	}
+	return openPolicy(dev, path, state, f, o)
+}
