@@ -1,0 +1,133 @@
+package dqn
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// TestHoldOutTables prints the tables of docs/benchmarks/scheduling.md: the trained network next to all other policies,
+// on workloads that it was never trained on.
+func TestHoldOutTables(t *testing.T) {
+	if os.Getenv("HETERO_LARGE") == "" {
+		t.Skip("set HETERO_LARGE=1: seconds to minutes")
+	}
+	dev := cpuDevice(t)
+	var gone, failing []simulate.Change
+	for gpu := 4; gpu < 8; gpu++ {
+		gone = append(gone, simulate.Change{GPU: gpu})
+	}
+	failing = []simulate.Change{{At: 4000, GPU: 12}, {At: 4000, GPU: 13}, {At: 4000, GPU: 14}, {At: 4000, GPU: 15}, {At: 20000, GPU: 12, Up: true},
+		{At: 20000, GPU: 13, Up: true}, {At: 20000, GPU: 14, Up: true}, {At: 20000, GPU: 15, Up: true}}
+	for _, scenario := range []struct {
+		name     string
+		arrivals workload.Arrivals
+		changes  []simulate.Change
+		gangs    int // largest number of GPUs of a job; 0: any
+	}{
+		{name: "load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}},
+		{name: "load 1.0", arrivals: workload.Arrivals{Jobs: 200, Load: 1}},
+		{name: "load 1.5", arrivals: workload.Arrivals{Jobs: 200, Load: 1.5}},
+		{name: "surge of machine-learning jobs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8, Surge: 4, SurgeFrom: 0.3, SurgeTo: 0.6}},
+		{name: "one Volta machine less, jobs of at most 4 GPUs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.6}, changes: gone, gangs: 4},
+		{name: "the Radeon machine fails and returns", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}, changes: failing},
+	} {
+		var seeds []uint64
+		for seed := range uint64(40) {
+			seeds = append(seeds, seed)
+		}
+		var runs []compare.Runs
+		for _, name := range append(scheduler.Names(), PolicyName) {
+			policy, err := scheduler.New(name, scheduler.Options{})
+			if name == PolicyName {
+				var trained *Policy
+				if trained, err = OpenTrained(dev, scheduler.Options{}); err == nil {
+					defer end(t, &Learner{net: trained.net})
+				}
+				policy = trained
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			setup, r := workload.Default(), compare.Runs{Policy: name}
+			for _, seed := range seeds {
+				scenario.arrivals.Seed = seed
+				w, err := workload.Generate(setup, scenario.arrivals)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range w.Jobs {
+					if j := &w.Jobs[i]; scenario.gangs > 0 && j.GPUs > scenario.gangs {
+						j.GPUs = scenario.gangs
+					}
+				}
+				result, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{Changes: scenario.changes, Checkpoint: 600})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := compare.FiguresOf(result)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Figures = append(r.Figures, f)
+			}
+			runs = append(runs, r)
+		}
+		t.Logf("%s\n%s", scenario.name, table(t, seeds, runs))
+	}
+}
+
+// table compares all policies with fcfs, and policy dqn with each of them, as rows of Markdown.
+func table(t *testing.T, seeds []uint64, runs []compare.Runs) string {
+	var out strings.Builder
+	for i, r := range runs {
+		study, err := compare.New("fcfs", seeds, runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := study.Rows[i]
+		fmt.Fprintf(&out, "| %s | %.0f ± %.0f | %.1f ± %.1f | %.1f %% | %.1f |", r.Policy, row.Completion.Mean, row.Completion.Deviation,
+			row.Throughput.Mean, row.Throughput.Deviation, 100*row.Utilization.Mean, row.HyperScore.Mean)
+		if r.Policy != PolicyName {
+			if study, err = compare.New(r.Policy, seeds, []compare.Runs{r, runs[len(runs)-1]}); err != nil {
+				t.Fatal(err)
+			}
+			d := study.Rows[1]
+			less := func(x float64) float64 { return 100 * (1 - 1/x) }
+			fmt.Fprintf(&out, " %.1f %% (%.1f to %.1f), p %.1g | %+.1f %% (%+.1f to %+.1f), p %.1g |", less(d.CompletionRatio.Mean), less(d.CompletionRatio.Low),
+				less(d.CompletionRatio.High), d.CompletionRatio.Wilcoxon, 100*(d.ThroughputRatio.Mean-1), 100*(d.ThroughputRatio.Low-1),
+				100*(d.ThroughputRatio.High-1), d.ThroughputRatio.Wilcoxon)
+		} else {
+			out.WriteString(" | |")
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// BenchmarkTraining measures episodes of the default training: decisions, simulation and updates.
+func BenchmarkTraining(b *testing.B) {
+	o := Defaults()
+	envs, err := NewEnvironments(o.Environments, DefaultProblem(), workload.Default())
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := NewLearner(cpuDevice(b), o, 1, envs)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer end(b, l)
+	b.ResetTimer()
+	if err := l.Run(context.Background(), int64(b.N), nil, nil); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(l.Progress().Decisions)/math.Max(1, float64(l.Progress().Episodes)), "decisions/episode")
+}
