@@ -12,10 +12,12 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -106,19 +108,31 @@ struct Product {
     return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
 
-  float factor(const void *p, const Layout &l, bool transpose, uint64_t row, uint64_t column) const {
-    return read(p, l.type, transpose ? row * uint64_t(l.ld) + column : column * uint64_t(l.ld) + row);
+  // Returns the factors of `count` rows of A, or of `count` columns of B: k consecutive values for each. `along` is the
+  // distance of these values in memory, `across` the distance of rows of A or columns of B.
+  std::vector<float> factors(const void *p, int32_t type, uint64_t count, uint64_t across, uint64_t along) const {
+    std::vector<float> out(count * k);
+    for (uint64_t i = 0; i < count; i++)
+      for (uint64_t l = 0; l < k; l++) out[i * k + l] = read(p, type, i * across + l * along);
+    return out;
   }
 
   void compute(const Known &how, const void *pa, const void *pb, void *pd) const {
+    for (uint64_t j = 0; j < n; j++) // spoils operands that overlap D
+      for (uint64_t i = 0; i < m; i++) write(pd, d.type, j * uint64_t(d.ld) + i, NAN);
+    const uint64_t a_ld = uint64_t(a.ld), b_ld = uint64_t(b.ld);
+    const bool a_turned = desc.transpose[0], b_turned = desc.transpose[1];
+    const std::vector<float> rows = factors(pa, a.type, m, a_turned ? a_ld : 1, a_turned ? 1 : a_ld),
+                             columns = factors(pb, b.type, n, b_turned ? 1 : b_ld, b_turned ? b_ld : 1);
     const uint64_t part = (k + uint64_t(how.split) - 1) / uint64_t(how.split);
     for (uint64_t j = 0; j < n; j++) {
+      const float *column = columns.data() + j * k;
       for (uint64_t i = 0; i < m; i++) {
+        const float *row = rows.data() + i * k;
         float sum = 0;
         for (uint64_t from = 0; from < k; from += part) {
           float s = 0;
-          for (uint64_t l = from; l < from + part && l < k; l++)
-            s += factor(pa, a, desc.transpose[0], i, l) * factor(pb, b, desc.transpose[1], l, j);
+          for (uint64_t l = from; l < from + part && l < k; l++) s += row[l] * column[l];
           sum += s;
         }
         if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(desc.bias, d.type, i);
@@ -126,7 +140,7 @@ struct Product {
       }
       if (desc.epilogue != CUBLASLT_EPILOGUE_BGRADB) continue;
       float sum = 0;
-      for (uint64_t l = 0; l < k; l++) sum += factor(pb, b, desc.transpose[1], l, j);
+      for (uint64_t l = 0; l < k; l++) sum += column[l];
       write(desc.bias, d.type, j, sum);
     }
   }
