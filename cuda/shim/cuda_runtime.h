@@ -34,7 +34,8 @@ struct dim3 {
 
 namespace shim {
 // Of the running thread: its indices, and the sizes of its block and grid.
-extern thread_local dim3 block_index, thread_index, block_size, grid_size;
+// __thread: thread_local would call a function for each access.
+extern __thread dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
 // enqueue runs work at its turn on the stream, or at once without a stream. ns is the work's modelled time.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus

@@ -7,22 +7,24 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
 namespace shim {
 void begin_asking(); // streams.cc
 
-thread_local dim3 block_index, thread_index, block_size, grid_size;
+__thread dim3 block_index, thread_index, block_size, grid_size;
 
 namespace {
 
@@ -30,17 +32,9 @@ constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
 // A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp. A fiber outlives its block and is reused for the next block. setjmp and longjmp switch without a
+// those of its warp, and misses its turns until they have arrived. A fiber outlives its block and is reused for the next block. setjmp and longjmp switch without a
 // system call.
 struct Block {
-  struct Fiber {
-    ucontext_t context;
-    jmp_buf place; // point at which the fiber yielded
-    char *stack = nullptr;
-    bool begun = false, ended = false;
-    uint64_t value = 0;   // given to the other lanes of the warp
-    void *fake = nullptr; // the address sanitizer's fake stack
-  };
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
     unsigned size = 0, arrived = 0, ended = 0, turn = 0;
@@ -50,7 +44,19 @@ struct Block {
       turn++;
     }
   };
-  std::deque<Fiber> fibers; // a deque does not move its elements
+  struct Fiber {
+    ucontext_t context;
+    jmp_buf place; // point at which the fiber yielded
+    char *stack = nullptr;
+    bool begun = false, ended = false;
+    const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
+    unsigned turn = 0;
+    uint64_t values[2] = {}; // given to the other lanes of the warp at its even and odd turns
+    void *fake = nullptr;    // the address sanitizer's fake stack
+
+    bool waits() const { return awaited && awaited->turn == turn; }
+  };
+  std::vector<std::unique_ptr<Fiber>> fibers;
   Group all;
   std::vector<Group> warps;
   jmp_buf scheduler;
@@ -60,34 +66,29 @@ struct Block {
   size_t scheduler_size = 0;
   unsigned current = 0;
   const std::function<void()> *thread = nullptr;
-
-  ~Block() {
-    for (Fiber &f : fibers)
-      if (f.stack) munmap(f.stack, kStack);
-  }
 };
 
-thread_local Block block;
+__thread Block *block = nullptr; // of this thread
 
 // Yields to the scheduler; returns at this fiber's next turn. The address sanitizer is notified of every switch between
 // stacks.
 void leave(Block::Fiber &f) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&f.fake, block.scheduler_stack, block.scheduler_size);
+  __sanitizer_start_switch_fiber(&f.fake, block->scheduler_stack, block->scheduler_size);
 #endif
-  if (!_setjmp(f.place)) _longjmp(block.scheduler, 1);
+  if (!_setjmp(f.place)) _longjmp(block->scheduler, 1);
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(f.fake, &block.scheduler_stack, &block.scheduler_size);
+  __sanitizer_finish_switch_fiber(f.fake, &block->scheduler_stack, &block->scheduler_size);
 #endif
 }
 
 void fiber_main() {
-  Block::Fiber &f = block.fibers[block.current];
+  Block::Fiber &f = *block->fibers[block->current];
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_size);
+  __sanitizer_finish_switch_fiber(nullptr, &block->scheduler_stack, &block->scheduler_size);
 #endif
   for (;;) {
-    (*block.thread)();
+    (*block->thread)();
     f.ended = true;
     leave(f);
   }
@@ -95,40 +96,44 @@ void fiber_main() {
 
 void enter(Block::Fiber &f) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_start_switch_fiber(&block.scheduler_fake, f.stack, kStack);
+  __sanitizer_start_switch_fiber(&block->scheduler_fake, f.stack, kStack);
 #endif
-  if (!_setjmp(block.scheduler)) {
+  if (!_setjmp(block->scheduler)) {
     if (f.begun) _longjmp(f.place, 1);
     f.begun = true;
-    swapcontext(&block.origin, &f.context);
+    swapcontext(&block->origin, &f.context);
   }
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(block.scheduler_fake, nullptr, nullptr);
+  __sanitizer_finish_switch_fiber(block->scheduler_fake, nullptr, nullptr);
 #endif
 }
 
 // Waits until all fibers of the group that have not ended arrive here.
 void wait_for(Block::Group &group) {
-  const unsigned turn = group.turn;
+  Block::Fiber &f = *block->fibers[block->current];
+  f.awaited = &group;
+  f.turn = group.turn;
   group.arrived++;
   group.check();
-  while (group.turn == turn) leave(block.fibers[block.current]);
+  if (f.waits()) leave(f);
+  f.awaited = nullptr;
 }
 
 void run_block(unsigned threads) {
-  block.all = {threads};
-  block.warps.clear();
-  for (unsigned i = 0; i < threads; i += kWarp) block.warps.push_back({threads - i < kWarp ? threads - i : kWarp});
-  for (unsigned i = 0; i < threads; i++) block.fibers[i].ended = false;
+  block->all = {threads};
+  block->warps.clear();
+  for (unsigned i = 0; i < threads; i += kWarp) block->warps.push_back({threads - i < kWarp ? threads - i : kWarp});
+  for (unsigned i = 0; i < threads; i++) block->fibers[i]->ended = false;
   for (unsigned left = threads; left > 0;) {
     for (unsigned i = 0; i < threads; i++) {
-      if (block.fibers[i].ended) continue;
-      block.current = i;
+      Block::Fiber &f = *block->fibers[i];
+      if (f.ended || f.waits()) continue;
+      block->current = i;
       thread_index = dim3(i, 0, 0);
-      enter(block.fibers[i]);
-      if (!block.fibers[i].ended) continue;
+      enter(f);
+      if (!f.ended) continue;
       left--;
-      for (Block::Group *g : {&block.all, &block.warps[i / kWarp]}) {
+      for (Block::Group *g : {&block->all, &block->warps[i / kWarp]}) {
         g->ended++;
         g->check();
       }
@@ -136,21 +141,67 @@ void run_block(unsigned threads) {
   }
 }
 
+// Sets the fiber to start at fiber_main.
+void prepare(Block::Fiber &f) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(f.stack, kStack); // the fiber may have been in use
+#endif
+  f.begun = false;
+  f.fake = nullptr;
+  makecontext(&f.context, fiber_main, 0);
+}
+
+void add_fiber(Block &b) {
+  void *stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
+  Block::Fiber &f = *b.fibers.emplace_back(std::make_unique<Block::Fiber>());
+  f.stack = static_cast<char *>(stack);
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = stack;
+  f.context.uc_stack.ss_size = kStack;
+  f.context.uc_link = nullptr;
+  prepare(f);
+}
+
+// A thread's block. A thread that ends leaves its block, with the stacks of the fibers, to a later thread. Tests open
+// thousands of streams, which are threads. A fiber does not continue on another thread, because it may keep addresses of
+// variables of its own thread.
+struct Lease {
+  std::unique_ptr<Block> own;
+
+  Lease() {
+    const std::lock_guard<std::mutex> lock(mutex());
+    if (idle().empty()) {
+      own = std::make_unique<Block>();
+      return;
+    }
+    own = std::move(idle().back());
+    idle().pop_back();
+    for (auto &f : own->fibers) prepare(*f);
+  }
+  ~Lease() {
+    const std::lock_guard<std::mutex> lock(mutex());
+    idle().push_back(std::move(own));
+  }
+  // These exist until the end of the process, so threads may end later than static objects.
+  static std::mutex &mutex() {
+    static auto *m = new std::mutex;
+    return *m;
+  }
+  static std::vector<std::unique_ptr<Block>> &idle() {
+    static auto *blocks = new std::vector<std::unique_ptr<Block>>;
+    return *blocks;
+  }
+};
+
 } // namespace
 
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread) {
-  while (block.fibers.size() < threads) {
-    void *stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (stack == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
-    Block::Fiber &f = block.fibers.emplace_back();
-    f.stack = static_cast<char *>(stack);
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = stack;
-    f.context.uc_stack.ss_size = kStack;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, fiber_main, 0);
-  }
-  block.thread = &thread;
+  thread_local Lease lease;
+  Block &own = *lease.own;
+  block = &own;
+  while (own.fibers.size() < threads) add_fiber(own);
+  own.thread = &thread;
   block_size = dim3(threads);
   grid_size = grid;
   for (unsigned z = 0; z < grid.z; z++)
@@ -163,23 +214,17 @@ void run(dim3 grid, unsigned threads, const std::function<void()> &thread) {
 
 unsigned lane() { return thread_index.x % kWarp; }
 
-void barrier() {
-  const dim3 self = thread_index;
-  wait_for(block.all);
-  thread_index = self; // other fibers have set it in the meantime
-}
+void barrier() { wait_for(block->all); }
 
 uint64_t exchange(uint64_t value, unsigned from) {
-  const dim3 self = thread_index;
-  const unsigned first = self.x / kWarp * kWarp, end = first + kWarp < block_size.x ? first + kWarp : block_size.x;
-  block.fibers[self.x].value = value;
-  wait_for(block.warps[self.x / kWarp]);
-  thread_index = self;
-  const unsigned other = from < kWarp && first + from < end ? first + from : self.x;
-  const uint64_t got = block.fibers[other].value;
-  wait_for(block.warps[self.x / kWarp]); // no fiber gives its next value before all have read this one
-  thread_index = self;
-  return got;
+  const unsigned self = thread_index.x, first = self / kWarp * kWarp,
+                 end = first + kWarp < block_size.x ? first + kWarp : block_size.x;
+  Block::Group &warp = block->warps[self / kWarp];
+  const unsigned turn = warp.turn % 2; // a fiber that is one exchange ahead uses the other value
+  block->fibers[self]->values[turn] = value;
+  wait_for(warp);
+  const unsigned other = from < kWarp && first + from < end ? first + from : self;
+  return block->fibers[other]->values[turn];
 }
 
 } // namespace shim
