@@ -40,7 +40,6 @@ const (
 	unknownHeight = 1.0    // variance of the log of the height of a curve from an earlier run
 	unknownShape  = 0.75   // of the distance to the nearest measured share, log: surprise of a new share that says nothing of other ranks
 	newPart       = 0.0025 // of the square of a surprise at a new share: variance of the level of the older shares
-	comparable    = 30     // windows between the measurements of two shares that tell whether a curve falls
 	alikeRatio    = 1.05   // of samples, up to which two shares in tiles that are as full take about as long
 	furthest      = 4.0    // times the largest measured share, or down from the smallest: how far one decision goes
 	believers     = 8.0    // ranks that prior beliefs in bends and tiles count as. Fewer find a tile of all ranks sooner, more find ranks with tiles of their own
@@ -81,16 +80,15 @@ const (
 
 // Limits that keep a decision fast. Larger ones change shares little.
 const (
-	mostShares = 24      // measured shares that a rank remembers
-	earlierRun = 1 << 30 // windows since the shares of an earlier run were measured
-	priorCells = 10      // points of a curve from an earlier run
-	lenders    = 3       // ranks of a type that lend measured shares
-	mostLent   = 6       // measured shares of lenders that the curve of a rank uses
-	mostParts  = 4       // hypotheses of tiles that a prediction uses
-	everyShare = 4096    // samples up to which a curve with tiles has every share
-	gridRatio  = 1.25    // of neighbouring points of a curve in the reach of a decision,
-	farRatio   = 2.0     // and beyond
-	manyRanks  = 64      // with more ranks, each curve is fitted again only once in drawnEvery windows
-	drawnEvery = 4       // windows
-	leastPlain = 0.05    // least part of a time that a tile leaves
+	mostShares = 24   // measured shares that a rank remembers
+	priorCells = 10   // points of a curve from an earlier run
+	lenders    = 3    // ranks of a type that lend measured shares
+	mostLent   = 6    // measured shares of lenders that the curve of a rank uses
+	mostParts  = 4    // hypotheses of tiles that a prediction uses
+	everyShare = 4096 // samples up to which a curve with tiles has every share
+	gridRatio  = 1.25 // of neighbouring points of a curve in the reach of a decision,
+	farRatio   = 2.0  // and beyond
+	manyRanks  = 64   // with more ranks, each curve is fitted again only once in drawnEvery windows
+	drawnEvery = 4    // windows
+	leastPlain = 0.05 // least part of a time that a tile leaves
 )

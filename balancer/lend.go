@@ -79,7 +79,7 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 		if sources = slices.Delete(sources, best, best+1); widest > 0 {
 			lent = append(lent, s)
 			c := s.from.cells[s.at]
-			cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age, first: c.first})
+			cells = append(cells, cell{samples: c.samples, log: c.log + s.log, age: c.age})
 		}
 	}
 	if len(lent) == 0 {

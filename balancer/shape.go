@@ -268,12 +268,6 @@ func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
 	return log
 }
 
-// compares reports whether the times of two shares can be compared: one was measured before and after the other, or both
-// within some windows, in which the speed of the rank can hardly have changed without notice.
-func (c cell) compares(other cell) bool {
-	return max(c.age, other.age) <= min(c.first, other.first) || max(c.age-other.age, other.age-c.age) <= comparable
-}
-
 // valleyOf is the share with which the rank is fastest, tiles aside, if it took longer for a smaller one beyond doubt,
 // or 0.
 func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
@@ -286,7 +280,7 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 	}
 	for i, c := range cells {
 		for j, larger := range cells {
-			if c.samples >= cells[best].samples || larger.samples <= c.samples || !c.compares(larger) {
+			if c.samples >= cells[best].samples || larger.samples <= c.samples {
 				continue
 			}
 			fall := base(c) - base(larger) - leastShift

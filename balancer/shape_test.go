@@ -15,7 +15,6 @@ func estimated(sigma float64, times map[float64]float64) *speed {
 	shares := slices.Sorted(maps.Keys(times))
 	for _, samples := range shares {
 		e.add(samples, math.Log(times[samples]), sigma*sigma)
-		e.cells[len(e.cells)-1].first = earlierRun
 	}
 	return e
 }

@@ -40,8 +40,7 @@ type speed struct {
 type cell struct {
 	samples float64
 	log     float64 // of seconds
-	age     int     // windows since it was measured,
-	first   int     // and since it was measured for the first time
+	age     int     // windows since it was measured
 }
 
 func square(x float64) float64 { return x * x }
@@ -53,7 +52,6 @@ func newSpeed(prior Curve, sigma float64, limit int) *speed {
 	for _, p := range prior.within(1, float64(limit)).simplify(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), shapeError*shapeError+sigma*sigma)
-			e.cells[len(e.cells)-1].first = earlierRun
 		}
 	}
 	if n := len(e.cells); n > 0 {
@@ -134,8 +132,7 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	expected, doubt := e.expect(m.samples)
 	at := e.cell(m.samples)
 	for i := range e.cells {
-		e.cells[i].age++
-		if e.cells[i].first++; i != at {
+		if e.cells[i].age++; i != at {
 			e.cov[i][i] += square(reshape * e.wander)
 		}
 	}

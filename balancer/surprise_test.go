@@ -116,23 +116,6 @@ func TestWhatRanksDoAlikeWithinAWindowIsRemoved(t *testing.T) {
 	}
 }
 
-// Times from long ago tell no fall: the speed may have changed in between.
-func TestTimesThatCannotBeComparedTellNoFall(t *testing.T) {
-	for _, test := range []struct {
-		a, b cell
-		want bool
-	}{
-		{cell{age: 5, first: 5}, cell{age: 7, first: 7}, true},
-		{cell{age: 5, first: 5}, cell{age: 7 + comparable, first: 7 + comparable}, false},
-		{cell{age: 0, first: 200}, cell{age: 100, first: 100}, true}, // measured before and after
-		{cell{age: 0, first: 20}, cell{age: 100, first: 200}, false},
-	} {
-		if got := test.a.compares(test.b); got != test.want || test.b.compares(test.a) != test.want {
-			t.Errorf("%+v and %+v: got %v, want %v", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 // With many ranks, each rank fits its curve in one of four windows, and scales the curve in the others. Its time at the share in use is
 // that of a new curve all the same.
 func TestCurvesOfManyRanksFollow(t *testing.T) {
