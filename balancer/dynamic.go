@@ -15,8 +15,8 @@ import (
 //
 // straggler is 0.5 for a rank whose own time was over 1.5 times the median in two windows running ("consistently slow"), else 1. A rank with half the
 // share takes about half the time, so its measured time says that it is no straggler. Without hysteresis its share would be restored and halved again for ever.
-// Therefore a straggler is judged by the time that it would take with the share that the formula gives it without the factor, and remains one
-// until that time is below 1.25 times the median in two windows running. Each relapse doubles this number of windows, because restored shares change the median too.
+// Therefore a straggler is judged by the times that all ranks would take with the shares that the formula gives them without the factor, and remains one
+// until its time is below 1.25 times the median in two windows running. Each relapse doubles this number of windows: curves that are no lines mislead the estimate.
 //
 // Time per sample, and not the iteration's time, keeps balanced ranks balanced: in synchronous training the iteration takes equally long everywhere.
 type dynamic struct {
@@ -131,19 +131,22 @@ func (d *dynamic) weights() (weight []float64, missing int) {
 
 // judge finds the ranks that are consistently slow, from their own times (s) in this window. full are the shares that they would get without the factor.
 func (d *dynamic) judge(own []float64, full []int) {
-	median := d.median.median(own)
+	restored := make([]float64, len(own)) // s: times with the full shares. They change the median, too
+	for r, seconds := range own {
+		restored[r] = seconds * float64(full[r]) / float64(d.window.shares[r]) // NaN of a rank without samples
+	}
+	limit := clearedFactor * d.median.median(restored)
 	for r, over := range d.median.Observe(own) {
-		if !d.slow[r] {
+		switch {
+		case !d.slow[r]:
 			if d.slow[r] = over; over {
 				d.calm[r], d.proof[r] = 0, max(stragglerWindows, 2*d.proof[r])
 			}
-			continue
-		}
-		if share := d.window.shares[r]; share > 0 && own[r]*float64(full[r]) < clearedFactor*median*float64(share) {
+		case restored[r] < limit:
 			d.calm[r]++
-		} else {
+			d.slow[r] = d.calm[r] < d.proof[r]
+		default:
 			d.calm[r] = 0
 		}
-		d.slow[r] = d.calm[r] < d.proof[r]
 	}
 }
