@@ -126,9 +126,9 @@ func Run(o Options) (*Result, error) {
 
 func mean(values []float64) (m float64) {
 	for _, v := range values {
-		m += v / float64(len(values))
+		m += v
 	}
-	return m
+	return m / float64(len(values))
 }
 
 // Limits are the last points of curves, in whole samples.

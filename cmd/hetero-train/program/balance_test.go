@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/simulate"
@@ -51,6 +52,10 @@ func TestSimulateWithScores(t *testing.T) {
 	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "without --scores, policy proportional gives equal shares") {
 		t.Errorf("without scores: got %+v, want equal shares and a warning", o)
 	}
+	none := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "none", "--scores", "1,3"}
+	if o := execute(none); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "policy none ignores --scores") {
+		t.Errorf("policy none with scores: got %+v, want equal shares and a warning", o)
+	}
 	o := execute(append(args, "--scores", "1,3", "--json"))
 	var r simulate.Result
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
@@ -58,6 +63,23 @@ func TestSimulateWithScores(t *testing.T) {
 	}
 	if r.Shares[0] != 50 || r.Shares[1] != 150 || r.StartShareOfOracle < 0.9999 || r.MeanShareOfOracle < 0.9999 || r.LastQuarterShareOfOracle < 0.9999 {
 		t.Errorf("got %+v, want shares of 50 and 150 from the start on", r)
+	}
+}
+
+// A shell passes the output of a command as a named pipe: --curves <(command).
+func TestSimulateReadsANamedPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "curves")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("named pipes: ", err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte(curvesOfTwo), 0o600) }()
+	o := execute([]string{"balance", "simulate", "--curves", pipe, "--global-batch", "200", "--policy", "none"})
+	if o.code != exit.Done || !strings.Contains(o.stdout, "shares [100 100]") {
+		t.Fatalf("got %+v, want a simulation of two ranks", o)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -57,7 +57,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	f := new(simulateFlags)
 	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` with lines rank,batch,seconds; -: standard input")
+	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` or pipe with lines rank,batch,seconds; -: standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
 	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil, "compute `scores` of the ranks, separated by commas; default: equal scores")
@@ -100,8 +100,12 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 	name := f.curves
 	if name == "-" {
 		name = "standard input"
-		if text, err = io.ReadAll(io.LimitReader(os.Stdin, mostCurves+1)); err == nil && len(text) > mostCurves {
-			err = fmt.Errorf("%s: want at most %d bytes", name, mostCurves)
+		text, err = readPipe(name, os.Stdin)
+	} else if info, statErr := os.Stat(name); statErr == nil && info.Mode()&os.ModeNamedPipe != 0 { // as in --curves <(command)
+		var pipe *os.File
+		if pipe, err = os.Open(name); err == nil {
+			defer pipe.Close() // read only
+			text, err = readPipe(name, pipe)
 		}
 	} else {
 		text, err = regular.Read(name, mostCurves)
@@ -120,6 +124,15 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 	return nil
 }
 
+// readPipe reads curves until the other end of a pipe closes.
+func readPipe(name string, pipe io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(pipe, mostCurves+1))
+	if err == nil && len(text) > mostCurves {
+		err = fmt.Errorf("%s: got more than %d bytes, want at most so many", name, mostCurves)
+	}
+	return text, err
+}
+
 func (f *simulateFlags) run(a *cli.App) error {
 	if err := f.check(a.Env.Catalog); err != nil {
 		return err
@@ -133,6 +146,9 @@ func (f *simulateFlags) run(a *cli.App) error {
 			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one per rank of the curves", len(f.scores), len(f.Curves))
 		}
 		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
+		if f.Policy == "none" {
+			a.WarnOf("policy none ignores --scores: its shares are equal")
+		}
 	case f.Policy == "proportional":
 		a.WarnOf("without --scores, policy proportional gives equal shares, as policy none does")
 	}
