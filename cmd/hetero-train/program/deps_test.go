@@ -244,7 +244,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/command/profile", imports("balancer", "engine/cluster/rendezvous", "engine/config", "engine/data",
 		"engine/device", "engine/tensor", "engine/train", "profiler/hardware", "profiler/measure", "profiler/profiles",
 		"profiler/system", "cmd/hetero-train/internal/assembly", "cmd/hetero-train/internal/cli",
-		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit",
+		"cmd/hetero-train/internal/compute", "cmd/hetero-train/internal/exchange", "cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs", "cmd/hetero-train/internal/signals", "telemetry",
 		"cmd/hetero-train/internal/parts", "cmd/hetero-train/internal/session", "cmd/hetero-train/internal/show",
 		"cmd/hetero-train/internal/version")},
 	{"cmd/hetero-train/internal/command/selftest", imports("cuda", "engine/cluster/rendezvous", "engine/collective",

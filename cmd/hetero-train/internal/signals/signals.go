@@ -92,17 +92,25 @@ func Tidied(cmd *cobra.Command) *cobra.Command {
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, release := untilSignal(cmd.Context())
-		defer release()
-		cmd.SetContext(ctx)
-		err := run(cmd, args)
-		var s exit.Stopped
-		if err != nil && errors.As(context.Cause(ctx), &s) {
-			return exit.With(s.Saved(), s) // whichever operation the signal interrupted
-		}
-		return err
+		return Until(cmd.Context(), func(ctx context.Context) error {
+			cmd.SetContext(ctx)
+			return run(cmd, args)
+		})
 	}
 	return cmd
+}
+
+// Until calls run with a context that a signal cancels. If run then fails, Until returns an error with the exit code of
+// the signal.
+func Until(ctx context.Context, run func(context.Context) error) error {
+	ctx, release := untilSignal(ctx)
+	defer release()
+	err := run(ctx)
+	var s exit.Stopped
+	if err != nil && errors.As(context.Cause(ctx), &s) {
+		return exit.With(s.Saved(), s) // whichever operation the signal interrupted
+	}
+	return err
 }
 
 // untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with an exit.Stopped as cause. A second signal

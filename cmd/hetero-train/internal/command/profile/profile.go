@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -30,16 +31,22 @@ ranks with the same type of device get the same score.
 With -c FILE, the command also times training steps of the model, and prints how well the scores predict these times. With several
 ranks, it then times steps at several shares of each rank for about 10 s. A training with the same settings that gets the file with
 --gpu-profiles starts with these step times, so policy hybrid need not discover them. Images are synthetic; texts are those of
-the configured data set.`
+the configured data set.
+
+With --watch, the command measures nothing and writes no file. Every second it shows the GPUs of this machine, and the traffic of
+PCIe, each NVLink connection, network interfaces and RDMA ports next to their limits, until Ctrl-C. A value that cannot be read
+is "-". With --json, it prints one object per line.`
 
 const profileExample = `  hetero-train profile
   hetero-train profile --quick --json
+  hetero-train profile --watch
   hetero-train profile -c configs/resnet50.toml --nproc-per-node 2 --output-dir profiles
   hetero-train train -c configs/resnet50.toml --gpu-profiles profiles/gpu_profiles.json`
 
 // profileFlags are the flags of command profile.
 type profileFlags struct {
 	quick, json bool
+	watch       bool
 	folder      string
 	assigned    cli.LauncherFlags
 }
@@ -51,8 +58,15 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "measure for less than 10 s, with less accuracy")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output instead of the table")
 	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`folder` for the two files; default: <output_dir>/<experiment>/configs")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "measure nothing; show the GPUs and the traffic of the links of this machine every second")
 	cli.AddLauncherFlags(&f.assigned, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.watch {
+			if err := checkWatch(cmd, a); err != nil {
+				return err
+			}
+			return signals.Until(cmd.Context(), func(ctx context.Context) error { return watchMachine(ctx, a, f.json) })
+		}
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {
 			return exit.Usagef("--output-dir: got an empty name, want a folder")
 		}

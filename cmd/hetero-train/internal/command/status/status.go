@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -52,10 +49,7 @@ func New(a *cli.App) *cobra.Command {
 			return err
 		}
 		defer release()
-		s := screen{out: a.Env.Stdout, json: asJSON}
-		if f := logs.FileOf(a.Env.Stdout); f != nil && logs.IsTerminal(a.Env.Stdout) {
-			s.terminal = f
-		}
+		s := screen{logs.NewView(a.Env.Stdout), a.Env.Stdout, asJSON}
 		if !watch {
 			readAll(run)
 			return s.show(run.View())
@@ -145,54 +139,20 @@ func follow(ctx context.Context, run *runs.Run, s screen) error {
 
 // screen is the place where runs are shown.
 type screen struct {
-	out      io.Writer
-	json     bool
-	terminal *os.File // nil: a file or a pipe
-	again    bool     // something was shown
+	*logs.View
+	out  io.Writer
+	json bool
 }
 
-// show prints a run. On a terminal it replaces the previous text, within the size of the window.
-func (s *screen) show(v runs.View) error {
-	if s.json {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = s.out.Write(append(text, '\n'))
+// show prints a run.
+func (s screen) show(v runs.View) error {
+	if !s.json {
+		return s.View.Show(Text(v))
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
 		return err
 	}
-	text := Text(v)
-	switch {
-	case s.terminal != nil:
-		text = s.fit(text)
-		if s.again { // out would escape the control characters
-			if _, err := s.terminal.WriteString("\x1b[H\x1b[J"); err != nil {
-				return err
-			}
-		}
-	case s.again:
-		text = "\n" + text
-	}
-	s.again = true
-	_, err := io.WriteString(s.out, text)
+	_, err = s.out.Write(append(text, '\n'))
 	return err
-}
-
-// fit cuts a text to the size of the window, so that it does not scroll.
-func (s *screen) fit(text string) string {
-	width, height, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil || width < 1 || height < 2 {
-		return text
-	}
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > height-1 {
-		left := len(lines) - (height - 2)
-		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines do not fit: enlarge the window, or use --json", left))
-	}
-	for i, line := range lines {
-		if runes := []rune(line); len(runes) > width {
-			lines[i] = string(runes[:width-1]) + "…"
-		}
-	}
-	return strings.Join(lines, "\n") + "\n"
 }

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -44,18 +43,5 @@ alert: step 40: rank 1 is slower than usual
 	empty := Text(runs.View{Name: "b", State: runs.State{Kind: runs.Crashed, Why: "the process ended"}})
 	if !strings.HasPrefix(empty, "b: crashed\nthe process ended\n") {
 		t.Errorf("a run without records: got %q", empty)
-	}
-}
-
-// TestAFileIsNotCut: a text is cut only on a terminal, whose size is known.
-func TestAFileIsNotCut(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	text := strings.Repeat(strings.Repeat("x", 1000)+"\n", 1000)
-	if got := (&screen{terminal: file}).fit(text); got != text {
-		t.Errorf("got %d bytes, want all %d", len(got), len(text))
 	}
 }

@@ -1,0 +1,20 @@
+package logs
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestAFileIsNotCut: a text is cut only on a terminal, whose size is known.
+func TestAFileIsNotCut(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text := strings.Repeat(strings.Repeat("x", 1000)+"\n", 1000)
+	if got := (&View{terminal: file}).fit(text); got != text {
+		t.Errorf("got %d bytes, want all %d", len(got), len(text))
+	}
+}
