@@ -11,6 +11,7 @@
 //	c, skipped, err := checkpoint.Latest(dir)
 //	learner, err := dqn.Resume(dev, c, workers, environments, nil)  // continues exactly
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
+//	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the network of the program
 //
 // [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] makes
 // those of a [Problem]: episodes of jobs on a cluster.
@@ -25,8 +26,9 @@
 //
 // # Actions and rewards
 //
-// An action starts one of the first K jobs on a group of GPUs, alone or sharing, or waits for the next event. Impossible
-// actions are masked, both when the network acts and in the targets. The reward of a step is
+// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing, does what a baseline does
+// (Encoding.Advice), or waits for the next event. Impossible actions are masked, both when the network acts and in the
+// targets. The reward of a step is
 //
 //	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 Unit)
 //
@@ -39,7 +41,8 @@
 // of a baseline are options. Environments run in lockstep, so that one run of the network decides for all of them. Only
 // the value of the chosen action has a gradient.
 //
-// The duration of discounting follows the simulated time: a cost after Problem.Horizon seconds counts 1/e.
+// Discounting follows the simulated time: a cost after Problem.Horizon seconds counts 1/e. At rates above 1e-4, networks of
+// one training differ much from each other: end a training with a smaller rate.
 //
 // # Determinism
 //
