@@ -215,9 +215,10 @@ func (h *hybrid) teaches(l *lead, probe []int) float64 {
 	return first / all
 }
 
-// probeTiles is the best shares under one lead of an aligned tile: the one whose expected gain in the windows that are
-// left exceeds its expected cost most. The weight of a tile takes two values of half the chance each, because small
-// tiles are worth nothing and large ones much. The same shares may fill the tiles of other leads; then they teach these.
+// probeTiles is the shares that test leads of aligned tiles best: those whose expected gain in the windows that are left
+// exceeds their expected cost most. Candidates are the best shares under each lead, and shares that only fill its tile
+// ([hybrid.cheapest]). The weight of a tile takes two values of half the chance each, because small tiles are worth
+// nothing and large ones much. The same shares may fill the tiles of other leads; then they teach these.
 func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 	var leads []lead
 	for i, t := range tiles {
@@ -231,10 +232,19 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 			}
 		}
 	}
+	var candidates [][]int
+	for i := range leads {
+		candidates = append(candidates, leads[i].next)
+		if i%2 == 0 || leads[i-1].tile != leads[i].tile { // one of the two weights
+			if next := h.cheapest(&leads[i], batch, from); next != nil {
+				candidates = append(candidates, next)
+			}
+		}
+	}
 	var best []int
 	most, left := 0.0, h.windowsLeft()
-	for i := range leads {
-		next, value, rest := leads[i].next, 0.0, 1.0
+	for _, next := range candidates {
+		value, rest := 0.0, 1.0
 		for j := range leads {
 			l := &leads[j]
 			then, _ := Slowest(l.curves, next)
@@ -249,6 +259,32 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 		}
 	}
 	return best
+}
+
+// cheapest is shares near those in use with which the ranks of a lead that miss its tile fill it; the other ranks take
+// the rest. nil where there are none. If no tile shows, these shares cost less than the best ones of the lead.
+func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
+	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
+	free, largest := 0, -1 // ranks whose share is not fixed
+	for r, e := range h.ranks {
+		period := float64(l.tile.period)
+		share := int(max(math.Round(float64(from[r])/period), 1) * period)
+		if !l.asked[r] || !e.shape.misses(l.tile) || share > batch.Limits[r] || share < batch.least[r] {
+			free++
+			continue
+		}
+		batch.Limits[r], batch.least[r] = share, share
+		if largest < 0 || from[r] > from[largest] {
+			largest = r
+		}
+	}
+	if largest < 0 {
+		return nil
+	}
+	if free == 0 {
+		batch.Limits[largest], batch.least[largest] = h.most[largest], 0
+	}
+	return h.solved(true, batch, h.curves, from)
 }
 
 // probeHoped is the best shares if each rank were faster by probeSigmas, except for shares whose expected cost is above mostProbe.
