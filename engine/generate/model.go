@@ -54,7 +54,8 @@ type pass struct {
 const shortest = 32
 
 // Open allocates the weights, which are 0 until Load, and a key-value cache for Positions tokens. It fails if the
-// device lacks an op of the model.
+// device lacks an op of the model or device.AttentionStep, which reads the cache: device.ErrUnsupported is then in the
+// chain of the error.
 func Open(dev device.Device, o Options) (_ *Model, err error) {
 	m := &Model{o: o, dev: dev, cache: plan.NewCache(dev), passes: map[int]*pass{}}
 	m.closer = append(m.closer, m.cache.Close)
@@ -67,7 +68,9 @@ func Open(dev device.Device, o Options) (_ *Model, err error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	m.closer = append(m.closer, m.stream.Close)
-	_, err = m.passOf(next)
+	if _, err = m.passOf(next); errors.Is(err, device.ErrUnsupported) {
+		err = fmt.Errorf("generate: device %s cannot compute a token from the key-value cache; use a device of another kind, such as cpu: %w", dev.Info().Name, err)
+	}
 	return m, err
 }
 

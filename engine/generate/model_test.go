@@ -1,7 +1,9 @@
 package generate
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -89,5 +91,27 @@ func TestCachedPositionsGiveTheLogitsOfTheWholeText(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// lacking is a device without the op that reads the key-value cache.
+type lacking struct{ device.Device }
+
+func (d lacking) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
+	if op.Kind() == (device.AttentionStep{}).Kind() {
+		return nil, device.ErrUnsupported
+	}
+	return d.Device.Compile(op, in, out)
+}
+
+func TestADeviceWithoutTheCacheIsRefused(t *testing.T) {
+	_, err := Open(lacking{reference.New()}, Options{Model: gpt2.Build(size, gpt2.Options{}), Vocabulary: size.Vocabulary, Positions: size.Positions, Compute: tensor.F32})
+	if !errors.Is(err, device.ErrUnsupported) {
+		t.Fatalf("got %v, want an error that wraps ErrUnsupported", err)
+	}
+	for _, want := range []string{"cannot compute a token from the key-value cache", "attention_step", "use a device of another kind"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %q, want %q", err, want)
+		}
 	}
 }

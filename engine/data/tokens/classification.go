@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -59,14 +60,55 @@ type row struct {
 	truncated     bool
 }
 
+func (o *ClassificationOptions) setDefaults() {
+	o.Text, o.Label = cmp.Or(o.Text, "text"), cmp.Or(o.Label, "label")
+}
+
+// LabelledLine is a line of a file of labelled texts.
+type LabelledLine struct {
+	Number       int // from 1
+	Text, Second []byte
+	Label        string
+	Err          error // reason why the line has no labelled text
+}
+
+// EachLabelled calls visit for each labelled text of a file, and for each faulty line, in order. It ends at the first error
+// of visit. It needs neither Tokenizer nor Length. A *data.Fault reports a file that cannot be read, or whose first line does
+// not name the columns.
+func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(LabelledLine) error) error {
+	o.setDefaults()
+	c := &Classification{o: o}
+	var columns []string
+	number := 0
+	err := regular.EachLine(o.Path, func(line []byte) error {
+		number++
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		names := columns == nil && !o.isJSON() // the line names the columns, unless it is empty
+		text, second, label, err := c.values(line, o.isJSON(), &columns)
+		switch {
+		case err != nil && names:
+			return fmt.Errorf("line %d: %w", number, err)
+		case err == nil && text == nil:
+			return nil
+		}
+		return visit(LabelledLine{number, text, second, label, err})
+	})
+	if err != nil && ctx.Err() == nil {
+		return fault("read labelled texts", o.Path, "", err)
+	}
+	return err
+}
+
+// isJSON reports whether the file has JSON lines.
+func (o ClassificationOptions) isJSON() bool {
+	return strings.HasSuffix(o.Path, ".jsonl") || strings.HasSuffix(o.Path, ".ndjson")
+}
+
 // OpenClassification reads and tokenises a file. If the file has a fault, the error is a *data.Fault with the line.
 func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classification, error) {
-	if o.Text == "" {
-		o.Text = "text"
-	}
-	if o.Label == "" {
-		o.Label = "label"
-	}
+	o.setDefaults()
 	if o.Tokenizer == nil {
 		return nil, errors.New("labelled texts: no tokenizer")
 	}
@@ -89,7 +131,7 @@ func OpenClassification(ctx context.Context, o ClassificationOptions) (*Classifi
 
 // read adds all samples of the file and returns their labels.
 func (c *Classification) read(ctx context.Context) (labels []string, err error) {
-	lines := strings.HasSuffix(c.o.Path, ".jsonl") || strings.HasSuffix(c.o.Path, ".ndjson")
+	lines := c.o.isJSON()
 	e := c.o.Tokenizer.NewEncoder()
 	var columns []string
 	number := 0

@@ -142,6 +142,20 @@ func warnTruncated(log *slog.Logger, part string, set *tokens.Classification, le
 	}
 }
 
+// LabelledOptions returns the configured file of labelled texts, with the tokenizer if a vocabulary is configured. ok is false
+// if the configuration has another data set.
+func LabelledOptions(cfg *config.Config) (o tokens.ClassificationOptions, ok bool, err error) {
+	s, ok := cfg.Data.Options.(*labelledText)
+	if !ok {
+		return o, false, nil
+	}
+	o = tokens.ClassificationOptions{Path: cfg.Data.Path, Length: s.Length, Text: s.Text, Second: s.Second, Label: s.Label}
+	if s.VocabFile != "" {
+		o.Tokenizer, err = s.wordPiece()
+	}
+	return o, true, err
+}
+
 // longestOf returns the number of tokens of the longest sample.
 func longestOf(set *tokens.Classification) (longest int) {
 	for i := range set.Len() {

@@ -66,10 +66,14 @@ and EXIF orientations. The samples are a random choice that is the same every ti
 		Example: `  hetero-train data inspect /data/flowers
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
   hetero-train data inspect --dataset cifar10
-  hetero-train data inspect shakespeare/`,
+  hetero-train data inspect shakespeare/
+  hetero-train data inspect reviews.tsv --set data.text_column=review --set data.vocab_file=vocab.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if look < 1 {
 				return exit.Usagef("--look: got %d, want at least 1", look)
+			}
+			if namesLabelled(a, args) {
+				return showLabelled(cmd.Context(), a, args[0], f.json)
 			}
 			if namesTokens(cmd, args) {
 				return inspectTokens(cmd.Context(), a, args[0], f.json)

@@ -48,6 +48,9 @@ The exit code is 3 if any sample is unreadable. Training ends with an error at s
 			if f.workers < 0 {
 				return exit.Usagef("--workers: got %d, want at least 0", f.workers)
 			}
+			if namesLabelled(a, args) {
+				return showLabelled(cmd.Context(), a, args[0], f.json)
+			}
 			if namesTokens(cmd, args) {
 				return verifyTokens(cmd.Context(), a, args[0], f.json)
 			}

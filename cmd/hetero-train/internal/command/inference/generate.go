@@ -3,6 +3,7 @@ package inference
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data/tokenizer"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/generate"
 )
 
@@ -221,7 +223,11 @@ func (m *savedModel) openLanguage(ctx context.Context, vocabulary, positions int
 	}
 	model, err := generate.Open(m.Device, generate.Options{Model: build, Vocabulary: vocabulary, Positions: positions, Compute: m.Precision})
 	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
+		err = fmt.Errorf("model %s: %w", m.Cfg.Model.Name, err)
+		if errors.Is(err, device.ErrUnsupported) {
+			err = exit.With(exit.Device, err)
+		}
+		return nil, err
 	}
 	m.Later(model.Close)
 	read := m.checkpoint.Model.ReadInto

@@ -1,0 +1,170 @@
+package data
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/tokens"
+)
+
+// LabelledFile is the output of data inspect and data verify for a file of labelled texts.
+type LabelledFile struct {
+	Dataset    string         `json:"dataset"`
+	File       string         `json:"file"`
+	Samples    int            `json:"samples"`
+	ByClass    map[string]int `json:"samples_by_class"`
+	Characters Spread         `json:"characters"`                // of a sample, both texts of a pair together
+	Tokens     *Spread        `json:"tokens,omitempty"`          // of a sample, with special tokens; only with data.vocab_file
+	Length     int            `json:"sequence_length,omitempty"` // data.sequence_length; only with data.vocab_file
+	Truncated  *int           `json:"truncated,omitempty"`       // number of samples with more tokens than Length
+	Bad        int            `json:"bad"`
+	Faults     []LineFault    `json:"faults,omitempty"` // the first faulty lines
+}
+
+// LineFault is a line without a labelled text.
+type LineFault struct {
+	Line  int    `json:"line"`
+	Error string `json:"error"`
+}
+
+// mostLineFaults is the largest number of faulty lines that are shown.
+const mostLineFaults = 20
+
+// namesLabelled reports whether the arguments name a file of labelled texts: by the name of the file, unless a flag selects
+// the data set.
+func namesLabelled(a *cli.App, args []string) bool {
+	if len(args) != 1 {
+		return false
+	}
+	for _, o := range slices.Backward(a.Overrides) {
+		if o.Key == "data.dataset" {
+			return o.Value == parts.LabelledText
+		}
+	}
+	return slices.Contains([]string{".tsv", ".jsonl", ".ndjson"}, filepath.Ext(args[0]))
+}
+
+// readLabelled reads all lines of a file of labelled texts. keys of the configuration name the columns.
+func readLabelled(ctx context.Context, a *cli.App, path string) (out LabelledFile, err error) {
+	var own []config.Override
+	for _, s := range [][2]string{{"data.path", path}, {"data.dataset", parts.LabelledText}, {"model.name", "bert_base"}} {
+		own = append(own, config.Override{Origin: "PATH", Key: s[0], Value: s[1]})
+	}
+	a.Overrides = append(own, a.Overrides...)
+	cfg, err := a.Load()
+	if err != nil {
+		return out, err
+	}
+	o, ok, err := parts.LabelledOptions(cfg)
+	if err != nil {
+		return out, err
+	}
+	if !ok {
+		return out, exit.Usagef("data.dataset: got %s, want %s for %s", cfg.Data.Dataset, parts.LabelledText, path)
+	}
+	out = LabelledFile{Dataset: parts.LabelledText, File: path, ByClass: map[string]int{}}
+	var characters, lengths []int
+	count := func([]byte) int { return 0 }
+	if o.Tokenizer != nil {
+		encoder, buffer := o.Tokenizer.NewEncoder(), []int32(nil)
+		count = func(text []byte) int {
+			buffer = encoder.Append(buffer[:0], text)
+			return len(buffer)
+		}
+	}
+	specials := 2
+	if o.Second != "" {
+		specials = 3
+	}
+	err = o.EachLabelled(ctx, func(l tokens.LabelledLine) error {
+		if l.Err != nil {
+			if out.Bad++; out.Bad <= mostLineFaults {
+				out.Faults = append(out.Faults, LineFault{l.Number, l.Err.Error()})
+			}
+			return nil
+		}
+		out.Samples++
+		out.ByClass[l.Label]++
+		characters = append(characters, utf8.RuneCount(l.Text)+utf8.RuneCount(l.Second))
+		lengths = append(lengths, count(l.Text)+count(l.Second)+specials)
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	if out.Samples > 0 {
+		out.Characters = spreadOf(characters)
+	}
+	if o.Tokenizer != nil && out.Samples > 0 {
+		spread, long := spreadOf(lengths), 0
+		for _, n := range lengths {
+			if n > o.Length {
+				long++
+			}
+		}
+		out.Tokens, out.Length, out.Truncated = &spread, o.Length, &long
+	}
+	return out, nil
+}
+
+// showLabelled prints the contents of a file of labelled texts. A file with faulty lines, without samples or with only one
+// class cannot be used for training, which is an error of the data.
+func showLabelled(ctx context.Context, a *cli.App, path string, json bool) error {
+	f, err := readLabelled(ctx, a, path)
+	if err != nil {
+		return exit.Classify(ctx, err)
+	}
+	if json {
+		err = show.JSON(a.Env.Stdout, f)
+	} else {
+		err = f.write(a.Env.Stdout)
+	}
+	switch {
+	case err != nil:
+		return err
+	case f.Bad > 0:
+		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d lines are faulty", f.Bad)))
+	case len(f.ByClass) < 2:
+		return exit.With(exit.Data, fmt.Errorf("%s: %d samples of %d classes, want at least two classes", path, f.Samples, len(f.ByClass)))
+	}
+	return nil
+}
+
+func (f LabelledFile) write(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %d labelled texts of %d classes\n", show.Foreign(f.File), f.Samples, len(f.ByClass))
+	byCount := slices.SortedFunc(maps.Keys(f.ByClass), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.ByClass[b], f.ByClass[a]), cmp.Compare(a, b))
+	})
+	const most = 20 // classes
+	for _, class := range byCount[:min(len(byCount), most)] {
+		fmt.Fprintf(w, "  %s: %d\n", show.Foreign(class), f.ByClass[class])
+	}
+	if len(byCount) > most {
+		fmt.Fprintf(w, "  and %d other classes\n", len(byCount)-most)
+	}
+	if f.Samples > 0 {
+		fmt.Fprintf(w, "characters of a sample: %d to %d, median %d\n", f.Characters.Min, f.Characters.Max, f.Characters.Median)
+	}
+	if f.Tokens != nil {
+		fmt.Fprintf(w, "tokens of a sample: %d to %d, median %d; %d samples have more than data.sequence_length = %d\n", f.Tokens.Min, f.Tokens.Max, f.Tokens.Median, *f.Truncated, f.Length)
+	}
+	for _, l := range f.Faults {
+		fmt.Fprintf(w, "bad line %d: %s\n", l.Line, l.Error)
+	}
+	if f.Bad > len(f.Faults) {
+		fmt.Fprintf(w, "and %d other bad lines\n", f.Bad-len(f.Faults))
+	}
+	_, err := fmt.Fprintf(w, "%d bad lines\n", f.Bad)
+	return err
+}
