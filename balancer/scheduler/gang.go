@@ -9,7 +9,11 @@ import (
 // first, it predicts the finish on
 //
 //   - each type of GPU, as soon as enough GPUs of the type are free; the remaining times of the jobs that run are known
+//
 //   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed])
+//
+//   - the GPUs of a running job that has them alone, next to this job ([Speeds.Shared]), if the job gains more time than the
+//     other loses
 //
 // and chooses the earliest. If this is on GPUs that are free now, the job starts. Otherwise the job reserves the GPUs in the
 // plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish earlier
@@ -29,6 +33,15 @@ type gang struct {
 // gangDepth is the number of jobs in a plan. Jobs further back in the queue seldom find free GPUs, and each job of the plan
 // costs time.
 const gangDepth = 64
+
+// gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At 1, the
+// sum of both completion times is as it would be without sharing.
+const gangMargin = 2
+
+// gangGain is the least sum of the speeds of two jobs that share GPUs, each relative to its speed without the other. At 1, the
+// GPUs compute as much as with one job after the other. Pairs that gain little are no gain in a full cluster, because they
+// occupy both places on the GPUs when a shorter job arrives.
+const gangGain = 1.2
 
 // maxMixedTypes limits the types of GPUs in a cache key.
 const maxMixedTypes = 8
@@ -64,12 +77,14 @@ type plan struct {
 	start  float64 // seconds
 	typ    int     // of the GPUs, -1: mixed
 	speed  float64 // steps/s
+	shared int     // index into State.Running of the job whose GPUs it shares, or -1
 }
 
 func (p *gang) Decide(s *State) Action {
-	if p.count(s) == 0 || len(s.Queue) == 0 {
+	if len(s.Queue) == 0 {
 		return Action{}
 	}
+	p.count(s)
 	p.release(s)
 	p.sort(s)
 	for _, job := range p.order {
@@ -141,7 +156,7 @@ func (p *gang) sort(s *State) {
 // choose finds the earliest finish of a job in the plan.
 func (p *gang) choose(s *State, job int) plan {
 	j := &s.Workload.Jobs[job]
-	best := plan{finish: math.Inf(1), start: math.Inf(1), typ: -1}
+	best := plan{finish: math.Inf(1), start: math.Inf(1), typ: -1, shared: -1}
 	clear(p.have)
 	for g, at := range p.until {
 		if at <= s.Now {
@@ -158,14 +173,52 @@ func (p *gang) choose(s *State, job int) plan {
 			continue
 		}
 		if finish := start + s.Remaining[job]/speed; finish < best.finish {
-			best = plan{finish, start, t, speed}
+			best = plan{finish, start, t, speed, -1}
 		}
 	}
 	if j.GPUs > 1 && len(s.Cluster.Types) > 1 && len(s.Cluster.Types) <= maxMixedTypes {
 		clear(p.counts)
 		p.mixtures(s, job, 0, j.GPUs, &best)
 	}
+	p.share(s, job, &best)
 	return best
+}
+
+// share compares the GPUs of running jobs with the best choice.
+func (p *gang) share(s *State, job int, best *plan) {
+	n := s.Workload.Jobs[job].GPUs
+	without, gain := best.finish, 0.0
+	for i := range s.Running {
+		r := &s.Running[i]
+		if len(r.GPUs) != n || r.Partner >= 0 || !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
+			continue
+		}
+		mine, why := s.Fit(job, r.GPUs)
+		if why != Fits {
+			continue
+		}
+		other := s.Rate(r.Job, r.GPUs, job)
+		alone := s.Rate(job, r.GPUs, -1)
+		if mine/alone+other/r.Speed < gangGain {
+			continue
+		}
+		end, otherEnd := together(s.Remaining[job], mine, alone, r.Remaining, other, r.Speed)
+		loss := otherEnd - r.Remaining/r.Speed
+		if v := without - (s.Now + end) - gangMargin*loss; v > gain {
+			gain = v
+			*best = plan{s.Now + end, s.Now, -1, mine, i}
+		}
+	}
+}
+
+// together is the time in which each of two jobs ends that share GPUs until the first one ends. Work is in steps, speeds are in
+// steps/s, in the pair and alone.
+func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB float64) {
+	endA, endB = workA/pairA, workB/pairB
+	if endA < endB {
+		return endA, endA + (workB-pairB*endA)/aloneB
+	}
+	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
 // earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines.
@@ -253,7 +306,7 @@ func (p *gang) price(s *State, job int, best *plan) {
 	}
 	if speed > 0 {
 		if finish := s.Now + s.Remaining[job]/speed; finish < best.finish {
-			*best = plan{finish, s.Now, -1, speed}
+			*best = plan{finish, s.Now, -1, speed, -1}
 			copy(p.mix, p.counts)
 		}
 	}
@@ -279,7 +332,9 @@ func (p *gang) reserve(s *State, typ, n int, until float64) {
 // both; ok is false if there are none.
 func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 	var gpus []int
-	if best.typ >= 0 {
+	if best.shared >= 0 {
+		gpus, ok = s.Running[best.shared].GPUs, true
+	} else if best.typ >= 0 {
 		gpus, _, ok = s.Place(job, best.typ, p.best[:0])
 	} else if !math.IsInf(best.start, 1) {
 		gpus = p.collect(s, job)
@@ -292,10 +347,15 @@ func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 		}
 		best.finish = s.Now + s.Remaining[job]/best.speed
 	}
-	p.best = gpus
+	p.best = append(p.best[:0], gpus...)
+	gpus = p.best
 	a = Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("it finishes first on %s: predicted %.4g steps/s, end in %.0f s", s.types(gpus), best.speed, best.finish-s.Now)
+		with := ""
+		if best.shared >= 0 {
+			with = fmt.Sprintf(" together with job %d", s.Running[best.shared].Job)
+		}
+		a.Reason = fmt.Sprintf("it finishes first on %s%s: predicted %.4g steps/s, end in %.0f s", s.types(gpus), with, best.speed, best.finish-s.Now)
 	}
 	return a, true
 }
