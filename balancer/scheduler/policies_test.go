@@ -1,0 +1,117 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// table states speeds of kinds on GPU types 0 and 1 for one GPU; gangs are faster in proportion. Mixed sets run at the speed of
+// their slowest GPU.
+type table struct{ speed [][2]float64 }
+
+func (s table) Alone(kind, typ, n int, _ bool) float64 { return s.speed[kind][typ] * float64(n) }
+func (s table) Shared(kind, _, typ, n int) (float64, bool) {
+	return 0.9 * s.speed[kind][typ] * float64(n), kind == 1
+}
+func (s table) Mixed(kind int, counts []int, _ bool) (float64, bool) {
+	return min(s.speed[kind][0], s.speed[kind][1]) * float64(counts[0]+counts[1]), kind == 2
+}
+
+// still is a state at 100 s: two machines, the first with two GPUs of type 0, the second with two of type 1. All jobs wait.
+func still(jobs ...Job) *State {
+	c := &Cluster{Types: []GPUType{{Name: "fast", Memory: 8}, {Name: "slow", Memory: 8}},
+		Machines: []Machine{{Name: "a", CPUs: 8, Memory: 8, GPUs: []int{0, 1}}, {Name: "b", CPUs: 8, Memory: 8, GPUs: []int{2, 3}}},
+		GPUs:     []GPU{{Type: 0}, {Type: 0}, {Type: 1, Machine: 1}, {Type: 1, Machine: 1}}}
+	w := &Workload{Kinds: []Kind{{Name: "even"}, {Name: "small", GPUMemory: 1}, {Name: "divisible"}}, Jobs: jobs}
+	s := &State{Now: 100, Cluster: c, Workload: w, Speeds: table{[][2]float64{{2, 1}, {2, 1.9}, {2, 1.5}}}, Up: []bool{true, true, true, true},
+		OnGPU: make([][]int, 4), FreeCPUs: []float64{8, 8}, FreeMem: []float64{8, 8}, Arrived: len(jobs)}
+	for i := range jobs {
+		s.Queue = append(s.Queue, i)
+		s.Remaining = append(s.Remaining, jobs[i].Work)
+	}
+	return s
+}
+
+// run moves a job from the queue to GPUs.
+func (s *State) run(job int, speed float64, gpus ...int) *State {
+	s.Queue = slices.DeleteFunc(s.Queue, func(q int) bool { return q == job })
+	s.Running = append(s.Running, Running{Job: job, GPUs: gpus, Since: 100, Ready: 100, Speed: speed, Remaining: s.Remaining[job], Leaves: math.Inf(1), Partner: -1})
+	for _, g := range gpus {
+		s.OnGPU[g] = append(s.OnGPU[g], job)
+	}
+	return s
+}
+
+func TestDecisions(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		policy string
+		state  *State
+		want   Action
+		reason string // part of it
+	}{
+		{"the first job", "fcfs", still(Job{Work: 9, GPUs: 1}, Job{Work: 1, GPUs: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "first of 2"},
+		{"the first job blocks", "fcfs", still(Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2}, Job{Work: 9, GPUs: 2}, Job{Work: 1, GPUs: 1}).run(0, 4, 0, 1).run(3, 1, 2), Action{}, ""},
+		{"a type that is too small is passed over", "fcfs", still(Job{Work: 1, GPUs: 1}, Job{Work: 9, GPUs: 2}).run(0, 2, 0), Action{Verb: Start, Job: 1, GPUs: []int{2, 3}}, "slow"},
+
+		{"another type waits", "static", still(Job{Work: 90, GPUs: 2}, Job{Work: 90, GPUs: 2}, Job{Work: 9, GPUs: 1, Kind: 1}).run(0, 4, 0, 1), Action{Verb: Start, Job: 2, GPUs: []int{2}}, "small is assigned to 1 x slow"},
+
+		{"the highest priority", "rule", still(Job{Work: 9, GPUs: 1, Arrival: 100}, Job{Work: 9, GPUs: 1, Arrival: 100, Priority: 0.5}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "priority 0.50"},
+		{"age exceeds priority", "rule", still(Job{Work: 9, GPUs: 1}, Job{Work: 9, GPUs: 1, Arrival: 100, Priority: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0}}, "waited 100 s"},
+		{"small jobs pass a young gang", "rule", still(Job{Work: 4000, GPUs: 4, Kind: 2, Arrival: 99, Priority: 1}, Job{Work: 9, GPUs: 1}, Job{Work: 9, GPUs: 1, Arrival: 99}).run(1, 2, 0), Action{Verb: Start, Job: 2, GPUs: []int{1}}, "score"},
+		{"an overdue gang blocks", "rule", still(Job{Work: 9, GPUs: 4, Kind: 2}, Job{Work: 9, GPUs: 1}, Job{Work: 9, GPUs: 1, Arrival: 99}).run(1, 2, 0), Action{}, ""},
+
+		{"the shortest job on its fastest GPU", "srf", still(Job{Work: 9, GPUs: 1}, Job{Work: 8, GPUs: 1}), Action{Verb: Start, Job: 1, GPUs: []int{0}}, "4 s on 1 x fast"},
+		{"the shortest that fits", "srf", still(Job{Work: 90, GPUs: 2}, Job{Work: 3, GPUs: 1}, Job{Work: 2, GPUs: 2}, Job{Work: 9, GPUs: 1}).run(1, 2, 0).run(3, 1, 2), Action{}, ""},
+
+		{"slow GPUs are worse than to wait", "gang", still(Job{Work: 20, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{}, ""},
+		{"slow GPUs are better than to wait", "gang", still(Job{Work: 100, GPUs: 2}, Job{Work: 40, GPUs: 2}).run(0, 4, 0, 1), Action{Verb: Start, Job: 1, GPUs: []int{2, 3}}, "2 steps/s, end in 20 s"},
+		{"a mixed set is priced", "gang", still(Job{Work: 400, GPUs: 1}, Job{Work: 400, GPUs: 1}, Job{Work: 30, GPUs: 2, Kind: 2}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 2, GPUs: []int{1, 3}}, "1 x fast and 1 x slow"},
+		{"jobs share if both gain", "gang", still(Job{Work: 400, GPUs: 2, Kind: 1}, Job{Work: 400, GPUs: 2}, Job{Work: 20, GPUs: 2, Kind: 1}).run(0, 4, 0, 1).run(1, 2, 2, 3), Action{Verb: Start, Job: 2, GPUs: []int{0, 1}}, "together with job 0"},
+		{"a job moves to free fast GPUs", "gang", still(Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3), Action{Verb: Stop, Job: 0}, "100 s earlier"},
+		{"a job that nearly ends stays", "gang", still(Job{Work: 400, GPUs: 2, Kind: 1}).run(0, 3.8, 2, 3), Action{}, ""},
+
+		{"the type with the greater advantage", "maxmin", still(Job{Work: 4000, GPUs: 2}, Job{Work: 4000, GPUs: 2, Kind: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1}}, "fair fraction"},
+	} {
+		p, err := New(c.policy, Options{Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Reset(c.state.Cluster, c.state.Workload, c.state.Speeds); err != nil {
+			t.Fatal(err)
+		}
+		got := p.Decide(c.state)
+		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) || !strings.Contains(got.Reason, c.reason) || got.Verb != Wait && got.Reason == "" {
+			t.Errorf("%s: %s: got %+v, want %+v with reason %q", c.policy, c.name, got, c.want, c.reason)
+		}
+	}
+}
+
+func TestUnknownPolicy(t *testing.T) {
+	if _, err := New("best", Options{}); err == nil || !strings.Contains(err.Error(), "gang") {
+		t.Errorf("got %v, want an error that names the policies", err)
+	}
+}
+
+func TestChecksNameAllFaults(t *testing.T) {
+	s := still(Job{Name: "a", Work: 1, GPUs: 1}, Job{Name: "b", Work: -1, GPUs: 0, Priority: 2, Arrival: -3, Kind: 7, CPUs: math.NaN()})
+	err := s.Workload.Check()
+	for _, part := range []string{`job 1 ("b")`, "got kind 7", "got 0 GPUs", "got -3 s", "got -1 steps", "CPUs: got NaN", "priority: got 2", "order of arrival"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want a fault with %q", err, part)
+		}
+	}
+	c := *s.Cluster
+	c.GPUs = append([]GPU(nil), c.GPUs...)
+	c.GPUs[1].Type, c.GPUs[2].Machine, c.GPUs[3].Utilization = 5, 0, 1.5
+	c.Machines = append([]Machine(nil), c.Machines...)
+	c.Machines[1].CPUs = -1
+	err = c.Check()
+	for _, part := range []string{"got type 5", "whose list of GPUs lacks it", "utilization: got 1.5", "CPUs: got -1"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want a fault with %q", err, part)
+		}
+	}
+}
