@@ -84,11 +84,8 @@ func TestGavel(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("HETERO_GAVEL: got no results in %s, want files of scripts/gavel_reference.py (%v)", folder, err)
 	}
-	data := os.Getenv("HETERO_DATA")
-	if data == "" {
-		data = filepath.Join("..", "..", "..", "..", "shared", "data")
-	}
-	measured := gavelSpeeds(t, filepath.Join(data, "gavel", "simulation_throughputs.json"))
+	data := gavelData()
+	measured := gavelSpeeds(t, filepath.Join(data, "simulation_throughputs.json"))
 	names := map[string]string{"fifo": "fcfs", "max_min_fairness_perf": "maxmin"}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -99,7 +96,7 @@ func TestGavel(t *testing.T) {
 		if err := json.Unmarshal(text, &run); err != nil || len(run.Lines) == 0 || len(run.Lines) != len(run.Seconds) {
 			t.Fatalf("%s: got %v, want a result of scripts/gavel_reference.py", file, err)
 		}
-		w := gavelJobs(t, filepath.Join(data, "gavel", "traces", run.Trace), measured.Kinds, run.Lines)
+		w := gavelJobs(t, filepath.Join(data, "traces", run.Trace), measured.Kinds, run.Lines)
 		policies := []scheduler.Policy{}
 		if p, err := scheduler.New(names[run.Policy], scheduler.Options{}); err != nil {
 			t.Fatal(err)
@@ -109,13 +106,8 @@ func TestGavel(t *testing.T) {
 		if run.Policy == "fifo" && run.GPUs[1]+run.GPUs[2] == 0 {
 			policies = append(policies, &gavelFIFO{round: run.Round})
 		}
-		var specs []workload.MachineSpec
-		for typ, n := range run.GPUs {
-			specs = append(specs, workload.MachineSpec{Count: 1, Type: typ, GPUs: n, Network: math.NaN()})
-		}
-		types := []scheduler.GPUType{{Name: "v100"}, {Name: "p100"}, {Name: "k80"}}
 		for _, p := range policies {
-			compareWithGavel(t, p, run, workload.NewCluster(types, specs...), w, measured.Speeds)
+			compareWithGavel(t, p, run, gavelCluster(run.GPUs), w, measured.Speeds)
 		}
 	}
 }
@@ -149,6 +141,61 @@ func compareWithGavel(t *testing.T, p scheduler.Policy, run gavelRun, c *schedul
 	}
 }
 
+// TestPoliciesOnGavelsTraces runs all policies on Gavel's traces. Gavel's data state no times to save and load checkpoints, so
+// stops cost nothing, which favours maxmin.
+func TestPoliciesOnGavelsTraces(t *testing.T) {
+	if os.Getenv("HETERO_LARGE") == "" {
+		t.Skip("HETERO_LARGE is not set: this test takes a minute")
+	}
+	data := gavelData()
+	g := gavelSpeeds(t, filepath.Join(data, "simulation_throughputs.json"))
+	for _, trace := range []string{"6c71a0-seed0", "6c71a0-seed1", "ee9e8c-seed0", "ee9e8c-seed1"} {
+		w := gavelJobs(t, filepath.Join(data, "traces", trace+".trace"), g.Kinds, nil)
+		w.Jobs = ingest.Without(w.Jobs, ingest.Unmeasured(w.Jobs, g.Speeds))
+		for _, n := range []int{36, 60} {
+			first := math.NaN()
+			for _, name := range scheduler.Names() {
+				p, err := scheduler.New(name, scheduler.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := simulate.Run(p, gavelCluster([3]int{n, n, n}), w, g.Speeds, simulate.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				mean := 0.0
+				for _, c := range r.Jobs {
+					mean += (c.Finish - c.Arrival) / float64(len(r.Jobs))
+				}
+				t.Logf("%s, %d jobs, %d GPUs of each type, %-6s: mean completion %.1f h, %.3f jobs/h", trace, len(r.Jobs), n, name, mean/3600,
+					float64(len(r.Jobs))/(r.End-w.Jobs[0].Arrival)*3600)
+				if name == "fcfs" {
+					first = mean
+				} else if name == "gang" && !(mean < first) {
+					t.Errorf("%s: gang: got a mean completion time of %v s, want less than fcfs, %v s", trace, mean, first)
+				}
+			}
+		}
+	}
+}
+
+func gavelData() string {
+	data := os.Getenv("HETERO_DATA")
+	if data == "" {
+		data = filepath.Join("..", "..", "..", "..", "shared", "data")
+	}
+	return filepath.Join(data, "gavel")
+}
+
+// gavelCluster has one machine for each of v100, p100 and k80: Gavel's simulator does not slow gangs on several machines.
+func gavelCluster(gpus [3]int) *scheduler.Cluster {
+	var specs []workload.MachineSpec
+	for typ, n := range gpus {
+		specs = append(specs, workload.MachineSpec{Count: 1, Type: typ, GPUs: n, Network: math.NaN()})
+	}
+	return workload.NewCluster([]scheduler.GPUType{{Name: "v100"}, {Name: "p100"}, {Name: "k80"}}, specs...)
+}
+
 // gavelSpeeds reads Gavel's speeds with the types in the order v100, p100, k80, in which its first-come policy takes them.
 func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	t.Helper()
@@ -178,7 +225,7 @@ func gavelSpeeds(t *testing.T, path string) *ingest.Gavel {
 	return g
 }
 
-// gavelJobs reads some lines of a trace.
+// gavelJobs reads some lines of a trace; nil: all.
 func gavelJobs(t *testing.T, path string, kinds []scheduler.Kind, lines []int) *scheduler.Workload {
 	t.Helper()
 	f, err := os.Open(path)
@@ -191,6 +238,11 @@ func gavelJobs(t *testing.T, path string, kinds []scheduler.Kind, lines []int) *
 		t.Fatal(err)
 	}
 	w := &scheduler.Workload{Kinds: kinds}
+	if lines == nil {
+		for i := range all {
+			lines = append(lines, i+1)
+		}
+	}
 	for _, line := range lines {
 		j := all[line-1]
 		j.CPUs, j.Memory, j.Network, j.Priority = 0, 0, 0, 0
