@@ -120,7 +120,8 @@ func (p *gang) move(s *State) Action {
 			continue
 		}
 		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]
-		now := r.Remaining / r.Speed
+		// Not r.Speed: if the network limits the job here, it may limit the job there, and it would move forever.
+		now := r.Remaining / s.Rate(r.Job, r.GPUs, r.Partner)
 		for t, free := range p.free {
 			if free < len(r.GPUs) {
 				continue

@@ -26,6 +26,10 @@ const maxIdle = 1000
 // maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
 const maxActions = 1000
 
+// maxFruitless limits the actions after which no job finishes: a policy that moves jobs forever is faulty. A fair policy may swap
+// all jobs of a large cluster for months of simulated time, so the limit is high.
+const maxFruitless = 10_000_000
+
 // Run plays a policy until all jobs have finished. If it returns a [*StalledError], the result is that of the run so far.
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	s, err := New(c, w, speeds, o)
@@ -42,7 +46,13 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 		return nil, fmt.Errorf("policy %s: %w", p.Name(), err)
 	}
 	idle, limit := 0, maxActions+4*len(st.Workload.Jobs)
+	finished, before := st.Finished, s.decisions
 	for !s.Done() {
+		if st.Finished > finished {
+			finished, before = st.Finished, s.decisions
+		} else if s.decisions-before > maxFruitless {
+			return nil, fmt.Errorf("policy %s: no job has finished in %d starts and stops, at %v s", p.Name(), s.decisions-before, st.Now)
+		}
 		until, err := s.decide(p, limit)
 		if err != nil {
 			return nil, err

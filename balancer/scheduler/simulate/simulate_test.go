@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -209,5 +210,41 @@ func TestRunEndsAtItsLimit(t *testing.T) {
 	r, err := simulate.Run(p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}, scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{Until: 7, Record: true})
 	if err != nil || r.End != 7 || r.Jobs[0].Finish != 5 || !math.IsNaN(r.Jobs[1].Finish) || r.Segments[1].Ended != scheduler.Unfinished || r.Segments[0].Reason == "" {
 		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// restless stops its job as soon as it computes.
+type restless struct{ gpu [1]int }
+
+func (*restless) Name() string { return "restless" }
+func (*restless) Reset(*scheduler.Cluster, *scheduler.Workload, scheduler.Speeds) error {
+	return nil
+}
+func (p *restless) Decide(s *scheduler.State) scheduler.Action {
+	switch {
+	case len(s.Queue) > 0:
+		return scheduler.Action{Verb: scheduler.Start, Job: s.Queue[0], GPUs: p.gpu[:]}
+	case s.Running[0].Speed > 0 && s.Running[0].Ready == s.Now:
+		return scheduler.Action{Verb: scheduler.Stop, Job: s.Running[0].Job}
+	}
+	return scheduler.Action{}
+}
+
+func TestRestlessPolicyIsAnError(t *testing.T) {
+	_, err := simulate.Run(&restless{}, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
+	if err == nil || !strings.Contains(err.Error(), "no job has finished") {
+		t.Errorf("got %v, want an error", err)
+	}
+}
+
+// Jobs that the network limits do not move from one set of GPUs to another forever.
+func TestGangLeavesJobsThatTheNetworkLimits(t *testing.T) {
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 4, Type: workload.Volta, GPUs: 1, CPUs: 32, Memory: 1 << 38, Network: 1e7})
+	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{{Kind: 3, Work: 1e4, GPUs: 2, Network: 5e8}}}
+	p, _ := scheduler.New("gang", scheduler.Options{})
+	r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil || r.Jobs[0].Stops != 0 {
+		t.Errorf("got %+v, %v, want a run without stops", r, err)
 	}
 }
