@@ -8,6 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
@@ -34,6 +35,10 @@ func needOfThreads(cfg *config.Config, opts session.Options) threadNeed {
 		threads := cfg.Device.Threads
 		if threads == 0 {
 			threads = max(session.UsableCPUs()/session.RanksOfMachine(assigned), 1)
+			// The device reports an invalid limit when it opens.
+			if limit, err := cpu.ThreadLimit(opts.Env.Lookup); err == nil && limit > 0 {
+				threads = min(threads, limit)
+			}
 		}
 		rank = rankThreads + min(threads, runtime.NumCPU())
 	}

@@ -1,6 +1,35 @@
 package process
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+func TestTheNeedOfThreadsFollowsOMPNumThreads(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("needs two CPUs")
+	}
+	need := func(threads int, environ ...string) int {
+		cfg := &config.Config{}
+		cfg.Device.Kind, cfg.Device.Threads = "cpu", threads
+		one := discovery.Assignment{WorldSize: 1, LocalWorldSize: 1}
+		return needOfThreads(cfg, session.Options{Assignment: one, Env: session.Environment{Environ: environ}}).least
+	}
+	for _, c := range []struct{ got, want int }{
+		{need(0, "OMP_NUM_THREADS=1"), rankThreads + 1},
+		{need(0, "OMP_NUM_THREADS=1,2"), rankThreads + 1},
+		{need(2, "OMP_NUM_THREADS=1"), rankThreads + 2}, // device.threads overrides the variable
+		{need(0, "OMP_NUM_THREADS=4096"), need(0)},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %d threads, want %d", c.got, c.want)
+		}
+	}
+}
 
 func TestTheRuntimesWordsForAThreadThatWasRefused(t *testing.T) {
 	for text, want := range map[string]bool{
