@@ -28,7 +28,7 @@ import (
 //
 //   - the lowest free GPUs of the group, if they are enough;
 //   - otherwise, if no group of this type holds the whole gang, all usable GPUs of the group, and then those of other
-//     groups of the same type, the group with the most usable GPUs first;
+//     groups of the same type: groups of the same machine first, then those with the most usable GPUs;
 //   - with sharing, the GPUs of the running job whose pair has the largest gain: the sum of both speeds, each relative
 //     to its speed alone. Jobs share only if the gain is above 1.
 type Encoding struct {
@@ -519,8 +519,10 @@ func (n *encoder) pairs(s *scheduler.State, o *Observation) {
 			speed := n.speeds.Alone(j.Kind, n.groups[i].typ, j.GPUs, spread)
 			possible = possible && speed > 0
 			if possible && spread { // groups of one machine share its CPU cores and memory
-				_, why := s.Fit(job, n.gang(s, job, i))
-				possible = why == scheduler.Fits
+				gpus := n.gang(s, job, i)
+				var why scheduler.Refusal
+				speed, why = s.Fit(job, gpus)
+				possible, spread = why == scheduler.Fits, n.cluster.Spread(gpus)
 				n.room(s, j)
 			}
 			same[pairSoon] = n.squashed[i]
@@ -655,7 +657,12 @@ func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 		n.usable[i] = 0
 		next := -1
 		for k, g := range n.groups {
-			if g.typ == n.groups[i].typ && n.usable[k] > 0 && (next < 0 || n.usable[k] > n.usable[next]) {
+			if g.typ != n.groups[i].typ || n.usable[k] == 0 {
+				continue
+			}
+			near := g.machine == n.groups[i].machine
+			nearest := next >= 0 && n.groups[next].machine == n.groups[i].machine
+			if next < 0 || near && !nearest || near == nearest && n.usable[k] > n.usable[next] {
 				next = k
 			}
 		}
