@@ -47,7 +47,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1"},
 		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5"},
 		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
-		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c and --set are for runs"},
+		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c and --set cannot be used with this command"},
 		{[]string{"simulate", "--trace", trace}, 2, "want all three or none"},
 		{[]string{"compare", "--seeds", "0"}, 2, "--seeds: got 0"},
 		{[]string{"compare", "--policy", "srf,srf"}, 2, "got srf twice"},
