@@ -132,7 +132,7 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, most in
 	accumulation, unit := k.Cfg.Train.GradAccumulation, max(batch.Unit, 1)
 	shares := affordable(balancer.ProfileShares(expected, min(most, batch.Total), unit), p.report.PerSample*float64(accumulation))
 	if len(shares) < 2 {
-		return fmt.Errorf("got %v s for a sample, want two shares within %v", p.report.PerSample, curveTime)
+		return fmt.Errorf("got %v s for a sample, want the times of two shares within %v", p.report.PerSample, curveTime)
 	}
 	m, err := openModel(ctx, k, slices.Max(shares), accumulation)
 	if err != nil {
@@ -148,16 +148,16 @@ func (p *profiling) profileShares(ctx context.Context, expected float64, most in
 	return nil
 }
 
-// affordable returns the first shares of a list that can all be visited curveVisits times within half of curveTime, if
-// the time of a step is proportional to its samples. The other half is for times that are not.
-func affordable(shares []int, perSample float64) []int {
-	left := curveTime.Seconds() / 2
-	for i, n := range shares {
-		if left -= (curveVisits + 1) * float64(n) * perSample; left < 0 {
-			return shares[:i]
+// affordable returns the shares of a list that can all be visited curveVisits times within three quarters of curveTime, if
+// the time of a step is proportional to its samples. Earlier shares come first. The rest is for times that are not.
+func affordable(shares []int, perSample float64) (list []int) {
+	left := curveTime.Seconds() * 3 / 4
+	for _, n := range shares {
+		if cost := (curveVisits + 1) * float64(n) * perSample; cost <= left {
+			list, left = append(list, n), left-cost
 		}
 	}
-	return shares
+	return list
 }
 
 // timeShares visits all shares in turns until curveTime has passed. The first step of the first visit of a share is not

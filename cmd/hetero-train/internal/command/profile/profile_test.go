@@ -89,10 +89,10 @@ func TestAProfileMeasuresTheSharesForWhichItHasTime(t *testing.T) {
 	shares := []int{64, 128, 32}
 	for _, c := range []struct {
 		perSample float64 // s
-		want      int
-	}{{1e-3, 3}, {0.006, 2}, {0.01, 1}, {1, 0}} {
-		if got := affordable(shares, c.perSample); len(got) != c.want {
-			t.Errorf("%v s for a sample: got the shares %v, want the first %d of %v", c.perSample, got, c.want, shares)
+		want      []int
+	}{{1e-3, shares}, {0.009, []int{64, 128}}, {0.011, []int{64, 32}}, {0.05, []int{32}}, {1, nil}} {
+		if got := affordable(shares, c.perSample); !slices.Equal(got, c.want) {
+			t.Errorf("%v s for a sample: got the shares %v of %v, want %v", c.perSample, got, shares, c.want)
 		}
 	}
 }
