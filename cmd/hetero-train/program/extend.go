@@ -4,8 +4,8 @@ import "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 
 // Types of the components that other programs pass to [Main].
 type (
-	// Part is a component that a configuration selects by name: a [Model], a [DataSet] or a [Policy]. Built-in
-	// components and the components that a caller passes to [Main] have the same abilities.
+	// Part is a component that a configuration selects by name: a [Model], a [DataSet], a [LanguageModel],
+	// a [TokenData] or a [Policy]. Built-in components and the components that a caller passes to [Main] have the same abilities.
 	Part = parts.Part
 
 	// Model is a network that configurations select with model.name.
@@ -21,6 +21,23 @@ type (
 	// DataSetOptions are the keys of table [data] that only one data set has. The program sets the keys and then calls
 	// Open on each rank. Open reports an error in the data as a *data.Fault; the program then ends with exit code 3.
 	DataSetOptions = parts.DataSetOptions
+
+	// LanguageModel is a network that reads tokens. Configurations select it with model.name.
+	LanguageModel = parts.LanguageModel
+
+	// LanguageOptions are the keys of table [model] that only one language model has. The program sets the keys and then
+	// calls BuildLanguage.
+	LanguageOptions = parts.LanguageOptions
+
+	// TokenData is a data set of text that configurations select with data.dataset.
+	TokenData = parts.TokenData
+
+	// TokenDataOptions are the keys of table [data] that only one data set of text has. The program sets the keys and then
+	// calls OpenTokens on each rank. OpenTokens reports an error in the data as a *data.Fault.
+	TokenDataOptions = parts.TokenDataOptions
+
+	// TokenSplits are the samples that OpenTokens returns. Their fields are the inputs of language.Predict.
+	TokenSplits = parts.TokenSplits
 
 	// Policy is a balancing policy that configurations select with balance.policy.
 	Policy = parts.Policy
