@@ -198,6 +198,8 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/manager/programs", nil},
 	{"cmd/hetero-train/internal/manager/...", imports("cmd/hetero-train/internal/manager", "cmd/hetero-train/internal/manager/programs")},
 	{"cmd/hetero-train/internal/command/schedule", imports("balancer/scheduler", "balancer/scheduler/compare", "balancer/scheduler/ingest", "engine/regular",
+		"balancer/scheduler/dqn", "engine/checkpoint", "engine/device", "cmd/hetero-train/internal/devices",
+		"cmd/hetero-train/internal/version",
 		"balancer/scheduler/simulate", "balancer/scheduler/workload", "engine/experiment", "profiler/drawing", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/manager", "cmd/hetero-train/internal/manager/...",
 		"cmd/hetero-train/internal/show")},

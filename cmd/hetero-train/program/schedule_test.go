@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // gavelFiles writes a small table of speeds and traces in Gavel's form.
@@ -42,7 +43,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"simulate", "--policy", "best"}, 2, `--policy: unknown scheduling policy: got "best"`},
+		{[]string{"simulate", "--policy", "best"}, 2, `--policy: unknown policy: got "best"`},
 		{[]string{"simulate", "--jobs", "0"}, 2, "jobs: got 0, want at least 1"},
 		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1"},
 		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5"},
@@ -108,20 +109,20 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 
 func TestScheduleComparesPolicies(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs.csv")
-	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--json", "--csv", runs, "--change", "-4turing@600"})
+	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--csv", runs, "--change", "-4turing@600"})
 	var s compare.Study
 	if err := json.Unmarshal([]byte(o.stdout), &s); o.code != 0 || err != nil {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
 	// Without Turing GPUs, jobs of policy static wait forever.
-	if len(s.Rows) != len(scheduler.Names())-1 || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "leaves policy static out") {
+	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "leaves policy static out") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
 	}
 	text, err := os.ReadFile(runs)
 	if lines := strings.Count(string(text), "\n"); err != nil || lines != 1+3*len(s.Rows) {
 		t.Errorf("--csv: got %d lines, %v", lines, err)
 	}
-	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--json", "--change", "-4turing@600"})
+	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--change", "-4turing@600"})
 	if again.stdout != o.stdout {
 		t.Error("two comparisons with equal flags differ")
 	}
@@ -167,5 +168,34 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 	if o := execute([]string{"schedule", "advise", "--slurm"}); o.code != 5 || !strings.Contains(o.stderr, "Unable to contact slurm controller") {
 		t.Errorf("no controller: got exit code %d and %q", o.code, o.stderr)
+	}
+}
+
+// A training of the scheduling network is saved when it ends, and continues in the same folder.
+func TestScheduleTrains(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	dir := filepath.Join(t.TempDir(), "network")
+	for _, c := range []struct {
+		episodes, want string
+	}{{"1", "episode "}, {"1", "has "}, {"20", "continuing from "}} {
+		o := execute([]string{"schedule", "train", "--output", dir, "--episodes", c.episodes})
+		if o.code != 0 || !strings.Contains(o.stderr, c.want) {
+			t.Fatalf("%s episodes: got exit code %d and %q, want %q", c.episodes, o.code, o.stderr, c.want)
+		}
+	}
+	o := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", dir, "--device", "reference", "--jobs", "10"})
+	if o.code != 0 || !strings.Contains(o.stdout, "dqn: 10 jobs") {
+		t.Errorf("got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2}, {[]string{"train", "--device", "tpu"}, 2},
+		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},
+	} {
+		if o := execute(append([]string{"schedule"}, c.args...)); o.code != c.code {
+			t.Errorf("%q: got exit code %d and %q, want %d", c.args, o.code, o.stderr, c.code)
+		}
 	}
 }

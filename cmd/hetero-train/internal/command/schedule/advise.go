@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager"
@@ -39,7 +38,9 @@ const adviseExample = `  hetero-train schedule advise --slurm
 
 type adviseFlags struct {
 	slurm, kubernetes, apply, json bool
-	policy, context, namespace     string
+	context, namespace             string
+	name                           string // of the policy
+	policies
 }
 
 // cluster is a real cluster.
@@ -49,12 +50,13 @@ type cluster interface {
 }
 
 func newAdvise(a *cli.App) *cobra.Command {
-	f := new(adviseFlags)
+	f := &adviseFlags{policies: policies{command: "schedule advise", explain: true}}
 	cmd := &cobra.Command{Use: "advise", Short: "Propose placements for the queue of Slurm or Kubernetes", Long: adviseLong, Example: adviseExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.slurm, "slurm", false, "read the queue of Slurm")
 	flags.BoolVar(&f.kubernetes, "kubernetes", false, "read the suspended Jobs of Kubernetes")
-	flags.StringVar(&f.policy, "policy", defaultPolicy, policyUsage("policy that places the jobs; it must not stop jobs"))
+	flags.StringVar(&f.name, "policy", defaultPolicy, policyUsage("policy that places the jobs; it must not stop jobs"))
+	f.addNetwork(flags)
 	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
 	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig; default: the current one")
 	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the Jobs; default: all namespaces")
@@ -63,17 +65,18 @@ func newAdvise(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-func (f *adviseFlags) run(ctx context.Context, a *cli.App) error {
+func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.slurm == f.kubernetes {
 		return exit.Usagef("schedule advise: got both or none of --slurm and --kubernetes, want one of them")
 	}
 	if f.slurm && (f.context != "" || f.namespace != "") {
 		return exit.Usagef("schedule advise: --context and --namespace are for --kubernetes")
 	}
-	policy, err := scheduler.New(f.policy, scheduler.Options{Explain: true})
+	policy, err := f.get(f.name)
 	if err != nil {
-		return exit.Usagef("schedule advise: --policy: %w", err)
+		return err
 	}
+	defer func() { err = errors.Join(err, f.close()) }()
 	var c cluster = slurm.Client{}
 	if f.kubernetes {
 		c = &kubernetes.Client{Context: f.context, Namespace: f.namespace}
@@ -113,7 +116,7 @@ type advice struct {
 
 func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manager.Placement) error {
 	if f.json {
-		return show.JSON(a.Env.Stdout, advice{s.Manager, f.policy, placements})
+		return show.JSON(a.Env.Stdout, advice{s.Manager, f.name, placements})
 	}
 	var b strings.Builder
 	pending := 0
@@ -122,7 +125,7 @@ func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manage
 			pending++
 		}
 	}
-	fmt.Fprintf(&b, "%s: %d nodes, %d running jobs with GPUs or known nodes, %d pending jobs; policy %s\n", s.Manager, len(s.Nodes), len(s.Jobs)-pending, pending, f.policy)
+	fmt.Fprintf(&b, "%s: %d nodes, %d running jobs with GPUs or known nodes, %d pending jobs; policy %s\n", s.Manager, len(s.Nodes), len(s.Jobs)-pending, pending, f.name)
 	for _, p := range placements {
 		// Names of jobs are foreign text.
 		name, id := show.Foreign(p.Name), show.Foreign(p.Job)

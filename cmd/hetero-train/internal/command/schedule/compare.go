@@ -53,18 +53,18 @@ const baseline = "fcfs"
 
 type compareFlags struct {
 	source
-	policies []string
-	count    int
-	first    uint64
-	csv      string
-	json     bool
+	names []string
+	count int
+	first uint64
+	csv   string
+	json  bool
 }
 
 func newCompare(a *cli.App) *cobra.Command {
-	f := &compareFlags{source: source{command: "schedule compare"}}
+	f := &compareFlags{source: source{policies: policies{command: "schedule compare"}}}
 	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on equal jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.policies, "policy", scheduler.Names(), "policies to compare, repeatable; "+baseline+" is always included")
+	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; "+baseline+" is always included")
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
 	flags.Uint64Var(&f.first, "seed", 1, "first seed; the others follow")
 	flags.StringVar(&f.csv, "csv", "", "write one line per run to this CSV `FILE`")
@@ -79,15 +79,15 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 	if f.count < 1 || f.count > most {
 		return exit.Usagef("%s: --seeds: got %d, want 1 to %d", f.command, f.count, most)
 	}
-	if !slices.Contains(f.policies, baseline) {
-		f.policies = slices.Insert(f.policies, 0, baseline)
+	if !slices.Contains(f.names, baseline) {
+		f.names = slices.Insert(f.names, 0, baseline)
 	}
-	for i, name := range f.policies {
-		if slices.Contains(f.policies[:i], name) {
+	for i, name := range f.names {
+		if slices.Contains(f.names[:i], name) {
 			return exit.Usagef("%s: --policy: got %s twice, want each policy once", f.command, name)
 		}
-		if _, err := f.policy(name, scheduler.Options{}); err != nil {
-			return err
+		if !slices.Contains(policyNames(), name) {
+			return exit.Usagef("%s: --policy: unknown policy: got %q, want some of %s", f.command, name, strings.Join(policyNames(), ", "))
 		}
 	}
 	if err := f.open(a); err != nil {
@@ -111,7 +111,7 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 
 // study runs all policies on all seeds, on all processors.
 func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, error) {
-	all := make([]compare.Runs, len(f.policies))
+	all := make([]compare.Runs, len(f.names))
 	seeds := make([]uint64, f.seeds(f.count))
 	for i := range seeds {
 		seeds[i] = f.first + uint64(i)
@@ -119,23 +119,29 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 			seeds[i] = uint64(i)
 		}
 	}
-	for p, name := range f.policies {
+	for p, name := range f.names {
 		all[p] = compare.Runs{Policy: name, Figures: make([]compare.Figures, len(seeds))}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := make([]atomic.Pointer[simulate.StalledError], len(f.policies))
+	stalled := make([]atomic.Pointer[simulate.StalledError], len(f.names))
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
-	done.start(a, len(seeds)*len(f.policies))
+	done.start(a, len(seeds)*len(f.names))
 	for range min(runtime.GOMAXPROCS(0), len(seeds)) {
 		workers.Go(func() {
+			own := f.own()
+			defer func() {
+				if err := own.close(); err != nil {
+					cancel(err)
+				}
+			}()
 			for i := range work {
 				jobs, err := f.jobs(seeds[i])
-				for p, name := range f.policies {
+				for p, name := range f.names {
 					if err == nil && ctx.Err() == nil {
-						all[p].Figures[i], err = f.figures(name, jobs)
+						all[p].Figures[i], err = f.figures(own, name, jobs)
 						if s := (*simulate.StalledError)(nil); name != baseline && errors.As(err, &s) {
 							stalled[p].Store(s)
 							err = nil
@@ -163,7 +169,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	var finished []compare.Runs
 	for p := range all {
 		if s := stalled[p].Load(); s != nil {
-			a.WarnOf(fmt.Sprintf("%s leaves policy %s out of the comparison: %v", f.command, f.policies[p], s))
+			a.WarnOf(fmt.Sprintf("%s leaves policy %s out of the comparison: %v", f.command, f.names[p], s))
 			continue
 		}
 		finished = append(finished, all[p])
@@ -172,12 +178,8 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 }
 
 // figures runs one policy on one list of jobs.
-func (f *compareFlags) figures(name string, jobs *scheduler.Workload) (compare.Figures, error) {
-	policy, err := f.policy(name, scheduler.Options{})
-	if err != nil {
-		return compare.Figures{}, err
-	}
-	r, err := f.play(policy, jobs, false)
+func (f *compareFlags) figures(p *policies, name string, jobs *scheduler.Workload) (compare.Figures, error) {
+	r, err := f.play(p, name, jobs, false)
 	if err != nil {
 		return compare.Figures{}, err
 	}

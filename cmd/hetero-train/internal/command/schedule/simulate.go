@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,7 @@ type simulateFlags struct {
 }
 
 func newSimulate(a *cli.App) *cobra.Command {
-	f := &simulateFlags{source: source{command: "schedule simulate"}}
+	f := &simulateFlags{source: source{policies: policies{command: "schedule simulate"}}}
 	cmd := &cobra.Command{Use: "simulate", Short: "Simulate one scheduling policy on a cluster", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
@@ -80,7 +81,8 @@ type simulatedStay struct {
 	To   float64  `json:"to_s"`
 }
 
-func (f *simulateFlags) run(a *cli.App) error {
+func (f *simulateFlags) run(a *cli.App) (err error) {
+	defer func() { err = errors.Join(err, f.close()) }()
 	if f.gantt != "" {
 		if err := drawing.CheckFile(f.gantt); err != nil {
 			return exit.Usagef("%s: --gantt: %w", f.command, err)
@@ -100,11 +102,7 @@ func (f *simulateFlags) run(a *cli.App) error {
 		return err
 	}
 	run := func(name string) (*scheduler.Result, compare.Figures, error) {
-		policy, err := f.policy(name, scheduler.Options{})
-		if err != nil {
-			return nil, compare.Figures{}, err
-		}
-		r, err := f.play(policy, jobs, true)
+		r, err := f.play(&f.policies, name, jobs, true)
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}

@@ -23,7 +23,7 @@ import (
 
 // source is where cluster, jobs and speeds come from: the flags that simulate and compare share.
 type source struct {
-	command  string // for errors
+	policies
 	arrivals workload.Arrivals
 	speeds   string
 	traces   []string
@@ -43,6 +43,7 @@ machine learning and data processing, whose speeds are a model. With --speeds, t
 simulation_throughputs.json. --gpus then states the cluster, and --trace the jobs: files in the form of Gavel's traces.`
 
 func (s *source) add(flags *pflag.FlagSet) {
+	s.addNetwork(flags)
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
 	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "work that arrives, as a fraction of what the cluster can compute; above 1 the queue grows")
 	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: one by one")
@@ -254,25 +255,18 @@ func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
 	return w, nil
 }
 
-// policy makes a policy by its name.
-func (s *source) policy(name string, o scheduler.Options) (scheduler.Policy, error) {
-	p, err := scheduler.New(name, o)
+// play runs a policy of p on jobs.
+func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record bool) (*scheduler.Result, error) {
+	policy, err := p.get(name)
 	if err != nil {
-		return nil, exit.Usagef("%s: --policy: %w", s.command, err)
+		return nil, err
 	}
-	return p, nil
-}
-
-// play runs a policy on jobs.
-func (s *source) play(policy scheduler.Policy, jobs *scheduler.Workload, record bool) (*scheduler.Result, error) {
 	r, err := simulate.Run(policy, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
+	if failure := p.failed(policy); failure != nil {
+		err = exit.With(exit.Device, failure)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.command, err)
 	}
 	return r, nil
-}
-
-// policyUsage is the help text of flag --policy.
-func policyUsage(before string) string {
-	return fmt.Sprintf("%s: `%s`", before, strings.Join(scheduler.Names(), "|"))
 }

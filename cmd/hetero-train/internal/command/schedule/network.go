@@ -1,0 +1,115 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// policyNames are the names of all policies.
+func policyNames() []string { return append(slices.Clone(scheduler.Names()), dqn.PolicyName) }
+
+// policyUsage is the help text of flag --policy.
+func policyUsage(before string) string {
+	return fmt.Sprintf("%s: `%s`", before, strings.Join(policyNames(), "|"))
+}
+
+// policies makes policies by their names, and keeps them for later runs. It is for one goroutine.
+type policies struct {
+	command string // for errors
+	network string // folder with checkpoints of policy dqn; "" is the network of the program
+	device  string // that computes the network
+	explain bool
+
+	made map[string]scheduler.Policy
+	dev  device.Device
+}
+
+// addNetwork adds the flags of policy dqn.
+func (p *policies) addNetwork(flags *pflag.FlagSet) {
+	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, for policy dqn; default: the network of the program")
+	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
+}
+
+// own returns a copy without policies, for another goroutine.
+func (p *policies) own() *policies {
+	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain}
+}
+
+// get returns a policy.
+func (p *policies) get(name string) (scheduler.Policy, error) {
+	if made, ok := p.made[name]; ok {
+		return made, nil
+	}
+	o := scheduler.Options{Explain: p.explain}
+	var policy scheduler.Policy
+	var err error
+	switch {
+	case name == dqn.PolicyName:
+		policy, err = p.learnt(o)
+	case !slices.Contains(policyNames(), name):
+		return nil, exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", p.command, name, strings.Join(policyNames(), ", "))
+	default:
+		policy, err = scheduler.New(name, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.command, err)
+	}
+	if p.made == nil {
+		p.made = map[string]scheduler.Policy{}
+	}
+	p.made[name] = policy
+	return policy, nil
+}
+
+func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
+	var err error
+	if p.dev == nil {
+		if p.dev, err = devices.Open(p.device, devices.Alone(1)); err != nil {
+			return nil, err
+		}
+	}
+	if p.network == "" {
+		return dqn.OpenTrained(p.dev, o)
+	}
+	c, _, err := checkpoint.Latest(p.network)
+	if err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("--network: %w", err))
+	}
+	defer c.Close()
+	policy, err := dqn.OpenPolicy(p.dev, c, o)
+	return policy, exit.With(exit.Data, err)
+}
+
+// failed returns the failure of a learnt policy during its last run.
+func (p *policies) failed(policy scheduler.Policy) error {
+	if learnt, ok := policy.(*dqn.Policy); ok {
+		return learnt.Err()
+	}
+	return nil
+}
+
+// close frees the networks and the device.
+func (p *policies) close() error {
+	var faults []error
+	for _, policy := range p.made {
+		if learnt, ok := policy.(*dqn.Policy); ok {
+			faults = append(faults, learnt.Close())
+		}
+	}
+	if p.dev != nil {
+		faults = append(faults, p.dev.Close())
+	}
+	p.made, p.dev = nil, nil
+	return errors.Join(faults...)
+}

@@ -1,0 +1,156 @@
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
+
+Each episode is a list of 60 generated jobs on the default cluster. The output folder gets a checkpoint at the end, every --save-minutes
+minutes, and when a signal stops the training. If the folder has a checkpoint, the training continues from it, bit for bit as without the
+interruption. The program has a trained network: this command is for other clusters and experiments.
+
+To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
+
+const trainExample = `  hetero-train schedule train --episodes 10000
+  hetero-train schedule train --episodes 1000000 --output network --save-minutes 30`
+
+type trainFlags struct {
+	episodes int64
+	output   string
+	seed     uint64
+	device   string
+	threads  int
+	minutes  float64
+}
+
+func newTrain(a *cli.App) *cobra.Command {
+	f := new(trainFlags)
+	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong, Example: trainExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.Int64Var(&f.episodes, "episodes", 10000, "episodes in total, including those of the checkpoint")
+	flags.StringVar(&f.output, "output", "scheduler_network", "`FOLDER` of the checkpoints")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of weights, episodes and exploration")
+	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
+	flags.IntVar(&f.threads, "threads", 0, "threads of the simulator; 0: one per CPU")
+	flags.Float64Var(&f.minutes, "save-minutes", 5, "minutes between two checkpoints")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
+	return cmd
+}
+
+func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
+	switch {
+	case f.episodes < 1:
+		return exit.Usagef("schedule train: --episodes: got %d, want at least 1", f.episodes)
+	case f.threads < 0 || f.threads > runtime.NumCPU():
+		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
+	case !(f.minutes > 0 && f.minutes <= 1e6):
+		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0", f.minutes)
+	case f.output == "":
+		return exit.Usagef("schedule train: --output: got an empty name, want a folder")
+	}
+	if f.threads == 0 {
+		f.threads = runtime.NumCPU()
+	}
+	dev, err := devices.Open(f.device, devices.Alone(1))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	options, problem := dqn.Defaults(), dqn.DefaultProblem()
+	options.Seed = f.seed
+	environments, err := dqn.NewEnvironments(options.Environments, problem, workload.Default())
+	if err != nil {
+		return fmt.Errorf("schedule train: %w", err)
+	}
+	text, err := json.Marshal(problem)
+	if err != nil {
+		return err
+	}
+	var learner *dqn.Learner
+	c, skipped, err := checkpoint.Latest(f.output)
+	switch {
+	case err == nil:
+		for _, s := range skipped {
+			a.WarnOf(s.String())
+		}
+		learner, err = dqn.Resume(dev, c, f.threads, environments, nil)
+		if err = exit.With(exit.Data, errors.Join(err, c.Close())); err == nil {
+			a.Progress(fmt.Sprintf("continuing from %s: %d episodes", c.Path, learner.Progress().Episodes))
+		}
+	case errors.Is(err, checkpoint.ErrNone):
+		learner, err = dqn.NewLearner(dev, options, f.threads, environments)
+	}
+	if err != nil {
+		return fmt.Errorf("schedule train: %w", err)
+	}
+	defer func() { err = errors.Join(err, learner.Close()) }()
+	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})
+	if err != nil {
+		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return f.train(ctx, a, learner, func(ctx context.Context) (checkpoint.Saved, error) {
+		return learner.Save(ctx, store, version.Text(), text)
+	})
+}
+
+// train runs the learner, and saves it from time to time and at the end.
+func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner, save func(context.Context) (checkpoint.Saved, error)) error {
+	if done := learner.Progress().Episodes; done >= f.episodes {
+		a.Progress(fmt.Sprintf("%s has %d episodes already; --episodes asks for %d", f.output, done, f.episodes))
+		return nil
+	}
+	began := time.Now()
+	next := progressEvery
+	now := func() time.Duration { return time.Since(began) }
+	report := func(p dqn.Progress) {
+		if at := now(); at >= next {
+			next = at + progressEvery
+			a.Progress(trainText(p))
+		}
+	}
+	for learner.Progress().Episodes < f.episodes {
+		part, cancel := context.WithTimeout(ctx, time.Duration(f.minutes*float64(time.Minute)))
+		err := learner.Run(part, f.episodes, now, report)
+		cancel()
+		if err != nil {
+			return exit.With(exit.Diverged, fmt.Errorf("schedule train: %w", err))
+		}
+		saved, err := save(context.WithoutCancel(ctx))
+		if err != nil {
+			return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
+		}
+		a.Progress(fmt.Sprintf("%s | saved %s", trainText(learner.Progress()), saved.Path))
+		if ctx.Err() != nil {
+			a.Progress("to continue, run the same command again")
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// trainText is a line of progress.
+func trainText(p dqn.Progress) string {
+	text := fmt.Sprintf("episode %d/%d | %d decisions | reward %.3g (mean of 100 episodes) | error %.3g", p.Episodes, p.Target, p.Decisions, p.Return, p.Error)
+	if p.Remaining > 0 {
+		text += fmt.Sprintf(" | %.3g episodes/s | %s left", p.Rate, show.Duration(p.Remaining))
+	}
+	return text
+}
