@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,11 +48,18 @@ func TestAddedPartsOfTextTrain(t *testing.T) {
 		LanguageModel{Name: "bigram", Doc: "a table of the current token", New: func() LanguageOptions { return new(bigram) }},
 		TokenData{Name: "chain", Doc: "computed text", New: func() TokenDataOptions { return new(chain) }, Traits: config.DataTraits{Computed: true}},
 	}
+	dir := t.TempDir()
 	args := []string{"--set", "device.kind=reference", "--set", "model.name=bigram", "--set", "data.dataset=chain", "--set", "data.batch_size=8", "--set", "train.epochs=2",
-		"--set", "experiment.output_dir=" + t.TempDir()}
+		"--set", "experiment.output_dir=" + dir, "--set", "experiment.name=run"}
 	code, out, messages := extended(own, args...)
 	if code != exit.Done || !strings.Contains(out, "perplexity") || !strings.Contains(out, "tok/s") {
 		t.Fatalf("got exit code %d: %s\n%s", code, messages, out)
+	}
+	for _, verb := range [][]string{{"eval"}, {"predict", "-"}, {"generate"}} {
+		line := append([]string{verb[0], filepath.Join(dir, "run")}, verb[1:]...)
+		if code, _, messages := extended(own, line...); code != exit.Usage || !strings.Contains(messages, "has model bigram") {
+			t.Errorf("%s: got exit code %d: %s", verb[0], code, messages)
+		}
 	}
 	if code, _, messages := extended(own, append(args, "--set", "data.dataset=squares")...); code != exit.Usage {
 		t.Errorf("an unknown data set: got exit code %d: %s", code, messages)

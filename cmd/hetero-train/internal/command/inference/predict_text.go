@@ -65,8 +65,7 @@ func (m *savedModel) predictText(ctx context.Context, f *predictFlags, stdin io.
 	} else if f.names != "" {
 		return exit.Usagef("--class-names: %s predicts tokens and has no classes", m.checkpoint.Path)
 	}
-	options := m.Cfg.Model.Options.(parts.Transformer)
-	vocabulary, positions, err := parts.TableSizes(options, m.checkpoint.Model)
+	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
 		return err
 	}

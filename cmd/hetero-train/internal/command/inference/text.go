@@ -98,8 +98,7 @@ func (m *savedModel) checkText(t *parts.TokenSplits) error {
 // openText opens the device and loads the weights of a model of text, for batches of n samples. With scores, the model
 // computes losses only, and no probabilities.
 func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, scores bool) error {
-	options := m.Cfg.Model.Options.(parts.Transformer)
-	vocabulary, positions, err := parts.TableSizes(options, m.checkpoint.Model)
+	vocabulary, positions, err := m.tableSizes()
 	if err != nil {
 		return err
 	}
@@ -125,6 +124,15 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 		return m.predictor.LoadAverages(m.checkpoint)
 	}
 	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// tableSizes returns the number of rows of the token table and of the position table.
+func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
+	t, ok := m.Cfg.Model.Options.(parts.Transformer)
+	if !ok {
+		return 0, 0, exit.Usagef("%s has model %s, but only GPT-2 and BERT can be evaluated and predict", m.checkpoint.Path, m.Cfg.Model.Name)
+	}
+	return parts.TableSizes(t, m.checkpoint.Model)
 }
 
 // writeText prints the figures of an evaluation of text.
