@@ -21,6 +21,7 @@ import (
 // to faster GPUs.
 type gang struct {
 	placer
+	keep   bool                // never move a job
 	prices map[gangKey]float64 // of mixed sets; a cache
 
 	until  []float64 // by GPU: seconds when it is free in the plan; +Inf if it is not available
@@ -88,7 +89,7 @@ type plan struct {
 func (p *gang) Decide(s *State) Action {
 	free := p.count(s)
 	if len(s.Queue) == 0 {
-		if free == 0 {
+		if free == 0 || p.keep {
 			return Action{}
 		}
 		return p.move(s)

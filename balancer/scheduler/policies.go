@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -8,6 +9,7 @@ import (
 // Options select a policy's behaviour.
 type Options struct {
 	Explain bool // give each action a reason; costs time
+	Keep    bool // never stop a running job
 }
 
 // policies lists the policies of this package, in the order of their documentation.
@@ -20,7 +22,7 @@ var policies = []struct {
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
 	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}} }},
-	{"gang", func(o Options) Policy { return &gang{placer: placer{explain: o.Explain}} }},
+	{"gang", func(o Options) Policy { return &gang{placer: placer{explain: o.Explain}, keep: o.Keep} }},
 }
 
 // Names lists the policies of this package.
@@ -32,10 +34,13 @@ func Names() []string {
 	return names
 }
 
-// New returns a policy of this package by its name.
+// New returns a policy of this package by its name. Policy maxmin cannot keep running jobs (Options.Keep).
 func New(name string, o Options) (Policy, error) {
 	for _, p := range policies {
 		if p.name == name {
+			if o.Keep && name == "maxmin" {
+				return nil, errors.New("policy maxmin divides time by stopping jobs, so it cannot keep all running jobs: choose another policy")
+			}
 			return p.make(o), nil
 		}
 	}

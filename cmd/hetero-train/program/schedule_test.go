@@ -66,6 +66,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3, `the nearest is "LM (batch size 5)"`},
 		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of 1 jobs"},
 		{[]string{"advise"}, 2, "want one of them"},
+		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "cannot keep all running jobs"},
 		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "are for --kubernetes"},
 	} {
 		o := execute(append([]string{"schedule"}, c.args...))

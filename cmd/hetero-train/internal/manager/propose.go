@@ -355,7 +355,7 @@ func (b *board) placement(a scheduler.Action) Placement {
 	case j.Work == 0:
 		note = "its work is not known, so all GPUs count as equally fast"
 	}
-	p.Reason = strings.TrimPrefix(p.Reason+"; "+note, "; ")
+	p.Reason = "these GPUs are free; " + note // the policy's own reason has times, which would be meaningless
 	return p
 }
 

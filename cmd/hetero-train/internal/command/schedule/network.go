@@ -30,6 +30,7 @@ type policies struct {
 	network string // folder with checkpoints of policy dqn; "" is the network of the program
 	device  string // that computes the network
 	explain bool
+	keep    bool // never stop a running job
 
 	made map[string]scheduler.Policy
 	dev  device.Device
@@ -43,7 +44,7 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 
 // own returns a copy without policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain}
+	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep}
 }
 
 // get returns a policy.
@@ -51,7 +52,7 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 	if made, ok := p.made[name]; ok {
 		return made, nil
 	}
-	o := scheduler.Options{Explain: p.explain}
+	o := scheduler.Options{Explain: p.explain, Keep: p.keep}
 	var policy scheduler.Policy
 	var err error
 	switch {
@@ -61,6 +62,9 @@ func (p *policies) get(name string) (scheduler.Policy, error) {
 		return nil, exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", p.command, name, strings.Join(policyNames(), ", "))
 	default:
 		policy, err = scheduler.New(name, o)
+	}
+	if err != nil && p.keep && policy == nil && name != dqn.PolicyName {
+		return nil, exit.Usagef("%s: --policy: %w", p.command, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.command, err)
