@@ -65,7 +65,10 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "-5.0", 1)), "v100=4"), 3, "a finite number of seconds, at least 0"},
 		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3, `the nearest is "LM (batch size 5)"`},
 		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of 1 jobs"},
+		{append(gavel(speeds, trace, "v100=4"), "--jobs", "5"), 2, "got --jobs with --trace"},
+		{[]string{"simulate", "--default", "jobs.cpus=4"}, 2, "got --default without --input"},
 		{[]string{"advise"}, 2, "want one of them"},
+		{[]string{"advise", "--slurm", "--speeds", trace}, 2, "want .toml, .csv, .jsonl or .ndjson"},
 		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "cannot keep all running jobs"},
 		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "are for --kubernetes"},
 	} {
@@ -105,6 +108,98 @@ func TestScheduleSimulatesATrace(t *testing.T) {
 	}
 	if text, err := os.ReadFile(picture); err != nil || !strings.Contains(string(text), "v100-0/1") {
 		t.Errorf("--gantt: %d bytes, %v", len(text), err)
+	}
+}
+
+// inputFiles writes a cluster of two types with speeds as TOML, and jobs that lack figures as CSV.
+func inputFiles(t *testing.T, jobs string) (cluster, list string) {
+	t.Helper()
+	dir := t.TempDir()
+	cluster, list = filepath.Join(dir, "cluster.toml"), filepath.Join(dir, "jobs.csv")
+	text := ""
+	for _, typ := range []string{"V100", "T4"} {
+		text += `[[gpu_types]]
+name = "` + typ + `"
+memory = "16 GiB"
+[[machines]]
+name = "` + strings.ToLower(typ) + `"
+cpus = 8
+memory = "64 GiB"
+gpu_type = "` + typ + `"
+gpus = 2
+`
+	}
+	text += `[[kinds]]
+name = "LM"
+class = "learning"
+gpu_memory = "9 GiB"
+save = 0
+load = 0
+`
+	for _, line := range []string{`"V100"|1|10`, `"V100"|2|18`, `"T4"|1|4`, `"T4"|2|7`} {
+		f := strings.Split(line, "|")
+		text += "[[speeds]]\nkind = \"LM\"\ngpu_type = " + f[0] + "\ngpus = " + f[1] + "\nspeed = " + f[2] + "\n"
+	}
+	for path, text := range map[string]string{cluster: text, list: jobs} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cluster, list
+}
+
+// twoJobs lack all figures that may be missing.
+const twoJobs = "name,kind,arrival,work,gpus\nfirst,LM,0,1800,2\nsecond,LM,10 s,700,2\n"
+
+func TestScheduleReadsTables(t *testing.T) {
+	cluster, jobs := inputFiles(t, twoJobs)
+	given := []string{"--default", "jobs.cpus=1", "--default", "jobs.memory=1 GiB", "--default", "jobs.network=0", "--default", "jobs.priority=0.5"}
+	all := append([]string{"schedule", "simulate", "--policy", "fcfs", "--input", cluster, "--input", jobs, "--json"}, given...)
+	o := execute(all)
+	var r struct {
+		Jobs []struct {
+			Name   string  `json:"name"`
+			Finish float64 `json:"finish_s"`
+		} `json:"jobs"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &r); o.code != 0 || err != nil {
+		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
+	}
+	// The first job has both V100 GPUs at 18 steps/s, the second both T4 GPUs at 7 steps/s.
+	if len(r.Jobs) != 2 || r.Jobs[0].Name != "first" || r.Jobs[0].Finish != 100 || r.Jobs[1].Finish != 110 {
+		t.Errorf("got %+v", r.Jobs)
+	}
+	if o := execute(append([]string{"schedule", "compare", "--policy", "srf", "--input", cluster, "--input", "jobs=" + jobs}, given...)); o.code != 0 || !strings.Contains(o.stdout, "\n1 lists of jobs") {
+		t.Errorf("compare: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	with := func(jobs string, more ...string) []string {
+		cluster, list := inputFiles(t, jobs)
+		return append([]string{"--input", cluster, "--input", list}, more...)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{with(twoJobs), 3, "jobs.cpus: missing in 2 of 2 rows"},
+		{with(strings.TrimSuffix(twoJobs, "\n")), 3, "jobs.csv:3: last line: got no line end"},
+		{with(strings.Replace(twoJobs, "10 s", "-1", 1)), 3, "jobs.csv:3: job \"second\": arrival"},
+		{with(strings.Replace(twoJobs, "LM", "LN", 1)), 3, `the nearest is "LM"`},
+		{with(strings.Replace(twoJobs, "700,2", "700,9", 1), given...), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
+		{with(twoJobs, append(given, "--default", "kinds.save=1")...), 2, "no row lacks this figure"},
+		{with(twoJobs, append(given, "--default", "jobs.cpus=2")...), 2, "got jobs.cpus twice"},
+		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
+		{with(twoJobs, "--load", "0.5"), 2, "got --load with --input"},
+		{with(twoJobs, "--gpus", "v100=4"), 2, "got --gpus with --input"},
+		{with(twoJobs, "--input", "other.csv"), 2, "want TABLE=FILE"},
+		{with(twoJobs, "--input", "jobs=a.toml"), 2, "a table before a file that is not CSV"},
+		{with(twoJobs, "--input", "missing.toml"), 2, "missing.toml"},
+		{[]string{"--input", jobs, "--input", jobs}, 2, "twice"},
+	} {
+		o := execute(append([]string{"schedule", "simulate"}, c.args...))
+		if o.code != c.code || !strings.Contains(o.stderr, c.want) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code, c.want)
+		}
 	}
 }
 
@@ -163,6 +258,14 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || string(calls) != "update JobId=7 ReqNodeList=n1\n" {
 		t.Errorf("--apply: got calls %q, %v", calls, err)
+	}
+	speeds := `echo '{"jobs":[{"job_id":9,"name":"c","comment":"hetero-train: kind=LM; steps=100","job_state":["PENDING"],"state_reason":"Resources","tres_per_job":"gres/gpu:2","node_count":{"set":true,"number":1}}]}'`
+	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\n"+speeds+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	table, _ := inputFiles(t, twoJobs)
+	if o := execute([]string{"schedule", "advise", "--slurm", "--speeds", table}); o.code != 0 || !strings.Contains(o.stdout, "job 9 (c) can start on n1 with 2 v100: it finishes first") || !strings.Contains(o.stdout, "18 steps/s") {
+		t.Errorf("--speeds: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)

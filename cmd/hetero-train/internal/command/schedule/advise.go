@@ -30,9 +30,12 @@ With --apply, it places the jobs by the means of the cluster:
   Kubernetes  suspended batch/v1 Jobs get a required node affinity on these nodes, and are resumed
 
 A job names its kind and its work in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations hetero-train/kind and
-hetero-train/steps. The kind is a row of the speed table. Without a kind, all GPUs count as equally fast for the job.`
+hetero-train/steps. --speeds states the speeds of kinds: a .json file in the form of Gavel's simulation_throughputs.json, or a TOML or JSON
+lines file with the tables gpu_types, kinds and speeds (docs/scheduling.md, "Input files"). Without a kind or its speeds, all GPUs count as
+equally fast for the job.`
 
 const adviseExample = `  hetero-train schedule advise --slurm
+  hetero-train schedule advise --slurm --speeds simulation_throughputs.json
   hetero-train schedule advise --slurm --policy rule --apply
   hetero-train schedule advise --kubernetes --namespace ml --json`
 
@@ -40,6 +43,7 @@ type adviseFlags struct {
 	slurm, kubernetes, apply, json bool
 	context, namespace             string
 	name                           string // of the policy
+	speeds                         string
 	policies
 }
 
@@ -57,6 +61,7 @@ func newAdvise(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.kubernetes, "kubernetes", false, "read the suspended Jobs of Kubernetes")
 	flags.StringVar(&f.name, "policy", defaultPolicy, policyUsage("policy that places the jobs; it must not stop jobs"))
 	f.addNetwork(flags)
+	flags.StringVar(&f.speeds, "speeds", "", "`FILE` with the speeds of kinds of jobs on types of GPUs: .json in Gavel's form, .toml or .jsonl")
 	flags.BoolVar(&f.apply, "apply", false, "place the jobs; without it, the command only prints the proposals")
 	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig; default: the current one")
 	flags.StringVar(&f.namespace, "namespace", "", "`namespace` of the Jobs; default: all namespaces")
@@ -72,6 +77,14 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.slurm && (f.context != "" || f.namespace != "") {
 		return exit.Usagef("schedule advise: --context and --namespace are for --kubernetes")
 	}
+	var table manager.Table
+	if f.speeds != "" {
+		speeds, err := readSpeeds("schedule advise: --speeds", f.speeds)
+		if err != nil {
+			return err
+		}
+		table = speeds
+	}
 	policy, err := f.get(f.name)
 	if err != nil {
 		return err
@@ -85,7 +98,7 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return exit.With(exit.Communication, fmt.Errorf("schedule advise: %w", err))
 	}
-	placements, err := manager.Propose(snapshot, policy, nil)
+	placements, err := manager.Propose(snapshot, policy, table)
 	if err != nil {
 		return exit.Usagef("schedule advise: %w", err)
 	}

@@ -2,10 +2,9 @@ package schedule
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // source is where cluster, jobs and speeds come from: the flags that simulate and compare share.
@@ -28,21 +26,28 @@ type source struct {
 	speeds   string
 	traces   []string
 	gpus     string
+	input    []string
+	defaults []string
 	changes  []string
+	flags    *pflag.FlagSet // of the command
 
 	setup  *workload.Setup
-	listed []*scheduler.Workload // of --trace; nil: jobs are generated
+	listed []*scheduler.Workload // of --trace or --input; nil: jobs are generated
 	events []simulate.Change
 }
 
 // sourceLong is the part of the help that describes the flags of add.
 const sourceLong = `
 
-Without --speeds, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a generated mix of simulations,
+Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a generated mix of simulations,
 machine learning and data processing, whose speeds are a model. With --speeds, the speeds are measured: the file has the form of Gavel's
-simulation_throughputs.json. --gpus then states the cluster, and --trace the jobs: files in the form of Gavel's traces.`
+simulation_throughputs.json. --gpus then states the cluster, and --trace the jobs: files in the form of Gavel's traces.
+
+With --input, cluster, jobs and speeds come from tables in TOML, CSV or JSON lines (docs/scheduling.md, "Input files"). A CSV file has the
+name of its table, such as jobs.csv, or is given as TABLE=FILE. The program never guesses figures that the files lack: --default states them.`
 
 func (s *source) add(flags *pflag.FlagSet) {
+	s.flags = flags
 	s.addNetwork(flags)
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
 	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "work that arrives, as a fraction of what the cluster can compute; above 1 the queue grows")
@@ -51,6 +56,8 @@ func (s *source) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
 	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, each file replaces one seed")
 	flags.StringVar(&s.gpus, "gpus", "", "cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
+	flags.StringArrayVar(&s.input, "input", nil, "`FILE` (.toml, .csv, .jsonl) with tables of the cluster, jobs and speeds; repeatable, all files together are one input")
+	flags.StringArrayVar(&s.defaults, "default", nil, "value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
 
@@ -59,19 +66,26 @@ func (s *source) open(a *cli.App) error {
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
 	}
+	if err := s.checkFlags(); err != nil {
+		return err
+	}
 	measured := 0
 	for _, set := range []bool{s.speeds != "", len(s.traces) > 0, s.gpus != ""} {
 		if set {
 			measured++
 		}
 	}
-	switch measured {
-	case 0:
+	switch {
+	case len(s.input) > 0:
+		if err := s.readInput(); err != nil {
+			return err
+		}
+	case measured == 0:
 		s.setup = workload.Default()
 		if _, err := s.jobs(0); err != nil {
 			return err
 		}
-	case 3:
+	case measured == 3:
 		if err := s.readGavel(a); err != nil {
 			return err
 		}
@@ -81,26 +95,49 @@ func (s *source) open(a *cli.App) error {
 	return s.readChanges()
 }
 
-// read passes a file to a reader. Faults of its contents are faults of data.
-func (s *source) read(flag, path string, parse func(f *os.File) error) error {
-	f, _, err := regular.Open(path)
-	if err != nil {
-		return exit.Usagef("%s: %s: %w", s.command, flag, err)
-	}
-	defer f.Close()
-	if err := parse(f); err != nil {
-		var faults *ingest.Error
-		if errors.As(err, &faults) {
-			return exit.With(exit.Data, fmt.Errorf("%s: %s: %w", s.command, flag, err))
+// checkFlags refuses flags that would have no effect.
+func (s *source) checkFlags() error {
+	measured := []string{"speeds", "trace", "gpus"}
+	generated := []string{"jobs", "load", "burst", "surge", "seed", "seeds"}
+	refuse := func(with string, names []string) error {
+		for _, name := range names {
+			if s.flags.Changed(name) {
+				return exit.Usagef("%s: got --%s with %s, want one of the two", s.command, name, with)
+			}
 		}
-		return exit.Usagef("%s: %s: %w", s.command, flag, err)
+		return nil
 	}
+	switch {
+	case len(s.input) > 0:
+		return refuse("--input", append(measured, generated...))
+	case len(s.defaults) > 0:
+		return exit.Usagef("%s: got --default without --input, want it for files that lack figures", s.command)
+	case len(s.traces) > 0:
+		return refuse("--trace", generated)
+	}
+	return nil
+}
+
+// readInput reads --input. Its jobs are one list.
+func (s *source) readInput() error {
+	d, err := readTables(s.command+": --input", s.input)
+	if err != nil {
+		return err
+	}
+	if err := fill(s.command, d, s.defaults); err != nil {
+		return err
+	}
+	if err := d.Check(); err != nil {
+		return exit.With(exit.Data, fmt.Errorf("%s: --input: %w", s.command, err))
+	}
+	s.setup = &workload.Setup{Cluster: &d.Cluster, Kinds: d.Workload.Kinds, Speeds: d.Speeds}
+	s.listed = []*scheduler.Workload{&d.Workload}
 	return nil
 }
 
 func (s *source) readGavel(a *cli.App) error {
 	var g *ingest.Gavel
-	err := s.read("--speeds", s.speeds, func(f *os.File) (err error) {
+	err := readFile(s.command+": --speeds", s.speeds, func(f io.Reader) (err error) {
 		g, err = ingest.ReadGavel(s.speeds, f)
 		return err
 	})
@@ -117,7 +154,7 @@ func (s *source) readGavel(a *cli.App) error {
 	}
 	for _, path := range s.traces {
 		var jobs []scheduler.Job
-		err := s.read("--trace", path, func(f *os.File) (err error) {
+		err := readFile(s.command+": --trace", path, func(f io.Reader) (err error) {
 			jobs, err = ingest.GavelTrace(path, f, s.setup.Kinds)
 			return err
 		})
@@ -241,7 +278,7 @@ func (s *source) seeds(wanted int) int {
 	return wanted
 }
 
-// jobs are the jobs of a seed. With traces, seed i means trace i, from 0.
+// jobs are the jobs of a seed. With files, seed i means list i, from 0.
 func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
 	if s.listed != nil {
 		return s.listed[seed], nil
