@@ -58,9 +58,9 @@ func TestSplitRefuses(t *testing.T) {
 		want       string
 	}{
 		{"limits below the total", 10, []float64{1, 1}, []int{4, 5}, true,
-			"split 10 samples among 2 ranks: no feasible split: the limits hold 9 samples"},
+			"split 10 samples among 2 ranks: no feasible split: the ranks' limits sum to 9 samples, want at least 10 (the batch)"},
 		{"every rank left out", 10, []float64{1}, []int{0}, true,
-			"split 10 samples among 1 ranks: no feasible split: the limits hold 0 samples"},
+			"split 10 samples among 1 ranks: no feasible split: the ranks' limits sum to 0 samples, want at least 10 (the batch)"},
 		{"fewer samples than ranks", 1, []float64{1, 1}, nil, true,
 			"split 1 samples among 2 ranks: no feasible split: 1 samples, want at least one for each of 2 ranks"},
 		{"no ranks", 1, nil, nil, false, "split 1 samples among 0 ranks: no ranks"},

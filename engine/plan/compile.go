@@ -109,7 +109,7 @@ func compile(c *compiler) (_ *Plan, err error) {
 	}
 	for _, o := range g.Outputs {
 		if p := paramOf(o.Value); p != nil {
-			return nil, fmt.Errorf("plan: output %s is a copy of parameter %s, which is read through the model's state", o.Name, p.Name)
+			return nil, fmt.Errorf("plan: output %s cannot be a copy of parameter %s: read the parameter from the model's state instead", o.Name, p.Name)
 		}
 	}
 	c.declare()

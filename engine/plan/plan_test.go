@@ -194,7 +194,7 @@ func TestCopyOfAParameterIsNoOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compile(NewCache(reference.New()), g, nil); err == nil || !strings.Contains(err.Error(), "output w is a copy of parameter weight") {
+	if _, err := Compile(NewCache(reference.New()), g, nil); err == nil || !strings.Contains(err.Error(), "output w cannot be a copy of parameter weight") {
 		t.Errorf("got %v, want an error naming output and parameter", err)
 	}
 }

@@ -87,7 +87,7 @@ func (p *Peers) check(shares []int, micro, group int) error {
 			return fmt.Errorf("replica: share of rank %d: got %d samples, want 0 or more", rank, n)
 		}
 		if sum += n; group > 0 && !p.SyncNorm && n%group != 0 && sum != micro {
-			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of a group of %d", rank, n, group)
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of %d (the batch-norm group size, model.ghost_group)", rank, n, group)
 		}
 	}
 	if sum != micro {

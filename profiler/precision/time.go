@@ -37,7 +37,7 @@ const (
 // device must compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("measure the speed of number formats: device %s does not compute", dev.Info().Name)
+		return nil, fmt.Errorf("measure the speed of number formats: device %s is simulated and computes no values; use a real device", dev.Info().Name)
 	}
 	runtime.LockOSThread() // a device's threads belong to the calling thread
 	defer runtime.UnlockOSThread()

@@ -115,7 +115,7 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 			return nil, fmt.Errorf("learner: environment %d has shape %+v, environment 0 has %+v", i, got, l.shape)
 		}
 		if _, ok := e.(Adviser); o.Imitate > 0 && !ok {
-			return nil, errors.New("learner: imitation needs environments with a baseline")
+			return nil, errors.New("learner: imitation needs environments with a baseline policy to imitate")
 		}
 		l.envs = append(l.envs, &actor{env: e})
 	}

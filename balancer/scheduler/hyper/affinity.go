@@ -41,9 +41,9 @@ func (o Options) filled() (Options, error) {
 	case !(o.Well > 0 && o.Well <= 1):
 		return o, fmt.Errorf("least efficiency of a placement that ran well: got %v, want a number above 0 and at most 1", o.Well)
 	case o.Window < 1 || o.Window > 1<<20:
-		return o, fmt.Errorf("placements in a memory: got %d, want 1 to %d", o.Window, 1<<20)
+		return o, fmt.Errorf("number of placements in a memory: got %d, want 1 to %d", o.Window, 1<<20)
 	case o.Refresh < 1:
-		return o, fmt.Errorf("placements between two updates of the scores: got %d, want at least 1", o.Refresh)
+		return o, fmt.Errorf("number of placements between score updates: got %d, want at least 1", o.Refresh)
 	}
 	return o, nil
 }

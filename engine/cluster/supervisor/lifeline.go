@@ -67,7 +67,7 @@ func (l *Lifeline) Hold() {
 func openLifeline(beats chan<- struct{}) (ranks *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("open the lifeline of rank 0: %w", err)
+		return nil, fmt.Errorf("create the pipe for the heartbeats of rank 0: %w", err)
 	}
 	go func() { // ends when all holders of the other end have ended
 		defer r.Close()

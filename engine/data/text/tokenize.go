@@ -207,8 +207,10 @@ func (o *Options) settings() (Settings, error) {
 		return Settings{}, fmt.Errorf("tokenize: %d tokens per shard, want at least 1", o.ShardTokens)
 	case !(o.EvalFraction >= 0 && o.EvalFraction < 1):
 		return Settings{}, fmt.Errorf("tokenize: the fraction for evaluation is %v, want 0 to below 1", o.EvalFraction)
-	case len(o.Separator) > MostSeparatorBytes || strings.ContainsAny(string(o.Separator), "\r\n"):
-		return Settings{}, errors.New("tokenize: the separator contains line ends or is too long, want a part of one line")
+	case len(o.Separator) > MostSeparatorBytes:
+		return Settings{}, fmt.Errorf("tokenize: got a separator of %d bytes, want at most %d", len(o.Separator), MostSeparatorBytes)
+	case strings.ContainsAny(string(o.Separator), "\r\n"):
+		return Settings{}, fmt.Errorf("tokenize: separator: got %q, want no line breaks", o.Separator)
 	case o.Workers < 1 || o.Workers > 1024:
 		return Settings{}, fmt.Errorf("tokenize: %d workers, want 1 to 1024", o.Workers)
 	}

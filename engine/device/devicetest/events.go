@@ -99,7 +99,7 @@ func checkComplete(t conformance.T, r *Runner) {
 	go func() { waited <- other.Run(p) }()
 	go func() { waited <- gate.WaitHost(patience) }()
 	if err := done.WaitHost(moment); err == nil {
-		t.Error("the program went on before the event was completed")
+		t.Error("the program continued before the event was completed")
 	}
 	completed := make(chan error, 1)
 	go func() {

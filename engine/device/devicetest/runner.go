@@ -333,7 +333,7 @@ func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 		case g.Layout == device.Any:
 			return fmt.Errorf("%s %d: got layout any, want the layout chosen", side, i)
 		case binding && a.DType != tensor.Opaque && a.Layout != device.Any && g.Layout != a.Layout:
-			return fmt.Errorf("%s %d: got layout %d, want %d as ordered", side, i, g.Layout, a.Layout)
+			return fmt.Errorf("%s %d: got layout %d, want the requested layout %d", side, i, g.Layout, a.Layout)
 		case g.Size() <= 0:
 			return fmt.Errorf("%s %d: got %v of %d bytes, want its size", side, i, g, g.Size())
 		case g.DType != tensor.Opaque && g.Size() < g.Shape.Elements()*g.DType.Size():

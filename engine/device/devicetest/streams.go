@@ -187,7 +187,7 @@ func checkProgramWait(t conformance.T, r *Runner) {
 	other := r.another(t)
 	go func() { ran <- other.Run(p) }()
 	if err := done.WaitHost(moment); err == nil {
-		t.Error("the program went on before the event it waits for")
+		t.Error("the program continued before the event that it waits for was recorded")
 	}
 	must(t, r.stream.Record(gate))
 	must(t, done.WaitHost(patience))
@@ -208,7 +208,7 @@ func checkStreamWait(t conformance.T, r *Runner) {
 		ran <- err
 	}()
 	if err := done.WaitHost(moment); err == nil {
-		t.Error("the stream went on before the event it waits for")
+		t.Error("the stream continued before the event that it waits for was recorded")
 	}
 	must(t, r.stream.Record(gate))
 	must(t, done.WaitHost(patience))

@@ -98,14 +98,14 @@ func (d *Device) SetModel(m Model) error {
 			*f.value = f.usual
 		}
 		if !(*f.value >= 0) {
-			return fmt.Errorf("null: model: %s: got %g, want at least 0", f.name, *f.value)
+			return fmt.Errorf("null device: performance model: %s: got %g, want at least 0", f.name, *f.value)
 		}
 	}
 	if m.MemoryBytes == 0 {
 		m.MemoryBytes = Typical.MemoryBytes
 	}
 	if m.MemoryBytes < 0 {
-		return fmt.Errorf("null: model: MemoryBytes: got %d, want at least 0", m.MemoryBytes)
+		return fmt.Errorf("null device: performance model: MemoryBytes: got %d, want at least 0", m.MemoryBytes)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"sync"
 	"syscall"
 
@@ -64,9 +65,38 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, assigned di
 	case errors.As(context.Cause(ctx), &stopped):
 		n.Err = exit.With(stopped.Saved(), stopped)
 	case n.Err != nil:
-		n.Err = exit.Classify(ctx, fmt.Errorf("exchange the numbers of ranks of %d nodes (\"rank N\" in this message means node N): %w", assigned.Nodes, n.Err))
+		n.Err = exit.Classify(ctx, fmt.Errorf("the %d nodes could not exchange their rank counts: %w", assigned.Nodes, ofNodes(n.Err)))
 	}
 	return n
+}
+
+// A nodeError is an error of the rendezvous in which each member of the group is a node.
+type nodeError struct {
+	error
+	text string
+}
+
+func (e nodeError) Error() string { return e.text }
+func (e nodeError) Unwrap() error { return e.error }
+
+// memberTexts match the members of the group in errors of the rendezvous, for example "ranks 1 to 3" and "for 4 ranks".
+// They do not match the ranks of a node, as in "got -1 ranks on this node".
+var memberTexts = []struct {
+	rank *regexp.Regexp
+	node string
+}{
+	{regexp.MustCompile(`\brank(s? \d)`), "node$1"},
+	{regexp.MustCompile(`\b(for|group of) (\d+) ranks\b`), "$1 $2 nodes"},
+	{regexp.MustCompile(`\bthis rank\b`), "this node"},
+}
+
+// ofNodes replaces "rank" by "node" in the text of an error of the rendezvous whose members are nodes.
+func ofNodes(err error) error {
+	text := err.Error()
+	for _, m := range memberTexts {
+		text = m.rank.ReplaceAllString(text, m.node)
+	}
+	return nodeError{err, text}
 }
 
 // untilStop returns a context that the next signal cancels. After a call of ended, signals remain in the channel.

@@ -153,8 +153,9 @@ func ReadSecret(key, file, variable string, env session.Environment) (string, er
 		return "", exit.Usagef("%s: %w", key, err)
 	}
 	secret := strings.TrimSpace(string(text))
+	content := strings.TrimSuffix(key[strings.LastIndexByte(key, '.')+1:], "_file") // "token" of "metrics.token_file"
 	if secret == "" {
-		return "", exit.Usagef("%s: %s is empty: write the secret to it, or remove the key", key, file)
+		return "", exit.Usagef("%s: %s is empty: write the %s to this file, or remove the setting %s", key, file, content, key)
 	}
 	return secret, nil
 }

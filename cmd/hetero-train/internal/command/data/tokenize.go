@@ -138,8 +138,10 @@ func (f *tokenizeFlags) check() error {
 		return exit.Usagef("--val-fraction: got %v, want 0 to below 1", f.o.EvalFraction)
 	case f.o.Field == "":
 		return exit.Usagef("--field: got an empty name, want the field with the text")
-	case len(f.separator) > text.MostSeparatorBytes || strings.ContainsAny(f.separator, "\r\n"):
-		return exit.Usagef("--separator: want at most %d bytes of one line", text.MostSeparatorBytes)
+	case len(f.separator) > text.MostSeparatorBytes:
+		return exit.Usagef("--separator: got %d bytes, want at most %d", len(f.separator), text.MostSeparatorBytes)
+	case strings.ContainsAny(f.separator, "\r\n"):
+		return exit.Usagef("--separator: got %q, want no line breaks", f.separator)
 	case f.o.Workers < 0 || f.o.Workers > 1024:
 		return exit.Usagef("--workers: got %d, want 0 to 1024", f.o.Workers)
 	}
