@@ -232,7 +232,7 @@ func TestWhyAGPUDoesNotNote(t *testing.T) {
 	r := newActiveRig(t)
 	for _, c := range []struct{ behaviour, want string }{
 		{"privileges", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: this machine lets only administrators profile: load the driver with NVreg_RestrictProfilingToAdminUsers=0"},
-		{"taken", "another profiler listens already"},
+		{"taken", "another profiler is active"},
 		{"newer", "it may be newer than the driver"},
 	} {
 		t.Setenv("HETERO_SHIM_CUPTI", c.behaviour)
@@ -241,13 +241,13 @@ func TestWhyAGPUDoesNotNote(t *testing.T) {
 		}
 	}
 	os.Unsetenv("HETERO_SHIM_CUPTI")
-	if _, err := r.noter.StopActivity(); err == nil || !strings.Contains(err.Error(), "not being noted") {
+	if _, err := r.noter.StopActivity(); err == nil || !strings.Contains(err.Error(), "not recording") {
 		t.Errorf("stopped without a start: got %v", err)
 	}
 	if err := r.noter.StartActivity(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.noter.StartActivity(); err == nil || !strings.Contains(err.Error(), "being noted already") {
+	if err := r.noter.StartActivity(); err == nil || !strings.Contains(err.Error(), "already recording") {
 		t.Errorf("started twice: got %v", err)
 	}
 	r.run(1)

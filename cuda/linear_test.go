@@ -407,7 +407,7 @@ func TestProductsThatCannotBeComputedAreTold(t *testing.T) {
 	dev := open(t, freshShim(t, fakeCublasLt))
 	for told, want := range map[string]string{
 		"none": "linear: cuBLASLt has no algorithm for product m2 n3 k5 f32 TN f32",
-		"fail": "linear: none of 4 ways works: a4 ",
+		"fail": "linear: none of 4 candidates works: a4 ",
 	} {
 		t.Setenv("HETERO_FAKE_CUBLASLT", told)
 		if _, err := linear(dev); !errors.Is(err, device.ErrUnsupported) || !strings.Contains(err.Error(), want) {

@@ -156,7 +156,7 @@ void Notebook::keep(const Noted &noted) {
 void Notebook::begin() {
   Cupti::get(); // throws the reason if CUPTI is unavailable
   const std::lock_guard<std::mutex> lock(switching_);
-  if (open_) throw Invalid("activity: it is being noted already");
+  if (open_) throw Invalid("activity: already recording");
   {
     const std::lock_guard<std::mutex> held(mutex_);
     nodes_.clear();
@@ -177,7 +177,7 @@ int64_t clock_offset() {
   for (int i = 0; i < 8; i++) {
     uint64_t theirs = 0;
     const int64_t before = now_ns();
-    check(Cupti::get().cuptiGetTimestamp(&theirs), "the time");
+    check(Cupti::get().cuptiGetTimestamp(&theirs), "read CUPTI's clock");
     const int64_t took = now_ns() - before;
     if (took >= least) continue;
     least = took;
@@ -189,18 +189,21 @@ int64_t clock_offset() {
 // Enables all kinds of records. If that fails, disables all of them.
 void Notebook::listen() {
   const Cupti &cupti = Cupti::get();
-  check(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");
+  check(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr),
+        "subscribe to CUPTI");
   try {
     for (const CUpti_CallbackId id : kNodes)
-      check(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id), "nodes of graphs");
+      check(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id),
+            "enable callbacks for graph nodes");
     const int64_t offset = clock_offset();
     {
       const std::lock_guard<std::mutex> held(mutex_);
       offset_ = offset;
     }
-    if (!registered_) check(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "buffers");
+    if (!registered_)
+      check(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "register the record buffers");
     registered_ = true;
-    for (const CUpti_ActivityKind kind : kKinds) check(cupti.cuptiActivityEnable(kind), "asking for activities");
+    for (const CUpti_ActivityKind kind : kKinds) check(cupti.cuptiActivityEnable(kind), "enable the activity records");
   } catch (...) {
     leave();
     throw;
@@ -216,7 +219,7 @@ void Notebook::leave() {
 Activities Notebook::end() {
   const Cupti &cupti = Cupti::get();
   const std::lock_guard<std::mutex> lock(switching_);
-  if (!open_) throw Invalid("activity: it is not being noted");
+  if (!open_) throw Invalid("activity: not recording");
   const cudaError_t waited = cudaDeviceSynchronize(); // CUPTI does not wait for the GPU
   const CUptiResult flushed = cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   leave();
@@ -226,14 +229,14 @@ Activities Notebook::end() {
   const std::lock_guard<std::mutex> held(mutex_);
   lost_ += dropped;
   taking_ = false;
-  check(waited, "waiting for what is noted");
-  check(flushed, "fetching what was noted");
+  check(waited, "wait for the recorded work");
+  check(flushed, "flush the activity records");
   return {&list_, lost_};
 }
 
 void Notebook::forget() {
   const std::lock_guard<std::mutex> lock(switching_);
-  if (open_) throw Invalid("activity: it is being noted");
+  if (open_) throw Invalid("activity: still recording, want the recording stopped before its records are freed");
   const std::lock_guard<std::mutex> held(mutex_);
   list_ = std::vector<ht_activity>(); // clear() would keep the memory
   nodes_.clear();
@@ -258,10 +261,10 @@ namespace hetero {
 
 void start_activity() {
   throw Unavailable(
-      "cuda: this build notes no activities, since the toolkit that it was made with has no cupti.h: build with one "
-      "that has (make cuda-toolchain && make CUDA=on)");
+      "cuda: this build cannot record GPU activities, because its CUDA toolkit has no cupti.h: build with a toolkit "
+      "that has it (make cuda-toolchain && make CUDA=on)");
 }
-Activities stop_activity() { throw Invalid("activity: it is not being noted"); }
+Activities stop_activity() { throw Invalid("activity: not recording"); }
 void free_activities() {}
 uint64_t activity_session() { return 0; }
 NodesOfStep::NodesOfStep(const ht_program *, int32_t) {}

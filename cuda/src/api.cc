@@ -40,7 +40,7 @@ namespace {
 
 void use(ht_device *d) {
   Quiet::choose(&d->quiet);
-  check(cudaSetDevice(d->index), "choosing the device");
+  check(cudaSetDevice(d->index), "select the device");
 }
 
 // Like use, but ignores failures, for functions whose caller receives no error.
@@ -58,7 +58,7 @@ void note_queues(Notes &notes) {
   if (!text || !*text || std::atoi(text) >= kLeastQueues) return;
   notes.add(std::string("CUDA_DEVICE_MAX_CONNECTIONS: got ") + text + ", want at least " +
             std::to_string(kLeastQueues) +
-            " or none: a stream that waits for other ranks may hold up for ever what it waits for");
+            " or unset: a stream that waits for other ranks may block the work for which it waits");
 }
 
 // Throws now if a library is missing, so that planning does not fail later.
@@ -69,10 +69,10 @@ void want_libraries() {
 
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
-    if (!options || !device) throw Invalid("open: no options or no place for the device");
+    if (!options || !device) throw Invalid("open: got null options or a null pointer for the device");
     want_gpu(options->index);
     auto d = std::make_unique<ht_device>(options->index);
-    check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
+    check(cudaGetDeviceProperties(&d->facts, d->index), "query the device's properties");
     want_architecture(d->index, d->facts);
     use(d.get());
     want_libraries();
@@ -201,7 +201,7 @@ ht_status cuda_stream_create(ht_device *d, ht_stream **stream, ht_error *error) 
   return guarded(error, [&] {
     use(d);
     auto s = std::make_unique<ht_stream>(ht_stream{d});
-    check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "stream");
+    check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "create a stream");
     *stream = s.release();
   });
 }
@@ -245,7 +245,7 @@ ht_status cuda_stream_wait(ht_stream *s, ht_event *e, ht_error *error) {
 
 ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
   return on(s, error, [&](cudaStream_t stream) {
-    check(cudaStreamSynchronize(stream), "synchronising");
+    check(cudaStreamSynchronize(stream), "synchronise a stream");
     check_faults(s->device->index);
     s->device->quiet.sweep();
   });
@@ -253,7 +253,7 @@ ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
 
 void want_mark(int32_t mark) {
   if (mark < 0 || mark >= HT_MAX_MARKS)
-    throw Invalid("mark: got " + std::to_string(mark) + ", want 0 to " + std::to_string(HT_MAX_MARKS - 1));
+    throw Invalid("time mark: got " + std::to_string(mark) + ", want 0 to " + std::to_string(HT_MAX_MARKS - 1));
 }
 
 ht_status cuda_stream_mark(ht_stream *s, int32_t mark, ht_error *error) {
@@ -261,8 +261,8 @@ ht_status cuda_stream_mark(ht_stream *s, int32_t mark, ht_error *error) {
     want_mark(mark);
     const auto i = static_cast<size_t>(mark);
     if (i >= s->marks.size()) s->marks.resize(i + 1);
-    if (!s->marks[i]) check(cudaEventCreate(&s->marks[i]), "a mark");
-    check(cudaEventRecord(s->marks[i], stream), "a mark");
+    if (!s->marks[i]) check(cudaEventCreate(&s->marks[i]), "create a time mark");
+    check(cudaEventRecord(s->marks[i], stream), "record a time mark");
   });
 }
 
@@ -271,14 +271,15 @@ ht_status cuda_stream_between(ht_stream *s, int32_t from, int32_t to, int64_t *n
     for (int32_t mark : {from, to}) {
       want_mark(mark);
       const auto i = static_cast<size_t>(mark);
-      if (i >= s->marks.size() || !s->marks[i]) throw Invalid("mark " + std::to_string(mark) + " was never set");
+      if (i >= s->marks.size() || !s->marks[i])
+        throw Invalid("time mark " + std::to_string(mark) + " was not recorded");
     }
     float ms = 0;
     const cudaError_t e = cudaEventElapsedTime(&ms, s->marks[size_t(from)], s->marks[size_t(to)]);
     if (e == cudaErrorNotReady)
-      throw Invalid("marks " + std::to_string(from) + " and " + std::to_string(to) +
-                    ": the stream has not passed both yet");
-    check(e, "the time between marks");
+      throw Invalid("time marks " + std::to_string(from) + " and " + std::to_string(to) +
+                    ": the stream has not completed both");
+    check(e, "measure the time between two time marks");
     *ns = static_cast<int64_t>(1e6 * static_cast<double>(ms));
   });
 }

@@ -296,8 +296,11 @@ struct Shape {
     a.heads = p.heads;
     a.d = a.c / a.heads;
     if (a.d > kMostChannels)
-      throw Unsupported("heads of " + std::to_string(a.d) + " channels, want at most " + std::to_string(kMostChannels));
-    if (a.n * a.heads * ((a.t + 15) / 16) > INT32_MAX) throw Unsupported("more than 2^31 blocks");
+      throw Unsupported("channels of a head: got " + std::to_string(a.d) + ", want at most " +
+                        std::to_string(kMostChannels));
+    if (a.n * a.heads * ((a.t + 15) / 16) > INT32_MAX)
+      throw Unsupported("thread blocks: got " + std::to_string(a.n * a.heads * ((a.t + 15) / 16)) +
+                        ", want at most 2147483647");
     a.causal = p.causal;
     a.stream = p.stream;
     a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));

@@ -86,9 +86,10 @@ std::unique_ptr<Kernel> make_attention_step(const Request &request) {
   a.d = a.c / heads;
   a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));
   if (a.d > kMostHead)
-    throw Unsupported("heads of " + std::to_string(a.d) + " channels, want at most " + std::to_string(kMostHead));
+    throw Unsupported("channels of a head: got " + std::to_string(a.d) + ", want at most " + std::to_string(kMostHead));
   const int64_t blocks = k.in[0].dims[0] * a.heads;
-  if (blocks > INT32_MAX) throw Unsupported("more than 2^31 blocks");
+  if (blocks > INT32_MAX)
+    throw Unsupported("thread blocks: got " + std::to_string(blocks) + ", want at most 2147483647");
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [=](const Args &x) {

@@ -356,7 +356,7 @@ void plain_outputs(Specced &k, std::initializer_list<int> out) {
   for (int i : out) {
     ht_spec &s = k.out[static_cast<size_t>(i)];
     if (s.layout != HT_LAYOUT_PLAIN && s.layout != HT_LAYOUT_ANY)
-      throw Unsupported("statistics in layout " + layout_name(s.layout));
+      throw Unsupported("statistics: got layout " + layout_name(s.layout) + ", want plain");
     s = with_layout(s, HT_LAYOUT_PLAIN);
   }
 }
@@ -433,7 +433,8 @@ std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &request) {
     b.nhwc = choose_image_layout(k, request, {0, 5}, {}, made_for);
   plain_outputs(k, {0, 1});
   if (masks && k.in.back().bytes != mask_bytes(b, k.in[0]))
-    throw Invalid("mask: got " + std::to_string(k.in.back().bytes) + " bytes");
+    throw Invalid("mask: got " + std::to_string(k.in.back().bytes) + " bytes, want " +
+                  std::to_string(mask_bytes(b, k.in[0])));
   if (writes) {
     k.inplace = {{2, 5}};
     if (b.two) k.inplace.push_back({2, 6});
@@ -480,7 +481,9 @@ std::unique_ptr<Kernel> make_batch_norm_running(const Request &request) {
   take_plain(k, request);
   for (const ht_spec &s : k.in) want_f32(s);
   const int64_t groups = p.groups, channels = k.in[0].dims[0];
-  if (groups != k.in[2].dims[0]) throw Invalid("got " + std::to_string(groups) + " counts, want one a group");
+  if (groups != k.in[2].dims[0])
+    throw Invalid("counts: got " + std::to_string(groups) + ", want " + std::to_string(k.in[2].dims[0]) +
+                  " (one per group of the mean " + describe(k.in[2]) + ")");
   const double momentum = p.momentum;
   const Table counts(p.counts, static_cast<size_t>(groups) * sizeof(int64_t));
   return launcher(k, [=](const Args &a) {

@@ -43,17 +43,19 @@ public:
   explicit Stopwatch(int64_t bytes) {
     cudaDeviceProp facts{};
     int device = 0;
-    check(cudaGetDevice(&device), "the device in use");
-    check(cudaGetDeviceProperties(&facts, device), "facts of the device");
+    check(cudaGetDevice(&device), "query the current device");
+    check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
     flush_bytes_ = 2 * static_cast<size_t>(std::max(facts.l2CacheSize, 1 << 20));
     try {
-      check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream to time on");
-      check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "scratch memory to time on");
-      check(cudaMalloc(&flush_, flush_bytes_), "scratch memory to time on");
-      check(cudaEventCreate(&begin_), "an event to time with");
-      check(cudaEventCreate(&end_), "an event to time with");
+      check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream for the comparison");
+      check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+            "allocate scratch memory for the comparison");
+      check(cudaMalloc(&flush_, flush_bytes_), "allocate scratch memory for the comparison");
+      check(cudaEventCreate(&begin_), "create an event for the comparison");
+      check(cudaEventCreate(&end_), "create an event for the comparison");
       // Small numbers in every float type: zeros would draw less power than real data and raise the clock.
-      check(cudaMemsetAsync(scratch_, 0x3c, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_), "scratch");
+      check(cudaMemsetAsync(scratch_, 0x3c, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_),
+            "fill the scratch memory");
     } catch (...) {
       release();
       throw;
@@ -63,13 +65,13 @@ public:
   Stopwatch(const Stopwatch &) = delete;
 
   float milliseconds(const Attempt &attempt) {
-    check(cudaMemsetAsync(flush_, 0, flush_bytes_, stream_), "emptying the cache");
-    check(cudaEventRecord(begin_, stream_), "timing");
+    check(cudaMemsetAsync(flush_, 0, flush_bytes_, stream_), "flush the L2 cache");
+    check(cudaEventRecord(begin_, stream_), "measure the elapsed time");
     attempt(scratch_, stream_);
-    check(cudaEventRecord(end_, stream_), "timing");
-    check(cudaEventSynchronize(end_), "timing");
+    check(cudaEventRecord(end_, stream_), "measure the elapsed time");
+    check(cudaEventSynchronize(end_), "measure the elapsed time");
     float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin_, end_), "timing");
+    check(cudaEventElapsedTime(&ms, begin_, end_), "measure the elapsed time");
     return ms;
   }
 
@@ -121,7 +123,7 @@ public:
   // Returns the index and the time of the fastest candidate.
   std::pair<size_t, float> finish() {
     if (field_.empty())
-      throw Unsupported("none of " + std::to_string(comparison_.candidates.size()) + " ways works: " + reason_);
+      throw Unsupported("none of " + std::to_string(comparison_.candidates.size()) + " candidates works: " + reason_);
     for (Runner &r : field_) r.ms.push_back(watch_->milliseconds(r.attempt));
     const auto quicker = [](const Runner &a, const Runner &b) { return a.ms[0] < b.ms[0]; };
     const float best = std::min_element(field_.begin(), field_.end(), quicker)->ms[0];
@@ -179,10 +181,10 @@ const std::string &this_machine() {
   static std::map<int, std::string> names; // guarded by the lock of fastest()
   cudaDeviceProp facts{};
   int device = 0, driver = 0;
-  check(cudaGetDevice(&device), "the device in use");
+  check(cudaGetDevice(&device), "query the current device");
   if (const auto known = names.find(device); known != names.end()) return known->second;
-  check(cudaGetDeviceProperties(&facts, device), "facts of the device");
-  check(cudaDriverGetVersion(&driver), "the driver's version");
+  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
+  check(cudaDriverGetVersion(&driver), "query the driver's version");
   std::ostringstream text;
   text << facts.name << " sm_" << facts.major << facts.minor << ' ' << facts.multiProcessorCount << " SMs driver "
        << driver;

@@ -167,7 +167,7 @@ public:
       if (asked_[role].dtype == 0) continue;
       given[role] = offset_[role] < 0 ? own[role] : base + offset_[role];
       if (reinterpret_cast<uintptr_t>(given[role]) % 16)
-        throw std::runtime_error("cuDNN needs addresses that are multiples of 16");
+        throw std::runtime_error("an operand's address is not a multiple of 16, as cuDNN requires");
       if (offset_[role] >= 0 && role != result)
         refit(block(c_.own[role]), own[role], block(asked_[role]), given[role], nullptr, args.queue);
     }
@@ -209,7 +209,7 @@ struct Option {
     if (kernel) return *kernel;
     Plan plan(new ConvPlan(*graph, engine));
     if (plan->workspace() > kMostWorkspace)
-      throw Unsupported("a workspace of " + std::to_string(plan->workspace()) + " bytes, want at most " +
+      throw Unsupported("workspace: got " + std::to_string(plan->workspace()) + " bytes, want at most " +
                         std::to_string(kMostWorkspace));
     kernel = std::make_unique<ConvKernel>(c, way, std::move(plan));
     return *kernel;
@@ -233,7 +233,7 @@ std::vector<Option> options_of(const Convolution &c, const Ways &ways, std::stri
     } catch (const DnnError &e) {
       why = e.what();
     }
-    reasons += "; " + text(way) + ": " + (why.empty() ? "nothing" : why);
+    reasons += "; " + text(way) + ": " + (why.empty() ? "no engine" : why);
   }
   return out;
 }
@@ -317,7 +317,8 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
   check_conv2d(p, x, w, y);
   with_float(x, [](auto) {});
   if (y.dtype != x.dtype || w.dtype != (pass == Pass::diff_weights ? HT_F32 : x.dtype))
-    throw Unsupported("src " + describe(x) + ", weight " + describe(w) + " and dst " + describe(y));
+    throw Unsupported("the types of src " + describe(x) + ", weight " + describe(w) + " and dst " + describe(y) +
+                      " do not match: want one type, and an f32 gradient of the weight");
 
   Specced k;
   k.in = r.in;
@@ -326,7 +327,8 @@ std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
   if (r.out.size() == 2) k.out[1] = with_layout(r.out[1], HT_LAYOUT_PLAIN);
   uint32_t layout = bound_layout(r, {0});
   if (layout == HT_LAYOUT_ANY) layout = kNhwc;
-  if (layout != HT_LAYOUT_PLAIN && layout != kNhwc) throw Unsupported("images in layout " + layout_name(layout));
+  if (layout != HT_LAYOUT_PLAIN && layout != kNhwc)
+    throw Unsupported("images: got layout " + layout_name(layout) + ", want plain or nhwc");
   give_layout(k, r, {0, 1}, {0}, layout);
 
   Convolution c{pass, layout == kNhwc, r.out.size() == 2, p.groups, {}, {}, {}, {}};

@@ -59,10 +59,10 @@ cublasLtHandle_t cublaslt_handle() {
   static std::mutex mutex;
   static std::map<int, cublasLtHandle_t> handles;
   int device = 0;
-  check(cudaGetDevice(&device), "the device in use");
+  check(cudaGetDevice(&device), "query the current device");
   const std::lock_guard<std::mutex> hold(mutex);
   auto [place, fresh] = handles.try_emplace(device);
-  if (fresh || !place->second) check(cublaslt().create(&place->second), "opening cuBLASLt on the device");
+  if (fresh || !place->second) check(cublaslt().create(&place->second), "open cuBLASLt on the device");
   return place->second;
 }
 

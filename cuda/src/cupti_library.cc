@@ -12,7 +12,7 @@ namespace {
 
 std::string library_file() {
   int version = 0;
-  check(cudaRuntimeGetVersion(&version), "the version of CUDA");
+  check(cudaRuntimeGetVersion(&version), "query the version of CUDA");
   return "libcupti" HETERO_CUDA_LIBRARIES ".so." + std::to_string(version / 1000);
 }
 
@@ -24,9 +24,9 @@ const char *advice(CUptiResult result) {
            "NVreg_RestrictProfilingToAdminUsers=0, "
            "or give the process CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)";
   case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-    return ": another profiler listens already (nsys, ncu, compute-sanitizer): run without it";
-  case CUPTI_ERROR_NOT_INITIALIZED: return ": CUPTI does not start: it may be newer than the driver";
-  case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: return ": this virtual GPU is not allowed to profile";
+    return ": another profiler is active (nsys, ncu, compute-sanitizer): run without it";
+  case CUPTI_ERROR_NOT_INITIALIZED: return ": CUPTI failed to start: it may be newer than the driver";
+  case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: return ": this virtual GPU does not permit profiling";
   default: return "";
   }
 }

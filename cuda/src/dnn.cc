@@ -55,7 +55,7 @@ namespace {
 DnnHandle &handle_in(std::map<int, std::unique_ptr<DnnHandle>> &handles) {
   static std::mutex lock;
   int device = 0;
-  check(cudaGetDevice(&device), "the current device");
+  check(cudaGetDevice(&device), "query the current device");
   std::lock_guard<std::mutex> guard(lock);
   std::unique_ptr<DnnHandle> &h = handles[device];
   if (!h) {

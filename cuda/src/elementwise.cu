@@ -120,7 +120,8 @@ template <bool two, class F> std::unique_ptr<Kernel> mapped(const Request &reque
 
 int func_of(const Request &request, int last) {
   const int func = static_cast<const ht_elementwise_params *>(request.params)->func;
-  if (func < 0 || func > last) throw Invalid("got function " + std::to_string(func));
+  if (func < 0 || func > last)
+    throw Invalid("function: got " + std::to_string(func) + ", want 0 to " + std::to_string(last));
   return func;
 }
 

@@ -213,7 +213,7 @@ std::unique_ptr<Kernel> make_embedding(const Request &request) {
   for (size_t i : {1, 2, 4})
     if (i < k.in.size()) want_f32(k.in[i]);
   const int64_t rows = elements(k.in[0]), positions = k.in[0].dims[1], channels = k.in[1].dims[1];
-  if (rows > INT32_MAX) throw Unsupported("more than 2^31 rows");
+  if (rows > INT32_MAX) throw Unsupported("rows: got " + std::to_string(rows) + ", want at most 2147483647");
   const bool placed = k.in.size() > 2, kinds = k.in.size() > 3;
   const int64_t vocabulary = k.in[1].dims[0], segments = kinds ? k.in[4].dims[0] : 0;
   const Fault bad_token(bad_id("embedding: tokens", vocabulary)), bad_segment(bad_id("embedding: segments", segments));
@@ -250,8 +250,12 @@ std::unique_ptr<Kernel> make_embedding_diff(const Request &request) {
       });
     });
   want_i32("ids", k.in[1]);
-  if (n > INT32_MAX - kTile || rows >= INT32_MAX) throw Unsupported("more than 2^31 rows");
-  if (columns > 65535) throw Unsupported("rows of " + std::to_string(channels) + " channels");
+  if (n > INT32_MAX - kTile || rows >= INT32_MAX)
+    throw Unsupported("rows: got " + std::to_string(n) + " gradients of a table of " + std::to_string(rows) +
+                      ", want at most " + std::to_string(INT32_MAX - kTile) + " and 2147483646");
+  if (columns > 65535)
+    throw Unsupported("channels: got " + std::to_string(channels) + ", want at most " +
+                      std::to_string(int64_t{65535} * kThreads));
   int bits = 1;
   while (rows >> bits) bits++;
   const int passes = (bits + kBits - 1) / kBits;

@@ -31,12 +31,12 @@ void Pulse::feel() {
 
 Event::Event(Pulse &pulse) : pulse_(pulse) {
   void *p = nullptr;
-  check(cudaHostAlloc(&p, sizeof *word_, cudaHostAllocMapped | cudaHostAllocPortable), "an event's word");
+  check(cudaHostAlloc(&p, sizeof *word_, cudaHostAllocMapped | cudaHostAllocPortable), "allocate an event's flag");
   word_ = static_cast<uint32_t *>(p);
   *word_ = kPending;
 }
 
-Event::~Event() { Quiet::freed(cudaFreeHost(word_), "an event's word"); }
+Event::~Event() { Quiet::freed(cudaFreeHost(word_), "an event's flag"); }
 
 Event::State Event::state() const {
   if (__atomic_load_n(word_, __ATOMIC_ACQUIRE) == kPending) return pending;

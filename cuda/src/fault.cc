@@ -27,9 +27,10 @@ std::vector<Fault::State *> all; // states of live kernels
 Fault::Fault(Text text) {
   auto state = std::make_unique<State>();
   state->text = std::move(text);
-  check(cudaGetDevice(&state->device), "the device in use");
+  check(cudaGetDevice(&state->device), "query the current device");
   void *p = nullptr;
-  check(cudaHostAlloc(&p, sizeof(uint64_t), cudaHostAllocMapped | cudaHostAllocPortable), "a kernel's word for faults");
+  check(cudaHostAlloc(&p, sizeof(uint64_t), cudaHostAllocMapped | cudaHostAllocPortable),
+        "allocate a kernel's fault flag");
   state->word = static_cast<uint64_t *>(p);
   *state->word = 0;
   {
@@ -41,8 +42,8 @@ Fault::Fault(Text text) {
       const std::lock_guard<std::mutex> lock(mutex);
       all.erase(std::find(all.begin(), all.end(), s));
     }
-    Quiet::discard(std::shared_ptr<void>(
-        s->word, [](void *word) { Quiet::freed(cudaFreeHost(word), "a kernel's word for faults"); }));
+    Quiet::discard(
+        std::shared_ptr<void>(s->word, [](void *word) { Quiet::freed(cudaFreeHost(word), "a kernel's fault flag"); }));
     delete s;
   });
 }

@@ -6,8 +6,7 @@
 namespace hetero {
 
 int64_t private_bytes(const ht_spec &spec) {
-  if (spec.layout != kNhwc || spec.ndim != 4)
-    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's");
+  if (spec.layout != kNhwc || spec.ndim != 4) throw Invalid("this device has no layout " + std::to_string(spec.layout));
   return elements(spec) * dtype_size(spec.dtype);
 }
 
@@ -26,22 +25,23 @@ bool choose_image_layout(Kernel &kernel, const Request &request, const Positions
   for (int i : in)
     if (layout == HT_LAYOUT_ANY) layout = request.in[size_t(i)].layout;
   if (layout == HT_LAYOUT_ANY) layout = kNhwc;
-  if (layout != HT_LAYOUT_PLAIN && layout != kNhwc) throw Unsupported("images in layout " + layout_name(layout));
+  if (layout != HT_LAYOUT_PLAIN && layout != kNhwc)
+    throw Unsupported("images: got layout " + layout_name(layout) + ", want plain or nhwc");
   give_layout(kernel, request, in, out, layout);
   return layout == kNhwc;
 }
 
 Table::Table(const void *data, size_t bytes) {
   void *p = nullptr;
-  check(cudaMalloc(&p, bytes ? bytes : 1), "a table of a kernel");
+  check(cudaMalloc(&p, bytes ? bytes : 1), "allocate a kernel's table");
   memory_ = std::shared_ptr<void>(p, [](void *q) { // runs also if the kernel's creation fails
-    Quiet::discard(std::shared_ptr<void>(q, [](void *r) { Quiet::freed(cudaFree(r), "a table of a kernel"); }));
+    Quiet::discard(std::shared_ptr<void>(q, [](void *r) { Quiet::freed(cudaFree(r), "a kernel's table"); }));
   });
   if (!bytes) return;
-  check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copying a table of a kernel");
+  check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copy a kernel's table");
   // A copy from pageable memory may still be in progress when the call returns, and the streams of kernels do not wait
   // for the copy's stream.
-  check(cudaStreamSynchronize(nullptr), "copying a table of a kernel");
+  check(cudaStreamSynchronize(nullptr), "copy a kernel's table");
 }
 
 } // namespace hetero

@@ -54,10 +54,10 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
 #ifdef __CUDACC__
   kernel<<<blocks, static_cast<unsigned>(grid.threads), 0, static_cast<cudaStream_t>(queue)>>>(
       static_cast<Params>(args)...);
-  check(cudaGetLastError(), "launch");
+  check(cudaGetLastError(), "launch a kernel");
 #else
   check(shim::load(queue, std::to_string(reinterpret_cast<uintptr_t>(kernel))) ? cudaSuccess : shimErrorStands,
-        "launch");
+        "launch a kernel");
   shim::enqueue(queue, shim::kLaunch, [=] {
     shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
   });
@@ -108,7 +108,7 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   case HT_BF16: return body(bf16{});
   case HT_F16: return body(f16{});
   }
-  throw Unsupported("element type of " + describe(spec) + ", want f32, bf16 or f16");
+  throw Unsupported("element type: got " + describe(spec) + ", want f32, bf16 or f16");
 }
 
 // Gives images at these positions one layout, plain or nhwc, and returns whether it is nhwc. The layout is the first of

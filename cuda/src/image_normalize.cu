@@ -54,7 +54,7 @@ std::unique_ptr<Kernel> make_image_normalize(const Request &request) {
   if (request.in[0].dtype != HT_U8) throw Invalid("src: got " + describe(request.in[0]) + ", want u8");
   const int64_t channels = request.in[0].dims[3];
   if (p.channels != channels)
-    throw Invalid("got means of " + std::to_string(p.channels) + " channels, want " + std::to_string(channels));
+    throw Invalid("mean: got " + std::to_string(p.channels) + " channels, want " + std::to_string(channels));
   Specced k;
   k.in = request.in;
   k.in[0] = with_layout(k.in[0], HT_LAYOUT_PLAIN);

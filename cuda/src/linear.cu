@@ -158,8 +158,8 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vec
 void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] ||
       src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
-    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
-                  " do not fit");
+    throw Invalid("the shapes of src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not match");
 }
 
 // Prepares a kernel whose B is a gradient. A gradient whose type differs from A's is cast.

@@ -188,7 +188,7 @@ struct LinearLoss : Kernel {
     classes = in[1].dims[0];
     dtype = in[0].dtype;
     size = dtype_size(dtype);
-    if (rows > INT32_MAX) throw Unsupported("more than 2^31 rows");
+    if (rows > INT32_MAX) throw Unsupported("rows: got " + std::to_string(rows) + ", want at most 2147483647");
     for (int64_t r : {std::min(kRows, rows), rows > kRows ? rows % kRows : 0})
       for (int64_t c : {std::min(kClasses, classes), classes > kClasses ? classes % kClasses : 0})
         if (r && c) parts.emplace_back(r, c, channels, dtype, backward, biased);
@@ -208,7 +208,8 @@ struct LinearLoss : Kernel {
   const Part &part(int64_t r, int64_t c) const {
     for (const Part &p : parts)
       if (p.rows == std::min(kRows, rows - r) && p.classes == std::min(kClasses, classes - c)) return p;
-    throw std::logic_error("no kernels for a part");
+    throw std::logic_error("no kernels for a block of " + std::to_string(rows - r) + " rows and " +
+                           std::to_string(classes - c) + " classes");
   }
   char *src(const Args &x, int64_t r) const { return static_cast<char *>(x.in[0]) + r * channels * size; }
   char *weight(const Args &x, int64_t c) const { return static_cast<char *>(x.in[1]) + c * channels * size; }

@@ -103,7 +103,8 @@ struct Loss {
     const auto &p = *static_cast<const ht_loss_params *>(request.params);
     mixed = p.mixed ? inputs : 0;
     if (request.in.size() != inputs + (p.mixed ? 2 : 0))
-      throw Invalid("got " + std::to_string(request.in.size()) + " inputs");
+      throw Invalid("got " + std::to_string(request.in.size()) + " inputs, want " +
+                    std::to_string(inputs + (p.mixed ? 2 : 0)));
     take_plain(specs, request);
     for (size_t i : {size_t{1}, mixed ? mixed : 1})
       if (specs.in[i].dtype != HT_I32) throw Invalid("labels: got " + describe(specs.in[i]) + ", want i32");

@@ -126,7 +126,8 @@ std::unique_ptr<Kernel> mover(const Specced &k, std::vector<Box> boxes, bool cle
   const int64_t size = dtype_size(k.out[0].dtype), bytes = k.out[0].bytes;
   for (Box &b : boxes) b = b.merged();
   return launcher(k, [=](const Args &x) {
-    if (clear) check(cudaMemsetAsync(x.out[0], 0, size_t(bytes), static_cast<cudaStream_t>(x.queue)), "clear");
+    if (clear)
+      check(cudaMemsetAsync(x.out[0], 0, size_t(bytes), static_cast<cudaStream_t>(x.queue)), "clear the output");
     for (size_t i = 0; i < boxes.size(); i++) move_bytes(size, boxes[i], x.queue, x.in[i], x.out[0]);
   });
 }
@@ -137,7 +138,7 @@ Specced plain(const Request &request) {
   Specced k;
   take_plain(k, request);
   for (const ht_spec &s : k.in)
-    if (s.dtype == HT_OPAQUE) throw Unsupported("an opaque operand");
+    if (s.dtype == HT_OPAQUE) throw Unsupported("got an opaque operand, want an element type");
   return k;
 }
 
@@ -157,7 +158,7 @@ std::unique_ptr<Kernel> make_reorder(const Request &request) {
   k.in = request.in;
   k.out = request.out;
   ht_spec &src = k.in[0], &dst = k.out[0];
-  if (src.dtype == HT_OPAQUE) throw Unsupported("an opaque operand");
+  if (src.dtype == HT_OPAQUE) throw Unsupported("got an opaque operand, want an element type");
   if (src.layout == HT_LAYOUT_ANY) src = with_layout(src, dst.layout == HT_LAYOUT_ANY ? HT_LAYOUT_PLAIN : dst.layout);
   if (dst.layout == HT_LAYOUT_ANY) dst = with_layout(dst, src.layout);
   set_bytes(src);
@@ -199,7 +200,9 @@ std::unique_ptr<Kernel> make_reorder(const Request &request) {
 std::unique_ptr<Kernel> make_transpose(const Request &request) {
   const ht_move_params &p = params_of(request);
   Specced k = plain(request);
-  if (p.num_axes != k.in[0].ndim) throw Invalid("got a permutation of " + std::to_string(p.num_axes) + " dimensions");
+  if (p.num_axes != k.in[0].ndim)
+    throw Invalid("axes: got " + std::to_string(p.num_axes) + ", want " + std::to_string(k.in[0].ndim) + " for " +
+                  describe(k.in[0]));
   Box b = box_of(k.out[0]);
   int64_t from[HT_MAX_DIMS] = {};
   plain_strides(k.in[0], from);

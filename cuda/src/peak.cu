@@ -53,8 +53,8 @@ __global__ void multiply_add(float *sink) {
 cudaDeviceProp facts_in_use() {
   cudaDeviceProp facts{};
   int device = 0;
-  check(cudaGetDevice(&device), "the device in use");
-  check(cudaGetDeviceProperties(&facts, device), "facts of the device");
+  check(cudaGetDevice(&device), "query the current device");
+  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
   return facts;
 }
 
@@ -63,12 +63,12 @@ class Rig {
 public:
   explicit Rig(int64_t bytes) {
     try {
-      check(cudaMalloc(&memory_, static_cast<size_t>(bytes)), "memory to measure with");
-      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream to measure on");
-      check(cudaEventCreate(&begin_), "an event to measure with");
-      check(cudaEventCreate(&end_), "an event to measure with");
+      check(cudaMalloc(&memory_, static_cast<size_t>(bytes)), "allocate memory for the measurement");
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "create a stream for the measurement");
+      check(cudaEventCreate(&begin_), "create an event for the measurement");
+      check(cudaEventCreate(&end_), "create an event for the measurement");
       check(cudaMemsetAsync(memory_, 0x3c, static_cast<size_t>(bytes), stream),
-            "memory to measure with"); // small numbers
+            "fill the memory of the measurement"); // small numbers
     } catch (...) {
       release();
       throw;
@@ -85,12 +85,12 @@ public:
     double best = 0;
     pass(); // loads code, and is not counted
     for (int i = 0; i < 3 || now_ns() < end; i++) {
-      check(cudaEventRecord(begin_, stream), "timing");
+      check(cudaEventRecord(begin_, stream), "measure the elapsed time");
       pass();
-      check(cudaEventRecord(end_, stream), "timing");
-      check(cudaEventSynchronize(end_), "timing");
+      check(cudaEventRecord(end_, stream), "measure the elapsed time");
+      check(cudaEventSynchronize(end_), "measure the elapsed time");
       float ms = 0;
-      check(cudaEventElapsedTime(&ms, begin_, end_), "timing");
+      check(cudaEventElapsedTime(&ms, begin_, end_), "measure the elapsed time");
       if (ms > 0) best = std::max(best, amount / (1e-3 * static_cast<double>(ms)));
     }
     return best;

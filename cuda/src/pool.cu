@@ -189,7 +189,8 @@ Pool pool_of(const Request &request, const ht_spec &src, const ht_spec &dst) {
   p.kh = q.kernel[0], p.kw = q.kernel[1], p.sy = q.stride[0], p.sx = q.stride[1];
   p.py = q.padding[0], p.px = q.padding[1], p.dy = q.dilation[0], p.dx = q.dilation[1];
   p.count_padding = q.count_padding != 0;
-  if (int64_t{p.kh} * p.kw > 32767) throw Unsupported("windows of more than 32767 pixels");
+  if (int64_t{p.kh} * p.kw > 32767)
+    throw Unsupported("window: got " + std::to_string(int64_t{p.kh} * p.kw) + " pixels, want at most 32767");
   return p;
 }
 
@@ -236,7 +237,9 @@ std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &request) {
   Specced k = given(request);
   Pool p = pool_of(request, k.out[0], k.in[0]);
   p.nhwc = choose_image_layout(k, request, {0}, {0}, 1);
-  if (k.in[1].bytes != elements(k.in[0]) * 2) throw Invalid("argmax: got " + std::to_string(k.in[1].bytes) + " bytes");
+  if (k.in[1].bytes != elements(k.in[0]) * 2)
+    throw Invalid("argmax: got " + std::to_string(k.in[1].bytes) + " bytes, want " +
+                  std::to_string(elements(k.in[0]) * 2));
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {

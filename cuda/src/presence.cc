@@ -69,9 +69,9 @@ ht_identity identify(int index) {
   device_uuid(&card, index, false);
   device_uuid(&slice, index, true);
   write_uuid(id.uuid, sizeof id.uuid, std::memcmp(&card, &slice, sizeof card) == 0 ? "GPU-" : "MIG-", slice);
-  check(cudaDeviceGetPCIBusId(id.bus_id, sizeof id.bus_id, index), "the place on the bus");
+  check(cudaDeviceGetPCIBusId(id.bus_id, sizeof id.bus_id, index), "query the PCI bus id");
   size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "free memory");
+  check(cudaMemGetInfo(&free, &total), "query the free memory");
   id.free_bytes = static_cast<int64_t>(free);
   return id;
 }

@@ -29,7 +29,7 @@ const char *type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype ==
 class Description {
 public:
   Description(const ProductShape &s, void *bias) : lt_(cublaslt()) {
-    const char *const what = "describing a product";
+    const char *const what = "describe a matrix product";
     check(lt_.init_desc(&desc, sizeof desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
     set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N});
     set(CUBLASLT_MATMUL_DESC_TRANSB, int32_t{s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N});
@@ -49,12 +49,12 @@ public:
 
 private:
   template <class T> void set(cublasLtMatmulDescAttributes_t attribute, T value) {
-    check(lt_.set_desc(&desc, attribute, &value, sizeof value), "describing a product");
+    check(lt_.set_desc(&desc, attribute, &value, sizeof value), "describe a matrix product");
   }
   void layout(cublasLtMatrixLayoutOpaque_t &l, int32_t dtype, int64_t rows, int64_t columns) {
     check(lt_.init_layout(&l, sizeof l, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
                           rows),
-          "describing a matrix");
+          "describe a matrix");
   }
 
   const CublasLt &lt_;
@@ -63,14 +63,14 @@ private:
 cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   const CublasLt &lt = cublaslt();
   cublasLtMatmulPreferenceOpaque_t preference;
-  check(lt.init_preference(&preference, sizeof preference), "asking for algorithms");
+  check(lt.init_preference(&preference, sizeof preference), "query the algorithms of a matrix product");
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    check(lt.set_preference(&preference, attribute, &value, sizeof value), "asking for algorithms");
+    check(lt.set_preference(&preference, attribute, &value, sizeof value), "query the algorithms of a matrix product");
   };
   cudaDeviceProp facts{};
   int device = 0;
-  check(cudaGetDevice(&device), "the device in use");
-  check(cudaGetDeviceProperties(&facts, device), "facts of the device");
+  check(cudaGetDevice(&device), "query the current device");
+  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as cuBLASLt's manual recommends
   // Parts of a sum are added in f32 and in a fixed order. The other schemes round the parts to D's type or add them in
@@ -128,7 +128,7 @@ std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
   if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
       (status == CUBLAS_STATUS_INVALID_VALUE && shape.epilogue != ProductShape::none))
     return {};
-  check(status, "asking for algorithms");
+  check(status, "query the algorithms of a matrix product");
   std::vector<Algorithm> list;
   for (int i = 0; i < count; i++) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
@@ -148,7 +148,7 @@ void run_product(const ProductShape &shape, const Algorithm &algorithm, const Pr
   std::memcpy(&algo, algorithm.data.data(), sizeof algo);
   check(cublaslt().matmul(cublaslt_handle(), &d.desc, &one, x.a, &d.a, x.b, &d.b, &zero, x.d, &d.d, x.d, &d.d, &algo,
                           x.workspace, static_cast<size_t>(algorithm.workspace), stream),
-        "matrix product");
+        "run a matrix product");
 }
 
 } // namespace hetero

@@ -14,7 +14,7 @@ Program::Program(const ht_program *self, const ht_step *steps, int32_t count, Qu
     waits_ = waits_ || s.kind == HT_STEP_WAIT;
     launches = launches || s.kind == HT_STEP_LAUNCH;
   }
-  if (records_) check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "a program's event");
+  if (records_) check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "create a program's event");
   if (launches || steps_.list.size() > 1) quiet_.during([this] { load(true); });
 }
 
@@ -27,7 +27,7 @@ Program::~Program() {
 // write the event later.
 void Program::announce() {
   if (!records_) return;
-  check(cudaEventSynchronize(done_), "the last run of a program");
+  check(cudaEventSynchronize(done_), "wait for the last run of a program");
   for (const Step &s : steps_.list)
     if (s.kind == HT_STEP_RECORD) s.event->impl.announce();
 }
@@ -70,17 +70,18 @@ void Program::load(bool first) {
   graph_ = nullptr;
   cudaStream_t scratch = nullptr;
   try {
-    check(cudaStreamCreateWithFlags(&scratch, cudaStreamNonBlocking), "a stream");
+    check(cudaStreamCreateWithFlags(&scratch, cudaStreamNonBlocking), "create a stream for the capture");
     make_graph(scratch);
     if (first) {
-      check(cudaGraphUpload(graph_, scratch), "upload");
-      check(cudaStreamSynchronize(scratch), "upload");
+      check(cudaGraphUpload(graph_, scratch), "upload a CUDA graph");
+      check(cudaStreamSynchronize(scratch), "wait for the upload of a CUDA graph");
     }
   } catch (const std::exception &e) {
     if (graph_) cudaGraphExecDestroy(graph_);
     graph_ = nullptr;
     cudaGetLastError();
-    notes_.add("steps are started one by one, since a graph of them could not be captured: " + std::string(e.what()));
+    notes_.add("the program launches its steps one by one, because the capture of a CUDA graph failed: " +
+               std::string(e.what()));
   }
   if (scratch) cudaStreamDestroy(scratch);
   if (!graph_ || steps_.list.size() > 1) return;
@@ -96,15 +97,15 @@ void Program::make_graph(cudaStream_t scratch) {
       if (graph) cudaGraphDestroy(graph);
     }
   } captured;
-  check(cudaStreamBeginCapture(scratch, cudaStreamCaptureModeRelaxed), "begin");
+  check(cudaStreamBeginCapture(scratch, cudaStreamCaptureModeRelaxed), "begin the capture of a CUDA graph");
   try {
     enqueue_all(scratch);
   } catch (...) {
     cudaStreamEndCapture(scratch, &captured.graph);
     throw;
   }
-  check(cudaStreamEndCapture(scratch, &captured.graph), "end");
-  check(cudaGraphInstantiate(&graph_, captured.graph, 0), "instantiate");
+  check(cudaStreamEndCapture(scratch, &captured.graph), "end the capture of a CUDA graph");
+  check(cudaGraphInstantiate(&graph_, captured.graph, 0), "instantiate a CUDA graph");
 }
 
 template <class Body> void Program::on_stream(cudaStream_t stream, Body enqueue) {
@@ -119,11 +120,11 @@ void Program::run(cudaStream_t stream) {
     if (session_ != activity_session() && steps_.list.size() > 1) quiet_.during([this] { load(false); });
     on_stream(stream, [&] {
       if (graph_)
-        check(cudaGraphLaunch(graph_, stream), "graph");
+        check(cudaGraphLaunch(graph_, stream), "launch a CUDA graph");
       else
         enqueue_all(stream);
     });
-    if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
+    if (records_) check(cudaEventRecord(done_, stream), "record the end of a program");
   });
 }
 
@@ -137,9 +138,9 @@ void Program::run_timed(cudaStream_t stream, int64_t *elapsed_ns) {
     } marks;
     auto mark = [&] {
       cudaEvent_t e = nullptr;
-      check(cudaEventCreate(&e), "an event for timing");
+      check(cudaEventCreate(&e), "create a timing event");
       marks.list.push_back(e);
-      check(cudaEventRecord(e, stream), "timing");
+      check(cudaEventRecord(e, stream), "measure the elapsed time");
     };
     on_stream(stream, [&] {
       mark();
@@ -148,11 +149,11 @@ void Program::run_timed(cudaStream_t stream, int64_t *elapsed_ns) {
         mark();
       }
     });
-    if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
-    check(cudaStreamSynchronize(stream), "a timed program");
+    if (records_) check(cudaEventRecord(done_, stream), "record the end of a program");
+    check(cudaStreamSynchronize(stream), "wait for a timed program");
     for (size_t i = 0; i < steps_.list.size(); i++) {
       float ms = 0;
-      check(cudaEventElapsedTime(&ms, marks.list[i], marks.list[i + 1]), "timing");
+      check(cudaEventElapsedTime(&ms, marks.list[i], marks.list[i + 1]), "measure the elapsed time");
       elapsed_ns[i] += static_cast<int64_t>(1e6 * static_cast<double>(ms));
     }
   });

@@ -21,7 +21,7 @@ Quiet *Quiet::chosen() { return chosen_by_thread; }
 void Quiet::freed(cudaError_t answer, const char *what) {
   if (answer == cudaSuccess) return;
   if (chosen_by_thread)
-    chosen_by_thread->notes_.add(std::string("not given back: ") + what + ": " + cudaGetErrorString(answer));
+    chosen_by_thread->notes_.add(std::string("not freed: ") + what + ": " + cudaGetErrorString(answer));
   cudaGetLastError();
 }
 

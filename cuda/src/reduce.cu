@@ -48,7 +48,9 @@ template <class T> __global__ void fold(Fold f, const T *src, T *dst) {
 
 std::unique_ptr<Kernel> make_reduce(const Request &request) {
   const auto &p = *static_cast<const ht_move_params *>(request.params);
-  if (p.func < HT_SUM || p.func > HT_MAXIMUM) throw Invalid("got function " + std::to_string(p.func));
+  if (p.func < HT_SUM || p.func > HT_MAXIMUM)
+    throw Invalid("function: got " + std::to_string(p.func) + ", want " + std::to_string(HT_SUM) + " to " +
+                  std::to_string(HT_MAXIMUM));
   Specced k;
   take_plain(k, request);
   const ht_spec &src = k.in[0];

@@ -69,7 +69,7 @@ int32_t library(hetero_nccl_facts *facts, char *error) {
 }
 
 int32_t bus_id(int32_t device, char *text, char *error) {
-  return guarded(error, [&] { hetero::check(cudaDeviceGetPCIBusId(text, 32, device), "the bus id of a GPU"); });
+  return guarded(error, [&] { hetero::check(cudaDeviceGetPCIBusId(text, 32, device), "query the bus id of a GPU"); });
 }
 
 int32_t unique_id(uint8_t *id, char *error) {

@@ -70,12 +70,12 @@ ncclRedOp_t op_of(int reduce) { return reduce == 0 ? ncclSum : reduce == 1 ? ncc
 } // namespace
 
 Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()) {
-  check(cudaSetDevice(options_.device), "choosing the device");
+  check(cudaSetDevice(options_.device), "select the device");
   int least = 0, greatest = 0;
-  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "query the priorities of streams");
   // Use the highest priority, so that blocks of an all-reduce start as soon as any block of the computation ends.
-  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "stream");
-  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "event");
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "create a stream");
+  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "create an event");
 }
 
 Comm::~Comm() {
@@ -89,7 +89,7 @@ Comm::~Comm() {
 template <class Body> void Comm::guarded_call(int64_t timeout_ns, Body body) {
   wake_promptly();
   deadline_ns_ = timeout_ns > 0 ? now_ns() + timeout_ns : 0;
-  check(cudaSetDevice(options_.device), "choosing the device");
+  check(cudaSetDevice(options_.device), "select the device");
   try {
     body();
   } catch (...) {
@@ -116,15 +116,15 @@ void Comm::run(const hetero_nccl_call &call, void *buffer, const int64_t *counts
     if (!comm_) throw Ended{HETERO_NCCL_FAILED, "the communicator has ended"};
     if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
     launch(call, static_cast<char *>(buffer), counts);
-    check(cudaEventRecord(done_, stream_), "the end of an operation");
+    check(cudaEventRecord(done_, stream_), "record the end of an operation");
     int64_t asked = now_ns();
     wait([&] {
       const cudaError_t ended = cudaEventQuery(done_);
       if (ended == cudaSuccess) return true;
-      if (ended != cudaErrorNotReady) check(ended, "an operation");
+      if (ended != cudaErrorNotReady) check(ended, "query an operation");
       if (const int64_t now = now_ns(); now - asked > kAskEvery) {
         asked = now;
-        noted(state(), "an operation under way");
+        noted(state(), "an operation in flight");
       }
       return false;
     });
@@ -274,18 +274,18 @@ void Comm::abort() {
 void Comm::end() {
   cudaSetDevice(options_.device);
   abort();
-  const std::string within = " within " + std::to_string(give_up() / 1'000'000) + " ms";
+  const std::string limit = std::to_string(give_up() / 1'000'000) + " ms";
   if (!in_time([&] { return came_back(); }))
-    throw Ended{HETERO_NCCL_FAILED, ends_ + " has not returned" + within +
+    throw Ended{HETERO_NCCL_FAILED, ends_ + " has not returned within " + limit +
                                         ": NCCL keeps its threads and its GPU memory until the process ends"};
   if (!in_time([&] { return let_go(); }))
-    throw Ended{HETERO_NCCL_FAILED, "an operation has not left the GPU" + within + " after " + ends_};
+    throw Ended{HETERO_NCCL_FAILED, "an NCCL operation is still running on the GPU " + limit + " after " + ends_};
 }
 
 void Comm::finalize() {
   if (!comm_ || stopped_) return;
   deadline_ns_ = now_ns() + kFinalize;
-  check(cudaSetDevice(options_.device), "choosing the device");
+  check(cudaSetDevice(options_.device), "select the device");
   settle(nccl_.CommFinalize(comm_), "ncclCommFinalize");
   begin_end("ncclCommDestroy", nccl_.CommDestroy);
 }

@@ -62,7 +62,7 @@ struct Opened : gloo::transport::tcp::Pair {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;
     if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0)
-      throw failed("the other rank's address");
+      throw failed("query the other rank's address");
     std::lock_guard<std::mutex> lock(pair.*(&Opened::m_));
     const auto state = pair.*(&Opened::state_);
     if (state == CONNECTING || state == CONNECTED || state == CLOSED)
@@ -109,7 +109,7 @@ void Context::adopt(int rank, int fd) {
   if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0) throw failed("set TCP_NODELAY");
   auto *pair = dynamic_cast<gloo::transport::tcp::Pair *>(gloo_->createPair(rank).get());
   auto *device = dynamic_cast<gloo::transport::tcp::Device *>(device_.get());
-  if (!pair || !device) throw gloo::IoException("Gloo's connections are not TCP");
+  if (!pair || !device) throw gloo::IoException("Gloo does not use TCP for its connections");
   Opened::adopt(*pair, *device, std::move(socket));
 }
 

@@ -62,7 +62,7 @@ void Counter::wake() { futex_wake(value); }
 int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
-                       " bytes, want at least 1 rank and a multiple of 64");
+                       " bytes, want at least 1 rank, stages of a multiple of 64 bytes, and at most 1 TiB in total");
   // Some systems refuse memory that could be executed. Kernels before 6.3 lack the flag that excludes execution.
   constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
   auto make = [](unsigned more) {
@@ -70,7 +70,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   };
   int fd = make(never_executed);
   if (fd < 0 && errno == EINVAL) fd = make(0);
-  if (fd < 0) refuse(errno, "memfd_create");
+  if (fd < 0) refuse(errno, "create shared memory (memfd_create)");
   size_t bytes = total_bytes(size, stage_bytes);
   // Allocate the pages now: a lack of memory is then an error here, not a fatal signal in the middle of a step.
   int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
@@ -80,7 +80,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (!error && base == MAP_FAILED) error = errno;
   if (error) {
     close(fd);
-    refuse(error, std::to_string(bytes) + " bytes of shared memory");
+    refuse(error, "allocate " + std::to_string(bytes) + " bytes of shared memory");
   }
   Head *head = new (base) Head{};
   head->size = size;
@@ -94,14 +94,18 @@ int Segment::create(int size, int64_t stage_bytes) {
 
 Segment::Segment(int fd, int rank, int size) : rank_(rank), size_(size) {
   struct stat info {};
-  if (fstat(fd, &info) < 0) refuse(errno, "fstat");
+  if (fstat(fd, &info) < 0) refuse(errno, "query the size of the shared memory");
   bytes_ = static_cast<size_t>(info.st_size);
-  if (bytes_ < heads_bytes(size) || rank < 0 || rank >= size) refuse(EINVAL, "memory of another group");
+  if (bytes_ < heads_bytes(size) || rank < 0 || rank >= size)
+    refuse(EINVAL, "got rank " + std::to_string(rank) + " of " + std::to_string(size) + " and " +
+                       std::to_string(bytes_) +
+                       " bytes of shared memory, want a rank below the number of ranks and at least " +
+                       std::to_string(heads_bytes(size)) + " bytes");
   base_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base_ == MAP_FAILED) refuse(errno, "mmap of " + std::to_string(bytes_) + " bytes");
+  if (base_ == MAP_FAILED) refuse(errno, "map " + std::to_string(bytes_) + " bytes of shared memory");
   if (head().magic != magic || head().size != size || bytes_ != total_bytes(size, head().stage_bytes)) {
     munmap(base_, bytes_);
-    refuse(EINVAL, "memory of another group or version");
+    refuse(EINVAL, "the shared memory belongs to another group or version");
   }
 }
 

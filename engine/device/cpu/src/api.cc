@@ -38,7 +38,7 @@ void use_team(const ht_device *d) { hetero::use_team(d->threads); }
 
 ht_status cpu_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
-    if (!options || !device) throw Invalid("open: no options or no place for the device");
+    if (!options || !device) throw Invalid("open: got null options or a null pointer for the device");
     if (options->index != 0)
       throw Unavailable("cpu:" + std::to_string(options->index) + ": all CPUs of a machine are one device, index 0");
     if (options->threads < 0)
@@ -75,7 +75,7 @@ ht_status cpu_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_erro
   return guarded(error, [&] {
     check_alloc(d->account, bytes, d->memory_bytes); // Linux would grant too much and kill the process later
     *p = allocate(bytes);
-    if (!*p) throw OutOfMemory("the system has no " + std::to_string(bytes) + " bytes");
+    if (!*p) throw OutOfMemory("the system could not allocate " + std::to_string(bytes) + " bytes");
     if (!host) d->account.add(bytes);
   });
 }

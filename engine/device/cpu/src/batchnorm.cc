@@ -337,7 +337,8 @@ struct Running final : Kernel {
     momentum = p.momentum;
     counts.assign(p.counts, p.counts + p.groups);
     if (p.groups != request.in[2].dims[0])
-      throw Invalid("got " + std::to_string(p.groups) + " counts for statistics " + describe(request.in[2]));
+      throw Invalid("counts: got " + std::to_string(p.groups) + ", want " + std::to_string(request.in[2].dims[0]) +
+                    " (one per group of the mean " + describe(request.in[2]) + ")");
   }
 
   void run(const Args &a) override {

@@ -42,7 +42,8 @@ struct Dropout final : Kernel {
     factor = float(1 / (1 - p.p));
     samples = in[0].dims[0];
     positions = elements(in[0]) / samples;
-    if (positions > int64_t(1) << 32) throw Unsupported("a sample of more than 2^32 elements");
+    if (positions > int64_t(1) << 32)
+      throw Unsupported("elements of a sample: got " + std::to_string(positions) + ", want at most 4294967296");
   }
 
   DropoutSample sample(const Args &a, int64_t n) const {

@@ -44,7 +44,8 @@ struct Elementwise : Kernel {
     ImageLayout image;
     clears = !zero_to_zero && has_padding(out[0]);
     if (clears && !image_layout(out[0], &image)) {
-      if (request.out[0].layout == out[0].layout) throw Unsupported("padding of " + describe(out[0]));
+      if (request.out[0].layout == out[0].layout)
+        throw Unsupported("output: got " + describe(out[0]) + ", whose padding this device cannot clear");
       take_plain(*this, plain);
       clears = false;
     }
@@ -177,11 +178,11 @@ struct Fill final : Kernel {
     case HT_I32: set(int32_t(value)); break;
     case HT_U32: set(uint32_t(int64_t(value))); break;
     case HT_U8: set(uint8_t(int64_t(value))); break;
-    default: throw Unsupported("fill of " + describe(out[0]));
+    default: throw Unsupported("fill: got " + describe(out[0]) + ", want f32, f64, bf16, i64, i32, u32 or u8");
     }
     ImageLayout image;
     if (value != 0 && has_padding(out[0]) && !image_layout(out[0], &image))
-      throw Unsupported("padding of " + describe(out[0]));
+      throw Unsupported("output: got " + describe(out[0]) + ", whose padding this device cannot clear");
   }
 
   template <class T> void set(T value) { std::memcpy(element, &value, sizeof value); }
@@ -199,7 +200,8 @@ struct Fill final : Kernel {
 
 int func_of(const Request &request, int last) {
   const int func = static_cast<const ht_elementwise_params *>(request.params)->func;
-  if (func < 0 || func > last) throw Invalid("unknown function " + std::to_string(func));
+  if (func < 0 || func > last)
+    throw Invalid("function: got " + std::to_string(func) + ", want 0 to " + std::to_string(last));
   return func;
 }
 

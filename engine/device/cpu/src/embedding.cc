@@ -73,7 +73,8 @@ struct EmbeddingDiff final : Kernel {
     positions = in[0].dims[1];
     channels = in[0].dims[2];
     if (!p.positions) workspace = (p.rows + 1 + samples * positions) * int64_t(sizeof(int32_t));
-    if (samples * positions > INT32_MAX) throw Unsupported("more than 2^31 rows");
+    if (samples * positions > INT32_MAX)
+      throw Unsupported("rows: got " + std::to_string(samples * positions) + ", want at most 2147483647");
   }
 
   void run(const Args &a) override {

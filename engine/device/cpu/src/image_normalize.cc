@@ -30,7 +30,7 @@ struct ImageNormalize final : Kernel {
     channels = request.in[0].dims[3];
     pixels = request.in[0].dims[1] * request.in[0].dims[2];
     if (p.channels != channels)
-      throw Invalid("got means of " + std::to_string(p.channels) + " channels, want " + std::to_string(channels));
+      throw Invalid("mean: got " + std::to_string(p.channels) + " channels, want " + std::to_string(channels));
     Request plain = request;
     plain.out[0].layout = HT_LAYOUT_PLAIN;
     take_plain(*this, plain);

@@ -9,7 +9,7 @@ namespace hetero {
 
 bool is_bf16(const ht_spec &spec) {
   if (spec.dtype != HT_F32 && spec.dtype != HT_BF16)
-    throw Unsupported("element type of " + describe(spec) + ", want f32 or bf16");
+    throw Unsupported("element type: got " + describe(spec) + ", want f32 or bf16");
   return spec.dtype == HT_BF16;
 }
 
@@ -24,7 +24,7 @@ uint32_t choose_image_layout(Kernel &kernel, const Request &request, const Posit
   ht_spec probe = in.size() ? request.in[size_t(in[0])] : request.out[size_t(out[0])];
   probe.layout = layout;
   if (!image_layout(probe, &image))
-    throw Unsupported("images in layout " + layout_name(layout) + ", want plain, nhwc, nChw8c or nChw16c");
+    throw Unsupported("images: got layout " + layout_name(layout) + ", want plain, nhwc, nChw8c or nChw16c");
   give_layout(kernel, request, in, out, layout);
   return layout;
 }

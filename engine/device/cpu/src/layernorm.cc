@@ -96,7 +96,9 @@ struct LayerNormDiff final : RowKernel {
 
 bool is_tanh(const Request &request) {
   const int func = static_cast<const ht_elementwise_params *>(request.params)->func;
-  if (func != HT_GELU && func != HT_GELU_TANH) throw Invalid("unknown function " + std::to_string(func));
+  if (func != HT_GELU && func != HT_GELU_TANH)
+    throw Invalid("function: got " + std::to_string(func) + ", want " + std::to_string(HT_GELU) + " (GELU) or " +
+                  std::to_string(HT_GELU_TANH) + " (GELU with tanh)");
   return func == HT_GELU_TANH;
 }
 

@@ -48,7 +48,7 @@ int64_t private_bytes(const ht_spec &spec) {
 #if HT_HAVE_ONEDNN
   return static_cast<int64_t>(desc_of(spec).get_size());
 #else
-  throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's");
+  throw Invalid("this device has no layout " + std::to_string(spec.layout));
 #endif
 }
 
@@ -73,7 +73,7 @@ std::vector<Desc> &registry() {
 Desc registered(uint32_t layout) {
   std::lock_guard<std::mutex> lock(registry_mutex);
   size_t i = layout & ~kRegistered;
-  if (i >= registry().size()) throw Invalid("layout " + std::to_string(layout) + " is none of this device's");
+  if (i >= registry().size()) throw Invalid("this device has no layout " + std::to_string(layout));
   return registry()[i];
 }
 
@@ -90,7 +90,9 @@ bool matches_tag(const Desc &desc, dnnl_format_tag_t tag) {
 
 dnnl_format_tag_t plain_tag(size_t dims) {
   static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-  if (dims >= sizeof(tags) / sizeof(tags[0])) throw Unsupported("a tensor of " + std::to_string(dims) + " dimensions");
+  if (dims >= sizeof(tags) / sizeof(tags[0]))
+    throw Unsupported("got " + std::to_string(dims) + " dimensions, want at most " +
+                      std::to_string(sizeof(tags) / sizeof(tags[0]) - 1));
   return tags[dims];
 }
 
@@ -112,7 +114,7 @@ dnnl::memory::data_type dnnl_type(int32_t dtype) {
   case HT_BF16: return dnnl::memory::data_type::bf16;
   case HT_I32: return dnnl::memory::data_type::s32;
   case HT_U8: return dnnl::memory::data_type::u8;
-  default: throw Unsupported("element type " + std::to_string(dtype));
+  default: throw Unsupported("element type: got " + std::to_string(dtype) + ", want f32, bf16, i32 or u8");
   }
 }
 
@@ -120,8 +122,8 @@ dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups) {
   if (spec.ndim == 0) return {1};
   if (groups <= 1) return dnnl::memory::dims(spec.dims, spec.dims + spec.ndim);
   if (spec.ndim != 4 || spec.dims[0] % groups)
-    throw Invalid("layout " + std::to_string(spec.layout) +
-                  " is none of this device's for this tensor: want a weight of " + std::to_string(groups) + " groups");
+    throw Invalid("layout: got " + describe(spec) + ", want 4 dimensions, the first a multiple of " +
+                  std::to_string(groups) + " groups");
   return {groups, spec.dims[0] / groups, spec.dims[1], spec.dims[2], spec.dims[3]};
 }
 
@@ -129,17 +131,17 @@ int64_t layout_groups(uint32_t layout) { return layout & kRegistered ? 0 : (layo
 
 Desc desc_of(const ht_spec &spec, int64_t groups) {
   auto type = dnnl_type(spec.dtype);
-  if (spec.layout == HT_LAYOUT_ANY) throw Invalid("layout of a tensor is not known");
+  if (spec.layout == HT_LAYOUT_ANY) throw Invalid("got layout any, want a layout of this device");
   if (spec.layout & kRegistered) {
     Desc d = registered(spec.layout);
     if (d.get_data_type() != type ||
         (d.get_dims() != dnnl_dims(spec) && d.get_dims() != dnnl_dims(spec, d.get_dims()[0])))
-      throw Invalid("layout " + std::to_string(spec.layout) + " belongs to a tensor of another shape or type");
+      throw Invalid("layout: got " + describe(spec) + ", a layout for another shape or type");
     return d;
   }
   if (int64_t g = layout_groups(spec.layout)) {
     if (groups > 1 && g != groups)
-      throw Invalid("a layout of " + std::to_string(g) + " groups, want " + std::to_string(groups));
+      throw Invalid("layout: got " + std::to_string(g) + " groups, want " + std::to_string(groups));
     groups = g;
   }
   auto dims = dnnl_dims(spec, groups);
@@ -150,7 +152,7 @@ Desc desc_of(const ht_spec &spec, int64_t groups) {
   if (tag >= dnnl_format_tag_last || tag <= dnnl_format_tag_any ||
       dnnl_memory_desc_create_with_tag(&d, static_cast<int>(dims.size()), dims.data(),
                                        static_cast<dnnl_data_type_t>(type), tag) != dnnl_success)
-    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's for a tensor of " +
+    throw Invalid("this device has no layout " + std::to_string(spec.layout) + " for a tensor of " +
                   std::to_string(spec.ndim) + " dimensions");
   return Desc(d);
 }

@@ -13,8 +13,8 @@ namespace {
 void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] ||
       src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
-    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
-                  " do not fit");
+    throw Invalid("the shapes of src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not match");
 }
 
 #if !HT_HAVE_ONEDNN

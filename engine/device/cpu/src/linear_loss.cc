@@ -37,7 +37,8 @@ struct Product {
     weight.layout = HT_LAYOUT_ANY;
     weight.bytes = 0;
     kernel = make_linear({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
-    if (kernel->in[0].layout != HT_LAYOUT_PLAIN) throw Unsupported("a product of " + describe(kernel->in[0]));
+    if (kernel->in[0].layout != HT_LAYOUT_PLAIN)
+      throw Unsupported("matrix product: got " + describe(kernel->in[0]) + ", want the plain layout");
     if (kernel->in[1].layout != HT_LAYOUT_PLAIN)
       reorder = make_reorder({HT_REORDER, nullptr, {plain}, {kernel->in[1]}, request.threads});
   }
@@ -136,7 +137,8 @@ struct Backward final : LinearLoss {
       diff_weights = make_linear_diff_weights(
           {HT_LINEAR_DIFF_WEIGHTS, &p, {b.typed({b.block, b.channels}), b.typed({b.block, n})}, out, request.threads});
       for (const ht_spec &s : diff_weights->in)
-        if (s.layout != HT_LAYOUT_PLAIN) throw Unsupported("a product of " + describe(s));
+        if (s.layout != HT_LAYOUT_PLAIN)
+          throw Unsupported("matrix product: got " + describe(s) + ", want the plain layout");
     }
     void reserve(Regions &regions) {
       logits.reserve(regions);

@@ -43,7 +43,7 @@ struct LinearLoss : Kernel {
     channels = in[0].dims[1];
     classes = in[1].dims[0];
     size = dtype_size(in[0].dtype);
-    if (rows > INT32_MAX) throw Unsupported("more than 2^31 rows");
+    if (rows > INT32_MAX) throw Unsupported("rows: got " + std::to_string(rows) + ", want at most 2147483647");
     used_at = regions.add(rows * int64_t(sizeof(int32_t)));
     x_at = regions.add(up(rows, block) * channels * size);
   }

@@ -137,7 +137,7 @@ struct Move final : Kernel {
     take_plain(*this, request);
     for (const ht_spec &s : in) {
       if (s.dtype == HT_OPAQUE || dtype_size(s.dtype) == 0 || s.dtype != out[0].dtype)
-        throw Invalid("got " + describe(s) + " for a result of " + describe(out[0]));
+        throw Invalid("input: got " + describe(s) + ", want the element type of the output " + describe(out[0]));
     }
   }
 
@@ -163,7 +163,9 @@ struct Reduce final : Kernel {
   explicit Reduce(const Request &request) : bf16(is_bf16(request.in[0])), func(params_of(request).func) {
     const auto &p = params_of(request);
     want_operands(request, 1, 1);
-    if (func < HT_SUM || func > HT_MAXIMUM) throw Invalid("unknown function " + std::to_string(func));
+    if (func < HT_SUM || func > HT_MAXIMUM)
+      throw Invalid("function: got " + std::to_string(func) + ", want " + std::to_string(HT_SUM) + " to " +
+                    std::to_string(HT_MAXIMUM));
     take_plain(*this, request);
     const Strides strides = row_major(in[0]);
     bool innermost_folded = false;
@@ -239,7 +241,9 @@ struct Reduce final : Kernel {
 
 int axis_of(const Request &request, const ht_spec &spec) {
   const int axis = params_of(request).axes[0];
-  if (axis < 0 || axis >= spec.ndim) throw Invalid("axis " + std::to_string(axis) + " of " + describe(spec));
+  if (axis < 0 || axis >= spec.ndim)
+    throw Invalid("axis: got " + std::to_string(axis) + " for " + describe(spec) + ", want 0 to " +
+                  std::to_string(spec.ndim - 1));
   return axis;
 }
 
@@ -251,10 +255,12 @@ std::unique_ptr<Kernel> make_transpose(const Request &request) {
   const Strides from = row_major(k->in[0]);
   Strides permuted{};
   if (p.num_axes != k->in[0].ndim)
-    throw Invalid("got " + std::to_string(p.num_axes) + " axes for " + describe(k->in[0]));
+    throw Invalid("axes: got " + std::to_string(p.num_axes) + ", want " + std::to_string(k->in[0].ndim) + " for " +
+                  describe(k->in[0]));
   for (int d = 0; d < p.num_axes; d++) {
     if (p.axes[d] < 0 || p.axes[d] >= p.num_axes)
-      throw Invalid("axis " + std::to_string(p.axes[d]) + " of " + describe(k->in[0]));
+      throw Invalid("axis: got " + std::to_string(p.axes[d]) + " for " + describe(k->in[0]) + ", want 0 to " +
+                    std::to_string(p.num_axes - 1));
     permuted.of[d] = from.of[p.axes[d]];
   }
   k->copies.emplace_back(k->out[0], row_major(k->out[0]), permuted);

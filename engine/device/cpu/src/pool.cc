@@ -23,8 +23,9 @@ struct Axis {
         dilation(p.dilation[d]) {
     if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 ||
         out_ != (in_ + 2 * padding - int64_t(dilation) * (kernel - 1) - 1) / stride + 1)
-      throw Invalid("pooling of " + std::to_string(in_) + " to " + std::to_string(out_) +
-                    " elements does not fit its window");
+      throw Invalid("pooling: the sizes of input (" + std::to_string(in_) + ") and output (" + std::to_string(out_) +
+                    ") do not match kernel " + std::to_string(kernel) + ", stride " + std::to_string(stride) +
+                    ", padding " + std::to_string(padding) + " and dilation " + std::to_string(dilation));
     for (int32_t o = 0; o < out; o++) {
       int32_t k = 0;
       while (k < kernel && at(o, k) < 0) k++;

@@ -26,7 +26,8 @@ void Program::run_step(const Step &step, int64_t &waited_ns) {
       state = step.event->impl.wait(-1);
       waited_ns += since(before);
     }
-    if (state == Event::failed) throw std::runtime_error("waited for an event of a program that failed");
+    if (state == Event::failed)
+      throw std::runtime_error("event: not recorded, because the program that records the event failed");
     break;
   }
   }

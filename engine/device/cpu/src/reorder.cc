@@ -51,7 +51,7 @@ template <class From, class To> struct Convert : Kernel {
 ImageLayout as_image(const ht_spec &s) {
   ImageLayout l;
   if (image_layout(s, &l)) return l;
-  if (s.layout != HT_LAYOUT_PLAIN) throw Unsupported(describe(s) + ": want a plain tensor or an image");
+  if (s.layout != HT_LAYOUT_PLAIN) throw Unsupported(describe(s) + ": want the plain layout or an image layout");
   return {1, 1, 1, elements(s), 1, 1, false};
 }
 
@@ -86,7 +86,7 @@ std::unique_ptr<Kernel> make_reorder(const Request &r) {
   ht_spec from = r.in[0], to = r.out[0];
   if (!same_dims(from, to))
     throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
-  if (from.dtype == HT_OPAQUE) throw Invalid("reorder: an opaque tensor has no other form");
+  if (from.dtype == HT_OPAQUE) throw Invalid("reorder: got an opaque tensor, want an element type");
   // If one side leaves the choice of the layout, both sides get the same layout, if this layout supports the other
   // type. Then no elements move.
   auto alike = [&](uint32_t l) {
@@ -96,9 +96,9 @@ std::unique_ptr<Kernel> make_reorder(const Request &r) {
   if (to.layout == HT_LAYOUT_ANY) to.layout = alike(from.layout);
   bool copy = from.dtype == to.dtype && from.layout == to.layout;
   if (!copy && (from.dtype != HT_F32 && from.dtype != HT_BF16))
-    throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
+    throw Unsupported("reorder of " + describe(from) + " to " + describe(to) + ": want f32 or bf16");
   if (!copy && (to.dtype != HT_F32 && to.dtype != HT_BF16))
-    throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
+    throw Unsupported("reorder of " + describe(from) + " to " + describe(to) + ": want f32 or bf16");
   set_bytes(from);
   set_bytes(to);
   std::unique_ptr<Kernel> k = copy ? std::make_unique<CopyBytes>() : make_conversion(from, to);

@@ -130,7 +130,7 @@ public:
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (failure)
-      throw std::runtime_error("got a team of " + std::to_string(threads_.size() + 1) + " threads, want " +
+      throw std::runtime_error("thread team: got " + std::to_string(threads_.size() + 1) + " threads, want " +
                                std::to_string(size_) + ": " + std::strerror(failure));
   }
   int size() const { return size_; }
@@ -341,8 +341,9 @@ void use_team(int n) {
   if (wanted == n && (n == 1 || (own && own->size() == n))) return;
   void *used = dlsym(RTLD_DEFAULT, "GOMP_parallel_start");
   if (used != reinterpret_cast<void *>(&GOMP_parallel_start))
-    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads in "
-                      "addition to ours");
+    throw Unavailable(
+        "this process has loaded another OpenMP library, whose threads oneDNN would use in addition to those "
+        "of this library");
   if (n > 1 && (!own || own->size() != n)) {
     own.reset();
     wanted = 1;
@@ -455,7 +456,7 @@ void use_team(int n) {
   if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (got != n)
-    throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(n));
+    throw std::runtime_error("thread team: got " + std::to_string(got) + " threads, want " + std::to_string(n));
   team = n;
 }
 

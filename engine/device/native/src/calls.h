@@ -26,7 +26,7 @@ inline void copy_text(const std::string &text, char *room, size_t room_bytes) {
 
 // Throws OutOfMemory unless the device can allocate `bytes` more bytes. limit is the device's memory in bytes.
 inline void check_alloc(const Account &account, int64_t bytes, int64_t limit) {
-  if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
+  if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes, want at least 0");
   if (bytes > limit - account.allocated())
     throw OutOfMemory("got " + std::to_string(account.allocated()) + " bytes, want " + std::to_string(bytes) +
                       " more, of " + std::to_string(limit));
@@ -39,7 +39,7 @@ template <class Device> void memory_used(const Device *d, int64_t *allocated, in
 }
 
 inline void check_copy(int64_t bytes) {
-  if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes");
+  if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes, want at least 0");
 }
 
 // Waits for an event. Throws Timeout, and std::runtime_error if the run that should record the event failed.
@@ -47,7 +47,8 @@ template <class Event> void want_complete(Event &event, int64_t timeout_ns) {
   switch (event.wait(timeout_ns)) {
   case Event::complete: break;
   case Event::pending: throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
-  case Event::failed: throw std::runtime_error("event: the program that was to record it failed");
+  case Event::failed:
+    throw std::runtime_error("event: not recorded, because the program that records the event failed");
   }
 }
 

@@ -9,7 +9,8 @@ const ht_conv2d_params &conv2d_params(const Request &r) {
   auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   for (int d = 0; d < 2; d++)
     if (p.stride[d] < 1 || p.padding[d] < 0 || p.dilation[d] < 1)
-      throw Invalid("stride and dilation: want at least 1, padding: at least 0");
+      throw Invalid("got stride " + std::to_string(p.stride[d]) + ", padding " + std::to_string(p.padding[d]) +
+                    " and dilation " + std::to_string(p.dilation[d]) + ", want at least 1, 0 and 1");
   if (p.groups < 1) throw Invalid("groups: got " + std::to_string(p.groups) + ", want at least 1");
   return p;
 }
@@ -23,8 +24,8 @@ void check_conv2d(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &
     ok = free >= 0 && free / p.stride[d - 2] + 1 == dst.dims[d];
   }
   if (!ok)
-    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
-                  " do not fit");
+    throw Invalid("the shapes of src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not match");
 }
 
 } // namespace hetero

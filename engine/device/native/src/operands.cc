@@ -12,7 +12,7 @@ void want_operands(const Request &request, size_t inputs, size_t outputs) {
 }
 
 void want_f32(const ht_spec &spec) {
-  if (spec.dtype != HT_F32) throw Unsupported("element type of " + describe(spec) + ", want f32");
+  if (spec.dtype != HT_F32) throw Unsupported("element type: got " + describe(spec) + ", want f32");
 }
 
 void take_plain(Kernel &kernel, const Request &request) {
@@ -22,7 +22,7 @@ void take_plain(Kernel &kernel, const Request &request) {
     for (ht_spec &s : *specs) {
       if (s.dtype == HT_OPAQUE) continue;
       if (specs == &kernel.out && s.layout != HT_LAYOUT_PLAIN && s.layout != HT_LAYOUT_ANY)
-        throw Unsupported("an output in layout " + layout_name(s.layout) + ", want plain");
+        throw Unsupported("output: got layout " + layout_name(s.layout) + ", want plain");
       s = with_layout(s, HT_LAYOUT_PLAIN);
     }
   }
@@ -34,7 +34,7 @@ uint32_t bound_layout(const Request &request, const Positions &out) {
     const uint32_t l = request.out[size_t(i)].layout;
     if (l == HT_LAYOUT_ANY) continue;
     if (bound != HT_LAYOUT_ANY && bound != l)
-      throw Unsupported("outputs in layouts " + layout_name(bound) + " and " + layout_name(l) + ", want one layout");
+      throw Unsupported("outputs: got layouts " + layout_name(bound) + " and " + layout_name(l) + ", want one layout");
     bound = l;
   }
   return bound;
@@ -45,7 +45,8 @@ uint32_t bound_layout(const Request &request, const Positions &out, int made_for
   if (made_for < 0) return bound;
   const uint32_t made = request.in[size_t(made_for)].layout;
   if (bound != HT_LAYOUT_ANY && bound != made)
-    throw Unsupported("an output in layout " + layout_name(bound) + " with an operand made for " + layout_name(made));
+    throw Unsupported("output: got layout " + layout_name(bound) + ", want " + layout_name(made) +
+                      ", the layout of input " + std::to_string(made_for));
   return made;
 }
 

@@ -74,18 +74,20 @@ const OpInfo *op_info(int32_t op) { return op >= 1 && op < HT_OP_END ? &kOps[op 
 
 ht_spec checked_spec(const ht_spec &given, bool output) {
   ht_spec s = given;
-  if (s.dtype < HT_F32 || s.dtype > HT_OPAQUE) throw Invalid("got element type " + std::to_string(s.dtype));
+  if (s.dtype < HT_F32 || s.dtype > HT_OPAQUE)
+    throw Invalid("element type: got " + std::to_string(s.dtype) + ", want " + std::to_string(HT_F32) + " to " +
+                  std::to_string(HT_OPAQUE));
   if (s.ndim < 0 || s.ndim > HT_MAX_DIMS)
     throw Invalid("got " + std::to_string(s.ndim) + " dimensions, want at most " + std::to_string(HT_MAX_DIMS));
   if (s.dtype == HT_OPAQUE) {
     if (!output && s.bytes <= 0)
-      throw Invalid("an opaque tensor of unknown size: want the spec that its producer's kernel gives");
+      throw Invalid("got an opaque tensor of unknown size, want the spec that the producing kernel returned");
     return s;
   }
   int64_t n = 1;
   for (int i = 0; i < s.ndim; i++)
     if (s.dims[i] < 1 || __builtin_mul_overflow(n, s.dims[i], &n) || n > INT64_MAX / 16)
-      throw Invalid("got dims " + describe(s));
+      throw Invalid("dimensions: got " + describe(s) + ", want each at least 1 and fewer than 2^59 elements in total");
   if (s.layout == HT_LAYOUT_ANY) return s;
   int64_t bytes = bytes_in_memory(s);
   if (s.bytes != 0 && s.bytes != bytes)
@@ -129,14 +131,16 @@ Request checked_request(int32_t op, const void *params, size_t params_bytes, con
 
 void check_kernel(const Kernel &k, const Request &r) {
   if (k.in.size() != r.in.size() || k.out.size() != r.out.size())
-    throw std::logic_error("the kernel has other operands than the request");
+    throw std::logic_error("the kernel has " + std::to_string(k.in.size()) + " inputs and " +
+                           std::to_string(k.out.size()) + " outputs, the request has " + std::to_string(r.in.size()) +
+                           " and " + std::to_string(r.out.size()));
   for (const Specs *side : {&k.in, &k.out})
     for (const ht_spec &s : *side)
       if (s.layout == HT_LAYOUT_ANY || s.bytes <= 0)
-        throw std::logic_error("the kernel leaves an operand open: " + describe(s));
+        throw std::logic_error("the kernel did not set the layout or size of an operand: " + describe(s));
   for (size_t i = 0; i < k.in.size(); i++)
     if (!same_dims(k.in[i], r.in[i]) || k.in[i].dtype != r.in[i].dtype)
-      throw std::logic_error("the kernel changed input " + std::to_string(i));
+      throw std::logic_error("the kernel changed the shape or type of input " + std::to_string(i));
   for (size_t i = 0; i < k.out.size(); i++)
     if (r.out[i].layout != HT_LAYOUT_ANY && r.out[i].dtype != HT_OPAQUE && k.out[i].layout != r.out[i].layout)
       throw std::logic_error("the kernel changed the layout of output " + std::to_string(i));

@@ -42,7 +42,7 @@ template <class Body> ht_status guarded(ht_error *error, Body body) {
   } catch (const OutOfMemory &e) {
     return fail(error, HT_OUT_OF_MEMORY, e.what());
   } catch (const std::bad_alloc &) {
-    return fail(error, HT_OUT_OF_MEMORY, "no memory for the library's own objects");
+    return fail(error, HT_OUT_OF_MEMORY, "the library could not allocate host memory");
   } catch (const Timeout &e) {
     return fail(error, HT_TIMEOUT, e.what());
   } catch (const Absent &e) {
@@ -52,7 +52,7 @@ template <class Body> ht_status guarded(ht_error *error, Body body) {
   } catch (const std::exception &e) {
     return fail(error, HT_DEVICE_FAILURE, e.what());
   } catch (...) {
-    return fail(error, HT_DEVICE_FAILURE, "an exception that is no std::exception");
+    return fail(error, HT_DEVICE_FAILURE, "unknown exception");
   }
 }
 
