@@ -130,11 +130,12 @@ gpu-bundle: ## Pack build/hetero-train-gpu.tar.gz: unpack it on a GPU machine, r
 	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -rf $(BUNDLE)/build/lib/*_shim.so $(BUNDLE)/build/lib/*_fake.so* $(BUNDLE)/build/lib/fake_driver
 	@cp -r scripts configs $(BUNDLE)/ && cp -r engine/models/testdata $(BUNDLE)/tests/engine/models/
 	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/train.test ./engine/train
+	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/models.test ./engine/models
 	@strip --strip-unneeded $(BUNDLE)/build/lib/*.so*
 	@tar -C $(BUILD)/gpu-bundle -czf $(BUILD)/hetero-train-gpu.tar.gz hetero-train
 	@echo "gpu-bundle: $(BUILD)/hetero-train-gpu.tar.gz, $$(($$(stat -c %s $(BUILD)/hetero-train-gpu.tar.gz) >> 20)) MiB"
 
-gpu-check: gpu-bundle ## Test and measure the GPU of this machine, in less than eight minutes
+gpu-check: gpu-bundle ## Test and measure the GPU of this machine, in less than ten minutes
 	@$(BUNDLE)/scripts/gpu_check.sh --output $(CURDIR)/$(BUILD)/gpu_check
 
 bench: build ## Measure this machine's peak, every op against it, and ResNet-50 training steps

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests and measures the program on a GPU, in less than eight minutes.
+# Tests and measures the program on a GPU, in less than ten minutes.
 #
 # Run `make gpu-check` on the machine that built the program, or run this script from an unpacked `make gpu-bundle`.
 # The bundle needs neither Go nor a network. It uses the CUDA libraries of the toolkit or of Python on this machine.
@@ -26,6 +26,7 @@ usage() {
 		parts, with their time limits in seconds
 		  selftest   80  the conformance suites of the device and of NCCL, without missing or skipped checks; ranks may share a GPU
 		  goldens    30  losses of whole runs, compared with PyTorch's; needs tests/train.test of the bundle
+		  text       30  losses, logits and gradients of small GPT-2 and BERT models, compared with transformers'; needs tests/models.test of the bundle
 		  nccl       30  ranks on one GPU: links, and a run of two ranks compared with a run of one
 		  peak       15  bandwidth and arithmetic
 		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; chooses algorithms by timing
@@ -35,6 +36,8 @@ usage() {
 		  resnet224  80  ResNet-50 224, batch 256, bf16, interleaved with PyTorch
 		  half       30  the same in fp16, one round
 		  resnet32   35  ResNet-50 32x32, batch 512, bf16, interleaved with PyTorch, one round
+		  gpt2       55  GPT-2 124M, 1,024 tokens, batch 8, bf16, interleaved with PyTorch, one round
+		  bert       45  BERT-base, 128 tokens, batch 64, bf16, interleaved with PyTorch, one round
 		  memcheck   25  compute-sanitizer on short cases, if it is installed
 	TEXT
 }
@@ -48,7 +51,7 @@ callers() { # converts a path relative to the caller's folder
 	[[ $1 == /* ]] && echo "$1" || echo "$caller/$1"
 }
 
-parts=selftest,goldens,nccl,peak,narrow,warm,trace,ops,resnet224,half,resnet32,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+parts=selftest,goldens,text,nccl,peak,narrow,warm,trace,ops,resnet224,half,resnet32,gpt2,bert,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
 [[ $PYTHON != */* ]] || PYTHON=$(callers "$PYTHON")
 while (($#)); do
 	case $1 in
@@ -64,7 +67,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=80 [goldens]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [resnet224]=80 [half]=30 [resnet32]=35 [memcheck]=25)
+declare -A limits=([selftest]=80 [goldens]=30 [text]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [resnet224]=80 [half]=30 [resnet32]=35 [gpt2]=55 [bert]=45 [memcheck]=25)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done
@@ -78,13 +81,17 @@ export HETERO_LIB_DIR PYTHON
 
 part_selftest() { HETERO_REQUIRE=cuda,nccl "$binary" selftest --device cuda,nccl --json "$1" --limit 60s --time 75s; }
 
-part_goldens() {
-	[[ -x tests/train.test ]] || {
-		echo "no tests/train.test: make gpu-bundle makes it"
+# follow PACKAGE TESTS runs tests of the bundle that compare with PyTorch, on the GPU.
+follow() {
+	local program=tests/$1.test
+	[[ -x $program ]] || {
+		echo "no $program: make gpu-bundle makes it"
 		return 1
 	}
-	(cd tests/engine/train && HETERO_TEST_DEVICE=cuda ../../train.test -test.run 'TestRunsFollowPyTorch/.*/cuda' -test.v)
+	(cd "tests/engine/$1" && HETERO_TEST_DEVICE=cuda "../../$1.test" -test.run "$2" -test.v)
 }
+part_goldens() { follow train 'TestRunsFollowPyTorch/.*/cuda'; }
+part_text() { follow models 'TestTransformersFollowPyTorch/.*/cuda'; }
 
 part_memcheck() {
 	command -v compute-sanitizer >/dev/null || {
@@ -143,6 +150,16 @@ compare() {
 		--rounds "$4" --steps 40 --warmup 2 --output "$5"
 }
 
+# compare_text MODEL TOKENS BATCH OUTPUT: the same for a model of text, in bf16, one round.
+compare_text() {
+	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model "$1" --seq-len "$2" --batch-size "$3" --precision bf16 --modes compile \
+		--rounds 1 --steps 20 --warmup 2 --output "$4"
+}
+
+at_least_one() { echo $(($1 > 0 ? $1 : 1)); }
+part_gpt2() { compare_text gpt2 1024 "$(at_least_one $((8 / scale)))" "$1"; }
+part_bert() { compare_text bert_base 128 "$(at_least_one $((64 / scale)))" "$1"; }
+
 part_resnet224() { compare 224 $((256 / scale)) bf16 2 "$1"; }
 part_half() { compare 224 $((256 / scale)) fp16 1 "$1"; }
 part_resnet32() { compare 32 $((512 / scale)) bf16 1 "$1"; }
@@ -176,7 +193,7 @@ figures_of() {
 # ending LINES LOG prints the last lines of a log, which should contain the reason.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
-export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
+export -f part_selftest part_goldens part_text follow part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_gpt2 part_bert part_memcheck compare compare_text at_least_one
 export binary output scale trace_check
 result=$output/gpu_check.json failed=0 separator= running= interrupted=0
 trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT TERM

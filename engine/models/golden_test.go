@@ -13,11 +13,13 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
@@ -155,6 +157,7 @@ func (g *golden) batch(step int) map[string][]float64 {
 type run struct {
 	t      *testing.T
 	g      *golden
+	dev    device.Device
 	plan   *plan.Plan
 	state  *plan.State
 	stream device.Stream
@@ -163,7 +166,7 @@ type run struct {
 
 func (g *golden) open(t *testing.T, dev device.Device, compute tensor.DType) *run {
 	t.Helper()
-	r := &run{t: t, g: g}
+	r := &run{t: t, g: g, dev: dev}
 	cache := plan.NewCache(dev)
 	check := func(err error) {
 		t.Helper()
@@ -208,7 +211,27 @@ func (r *run) output(name string) []float64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return reference.Decode(spec.DType, at.Host())
+	return reference.Decode(spec.DType, r.transfer(at, nil))
+}
+
+// transfer writes bytes to device memory, or returns the contents of the memory if bytes is nil.
+func (r *run) transfer(at device.Region, bytes []byte) []byte {
+	r.t.Helper()
+	memory, err := r.dev.AllocHost(at.Bytes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer memory.Free()
+	host := device.Whole(memory)
+	from, to := at, host
+	if bytes != nil {
+		copy(host.Host(), bytes)
+		from, to = host, at
+	}
+	if err := errors.Join(r.stream.Copy(to, from), r.stream.Sync()); err != nil {
+		r.t.Fatal(err)
+	}
+	return slices.Clone(host.Host())
 }
 
 // step computes one step without the update and returns the loss.
@@ -226,7 +249,7 @@ func (r *run) step(step int) float64 {
 	in["scale"], in["next scale"] = []float64{1 / float64(valid)}, []float64{1 / float64(r.g.Config.BatchSize)}
 	for name, v := range in {
 		if at, spec, err := r.plan.Input(name); err == nil { // the graph has only some of these inputs
-			copy(at.Host(), reference.Encode(spec.DType, v))
+			r.transfer(at, reference.Encode(spec.DType, v))
 		}
 	}
 	if err := errors.Join(r.plan.Prepare(r.stream), r.plan.Forward(r.stream), r.plan.Backward(r.stream), r.stream.Sync()); err != nil {
@@ -375,6 +398,25 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
+// openLibrary opens the first device of libhetero_<kind>.so.
+func openLibrary(t *testing.T, kind string) device.Device {
+	t.Helper()
+	path, err := nativelib.Find("libhetero_" + kind + ".so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := native.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := lib.Open(0, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
 // TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
 // several minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
@@ -393,6 +435,9 @@ func TestTransformersFollowPyTorch(t *testing.T) {
 				}
 				g.follow(t, openCPU(t), compute, g.Config.Steps)
 			})
+			if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" && !large {
+				t.Run(fmt.Sprintf("%s/%s %v", name, kind, compute), func(t *testing.T) { g.follow(t, openLibrary(t, kind), compute, g.Config.Steps) })
+			}
 		}
 	}
 }
