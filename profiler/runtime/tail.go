@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 
@@ -67,10 +68,9 @@ func (g *growing) Offset() int64 { return g.offset }
 func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
 	err = t.next(func(file io.ReaderAt) (err error) {
 		end := t.offset + limit
-		t.offset, t.Damaged, err = scan(file, t.offset, t.Damaged, func(at int64, r *Record) bool {
+		t.offset, t.Damaged, more, err = scan(file, t.offset, end, t.Damaged, func(at int64, r *Record) bool {
 			each(at, r)
-			more = at >= end
-			return !more
+			return at < end
 		})
 		return err
 	})
@@ -175,7 +175,7 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	defer file.Close() // read only
-	if _, _, err = scan(file, offset, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
+	if _, _, _, err = scan(file, offset, math.MaxInt64, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
 		return fmt.Errorf("read metrics %s: %w", name, err)
 	}
 	return nil
@@ -184,10 +184,11 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 // chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a file.
 var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
 
-// scan calls each with the records from offset on, until each returns false. It returns the end of the last record,
-// and damaged plus the number of complete lines that are not records. It ignores text after the last line break,
-// because a Writer may still write to this line.
-func scan(file io.ReaderAt, offset int64, damaged int, each func(at int64, r *Record) bool) (int64, int, error) {
+// scan calls each with the records from offset on, until each returns false or a chunk ends after end, because lines
+// that are not records also take time. more means that it stopped for one of these reasons. scan returns the end of the
+// last line that it has read, and damaged plus the number of complete lines that are not records. It ignores text after
+// the last line break, because a Writer may still write to this line.
+func scan(file io.ReaderAt, offset, end int64, damaged int, each func(at int64, r *Record) bool) (next int64, _ int, more bool, _ error) {
 	buffer := chunks.Get().(*[]byte)
 	defer chunks.Put(buffer)
 	chunk := *buffer
@@ -195,7 +196,7 @@ func scan(file io.ReaderAt, offset int64, damaged int, each func(at int64, r *Re
 	for {
 		n, err := file.ReadAt(chunk, offset)
 		if err != nil && err != io.EOF {
-			return offset, damaged, err
+			return offset, damaged, false, err
 		}
 		begin := offset
 		for text, at := chunk[:n], offset; ; {
@@ -211,7 +212,7 @@ func scan(file io.ReaderAt, offset int64, damaged int, each func(at int64, r *Re
 			case record.parse(line) || json.Unmarshal(line, &record) == nil:
 				offset = from + int64(len(line)) // without the comma, which the next append writes
 				if !each(from, &record) {
-					return offset, damaged, nil
+					return offset, damaged, true, nil
 				}
 			default:
 				damaged++
@@ -220,10 +221,13 @@ func scan(file io.ReaderAt, offset int64, damaged int, each func(at int64, r *Re
 		}
 		switch {
 		case n < len(chunk):
-			return offset, damaged, nil
+			return offset, damaged, false, nil
 		case offset == begin: // the line is too long for a record, so skip it in parts
 			damaged++
 			offset += int64(n)
+		}
+		if offset >= end {
+			return offset, damaged, true, nil
 		}
 	}
 }

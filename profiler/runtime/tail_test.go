@@ -122,6 +122,31 @@ func TestTailWaitsForTheEndOfALineAndCountsDamage(t *testing.T) {
 	}
 }
 
+// A reader that watches many files takes turns, so a damaged file must not hold it longer than a good one.
+func TestDamagedLinesCountTowardsTheLimit(t *testing.T) {
+	dir := t.TempDir()
+	tail, _ := tailOf(t, dir)
+	last := sample(1)
+	text := "[\n" + strings.Repeat("garbage\n", 100000) + strings.Repeat("x", 10*tailChunkBytes) + "\n" + string(last.appendJSON(nil)) + "\n]\n"
+	if err := os.WriteFile(filepath.Join(dir, FileName(0)), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for more, calls := true, 0; more; calls++ {
+		before := tail.Offset()
+		var err error
+		if more, err = tail.Next(1000, func(_ int64, r *Record) { got = append(got, r.Iteration) }); err != nil {
+			t.Fatal(err)
+		}
+		if read := tail.Offset() - before; read > 2*tailChunkBytes || calls > len(text)/1000 {
+			t.Fatalf("call %d read %d bytes, want at most two chunks, in at most %d calls", calls, read, len(text)/1000)
+		}
+	}
+	if !slices.Equal(got, []int64{1}) || tail.Damaged <= 100000 {
+		t.Errorf("got records %v and %d damaged lines, want record 1 and more than 100000", got, tail.Damaged)
+	}
+}
+
 func TestReadFromAnOffset(t *testing.T) {
 	dir := t.TempDir()
 	w, _ := mustOpen(t, filepath.Join(dir, FileName(0)))

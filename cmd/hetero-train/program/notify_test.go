@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/notify"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // notifying returns settings with which a run appends each event to a file as a line.
@@ -75,13 +78,64 @@ func TestTheEndOfARunIsReported(t *testing.T) {
 	}
 }
 
-// Of several ranks, rank 0 reports alone.
+// Of several ranks, rank 0 reports alone. The supervisor does not repeat a failure that rank 0 has reported.
 func TestOneRankReports(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		event string
+		code  int
+		set   []string
+	}{
+		{notify.Finished, exit.Done, []string{"train.steps=12"}},
+		{notify.Failed, exit.Data, []string{"data.dataset=images", "data.path=gone"}},
+		{notify.Diverged, exit.Diverged, []string{"optimizer.lr=1e30", "optimizer.name=sgd", "train.steps=400"}},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "events")
+		finish(t, p.command(dir, append(append(notifying(file), "parallel.ranks=3"), c.set...)...), 0).check(t, c.code, "")
+		if all := eventsIn(t, file); len(all) != 1 || all[0].Event != c.event {
+			t.Errorf("got %+v, want one event %q", all, c.event)
+		}
+	}
+}
+
+// A killed process cannot report its end, so the supervisor does.
+func TestTheSupervisorReportsAKilledRank0(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	file := filepath.Join(dir, "events")
-	finish(t, p.command(dir, append(notifying(file), "train.steps=12", "parallel.ranks=3")...), 0).check(t, exit.Done, "")
-	if all := eventsIn(t, file); len(all) != 1 {
-		t.Errorf("got %+v, want one event", all)
+	cmd := p.command(dir, append(notifying(file), "train.steps=2000000000", "parallel.ranks=2")...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "records of rank 0", func() bool {
+		info, err := os.Stat(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
+		return err == nil && info.Size() > 10000
+	})
+	root, err := os.OpenRoot(filepath.Join(dir, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	holder, held, err := experiment.HeldBy(root)
+	if err != nil || held == nil || !*held {
+		t.Fatalf("process of rank 0: got %+v, %v", holder, err)
+	}
+	if err := syscall.Kill(holder.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitOf(t, cmd.Wait()); code != exit.Communication {
+		t.Errorf("got exit code %d, want %d\n%s", code, exit.Communication, out.String())
+	}
+	all := eventsIn(t, file)
+	if len(all) != 1 {
+		t.Fatalf("got %+v, want one event\n%s", all, out.String())
+	}
+	e := all[0]
+	if e.Event != notify.Failed || *e.Exit != exit.Communication || e.Step < 1 || e.Loss == nil || e.Folder != filepath.Join(dir, "run") || e.Run != "run" ||
+		!strings.Contains(e.Message, "rank 0") || !strings.Contains(e.Message, "SIGKILL") {
+		t.Errorf("got %+v, want the failure of rank 0 with its step, loss and folder", e)
 	}
 }
 

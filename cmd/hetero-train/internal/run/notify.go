@@ -3,34 +3,58 @@ package run
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/notify"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 )
 
 // openNotify starts the reports of events on rank 0, if table [notify] names a receiver. It precedes the other steps of
 // a run, so that their failures are reported too.
 func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
-	c := cfg.Notify
 	if opts.Assignment.Rank > 0 {
 		return nil
 	}
+	sender, err := openSender(cfg, opts)
+	if err != nil || sender == nil {
+		return err
+	}
+	tr.Later(sender.Close)
+	host := hostName()
+	tr.sender = sender
+	tr.watch = notify.NewWatch(sender, session.Seconds(cfg.Notify.StalledSeconds), func() notify.Event {
+		e := notify.Event{Run: cfg.Experiment.Name, Host: host}
+		if f := tr.folder.Load(); f != nil {
+			e.Folder = *f
+		}
+		return e
+	})
+	tr.Later(tr.watch.Close)
+	return nil
+}
+
+// openSender returns a sender to the receivers in table [notify], or nil if the table names none.
+func openSender(cfg *config.Config, opts session.Options) (*notify.Sender, error) {
+	c := cfg.Notify
 	webhook := c.Webhook
 	if webhook == "" {
 		var err error
 		if webhook, err = process.ReadSecret("notify.webhook_file", c.WebhookFile, "HETERO_NOTIFY_WEBHOOK_SECRET", opts.Env); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if webhook == "" && len(c.Command) == 0 {
-		return nil
+		return nil, nil
 	}
 	secrets := logs.SecretsIn(opts.Env.Environ)
 	hide := func(text string) string {
@@ -43,23 +67,66 @@ func (tr *training) openNotify(cfg *config.Config, opts session.Options) error {
 	sender, err := notify.Open(notify.Options{Command: c.Command, Webhook: webhook, Events: c.Events, Timeout: session.Seconds(c.TimeoutSeconds),
 		Environ: withoutTokens(opts.Env.Environ), Hide: hide, Log: opts.LogOf(logs.ComponentTrainer)})
 	if err != nil {
-		return exit.Usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
-	tr.Later(sender.Close)
+	return sender, nil
+}
+
+func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown"
+		return "unknown"
 	}
-	tr.sender = sender
-	tr.watch = notify.NewWatch(sender, session.Seconds(c.StalledSeconds), func() notify.Event {
-		e := notify.Event{Run: cfg.Experiment.Name, Host: host}
-		if f := tr.folder.Load(); f != nil {
-			e.Folder = *f
-		}
-		return e
-	})
-	tr.Later(tr.watch.Close)
-	return nil
+	return host
+}
+
+// reportLost reports the failure of a run whose rank 0 could not do so: rank 0 was killed, crashed or did not end. err
+// is the result of the supervisor.
+func reportLost(cfg *config.Config, opts session.Options, err error) {
+	var failed *supervisor.RankError
+	// A rank that ends in order has reported the failure, and has told the supervisor the cause.
+	if !errors.As(err, &failed) || failed.Rank != 0 || failed.Cause != "" || errors.As(err, new(exit.Stopped)) {
+		return
+	}
+	code := exit.Code(err)
+	if code == exit.Terminated || code == exit.Interrupted {
+		return
+	}
+	sender, openErr := openSender(cfg, opts)
+	if openErr != nil {
+		opts.LogOf(logs.ComponentTrainer).Warn("the failure of the run was not reported", "error", openErr)
+		return
+	}
+	if !sender.Wants(notify.Failed) {
+		_ = sender.Close() // nothing was sent
+		return
+	}
+	e := notify.Event{Event: notify.Failed, Time: time.Now(), Run: cfg.Experiment.Name, Host: hostName(), Exit: &code, Message: err.Error()}
+	addRecorded(&e, filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name))
+	sender.Send(e)
+	_ = sender.Close() // always nil; failed deliveries are warnings
+}
+
+// addRecorded adds the folder of a run, and the step and loss of its newest record. Without a folder it adds nothing.
+func addRecorded(e *notify.Event, dir string) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return
+	}
+	folder, err := runs.OpenFolder(dir)
+	if err != nil {
+		return // the run has not started
+	}
+	defer folder.Close() // read only
+	e.Folder = dir
+	list, err := folder.List()
+	if err != nil || len(list.Runs) != 1 {
+		return
+	}
+	e.Step = list.Runs[0].Steps
+	if loss := float64(list.Runs[0].Loss); !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		e.Loss = &loss
+	}
 }
 
 // tellFolder sets the folder of the run in later events.

@@ -60,7 +60,9 @@ func Train(ctx context.Context, cfg *config.Config, opts session.Options) error 
 		}
 	}
 	if opts.Assignment.Launch && opts.Assignment.LocalWorldSize > 1 {
-		return process.Supervise(ctx, cfg, opts)
+		err := process.Supervise(ctx, cfg, opts)
+		reportLost(cfg, opts, err)
+		return err
 	}
 	say := opts.Log
 	if !cli.Informs(opts.Assignment) { // another rank logs the messages

@@ -65,9 +65,15 @@ export const band = -2
 export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
 export type Figures = { from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
 
+// Busy is the error of a request that the server refuses for now (503), for example because it follows too many runs.
+export class Busy extends Error {}
+
+export const busyPause = 5000 // ms between two tries while the server refuses
+
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
   if (response.status === 401) location.assign('/login.html')
+  if (response.status === 503) throw new Busy((await response.text()).trim() || response.statusText)
   if (!response.ok) throw new Error((await response.text()).trim() || response.statusText)
   return (await response.json()) as T
 }
@@ -84,10 +90,22 @@ export function figures(run: string, columns: string[], range: Range, points: nu
 }
 
 // follow calls changed after each change of a run, and state when the connection is lost or found. It returns a function that ends it.
+// A browser reconnects after a lost connection, but not after an answer such as 503; follow then tries again itself.
 export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
-  const source = new EventSource(`/api/stream?run=${run}`)
-  source.addEventListener('version', () => changed())
-  source.addEventListener('open', () => state(true))
-  source.addEventListener('error', () => state(false))
-  return () => source.close()
+  let source: EventSource
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const open = (): void => {
+    source = new EventSource(`/api/stream?run=${run}`)
+    source.addEventListener('version', () => changed())
+    source.addEventListener('open', () => state(true))
+    source.addEventListener('error', () => {
+      state(false)
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, busyPause)
+    })
+  }
+  open()
+  return () => {
+    clearTimeout(timer)
+    source.close()
+  }
 }

@@ -28,23 +28,38 @@ export function join(runs: { steps: number[]; values: Maybe[] }[]): { steps: num
   }
 }
 
+// problems returns a sentence for each run that could not be loaded.
+export function problems(names: string[], settled: PromiseSettledResult<unknown>[]): string[] {
+  return settled.flatMap((s, i) => (s.status === 'rejected' ? [`${names[i]}: ${s.reason instanceof Error ? s.reason.message : String(s.reason)}`] : []))
+}
+
 export class ComparePage {
   readonly element = h('main', { class: 'run' })
   private readonly problems = h('div', { role: 'status' })
   private readonly charts: Chart[]
   private range: Range = { from: 1, to: 0 }
   private timer = 0
+  private running: AbortController | null = null
 
   constructor(private readonly names: string[]) {
     this.charts = charts.map(c => new Chart({ ...c, format: v => figure(v, 4), zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }) }))
     this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), h('h1', {}, 'Comparison'),
       h('ul', {}, ...names.map(n => h('li', {}, h('a', { href: link(n) }, n)))), this.problems, h('div', { class: 'grid' }, ...this.charts.map(c => c.element)))
     void this.load()
-    this.timer = window.setInterval(() => void this.load(), 5000)
+    this.timer = window.setInterval(() => { if (!this.running) void this.load() }, api.busyPause)
+    addEventListener('pagehide', this.abort)
+  }
+
+  // abort ends the load in progress. The browser also does so when the user leaves the page.
+  private readonly abort = (): void => {
+    this.running?.abort()
+    this.running = null
   }
 
   close(): void {
     clearInterval(this.timer)
+    removeEventListener('pagehide', this.abort)
+    this.abort()
     for (const c of this.charts) c.drop()
   }
 
@@ -58,8 +73,13 @@ export class ComparePage {
   }
 
   private async load(): Promise<void> {
-    const settled = await Promise.allSettled(this.names.map(n => api.figures(n, charts.map(c => c.column), this.range, 600, null)))
-    fill(this.problems, ...settled.flatMap((s, i) => (s.status === 'rejected' ? [h('p', { class: 'problem' }, `${this.names[i]}: ${s.reason}`)] : [])))
+    this.abort() // an older answer must not replace a newer one
+    const control = new AbortController()
+    this.running = control
+    const settled = await Promise.allSettled(this.names.map(n => api.figures(n, charts.map(c => c.column), this.range, 600, null, control.signal)))
+    if (control.signal.aborted) return
+    this.running = null
+    fill(this.problems, ...problems(this.names, settled).map(text => h('p', { class: 'problem' }, text)))
     const loaded = settled.map(s => (s.status === 'fulfilled' ? s.value : null))
     charts.forEach((c, k) => {
       const known = loaded.map((f: Figures | null) => {

@@ -116,16 +116,21 @@ export class RunPage {
     this.running = control
     this.again = false
     const begin = performance.now()
+    let least = this.minimum()
     try {
       const [view, figures] = await Promise.all([
         api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.range, points, this.chosen, control.signal)])
       if (!control.signal.aborted && !this.closed) this.show(view, figures)
     } catch (error) {
+      if (error instanceof api.Busy) { // no event follows, so the page tries again itself
+        this.again = true
+        least = api.busyPause
+      }
       if (!control.signal.aborted && !this.closed) fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
     }
     if (this.running !== control) return
     // At least a fraction of a second between two loads, and never more than half of the time loading.
-    const pause = Math.max(this.minimum(), performance.now() - begin)
+    const pause = Math.max(least, performance.now() - begin)
     setTimeout(() => {
       if (this.running !== control) return
       this.running = null
