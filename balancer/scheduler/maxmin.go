@@ -83,21 +83,21 @@ func (p *maxmin) Decide(s *State) Action {
 	for i := range s.Running {
 		r := &s.Running[i]
 		if math.IsInf(r.Leaves, 1) && !p.mixed[r.Job] && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
-			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("its fair part of the time on this type is used up for this round", 0)}
+			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("its fair part of the time on this type is used up for this round")}
 		}
 	}
 	if len(s.Queue) > 0 && p.count(s) > 0 {
 		for _, job := range s.Queue {
 			if t := p.target[job]; t >= 0 {
 				if gpus, _, ok := s.Place(job, t, p.best[:0]); ok {
-					return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("it has GPUs of this type in this round: its fair fraction of time there is %.2f", p.x[job*types+t])}
+					return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.fraction(p.x[job*types+t])}
 				}
 			}
 		}
 		if job := p.fill(s); job >= 0 {
 			if gpus, _, ok := p.fastest(s, job); ok {
 				p.target[job] = s.Cluster.GPUs[gpus[0]].Type
-				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and it has waited longest", 0)}
+				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and it has waited longest")}
 			}
 		}
 	}
@@ -107,14 +107,23 @@ func (p *maxmin) Decide(s *State) Action {
 	return Action{Until: p.round}
 }
 
-func (p *maxmin) reason(text string, v float64) string {
+// reason returns a text if the policy explains its decisions.
+func (p *maxmin) reason(text string) string {
+	if p.explain {
+		return text
+	}
+	return ""
+}
+
+// fraction explains the start of a job that has GPUs in this round.
+func (p *maxmin) fraction(x float64) string {
 	switch {
 	case !p.explain:
 		return ""
-	case v > 0:
-		return fmt.Sprintf(text, v)
+	case x > 0:
+		return fmt.Sprintf("it has GPUs of this type in this round: its fair fraction of time there is %.2f", x)
 	}
-	return text
+	return "it got GPUs of this type earlier in this round, which no other job claimed"
 }
 
 // account adds the time since the last decision to the jobs that ran.

@@ -203,6 +203,77 @@ func TestScheduleReadsTables(t *testing.T) {
 	}
 }
 
+func TestScheduleExplainsAJob(t *testing.T) {
+	cluster, jobs := inputFiles(t, "name,kind,arrival,work,gpus,cpus,memory,network,priority\nfirst,LM,0,1800,2,1,0,0,0\nsecond,LM,10,700,2,1,0,0,0\nthird,LM,20,100,1,1,0,0,0\n")
+	args := []string{"schedule", "explain", "--input", cluster, "--input", jobs, "--policy"}
+	var e struct {
+		Seed   *int    `json:"seed"`
+		Start  float64 `json:"start_s"`
+		Before int     `json:"jobs_before_it"`
+		Free   []struct {
+			Type            string
+			Free, Available int
+		} `json:"free_at_arrival"`
+		Stays []struct {
+			GPUs         []string
+			To           float64 `json:"to_s"`
+			Ended        string
+			Reason       string
+			Alternatives []struct {
+				Types  string
+				Speed  *float64 `json:"speed_steps_per_s"`
+				Finish *float64 `json:"finish_s"`
+				Not    string
+				Chosen bool
+			}
+		}
+	}
+	o := execute(append(args, "fcfs", "--job", "second", "--json"))
+	if err := json.Unmarshal([]byte(o.stdout), &e); o.code != 0 || err != nil {
+		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
+	}
+	if e.Seed != nil || e.Start != 10 || e.Before != 0 || len(e.Free) != 2 || e.Free[0].Free != 0 || e.Free[1].Free != 2 || len(e.Stays) != 1 {
+		t.Fatalf("got %s", o.stdout)
+	}
+	stay := e.Stays[0]
+	if strings.Join(stay.GPUs, ",") != "t4/0,t4/1" || stay.To != 110 || stay.Ended != "finished" || !strings.Contains(stay.Reason, "first type with enough free GPUs") || len(stay.Alternatives) != 2 {
+		t.Fatalf("got %+v", stay)
+	}
+	chosen, other := stay.Alternatives[0], stay.Alternatives[1]
+	if !chosen.Chosen || chosen.Types != "2 T4" || *chosen.Speed != 7 || *chosen.Finish != 110 || other.Types != "2 V100" || other.Not != "0 free" || other.Speed != nil {
+		t.Errorf("got %+v and %+v", chosen, other)
+	}
+	text := execute(append(args, "fcfs", "--job", "third"))
+	for _, want := range []string{"third: LM | GPUs: 1 |", "started after 80.0 s", "started because: it is the first of 1 jobs", "finished after 90.0 s"} {
+		if text.code != 0 || !strings.Contains(text.stdout, want) {
+			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
+		}
+	}
+	// A job that is stopped has several stays, each with its reasons.
+	moved := execute([]string{"schedule", "explain", "--job", "job-30", "--policy", "maxmin"})
+	if starts, stops := strings.Count(moved.stdout, "started because: "), strings.Count(moved.stdout, "stopped because: "); starts < 2 || stops != starts-1 || strings.Contains(moved.stdout, "%") {
+		t.Errorf("got %q, want several stays, and texts without format verbs", moved.stdout)
+	}
+	for _, policy := range scheduler.Names() {
+		if o := execute([]string{"schedule", "explain", "--job", "job-9", "--jobs", "20", "--policy", policy}); o.code != 0 || !strings.Contains(o.stdout, "chosen") || strings.Contains(o.stdout, `because: ""`) {
+			t.Errorf("%s: got exit code %d, %q, %q", policy, o.code, o.stdout, o.stderr)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "got no --job"},
+		{[]string{"--job", "job-20", "--jobs", "20"}, `got "job-20", want one of 20 jobs from "job-0" to "job-19"`},
+		{[]string{"--job", "a", "--policy", "best"}, "unknown job"},
+		{[]string{"--job", "job-1", "--policy", "best"}, "unknown policy"},
+	} {
+		if o := execute(append([]string{"schedule", "explain"}, c.args...)); o.code != 2 || !strings.Contains(o.stderr, c.want) {
+			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.want)
+		}
+	}
+}
+
 func TestScheduleComparesPolicies(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs.csv")
 	o := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--csv", runs, "--change", "-4turing@600"})

@@ -179,7 +179,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 
 // figures runs one policy on one list of jobs.
 func (f *compareFlags) figures(p *policies, name string, jobs *scheduler.Workload) (compare.Figures, error) {
-	r, err := f.play(p, name, jobs, false)
+	r, err := f.play(p, name, jobs, false, nil)
 	if err != nil {
 		return compare.Figures{}, err
 	}

@@ -91,18 +91,15 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 	if err := f.open(a); err != nil {
 		return err
 	}
-	if f.listed != nil {
-		if len(f.listed) > 1 {
-			return exit.Usagef("%s: --trace: got %d files, want 1", f.command, len(f.listed))
-		}
-		f.seed = 0
+	if f.seed, err = f.single(f.seed); err != nil {
+		return err
 	}
 	jobs, err := f.jobs(f.seed)
 	if err != nil {
 		return err
 	}
 	run := func(name string) (*scheduler.Result, compare.Figures, error) {
-		r, err := f.play(&f.policies, name, jobs, true)
+		r, err := f.play(&f.policies, name, jobs, true, nil)
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}

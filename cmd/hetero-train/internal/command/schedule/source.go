@@ -292,13 +292,28 @@ func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
 	return w, nil
 }
 
-// play runs a policy of p on jobs.
-func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record bool) (*scheduler.Result, error) {
+// single returns the seed of a command that runs on one list of jobs.
+func (s *source) single(seed uint64) (uint64, error) {
+	if s.listed == nil {
+		return seed, nil
+	}
+	if len(s.listed) > 1 {
+		return 0, exit.Usagef("%s: --trace: got %d files, want 1", s.command, len(s.listed))
+	}
+	return 0, nil
+}
+
+// play runs a policy of p on jobs. A watcher, which may be nil, sees all decisions.
+func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
 	}
-	r, err := simulate.Run(policy, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
+	played := policy
+	if watch != nil {
+		watch.Policy, played = policy, watch
+	}
+	r, err := simulate.Run(played, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
 	if failure := p.failed(policy); failure != nil {
 		err = exit.With(exit.Device, failure)
 	}

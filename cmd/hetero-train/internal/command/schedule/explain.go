@@ -1,0 +1,347 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+const explainLong = `Explain why a job of a simulation ran where it ran.
+
+The command simulates a policy as schedule simulate does. For each stay of the job on GPUs, it prints the reason of the policy and the
+alternatives at this moment: for each type of GPU, how many were free, how fast the job would have been, and when it would have finished
+if nothing had changed. Where a running job would have shared its GPUs, the fastest such place of each type is listed, too.
+
+Speeds are those before the limits of the network.` + sourceLong
+
+const explainExample = `  hetero-train schedule explain --job job-7
+  hetero-train schedule explain --job job-7 --policy srf --seed 3
+  hetero-train schedule explain --job first --input cluster.toml --input jobs.csv --json`
+
+type explainFlags struct {
+	source
+	policyName string
+	seed       uint64
+	job        string
+	json       bool
+}
+
+func newExplain(a *cli.App) *cobra.Command {
+	f := &explainFlags{source: source{policies: policies{command: "schedule explain", explain: true}}}
+	cmd := &cobra.Command{Use: "explain --job NAME", Short: "Explain why a job ran on its GPUs", Long: explainLong, Example: explainExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.StringVar(&f.job, "job", "", "`NAME` of the job; schedule simulate --json lists the jobs")
+	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the explanation")
+	f.add(flags)
+	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	return cmd
+}
+
+// explanation is the life of a job, as JSON. Figures that do not exist are null.
+type explanation struct {
+	Policy   string   `json:"policy"`
+	Seed     *uint64  `json:"seed"` // null if the jobs come from files
+	Job      string   `json:"job"`
+	Kind     string   `json:"kind"`
+	GPUs     int      `json:"gpus"`
+	Work     float64  `json:"work_steps"`
+	Priority float64  `json:"priority"`
+	Arrival  float64  `json:"arrival_s"`
+	Start    float64  `json:"start_s"`
+	Finish   float64  `json:"finish_s"`
+	Stops    int      `json:"stops"`
+	Before   int      `json:"jobs_before_it"` // in the queue when it arrived
+	Free     []pool   `json:"free_at_arrival"`
+	Stays    []stayed `json:"stays"`
+}
+
+// pool counts the GPUs of a type.
+type pool struct {
+	Type      string `json:"type"`
+	Free      int    `json:"free"`
+	Available int    `json:"available"`
+}
+
+// stayed is a stay of the job on GPUs.
+type stayed struct {
+	GPUs         []string `json:"gpus"`
+	From         float64  `json:"from_s"`
+	To           float64  `json:"to_s"`
+	Ended        string   `json:"ended"` // finished, stopped, failed or unfinished
+	Remaining    float64  `json:"remaining_steps"`
+	Queue        int      `json:"queue"` // jobs in the queue, with this job
+	Reason       string   `json:"reason"`
+	StopReason   string   `json:"stop_reason,omitempty"`
+	Alternatives []option `json:"alternatives"` // the first is what the policy chose
+}
+
+// option is a set of GPUs on which the job could have started, or a type on which it could not.
+type option struct {
+	Types  string   `json:"types"` // such as "2 volta"
+	GPUs   []string `json:"gpus,omitempty"`
+	Shares string   `json:"shares_with,omitempty"` // the job on these GPUs
+	Speed  any      `json:"speed_steps_per_s"`
+	Finish any      `json:"finish_s"` // if nothing changes
+	Not    string   `json:"not,omitempty"`
+	Chosen bool     `json:"chosen,omitempty"`
+}
+
+func (f *explainFlags) run(a *cli.App) (err error) {
+	defer func() { err = errors.Join(err, f.close()) }()
+	if f.job == "" {
+		return exit.Usagef("%s: got no --job, want the name of a job", f.command)
+	}
+	if err := f.open(a); err != nil {
+		return err
+	}
+	seed, err := f.single(f.seed)
+	if err != nil {
+		return err
+	}
+	jobs, err := f.jobs(seed)
+	if err != nil {
+		return err
+	}
+	job, err := f.find(jobs)
+	if err != nil {
+		return err
+	}
+	watch := &witness{job: job}
+	result, err := f.play(&f.policies, f.policyName, jobs, true, watch)
+	if err != nil {
+		return err
+	}
+	out := f.explain(watch, result, jobs)
+	if f.json {
+		return show.JSON(a.Env.Stdout, out)
+	}
+	_, err = io.WriteString(a.Env.Stdout, out.text())
+	return err
+}
+
+// find returns the job that --job names.
+func (f *explainFlags) find(w *scheduler.Workload) (int, error) {
+	named := func(j scheduler.Job) bool { return j.Name == f.job }
+	job := slices.IndexFunc(w.Jobs, named)
+	if job < 0 {
+		return 0, exit.Usagef("%s: --job: unknown job: got %q, want one of %d jobs from %q to %q; schedule simulate --json lists them",
+			f.command, f.job, len(w.Jobs), w.Jobs[0].Name, w.Jobs[len(w.Jobs)-1].Name)
+	}
+	if slices.ContainsFunc(w.Jobs[job+1:], named) {
+		return 0, exit.Usagef("%s: --job: several jobs have the name %q, want a unique name", f.command, f.job)
+	}
+	return job, nil
+}
+
+// witness is a policy that notes the decisions of another policy about one job.
+type witness struct {
+	scheduler.Policy
+	job     int
+	arrived bool
+	before  int // jobs in the queue before it, when it arrived
+	free    []pool
+	stays   []stayed // without their ends
+}
+
+// Decide implements scheduler.Policy.
+func (w *witness) Decide(s *scheduler.State) scheduler.Action {
+	if !w.arrived && w.job < s.Arrived {
+		w.arrived, w.free = true, pools(s)
+		w.before = slices.Index(s.Queue, w.job)
+	}
+	a := w.Policy.Decide(s)
+	if a.Job != w.job {
+		return a
+	}
+	switch a.Verb {
+	case scheduler.Start:
+		w.stays = append(w.stays, stayed{GPUs: gpuNames(s.Cluster, a.GPUs), From: s.Now, Remaining: s.Remaining[w.job], Queue: len(s.Queue), Reason: a.Reason,
+			Alternatives: alternatives(s, w.job, a.GPUs)})
+	case scheduler.Stop:
+		w.stays[len(w.stays)-1].StopReason = a.Reason
+	}
+	return a
+}
+
+// pools counts the GPUs of each type that are available, and those of them without a job.
+func pools(s *scheduler.State) []pool {
+	out := make([]pool, len(s.Cluster.Types))
+	for t := range out {
+		out[t].Type = s.Cluster.Types[t].Name
+	}
+	for g, up := range s.Up {
+		if p := &out[s.Cluster.GPUs[g].Type]; up {
+			p.Available++
+			if len(s.OnGPU[g]) == 0 {
+				p.Free++
+			}
+		}
+	}
+	return out
+}
+
+// alternatives lists what the policy chose, then the free GPUs of each type, then the fastest running job of each type that
+// could share its GPUs.
+func alternatives(s *scheduler.State, job int, chosen []int) []option {
+	speed, _ := s.Fit(job, chosen)
+	list := []option{placement(s, job, chosen, speed)}
+	list[0].Chosen = true
+	add := func(gpus []int, speed float64) {
+		if !slices.Equal(gpus, chosen) {
+			list = append(list, placement(s, job, gpus, speed))
+		}
+	}
+	need := s.Workload.Jobs[job].GPUs
+	for t, p := range pools(s) {
+		if gpus, speed, ok := s.Place(job, t, nil); ok {
+			add(gpus, speed)
+			continue
+		}
+		list = append(list, option{Types: fmt.Sprintf("%d %s", need, p.Type), Not: obstacle(s, job, t, p.Free)})
+	}
+	for t := range s.Cluster.Types {
+		var most float64
+		var best []int
+		for i := range s.Running {
+			gpus := s.Running[i].GPUs
+			if s.Cluster.GPUs[gpus[0]].Type != t {
+				continue
+			}
+			if speed, why := s.Fit(job, gpus); why == scheduler.Fits && speed > most {
+				most, best = speed, gpus
+			}
+		}
+		if best != nil {
+			add(best, most)
+		}
+	}
+	return list
+}
+
+// placement describes GPUs on which a job fits.
+func placement(s *scheduler.State, job int, gpus []int, speed float64) option {
+	o := option{Types: typesOf(s.Cluster, gpus), GPUs: gpuNames(s.Cluster, gpus), Speed: show.Number(speed)}
+	if on := s.OnGPU[gpus[0]]; len(on) > 0 {
+		o.Shares = s.Workload.Jobs[on[0]].Name
+	}
+	finish := s.Now + s.Remaining[job]/speed
+	if j := s.Workload.Jobs[job]; s.Remaining[job] < j.Work { // it continues from a checkpoint
+		finish += s.Workload.Kinds[j.Kind].Load
+	}
+	o.Finish = show.Number(finish)
+	return o
+}
+
+// obstacle states why a job can not start on free GPUs of a type.
+func obstacle(s *scheduler.State, job, typ, free int) string {
+	j := &s.Workload.Jobs[job]
+	need, t := s.Workload.Kinds[j.Kind].GPUMemory, &s.Cluster.Types[typ]
+	switch {
+	case need > t.Memory:
+		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, and these have %.4g GiB", need/(1<<30), t.Memory/(1<<30))
+	case !(s.Speeds.Alone(j.Kind, typ, j.GPUs, false) > 0 || s.Speeds.Alone(j.Kind, typ, j.GPUs, true) > 0):
+		return "its kind has no speed there"
+	case free < j.GPUs:
+		return fmt.Sprintf("%d free", free)
+	}
+	return fmt.Sprintf("%d free, but not enough CPU cores or memory beside them, or no speed over several machines", free)
+}
+
+func gpuNames(c *scheduler.Cluster, gpus []int) []string {
+	names := make([]string, len(gpus))
+	for i, g := range gpus {
+		names[i] = c.GPUs[g].Name
+	}
+	return names
+}
+
+// typesOf counts GPUs by type, for example "2 volta + 1 turing".
+func typesOf(c *scheduler.Cluster, gpus []int) string {
+	counts := make([]int, len(c.Types))
+	for _, g := range gpus {
+		counts[c.GPUs[g].Type]++
+	}
+	var parts []string
+	for t, n := range counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c.Types[t].Name))
+		}
+	}
+	return strings.Join(parts, " + ")
+}
+
+// ends are the names of scheduler.End.
+var ends = [...]string{scheduler.Finished: "finished", scheduler.Stopped: "stopped", scheduler.Failed: "failed", scheduler.Unfinished: "unfinished"}
+
+// explain joins what the witness noted with the result of the run.
+func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler.Workload) *explanation {
+	j, done := &w.Jobs[watch.job], r.Jobs[watch.job]
+	out := &explanation{Policy: f.policyName, Job: j.Name, Kind: w.Kinds[j.Kind].Name, GPUs: j.GPUs, Work: j.Work, Priority: j.Priority,
+		Arrival: done.Arrival, Start: done.Start, Finish: done.Finish, Stops: done.Stops, Before: watch.before, Free: watch.free, Stays: watch.stays}
+	if f.listed == nil {
+		out.Seed = &f.seed
+	}
+	i := 0
+	for _, s := range r.Segments { // both are in the order of time
+		if s.Job == watch.job {
+			out.Stays[i].To, out.Stays[i].Ended = s.To, ends[s.Ended]
+			i++
+		}
+	}
+	return out
+}
+
+func (e *explanation) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s | GPUs: %d | work: %.6g steps | priority: %.2f | policy: %s\n", show.Foreign(e.Job), show.Foreign(e.Kind), e.GPUs, e.Work, e.Priority, e.Policy)
+	fmt.Fprintf(&b, "arrived at %s | started after %s | finished after %s | stops: %d\n", seconds(e.Arrival), seconds(e.Start-e.Arrival), seconds(e.Finish-e.Arrival), e.Stops)
+	var free []string
+	for _, p := range e.Free {
+		free = append(free, fmt.Sprintf("%d of %d %s", p.Free, p.Available, show.Foreign(p.Type)))
+	}
+	fmt.Fprintf(&b, "at its arrival: jobs before it in the queue: %d | free GPUs: %s\n", e.Before, strings.Join(free, ", "))
+	for _, s := range e.Stays {
+		fmt.Fprintf(&b, "\n%s to %s on %s: %s\n", seconds(s.From), seconds(s.To), strings.Join(show.Foreigners(s.GPUs), ", "), s.Ended)
+		fmt.Fprintf(&b, "  started because: %s\n", show.Foreign(s.Reason))
+		if s.StopReason != "" {
+			fmt.Fprintf(&b, "  stopped because: %s\n", show.Foreign(s.StopReason))
+		}
+		fmt.Fprintf(&b, "  remaining work: %.6g steps | jobs in the queue: %d | alternatives at this time:\n", s.Remaining, s.Queue)
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "    GPUs\tsteps/s\tpredicted end\tnote\n")
+		for _, o := range s.Alternatives {
+			var notes []string
+			if o.Chosen {
+				notes = append(notes, "chosen")
+			}
+			if o.Shares != "" {
+				notes = append(notes, "shared with "+show.Foreign(o.Shares))
+			}
+			if o.Not != "" {
+				notes = append(notes, o.Not)
+			}
+			speed, end := "-", "-"
+			if v, ok := o.Speed.(float64); ok {
+				speed = fmt.Sprintf("%.4g", v)
+			}
+			if v, ok := o.Finish.(float64); ok {
+				end = seconds(v)
+			}
+			fmt.Fprintf(t, "    %s\t%s\t%s\t%s\n", show.Foreign(o.Types), speed, end, strings.Join(notes, ", "))
+		}
+		t.Flush() // into memory
+	}
+	return b.String()
+}
