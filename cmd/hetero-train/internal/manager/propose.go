@@ -49,11 +49,12 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 	}
 }
 
-// board is a snapshot in the terms of package scheduler. GPUs of one model on nodes with different labels have different
-// types, and each job has a kind of its own, so that speeds of 0 represent all constraints.
+// board is a snapshot in the terms of package scheduler. GPUs of one model have different types if a job may use one and not
+// the other, and each job has a kind of its own, so that speeds of 0 represent all constraints.
 type board struct {
 	snapshot *Snapshot
 	table    Table
+	wanted   map[string]bool // labels that a job requires; others make no difference between nodes
 	cluster  scheduler.Cluster
 	workload scheduler.Workload
 	state    scheduler.State
@@ -65,7 +66,7 @@ type board struct {
 // class is a set of GPUs that are equal for all jobs.
 type class struct {
 	model  string
-	labels string // of the node, joined
+	labels string // of the node, those that a job requires
 	repels string
 	node   int // one of its nodes
 	typ    int // in the table, or -1
@@ -73,6 +74,12 @@ type class struct {
 
 func newBoard(s *Snapshot, table Table) *board {
 	b := &board{snapshot: s, table: table}
+	b.wanted = map[string]bool{}
+	for i := range s.Jobs {
+		for _, label := range s.Jobs[i].Requires {
+			b.wanted[label] = true
+		}
+	}
 	b.state = scheduler.State{Cluster: &b.cluster, Workload: &b.workload, Speeds: b}
 	for i := range s.Nodes {
 		b.addNode(i)
@@ -86,8 +93,14 @@ func newBoard(s *Snapshot, table Table) *board {
 func (b *board) addNode(i int) {
 	n := &b.snapshot.Nodes[i]
 	m := scheduler.Machine{Name: n.Name, CPUs: n.CPUs, Memory: n.Memory, Network: math.NaN()}
+	var labels []string
+	for _, label := range n.Labels {
+		if b.wanted[label] {
+			labels = append(labels, label)
+		}
+	}
 	for _, g := range n.GPUs {
-		c := class{model: g.Type, labels: strings.Join(n.Labels, "\n"), repels: strings.Join(n.Repels, "\n"), node: i, typ: -1}
+		c := class{model: g.Type, labels: strings.Join(labels, "\n"), repels: strings.Join(n.Repels, "\n"), node: i, typ: -1}
 		if b.table != nil {
 			if t, ok := b.table.Type(g.Type); ok {
 				c.typ = t
@@ -239,19 +252,17 @@ func (b *board) allowed(job, typ int) bool {
 	})
 }
 
-// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT; "*" as value and no effect match all.
+// tolerates compares a toleration with a taint. Both are KEY=VALUE:EFFECT. In a toleration, an empty effect matches all, "*" as
+// value matches all values, and "*" as key matches all keys.
 func tolerates(toleration, taint string) bool {
-	if toleration == "*" {
-		return true
-	}
-	tk, te, _ := cutLast(toleration)
-	k, e, _ := cutLast(taint)
-	if te != "" && te != e {
+	left, effect, _ := cutLast(toleration)
+	right, other, _ := cutLast(taint)
+	if effect != "" && effect != other {
 		return false
 	}
-	name, value, _ := strings.Cut(tk, "=")
-	other, _, _ := strings.Cut(k, "=")
-	return tk == k || value == "*" && name == other
+	key, value, _ := strings.Cut(left, "=")
+	name, _, _ := strings.Cut(right, "=")
+	return key == "*" || left == right || value == "*" && key == name
 }
 
 func cutLast(s string) (before, after string, ok bool) {

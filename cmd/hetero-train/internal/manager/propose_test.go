@@ -94,7 +94,7 @@ func TestTolerates(t *testing.T) {
 		toleration, taint string
 		want              bool
 	}{
-		{"*", "a=b:NoSchedule", true}, {"a=b:NoSchedule", "a=b:NoSchedule", true}, {"a=b:", "a=b:NoExecute", true}, {"a=*:NoSchedule", "a=c:NoSchedule", true},
+		{"*", "a=b:NoSchedule", true}, {"*:", "a=b:NoSchedule", true}, {"*:NoSchedule", "a=b:NoExecute", false}, {"a=b:NoSchedule", "a=b:NoSchedule", true}, {"a=b:", "a=b:NoExecute", true}, {"a=*:NoSchedule", "a=c:NoSchedule", true},
 		{"a=*:NoExecute", "a=c:NoSchedule", false}, {"a=b:NoSchedule", "a=c:NoSchedule", false}, {"a=*:", "ab=c:NoSchedule", false},
 		{"a=:NoSchedule", "a=:NoSchedule", true},
 	} {
@@ -190,6 +190,20 @@ func checkProposal(t *testing.T, name string, s *Snapshot, all []Placement) {
 					t.Errorf("%s: job %+v on node %+v", name, j, n)
 				}
 			}
+		}
+	}
+}
+
+// A job that is larger than each node spans nodes, also if each node has a label of its own.
+func TestAJobSpansNodes(t *testing.T) {
+	s := &Snapshot{Jobs: []Job{{ID: "1", GPUs: 8, Limit: 60, Requires: []string{"zone=a"}}}}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		s.Nodes = append(s.Nodes, Node{Name: name, GPUs: []GPUs{{Type: "v100", Total: 4}}, Labels: []string{"host=" + name, "zone=a"}})
+	}
+	s.Nodes[1].Labels[1] = "zone=b"
+	for _, name := range []string{"fcfs", "gang"} {
+		if p := propose(t, s, name, nil)["1"]; strings.Join(p.Nodes, " ") != "n1 n3" {
+			t.Errorf("%s: got %+v, want nodes n1 and n3", name, p)
 		}
 	}
 }

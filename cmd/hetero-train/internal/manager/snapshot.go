@@ -43,7 +43,7 @@ type Job struct {
 	CPUs      float64  // cores, all together
 	Memory    float64  // bytes, all together
 	Requires  []string // labels that a node needs
-	Tolerates []string // taints; "*" tolerates all
+	Tolerates []string // taints; "*" as key and no effect tolerate all
 	On        []string // Active: names of its nodes
 	Holds     [][]GPUs // Active: its GPUs (Total) on each node of On; nil if not known
 	Kind      string   // kind of the speed table; "" if not known

@@ -30,15 +30,16 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 		scale, unit = 60, "min"
 	}
 	p := drawing.NewPlot(title, "time, "+unit, "")
+	lanes := lanesOf(r.Segments, len(c.GPUs))
 	for class, name := range classNames {
 		bars := &gantt{color: drawing.Palette[class]}
 		for i, s := range r.Segments {
 			if w.Kinds[w.Jobs[s.Job].Kind].Class != scheduler.Class(class) {
 				continue
 			}
-			for _, g := range s.GPUs {
-				lane, lanes := laneOf(r.Segments, i, g)
-				bars.stays = append(bars.stays, bar{row: len(c.GPUs) - 1 - g, from: s.From / scale, to: s.To / scale, lane: lane, lanes: lanes, failed: s.Ended == scheduler.Failed})
+			for k, g := range s.GPUs {
+				l := lanes[i][k]
+				bars.stays = append(bars.stays, bar{row: len(c.GPUs) - 1 - g, from: s.From / scale, to: s.To / scale, lane: l.lane, lanes: l.lanes, failed: s.Ended == scheduler.Failed})
 			}
 		}
 		if len(bars.stays) > 0 {
@@ -57,23 +58,34 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 	return exit.With(exit.IO, drawing.File(path, 1.6*drawing.Width, height, p))
 }
 
-// laneOf returns the part of a row that segment i has on a GPU: jobs that share a GPU divide its row.
-func laneOf(all []scheduler.Segment, i, gpu int) (lane, lanes int) {
-	lanes = 1
-	for k := range all {
-		if k == i || all[k].From >= all[i].To || all[k].To <= all[i].From {
-			continue
-		}
-		for _, g := range all[k].GPUs {
-			if g == gpu {
-				lanes = 2
-				if k < i {
-					lane = 1
+// lane is the part of a row that a stay has on one GPU.
+type lane struct{ lane, lanes int }
+
+// lanesOf returns the lanes of each segment on each of its GPUs. A stay gets the first lane that is free at its start, and
+// half a row if another job uses the GPU at the same time.
+func lanesOf(all []scheduler.Segment, gpus int) [][]lane {
+	type stay struct{ segment, k int }
+	out := make([][]lane, len(all))
+	on := make([][]stay, gpus)                          // by GPU, in the order of start
+	ends := make([][scheduler.MaxSharing]float64, gpus) // by GPU and lane
+	for i, s := range all {
+		out[i] = make([]lane, len(s.GPUs))
+		for k, g := range s.GPUs {
+			l := 0
+			for l < scheduler.MaxSharing-1 && ends[g][l] > s.From {
+				l++
+			}
+			ends[g][l] = s.To
+			out[i][k] = lane{l, 1}
+			for _, other := range on[g] {
+				if o := all[other.segment]; o.From < s.To && s.From < o.To {
+					out[i][k].lanes, out[other.segment][other.k].lanes = scheduler.MaxSharing, scheduler.MaxSharing
 				}
 			}
+			on[g] = append(on[g], stay{i, k})
 		}
 	}
-	return lane, lanes
+	return out
 }
 
 type bar struct {

@@ -37,8 +37,8 @@ const (
 		{"metadata":{"name":"lost","namespace":"ml"},"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]},"status":{"phase":"Pending"}}]}`
 	jobsText = `{"items":[
 		{"metadata":{"name":"lm","namespace":"ml","resourceVersion":"77","creationTimestamp":"2026-01-02T03:04:05Z","annotations":{"hetero-train/kind":"LM (batch size 5)","hetero-train/steps":"5e4"}},
-		 "spec":{"suspend":true,"parallelism":2,"activeDeadlineSeconds":3600,"template":{"spec":{"nodeSelector":{"zone":"a"},
-		   "tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Exists"}],
+		 "spec":{"suspend":true,"parallelism":5,"completions":2,"activeDeadlineSeconds":3600,"template":{"spec":{"nodeSelector":{"zone":"a"},
+		   "tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"operator":"Exists","effect":"NoExecute"}],
 		   "containers":[{"resources":{"requests":{"cpu":"4","memory":"8G"},"limits":{"nvidia.com/gpu":"1"}}}]}}}},
 		{"metadata":{"name":"own","namespace":"ml","resourceVersion":"78"},"spec":{"suspend":true,"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}},
 		   "containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}}},
@@ -125,7 +125,7 @@ func checkSnapshot(t *testing.T, s *manager.Snapshot) {
 			On: []string{"volta1"}, Holds: [][]manager.GPUs{{{Type: "Tesla-V100", Total: 3}}}, Kind: "ResNet-50 (batch size 64)", Work: 1000},
 		{ID: "pod ml/lost", Name: "lost", Limit: math.Inf(1), GPUs: 1, Skip: "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"},
 		{ID: "ml/lm", Name: "lm", Submitted: 1767323045, Limit: 3600, GPUs: 2, CPUs: 8, Memory: 16e9, Requires: []string{"zone=a"},
-			Tolerates: []string{"nvidia.com/gpu=*:NoSchedule", "*"}, Kind: "LM (batch size 5)", Work: 5e4},
+			Tolerates: []string{"nvidia.com/gpu=*:NoSchedule", "*:NoExecute"}, Kind: "LM (batch size 5)", Work: 5e4},
 		{ID: "ml/own", Name: "own", Limit: math.Inf(1), GPUs: 1, Skip: "it has a required node affinity of its own"},
 	}
 	if !reflect.DeepEqual(s.Jobs, jobs) {

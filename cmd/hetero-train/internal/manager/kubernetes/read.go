@@ -213,8 +213,11 @@ func (j *job) job() (out manager.Job, ok bool) {
 	if j.Spec.Parallelism != nil {
 		pods = *j.Spec.Parallelism
 	}
+	if j.Spec.Completions != nil {
+		pods = min(pods, *j.Spec.Completions)
+	}
 	if pods < 1 || pods > mostGPUs/d.gpus {
-		out.GPUs, out.Skip = d.gpus, fmt.Sprintf("got parallelism %d, want at least 1 and at most %d GPUs in all", pods, mostGPUs)
+		out.GPUs, out.Skip = d.gpus, fmt.Sprintf("got %d pods at the same time, want at least 1 and at most %d GPUs in all", pods, mostGPUs)
 		return out, true
 	}
 	out.GPUs, out.CPUs, out.Memory = pods*d.gpus, float64(pods)*d.cpus, float64(pods)*d.memory
@@ -228,7 +231,7 @@ func (j *job) job() (out manager.Job, ok bool) {
 	for _, t := range spec.Tolerations {
 		switch {
 		case t.Key == "" && t.Operator == "Exists":
-			out.Tolerates = append(out.Tolerates, "*")
+			out.Tolerates = append(out.Tolerates, "*:"+t.Effect)
 		case t.Operator == "Exists":
 			out.Tolerates = append(out.Tolerates, t.Key+"=*:"+t.Effect)
 		default:
