@@ -96,6 +96,15 @@ func (l *Learner) Save(ctx context.Context, store *checkpoint.Store, program str
 	return store.Save(ctx, snapshot)
 }
 
+// SavedProblem returns the description of the environments that the caller of Save passed.
+func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
+	state, err := readState(c)
+	if err != nil {
+		return nil, err
+	}
+	return state.Problem, nil
+}
+
 // Resume creates a learner that continues exactly as the saved one would have: it makes the same decisions and
 // updates, bit for bit, on a device of the same kind. environments must be equal to those of the saved learner.
 // To change options, such as the rate, pass a function; it may be nil. Options that determine the memory of the

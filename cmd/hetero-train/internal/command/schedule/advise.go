@@ -102,6 +102,9 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return exit.Usagef("schedule advise: %w", err)
 	}
+	if failure := f.failed(policy); failure != nil {
+		return exit.With(exit.Device, fmt.Errorf("schedule advise: policy %s: %w", f.name, failure))
+	}
 	var faults []error
 	if f.apply {
 		for i := range placements {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ const trainLong = `Train the network of policy dqn by deep Q-learning on the sim
 
 Each episode is a list of 60 generated jobs on the default cluster. The output folder gets a checkpoint at the end, every --save-minutes
 minutes, and when a signal stops the training. If the folder has a checkpoint, the training continues from it, bit for bit as without the
-interruption. The program has a trained network: this command is for other clusters and experiments.
+interruption. The program has a trained network: this command is for experiments.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
@@ -90,8 +91,11 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		for _, s := range skipped {
 			a.WarnOf(s.String())
 		}
-		learner, err = dqn.Resume(dev, c, f.threads, environments, nil)
-		if err = exit.With(exit.Data, errors.Join(err, c.Close())); err == nil {
+		if err = f.comparable(c, text); err == nil {
+			learner, err = dqn.Resume(dev, c, f.threads, environments, nil)
+			err = exit.With(exit.Data, err)
+		}
+		if err = errors.Join(err, c.Close()); err == nil {
 			a.Progress(fmt.Sprintf("continuing from %s: %d episodes", c.Path, learner.Progress().Episodes))
 		}
 	case errors.Is(err, checkpoint.ErrNone):
@@ -109,6 +113,25 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return f.train(ctx, a, learner, func(ctx context.Context) (checkpoint.Saved, error) {
 		return learner.Save(ctx, store, version.Text(), text)
 	})
+}
+
+// comparable reports a checkpoint of another training, which would not continue as without the interruption.
+func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
+	if c.State.Seed != f.seed {
+		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training", f.seed, c.State.Seed, c.Path)
+	}
+	saved, err := dqn.SavedProblem(c)
+	if err != nil {
+		return exit.With(exit.Data, err)
+	}
+	var one, other bytes.Buffer
+	if err := errors.Join(json.Compact(&one, saved), json.Compact(&other, problem)); err != nil {
+		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
+	}
+	if one.String() != other.String() {
+		return exit.Usagef("%s was trained on other episodes than this version of the program makes; choose another --output for a new training", c.Path)
+	}
+	return nil
 }
 
 // train runs the learner, and saves it from time to time and at the end.
@@ -131,7 +154,7 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 		err := learner.Run(part, f.episodes, now, report)
 		cancel()
 		if err != nil {
-			return exit.With(exit.Diverged, fmt.Errorf("schedule train: %w", err))
+			return fmt.Errorf("schedule train: %w", err)
 		}
 		saved, err := save(context.WithoutCancel(ctx))
 		if err != nil {
