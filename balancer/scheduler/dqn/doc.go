@@ -52,9 +52,11 @@
 //
 // # Errors
 //
-// Errors of package checkpoint (*checkpoint.MismatchError: the weights belong to another network), errors of the device,
-// and clear texts for options out of range, for a cluster with more groups than the network has rows, and for
-// environments that differ from those of a checkpoint.
+//   - [*ClusterError]: the cluster has more groups than the network has rows
+//   - [ErrDiverged]: the loss of a training is not finite
+//   - errors of package checkpoint (*checkpoint.MismatchError: the weights belong to another network)
+//   - errors of the device
+//   - errors without a type: options out of range, environments that differ from those of a checkpoint
 //
 // # Sources
 //

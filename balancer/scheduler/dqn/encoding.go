@@ -19,8 +19,9 @@ import (
 // so an action does not name one of them: K jobs and 16 GPUs in 4 groups are 4K actions instead of 16K.
 // With Share, each group has a second column: there, the job shares the GPUs of a job that runs in the group.
 //
-// A network has Rows rows. A cluster with fewer groups leaves the rest empty. A cluster with more groups is an error.
-// Pairs state speeds of jobs instead of names of types, so the same network works on clusters with other machines.
+// A network has Rows rows. A cluster with fewer groups leaves the rest empty. A cluster with more groups is a
+// [*ClusterError]. Pairs state speeds of jobs instead of names of types, so the same network works on clusters with
+// other machines.
 //
 // # Gangs
 //
@@ -245,6 +246,19 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 	return nil
 }
 
+// ClusterError reports a cluster with more groups than the network has rows. Policy.Reset and NewEnvironments return it.
+type ClusterError struct {
+	Groups int // of the cluster
+	Slots  int // GPUs of a group
+	Rows   int // of the network
+}
+
+// Error implements error.
+func (e *ClusterError) Error() string {
+	return fmt.Sprintf("the cluster has %d groups of up to %d equal GPUs on one machine, and the network takes at most %d: "+
+		"use another policy, or train a network with a larger Encoding.Rows in a program of your own", e.Groups, e.Slots, e.Rows)
+}
+
 // layout makes the groups of a cluster.
 func (n *encoder) layout(c *scheduler.Cluster) error {
 	n.groups, n.groupOf = n.groups[:0], make([]int, len(c.GPUs))
@@ -265,8 +279,7 @@ func (n *encoder) layout(c *scheduler.Cluster) error {
 		}
 	}
 	if len(n.groups) > n.Rows {
-		return fmt.Errorf("the cluster has %d groups of up to %d equal GPUs on one machine, and the network takes at most %d: train a network with more rows",
-			len(n.groups), n.Slots, n.Rows)
+		return &ClusterError{Groups: len(n.groups), Slots: n.Slots, Rows: n.Rows}
 	}
 	n.cluster = c
 	return nil

@@ -14,6 +14,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
+// ErrDiverged is the error of Learner.Run if the loss is not finite.
+var ErrDiverged = errors.New("the network has diverged")
+
 // Learner trains a Q network on several copies of an environment. Only one goroutine at a time may use it.
 type Learner struct {
 	options Options
@@ -160,7 +163,8 @@ func (l *Learner) seed(env int, episode int64) uint64 {
 
 // Run trains until the given number of episodes have ended in total, or until ctx ends. A cancelled context is no
 // error: the learner is then ready to be saved. now returns the time since any fixed moment; nil means that rate and
-// remaining time are not known. report is called after each round of decisions; it must be fast.
+// remaining time are not known. report is called after each round of decisions; it must be fast. If the loss is not
+// finite, the error is ErrDiverged.
 func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Duration, report func(Progress)) error {
 	if now == nil {
 		now = func() time.Duration { return 0 }
@@ -380,7 +384,7 @@ func (l *Learner) update() error {
 
 // loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch.
 // Only the value of the chosen action has a gradient, that of the Huber loss; imitation adds its own.
-// The error reports values that are not finite.
+// The error is ErrDiverged if the mean error of the values is not finite.
 func (l *Learner) loss(largest float64) error {
 	diffs, actions, sum := l.learn.diff.values, l.shape.Actions(), 0.0
 	clear(diffs)
@@ -402,7 +406,8 @@ func (l *Learner) loss(largest float64) error {
 	}
 	mean := sum / batch
 	if math.IsNaN(mean) || math.IsInf(mean, 0) {
-		return fmt.Errorf("learner: update %d: the mean error of the values is %v: the network has diverged; use a smaller rate", l.progress.Updates, mean)
+		return fmt.Errorf("learner: update %d: the mean error of the values is %v, want a finite number: %w; use a smaller rate",
+			l.progress.Updates, mean, ErrDiverged)
 	}
 	const memory = 0.99
 	if l.progress.Updates == 0 {

@@ -3,6 +3,7 @@ package dqn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -310,6 +311,30 @@ func TestOptionsOutOfRange(t *testing.T) {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %q, want it named", name, err)
 		}
+	}
+}
+
+// blind is twoGPUs whose observations are not numbers.
+type blind struct{ twoGPUs }
+
+func (b *blind) Observe(o *Observation) {
+	b.twoGPUs.Observe(o)
+	o.Facts[0] = float32(math.NaN())
+}
+
+func TestLossThatIsNotFinite(t *testing.T) {
+	o := tinyOptions()
+	var envs []Environment
+	for range o.Environments {
+		envs = append(envs, &blind{twoGPUs{jobs: 3}})
+	}
+	l, err := NewLearner(referenceDevice(t), o, 1, envs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, l)
+	if err := l.Run(context.Background(), 100, nil, nil); !errors.Is(err, ErrDiverged) {
+		t.Errorf("got %v, want ErrDiverged", err)
 	}
 }
 
