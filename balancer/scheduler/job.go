@@ -1,5 +1,7 @@
 package scheduler
 
+import "fmt"
+
 // Class is the job type of the user's reports.
 type Class int
 
@@ -9,6 +11,16 @@ const (
 	Processing               // data processing
 	Classes    = iota        // the number of classes
 )
+
+var classes = [Classes]string{Simulation: "simulation", Learning: "learning", Processing: "processing"}
+
+// String returns the name of the class in files.
+func (c Class) String() string {
+	if c < 0 || c >= Classes {
+		return fmt.Sprintf("Class(%d)", int(c))
+	}
+	return classes[c]
+}
 
 // Kind is a program and its settings, as far as they decide its speed: for example "ResNet-18 (batch size 64)".
 type Kind struct {

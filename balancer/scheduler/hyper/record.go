@@ -26,16 +26,13 @@ type GPUFacts struct {
 	Utilization float64 `json:"utilization"` // fraction
 }
 
-// classNames are the items of the role class, by scheduler.Class.
-var classNames = [scheduler.Classes]string{"simulation", "learning", "processing"}
-
 // FactsOfJob returns the facts of a job of a workload.
 func FactsOfJob(w *scheduler.Workload, job int) JobFacts {
 	j := &w.Jobs[job]
 	k := &w.Kinds[j.Kind]
 	f := JobFacts{Kind: k.Name, Priority: j.Priority, GPUs: float64(j.GPUs), CPUs: j.CPUs, Memory: j.Memory, Network: j.Network}
-	if k.Class >= 0 && int(k.Class) < len(classNames) {
-		f.Class = classNames[k.Class]
+	if k.Class >= 0 && k.Class < scheduler.Classes {
+		f.Class = k.Class.String()
 	}
 	return f
 }

@@ -205,7 +205,12 @@ func (a *assembler) gpu(r *record, g scheduler.GPU) {
 }
 
 // classes are the names of classes, by scheduler.Class.
-var classes = [scheduler.Classes]string{"simulation", "learning", "processing"}
+var classes = func() (names [scheduler.Classes]string) {
+	for c := range names {
+		names[c] = scheduler.Class(c).String()
+	}
+	return names
+}()
 
 func (a *assembler) kind(r *record) {
 	class := slices.Index(classes[:], strings.ToLower(r.texts[1]))
@@ -359,6 +364,9 @@ type figure struct {
 }
 
 var figures = []figure{
+	{GPUTypes, "memory", true, typeRows, func(d *Data, i int) (string, *float64) {
+		return d.Cluster.Types[i].Name, &d.Cluster.Types[i].Memory
+	}},
 	{GPUTypes, "bandwidth", false, typeRows, func(d *Data, i int) (string, *float64) {
 		return d.Cluster.Types[i].Name, &d.Cluster.Types[i].Bandwidth
 	}},

@@ -203,6 +203,99 @@ func TestScheduleReadsTables(t *testing.T) {
 	}
 }
 
+func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
+	cluster, jobs := inputFiles(t, twoJobs)
+	ranges := filepath.Join(t.TempDir(), "ranges.json")
+	o := execute([]string{"schedule", "ingest", cluster, jobs, "--default", "jobs.cpus=4", "--ranges", "extremes", "--save-ranges", ranges, "--json"})
+	type fact struct{ Value, Normalised *float64 }
+	var d struct {
+		GPUs, Jobs []struct {
+			Name, Of string
+			Facts    map[string]fact
+		}
+		Speeds []struct {
+			Kind    string
+			GPUType string  `json:"gpu_type"`
+			Speed   float64 `json:"speed_steps_per_s"`
+		}
+		Ranges []struct {
+			Fact, Origin string
+			Low, High    float64
+		}
+		Missing, Given []struct {
+			Table, Column string
+			Rows, Of      int
+			Needed        bool
+		}
+		Simulation string
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &d); o.code != 0 || err != nil {
+		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
+	}
+	if len(d.GPUs) != 4 || d.GPUs[2].Name != "t4/0" || d.GPUs[2].Of != "T4" || len(d.Speeds) != 4 || d.Speeds[3].Speed != 7 || len(d.Jobs) != 2 {
+		t.Fatalf("got %s", o.stdout)
+	}
+	work, cpus, memory := d.Jobs[0].Facts["job.work"], d.Jobs[1].Facts["job.cpus"], d.Jobs[1].Facts["job.memory"]
+	if work.Value == nil || *work.Value != 1800 || *work.Normalised != 1 || cpus.Value == nil || *cpus.Value != 4 || memory.Value != nil || memory.Normalised != nil {
+		t.Errorf("got work %+v, CPUs %+v, memory %+v", work, cpus, memory)
+	}
+	learnt := false
+	for _, r := range d.Ranges {
+		learnt = learnt || r.Fact == "job.work" && r.Origin == "minimum and maximum" && r.Low == 700 && r.High == 1800
+	}
+	if !learnt || len(d.Given) != 1 || d.Given[0].Column != "cpus" || d.Given[0].Rows != 2 || !strings.Contains(d.Simulation, "jobs.memory: missing in 2 of 2 rows") {
+		t.Errorf("got ranges %+v, given %+v, simulation %q", d.Ranges, d.Given, d.Simulation)
+	}
+	text := execute([]string{"schedule", "ingest", cluster, "jobs=" + jobs, "--ranges", ranges, "--rows", "1"})
+	for _, want := range []string{"GPUs: 4 | kinds: 1 | jobs: 2", "v100/0  V100  -", "16 GiB (0.32)", "1800 (1.00)", "1 more rows; --rows 0 prints all",
+		"jobs.cpus: missing in 2 of 2 rows", "simulation: not possible: the simulator needs figures that are missing"} {
+		if text.code != 0 || !strings.Contains(text.stdout, want) {
+			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
+		}
+	}
+	speeds, trace := gavelFiles(t, goodTrace)
+	gavel := execute([]string{"schedule", "ingest", "--speeds", speeds, "--trace", trace})
+	for _, want := range []string{"types of GPUs: 2 | machines: 0 | GPUs: 0 | kinds: 1 | jobs: 3", "line 2  LM (batch size 5)  10 s", "gpu_types.memory: missing in 2 of 2 rows"} {
+		if gavel.code != 0 || !strings.Contains(gavel.stdout, want) {
+			t.Errorf("got exit code %d, %q, %q, want %q", gavel.code, gavel.stdout, gavel.stderr, want)
+		}
+	}
+	profile := t.TempDir()
+	if err := os.WriteFile(filepath.Join(profile, "gpu_profiles.json"), []byte(`{"schema_version": 2, "ranks": [{"host": "a", "device": {"name": "cpu:0", "model": "Xeon"}, "memory_bytes": 8589934592,
+		"measured": {"tflops": 2, "memory": {"copy_gbytes_per_second": 100}}}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"schedule", "ingest", "--profile", profile}); o.code != 0 || !strings.Contains(o.stdout, "a/0  Xeon") || !strings.Contains(o.stdout, "100 GB/s (0.00)") || !strings.Contains(o.stdout, "machines.cpus: missing") {
+		t.Errorf("--profile: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"schedule", "ingest", "--live"}); o.code == 6 && !strings.Contains(o.stderr, "got no GPU") || o.code != 6 && (o.code != 0 || !strings.Contains(o.stdout, "gpu.memory")) {
+		t.Errorf("--live: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 2, "got 0 inputs"},
+		{[]string{cluster, "--live"}, 2, "got 2 inputs"},
+		{[]string{"--trace", trace}, 2, "got 0 inputs"},
+		{[]string{cluster, "--trace", trace}, 2, "got --trace without --speeds"},
+		{[]string{cluster, "--rows", "-1"}, 2, "--rows: got -1"},
+		{[]string{cluster, "--default", "jobs.size=1"}, 2, "want TABLE.COLUMN=NUMBER"},
+		{[]string{cluster, "--ranges", "missing.json"}, 2, "missing.json"},
+		{[]string{cluster, "--ranges", cluster}, 3, "no complete JSON object"},
+		{[]string{cluster, "--save-ranges", filepath.Join(profile, "none", "r.json")}, 7, "/none: no such file"},
+		{[]string{"--profile", filepath.Dir(cluster)}, 2, "gpu_profiles.json"},
+		{[]string{"--speeds", trace}, 3, "not a JSON object of GPU types"},
+		{[]string{jobs}, 3, "want a name that a row defines"},
+	} {
+		o := execute(append([]string{"schedule", "ingest"}, c.args...))
+		if o.code != c.code || !strings.Contains(o.stderr, c.want) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code, c.want)
+		}
+	}
+}
+
 func TestScheduleExplainsAJob(t *testing.T) {
 	cluster, jobs := inputFiles(t, "name,kind,arrival,work,gpus,cpus,memory,network,priority\nfirst,LM,0,1800,2,1,0,0,0\nsecond,LM,10,700,2,1,0,0,0\nthird,LM,20,100,1,1,0,0,0\n")
 	args := []string{"schedule", "explain", "--input", cluster, "--input", jobs, "--policy"}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -24,16 +23,12 @@ func readFile(what, path string, parse func(r io.Reader) error) error {
 	return damaged(what, parse(f))
 }
 
-// damaged gives the faults of a file's contents the exit code of damaged data.
+// damaged gives the faults of a file's contents the exit code of damaged data. An error that has a code keeps it.
 func damaged(what string, err error) error {
-	var faults *ingest.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &faults):
-		return exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
+	if err == nil || exit.Code(err) != exit.Unexpected {
+		return err
 	}
-	return exit.Usagef("%s: %w", what, err)
+	return exit.With(exit.Data, fmt.Errorf("%s: %w", what, err))
 }
 
 // readTables reads files with tables. A text is a path, or TABLE=PATH for a CSV file; the name of a CSV file without .csv
@@ -91,26 +86,26 @@ func tableList(ending string) string {
 }
 
 // fill puts the values of --default in the place of missing figures. Figures that no row lacks are an error, because the
-// flag would have no effect.
-func fill(command string, d *ingest.Data, texts []string) error {
+// flag would have no effect. fill returns the figures that it filled.
+func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, error) {
 	var defaults []ingest.Default
 	for _, text := range texts {
 		one, err := ingest.ParseDefault(text)
 		if err != nil {
-			return exit.Usagef("%s: --default: %w", command, err)
+			return nil, exit.Usagef("%s: --default: %w", command, err)
 		}
 		if slices.ContainsFunc(defaults, func(o ingest.Default) bool { return o.Table == one.Table && o.Column == one.Column }) {
-			return exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command, one.Table, one.Column)
+			return nil, exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command, one.Table, one.Column)
 		}
 		defaults = append(defaults, one)
 	}
 	filled := d.Fill(defaults)
 	for _, one := range defaults {
 		if !slices.ContainsFunc(filled, func(m ingest.Missing) bool { return m.Table == one.Table && m.Column == one.Column }) {
-			return exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command, one.Table, one.Column)
+			return nil, exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command, one.Table, one.Column)
 		}
 	}
-	return nil
+	return filled, nil
 }
 
 // namedSpeeds implements manager.Table.

@@ -124,7 +124,7 @@ func (s *source) readInput() error {
 	if err != nil {
 		return err
 	}
-	if err := fill(s.command, d, s.defaults); err != nil {
+	if _, err := fill(s.command, d, s.defaults); err != nil {
 		return err
 	}
 	if err := d.Check(); err != nil {
