@@ -28,13 +28,22 @@
 //
 //	summary, err := analysis.Summarize("experiments/resnet50", "")   // of a finished, killed or running run
 //
+// # Runs side by side
+//
+//	trial, err := analysis.ReadTrial("experiments/resnet50")         // also a run in a file store of MLflow
+//	s, err := analysis.CompareTrials([]*analysis.Trial{trial, other})
+//
+// A [Trial] has curves and figures of any run; a [SideBySide] has up to 8 trials, and the settings that differ.
+//
 // # Parts
 //
 // run.go and settings.go read runs. summary.go and collect.go summarise a single run. steps.go, bootstrap.go,
 // compare.go, converge.go and expected.go compute numbers. text.go, report.go and csv.go write text. Equal runs and
-// options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals.
+// options give exactly equal text. The section "Method" of [Study.Report] defines all values and intervals. trial.go and
+// trial_mlflow.go read runs for sidebyside.go.
 //
 // # Errors
 //
 // Read returns an error only if the root folder cannot be listed. Compare returns an error for invalid options.
+// CompareTrials returns an [ErrNotComparable] for runs without a common measure.
 package analysis

@@ -160,3 +160,6 @@ func (f *Folder) containsRuns(name string) bool {
 	}
 	return false
 }
+
+// Single returns the name of the run if the folder is that of a single run.
+func (f *Folder) Single() (name string, ok bool) { return f.self, f.self != "" }

@@ -1,7 +1,9 @@
 package program
 
 import (
+	"encoding/json"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +131,90 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 	}
 	blocked := filepath.Join(output, "report.md", "analysis") // a path below a regular file
 	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
+		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
+	}
+}
+
+// Command analyze --compare must read the files that training writes, and those that it sends to a folder of MLflow.
+func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
+	p := buildProgram(t)
+	root := t.TempDir()
+	store, output := filepath.Join(root, "mlruns"), filepath.Join(root, "comparison")
+	for name, rate := range map[string]string{"slow": "0.001", "fast": "0.01"} {
+		if out, err := p.command(root, "experiment.name="+name, "optimizer.lr="+rate, "train.steps=60", "tracking.mlflow="+store, "tracking.interval=5").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	slow, fast := filepath.Join(root, "slow"), filepath.Join(root, "fast")
+	sent, err := filepath.Glob(filepath.Join(store, "*", "*", "meta.yaml"))
+	if err != nil || len(sent) != 2 {
+		t.Fatalf("got runs of MLflow %q, %v, want 2", sent, err)
+	}
+	args := []string{"analyze", "--compare", slow, fast, filepath.Dir(sent[0]), filepath.Dir(sent[1]), "--output-dir", output}
+	o := execute(args)
+	if o.code != exit.Done || !strings.Contains(o.stdout, "written: "+filepath.Join(output, "report.md")) {
+		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
+	}
+	for _, want := range []string{"slow (MLflow)", "fast (MLflow)", "throughput", "evaluation loss", "evaluation top-1", "cost: rank-hours", "optimizer.lr"} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("got\n%swant %q", o.stdout, want)
+		}
+	}
+	_, differ, _ := strings.Cut(o.stdout, "setting that differs")
+	if strings.Count(differ, "\n") != 3 { // the rest of the heading, optimizer.lr, "written"
+		t.Errorf("got settings that differ\n%s\nwant optimizer.lr alone", differ)
+	}
+	for _, name := range []string{"loss_by_step.png", "loss_by_time.svg", "throughput_by_step.png", "eval_loss_by_step.png", "comparison.json"} {
+		if !parts.Exists(filepath.Join(output, name)) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	o = execute(append(args, "--json"))
+	var s struct {
+		Runs []struct {
+			Name   string
+			Source string
+			Steps  int64
+			Loss   float64 `json:"final_train_loss"`
+			Rate   float64 `json:"throughput_per_sec"`
+		}
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &s); err != nil || o.code != exit.Done || strings.Count(o.stdout, "\n") != 1 {
+		t.Fatalf("got exit code %d, %v and %q, want one line of JSON", o.code, err, o.stdout)
+	}
+	byName := map[string]int{}
+	for i, r := range s.Runs {
+		byName[r.Name] = i
+		if r.Steps != 60 || r.Rate <= 0 {
+			t.Errorf("got %+v, want 60 steps and a throughput", r)
+		}
+	}
+	for _, name := range []string{"slow", "fast"} {
+		own, sent := s.Runs[byName[name]], s.Runs[byName[name+" (MLflow)"]]
+		if want := resultOf(t, filepath.Join(root, name)).loss(t); math.Abs(own.Loss-want) > 1e-6*want || math.Abs(sent.Loss-want) > 1e-6*want {
+			t.Errorf("%s: got losses %g and %g, the result has %g", name, own.Loss, sent.Loss, want)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{slow}, "got 1 runs, want the folders of 2 to 8 runs"},
+		{nil, "got 0 runs"},
+		{[]string{slow, slow}, "are the same run"},
+		{[]string{slow, root}, "is not the folder of a run"},
+		{[]string{slow, filepath.Join(root, "none")}, "there is no folder"},
+		{[]string{slow, fast, "--confidence", "0.9"}, "--confidence has no effect"},
+	} {
+		if o := execute(append([]string{"analyze", "--compare"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
+		}
+	}
+	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage || !strings.Contains(o.stderr, "--json needs --compare") {
+		t.Errorf("--json without --compare: got exit code %d and %q", o.code, o.stderr)
+	}
+	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file
+	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }

@@ -157,3 +157,38 @@ func TestFolderThatIsNotThereIsAnError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestRunsSideBySideHaveOneFigureForEachCurve(t *testing.T) {
+	points := func(values ...analysis.Number) (all []analysis.TrialPoint) {
+		for i, v := range values {
+			all = append(all, analysis.TrialPoint{Step: int64(i + 1), Seconds: analysis.Number(i), Value: v})
+		}
+		return all
+	}
+	nan := analysis.Number(math.NaN())
+	s := &analysis.SideBySide{Trials: []*analysis.Trial{
+		{Name: "a", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(3, 2, 1)}, {Key: "eval_top1", Title: "accuracy", Unit: "%", Points: points(50)}}},
+		{Name: "b", Curves: []analysis.Curve{{Key: "loss", Title: "training loss", Points: points(2, 2, 2)}, {Key: "share_of_oracle", Title: "share", Points: points(nan, nan)}}},
+	}}
+	dir := t.TempDir()
+	drawn, err := SideBySide(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range drawn {
+		names = append(names, f.Path)
+		for _, name := range []string{f.Path, strings.TrimSuffix(f.Path, ".png") + ".svg"} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
+				t.Errorf("%s: got %v, %v", name, info, err)
+			}
+		}
+	}
+	if got, want := strings.Join(names, " "), "loss_by_step.png loss_by_time.png eval_top1_by_step.png"; got != want {
+		t.Errorf("got %s, want %s: no figure without a known value", got, want)
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "loss_by_step.svg"))
+	if err != nil || !strings.Contains(string(svg), ">a<") || !strings.Contains(string(svg), ">b<") {
+		t.Errorf("the legend lacks a run, %v", err)
+	}
+}

@@ -18,10 +18,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-const analyzeLong = `Summarize single runs, or compare balancing policies across many runs.
+const analyzeLong = `Summarize single runs, compare runs side by side, or compare balancing policies across many runs.
 
 RUN is the folder of a finished or killed run. For each RUN, the command reads the records on disk, writes logs/summary.json and
 logs/latency_histogram.png, and prints the results. A run itself also does this at its end.
+
+With --compare, the command prints 2 to 8 runs side by side: their results, speed, share of the oracle and cost, and the settings
+that differ. RUN is then also the folder of a run in a file store of MLflow (a folder with meta.yaml). A run may still be running.
+The command writes report.md, comparison.json, and figures of all curves (*.png, *.svg) into --output-dir, by default
+experiments/comparison. --json prints comparison.json in place of the tables.
 
 Without a RUN, the command reads all runs below --input-dir, whether scripts/run_benchmark.sh or another command made them. It
 compares runs that differ only in policy and seed, prints a table, and writes these files into --output-dir:
@@ -34,7 +39,7 @@ compares runs that differ only in policy and seed, prints a table, and writes th
 
 Exit codes:
   0  done
-  2  bad flags, missing folder, or no runs to compare
+  2  bad flags, missing folder, no runs to compare, or runs that cannot be compared
   7  output cannot be written`
 
 // analyzeFlags are the flags of command analyze.
@@ -42,6 +47,7 @@ type analyzeFlags struct {
 	input, output string
 	options       analysis.Options
 	logDir        string
+	compare, json bool
 }
 
 // New returns the command that compares or summarizes finished runs.
@@ -49,9 +55,10 @@ func New(a *cli.App) *cobra.Command {
 	f := new(analyzeFlags)
 	cmd := &cobra.Command{
 		Use:   "analyze [RUN...]",
-		Short: "Summarize a run, or compare balancing policies across runs",
+		Short: "Summarize a run, or compare runs or balancing policies",
 		Long:  analyzeLong,
 		Example: `  hetero-train analyze experiments/resnet50
+  hetero-train analyze --compare experiments/a experiments/b mlruns/1/0123456789abcdef0123456789abcdef
   hetero-train analyze
   hetero-train analyze --input-dir experiments/benchmarks --output-dir experiments/analysis
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,
@@ -64,12 +71,20 @@ func New(a *cli.App) *cobra.Command {
 	flags.IntVar(&f.options.Replicates, "replicates", 2000, "number of bootstrap `draws` for the intervals")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap; the same seed gives the same intervals")
 	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of the logs, if the logs of a single run were moved")
+	flags.BoolVar(&f.compare, "compare", false, "compare the given runs side by side")
+	flags.BoolVar(&f.json, "json", false, "with --compare: print one JSON object on one line of standard output")
 	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
 		if err := f.options.Check(); err != nil {
 			return exit.Usagef("analyze: %w", err)
 		}
 		if f.options.WarmUpSteps < -1 {
 			return exit.Usagef("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
+		}
+		if f.compare {
+			return f.sideBySide(a, cmd, runs)
+		}
+		if f.json {
+			return exit.Usagef("analyze: --json needs --compare; without it, logs/summary.json of the run has the results as JSON")
 		}
 		if len(runs) > 0 {
 			return f.sumUp(a, cmd, runs)

@@ -1,0 +1,98 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/drawing"
+)
+
+// SideBySide draws one figure for each curve of the runs into dir, with one line per run. The training loss also has a
+// figure over training time. The returned paths are relative to dir.
+func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
+	var drawn []analysis.Figure
+	add := func(key, suffix, axis, caption string, x func(analysis.TrialPoint) float64) error {
+		p, title, err := trialPlot(s, key, axis, x)
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", key, err)
+		}
+		if p == nil {
+			return nil
+		}
+		name := key + suffix
+		drawn = append(drawn, analysis.Figure{Title: title, Caption: caption, Path: name + ".png"})
+		return drawing.Save(dir, name, drawing.Width, drawing.Height, p)
+	}
+	for _, key := range s.CurveKeys() {
+		if err := add(key, "_by_step", "step", "Each point is the mean of successive steps.", func(p analysis.TrialPoint) float64 { return float64(p.Step) }); err != nil {
+			return nil, err
+		}
+		if key != "loss" {
+			continue
+		}
+		if err := add(key, "_by_time", "training time (s)", "Training time contains no pauses.", func(p analysis.TrialPoint) float64 { return float64(p.Seconds) }); err != nil {
+			return nil, err
+		}
+	}
+	return drawn, nil
+}
+
+// trialPlot returns the plot of one curve of each run, and its title. It returns nil if no run has a known value. A
+// curve of one point, such as a single evaluation, is a mark.
+func trialPlot(s *analysis.SideBySide, key, axis string, x func(analysis.TrialPoint) float64) (*plot.Plot, string, error) {
+	var p *plot.Plot
+	title := ""
+	for run, t := range s.Trials {
+		c := s.Curve(run, key)
+		if c == nil {
+			continue
+		}
+		if p == nil {
+			title = c.Title
+			label := c.Title
+			if c.Unit != "" {
+				label += " (" + c.Unit + ")"
+			}
+			p = drawing.NewPlot(c.Title, axis, label)
+		}
+		var points plotter.XYs
+		for _, point := range c.Points {
+			if at := x(point); !math.IsNaN(at) && !math.IsNaN(float64(point.Value)) && !math.IsInf(float64(point.Value), 0) {
+				points = append(points, plotter.XY{X: at, Y: float64(point.Value)})
+			}
+		}
+		if len(points) == 0 {
+			continue
+		}
+		line, marks, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, "", err
+		}
+		line.LineStyle = rankLine(run)
+		marks.Color = line.Color
+		p.Add(line)
+		if len(points) <= mostMarks {
+			p.Add(marks)
+			p.Legend.Add(t.Name, line, marks)
+		} else {
+			p.Legend.Add(t.Name, line)
+		}
+	}
+	if p == nil || p.X.Min > p.X.Max {
+		return nil, "", nil
+	}
+	p.X.Min = 0
+	if p.Y.Min == p.Y.Max { // a constant needs an axis with a length
+		pad := max(0.01*math.Abs(p.Y.Max), 1e-9)
+		p.Y.Min, p.Y.Max = p.Y.Min-pad, p.Y.Max+pad
+	}
+	p.Y.Max += 0.07 * float64(len(s.Trials)+1) * (p.Y.Max - p.Y.Min) // leaves space for the legend
+	return p, title, nil
+}
+
+// mostMarks is the largest number of points of a curve that are marked, so that single evaluations can be seen.
+const mostMarks = 20

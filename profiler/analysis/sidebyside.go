@@ -1,0 +1,410 @@
+package analysis
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// MostTrials is the largest number of runs that are compared side by side: a figure has one colour for each.
+const MostTrials = 8
+
+// SideBySide compares runs.
+type SideBySide struct {
+	SchemaVersion int          `json:"schema_version"` // 1
+	Trials        []*Trial     `json:"runs"`           // the first run is the reference of the ratios
+	Settings      []Difference `json:"settings_that_differ"`
+	Notes         []string     `json:"notes,omitempty"` // limits of the comparison
+}
+
+// Difference is a setting with unequal values.
+type Difference struct {
+	Key    string    `json:"key"`
+	Values []*string `json:"values"` // of each run; null: the run does not have the setting
+}
+
+// ErrNotComparable is the cause of an error about runs that cannot be compared.
+var ErrNotComparable = errors.New("the runs cannot be compared")
+
+// ownSettings are settings that differ between runs without an effect on the results. Some of them contain secrets. A
+// name that ends in "." stands for a whole table.
+var ownSettings = []string{"experiment.name", "experiment.output_dir", "experiment.log_dir", "parallel.master_addr", "parallel.master_port",
+	"parallel.token_file", "train.resume", "profile.gpu_profiles", "notify.", "tracking.", "dashboard.", "metrics."}
+
+// CompareTrials compares runs. It makes their names unique. The error for runs that cannot be compared is an
+// ErrNotComparable.
+func CompareTrials(trials []*Trial) (*SideBySide, error) {
+	if len(trials) < 2 || len(trials) > MostTrials {
+		return nil, fmt.Errorf("%w: got %d, want 2 to %d", ErrNotComparable, len(trials), MostTrials)
+	}
+	if err := sameMeasure(trials); err != nil {
+		return nil, err
+	}
+	nameTrials(trials)
+	s := &SideBySide{SchemaVersion: 1, Trials: trials, Settings: settingsThatDiffer(trials)}
+	for _, c := range []struct {
+		what, effect string
+		of           func(*Trial) string
+	}{
+		{"data sets", "losses and metrics of different data do not show which run is better", func(t *Trial) string { return t.Dataset }},
+		{"models", "throughput and losses of different models do not show the effect of other settings", func(t *Trial) string { return t.Model }},
+	} {
+		if differ, list := valuesOf(trials, c.of); differ {
+			s.Notes = append(s.Notes, fmt.Sprintf("The %s differ (%s): %s.", c.what, list, c.effect))
+		}
+	}
+	for _, t := range trials {
+		if t.Status != "finished" {
+			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is not finished (%s): its figures are those up to step %d.", plain(t.Name), t.Status, t.Steps))
+		}
+		if len(t.Settings) == 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("The settings of run %s are unknown.", plain(t.Name)))
+		}
+	}
+	return s, nil
+}
+
+// sameMeasure returns an error unless the runs have something in common that can be compared.
+func sameMeasure(trials []*Trial) error {
+	for i, t := range trials {
+		for _, other := range trials[:i] {
+			if sameFolder(t.Path, other.Path) {
+				return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
+			}
+			if t.Unit != "" && other.Unit != "" && t.Unit != other.Unit {
+				return fmt.Errorf("%w: %s trains on %s and %s on %s, so their losses and throughputs have different meanings", ErrNotComparable,
+					other.Path, plainUnit(other.Unit), t.Path, plainUnit(t.Unit))
+			}
+		}
+	}
+	for _, c := range trials[0].Curves {
+		if !slices.ContainsFunc(trials[1:], func(t *Trial) bool { return t.curve(c.Key) == nil }) {
+			return nil
+		}
+	}
+	var have []string
+	for _, t := range trials {
+		var keys []string
+		for _, c := range t.Curves {
+			keys = append(keys, c.Key)
+		}
+		have = append(have, fmt.Sprintf("%s has %s", t.Path, strings.Join(keys, ", ")))
+	}
+	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
+}
+
+// sameFolder reports whether two paths lead to the same folder.
+func sameFolder(a, b string) bool {
+	for _, p := range []*string{&a, &b} {
+		if whole, err := filepath.Abs(*p); err == nil {
+			*p = whole
+		}
+		if real, err := filepath.EvalSymlinks(*p); err == nil {
+			*p = real
+		}
+	}
+	return a == b
+}
+
+func plainUnit(unit string) string {
+	switch unit {
+	case "img":
+		return "images"
+	case "tok":
+		return "tokens"
+	}
+	return unit
+}
+
+// nameTrials makes the names of the runs unique. It adds the source of a run, then its folder, then a number.
+func nameTrials(trials []*Trial) {
+	clash := func(t *Trial) bool {
+		return slices.ContainsFunc(trials, func(other *Trial) bool { return other != t && other.Name == t.Name })
+	}
+	for _, t := range trials {
+		if t.Source == "mlflow" && clash(t) {
+			t.Name += " (MLflow)"
+		}
+	}
+	longer := map[*Trial]string{}
+	for _, t := range trials {
+		if whole, err := filepath.Abs(t.Path); err == nil && clash(t) {
+			longer[t] = filepath.Base(filepath.Dir(whole)) + "/" + filepath.Base(whole)
+		}
+	}
+	taken := map[string]bool{}
+	for _, t := range trials {
+		if name, ok := longer[t]; ok {
+			t.Name = name
+		}
+		for name, n := t.Name, 2; taken[t.Name]; n++ {
+			t.Name = fmt.Sprintf("%s (%d)", name, n)
+		}
+		taken[t.Name] = true
+	}
+}
+
+// valuesOf reports whether known values of the runs differ, and lists them.
+func valuesOf(trials []*Trial, of func(*Trial) string) (differ bool, list string) {
+	var all []string
+	for _, t := range trials {
+		if v := plain(of(t)); v != "" && !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return len(all) > 1, strings.Join(all, ", ")
+}
+
+// settingsThatDiffer returns the settings with unequal values. Runs without settings are not considered.
+func settingsThatDiffer(trials []*Trial) []Difference {
+	keys := map[string]bool{}
+	for _, t := range trials {
+		for key := range t.Settings {
+			keys[key] = true
+		}
+	}
+	all := []Difference{}
+	for _, key := range sortedKeys(keys) {
+		if slices.ContainsFunc(ownSettings, func(name string) bool {
+			return key == name || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
+		}) {
+			continue
+		}
+		d, seen := Difference{Key: key}, map[string]bool{}
+		for _, t := range trials {
+			v, found := t.Settings[key]
+			switch {
+			case len(t.Settings) == 0:
+				d.Values = append(d.Values, nil)
+				continue
+			case !found:
+				d.Values = append(d.Values, nil)
+			default:
+				d.Values = append(d.Values, &v)
+				v = canonical(v)
+			}
+			seen[fmt.Sprint(found, v)] = true
+		}
+		if len(seen) > 1 {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// canonical returns a text that is equal for equal values: 0.10 and 1e-1, or lists with and without commas.
+func canonical(value string) string {
+	if v, err := strconv.ParseFloat(value, 64); err == nil {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	if strings.HasPrefix(value, "[") {
+		return strings.Join(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(`, []"'`, r) }), " ")
+	}
+	return value
+}
+
+// CurveKeys returns the keys of the curves that at least one run has, in the order of the runs.
+func (s *SideBySide) CurveKeys() (keys []string) {
+	for _, t := range s.Trials {
+		for _, c := range t.Curves {
+			if !slices.Contains(keys, c.Key) {
+				keys = append(keys, c.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// Curve returns the curve with a key of one run, or nil.
+func (s *SideBySide) Curve(run int, key string) *Curve { return s.Trials[run].curve(key) }
+
+// rows returns the table of figures, one column per run. Rows without a known value are left out.
+func (s *SideBySide) rows() [][]string {
+	var rows [][]string
+	add := func(name string, of func(*Trial) string) {
+		row, found := []string{name}, false
+		for _, t := range s.Trials {
+			v := plain(of(t))
+			if v == "" {
+				v = noValue
+			}
+			found = found || v != noValue
+			row = append(row, v)
+		}
+		if found {
+			rows = append(rows, row)
+		}
+	}
+	number := func(of func(*Trial) Number, scale float64, format, unit string) func(*Trial) string {
+		return func(t *Trial) string { return value(float64(of(t)), scale, format, unit) }
+	}
+	// ratio adds the ratio to the first run.
+	ratio := func(of func(*Trial) Number, text func(*Trial) string) func(*Trial) string {
+		return func(t *Trial) string {
+			r := float64(of(t) / of(s.Trials[0]))
+			if t == s.Trials[0] || math.IsNaN(r) || math.IsInf(r, 0) {
+				return text(t)
+			}
+			return fmt.Sprintf("%s (%.2fx)", text(t), r)
+		}
+	}
+	count := func(n int64) string {
+		if n == 0 {
+			return noValue
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	throughput := func(t *Trial) Number { return t.Throughput }
+	training := func(t *Trial) Number { return t.TrainingTime }
+	add("state", func(t *Trial) string { return t.Status })
+	add("model", func(t *Trial) string { return t.Model })
+	add("data", func(t *Trial) string { return t.Dataset })
+	add("device of rank 0", func(t *Trial) string { return t.Device })
+	add("precision", func(t *Trial) string { return t.Precision })
+	add("ranks", func(t *Trial) string { return count(int64(t.Ranks)) })
+	add("global batch", func(t *Trial) string { return count(t.BatchSize) })
+	add("steps", func(t *Trial) string { return count(t.Steps) })
+	add("training loss", number(func(t *Trial) Number { return t.TrainLoss }, 1, "%.4f", ""))
+	add("evaluation loss", number(func(t *Trial) Number { return t.EvalLoss }, 1, "%.4f", ""))
+	var keys []string
+	for _, t := range s.Trials {
+		for _, m := range t.metrics {
+			if slices.Contains(keys, m.key) {
+				continue
+			}
+			keys = append(keys, m.key)
+			add("evaluation "+m.title, func(t *Trial) string { return t.lastMetric(m.key) })
+		}
+	}
+	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, "%.1f", " "+t.unit()+"/s") }))
+	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, "%.4g", " ms"))
+	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, "%.4g", " ms"))
+	add("share of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
+	add("load imbalance", number(func(t *Trial) Number { return t.Imbalance }, 100, "%.1f", " %"))
+	add("utilization", number(func(t *Trial) Number { return t.Utilization }, 100, "%.0f", " %"))
+	add("training time", ratio(training, number(training, 1, "%.1f", " s")))
+	add("cost: rank-hours", number(func(t *Trial) Number { return t.RankHours }, 1, "%.4g", " h"))
+	add("cost: energy", number(func(t *Trial) Number { return t.Energy }, 1, "%.4g", " kWh"))
+	return rows
+}
+
+// lastMetric formats the last value of an evaluated metric.
+func (t *Trial) lastMetric(key string) string {
+	for _, m := range t.metrics {
+		if m.key == key {
+			if m.percent {
+				return fmt.Sprintf("%.2f %%", 100*m.value)
+			}
+			return fmt.Sprintf("%.4g", m.value)
+		}
+	}
+	return noValue
+}
+
+// settingRows returns the table of settings that differ.
+func (s *SideBySide) settingRows() (rows [][]string) {
+	for _, d := range s.Settings {
+		row := []string{plain(d.Key)}
+		for _, v := range d.Values {
+			switch {
+			case v == nil:
+				row = append(row, noValue)
+			case *v == "":
+				row = append(row, `""`)
+			default:
+				row = append(row, plain(*v))
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (s *SideBySide) header(first string) []string {
+	row := []string{first}
+	for _, t := range s.Trials {
+		row = append(row, plain(t.Name))
+	}
+	return row
+}
+
+// mostCell is the largest number of characters of a text in a table.
+const mostCell = 48
+
+// plain returns a text of a file for a table: without control characters, which a terminal could obey, and not too long.
+func plain(text string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	if len(runes) > mostCell {
+		return string(runes[:mostCell-1]) + "…"
+	}
+	return string(runes)
+}
+
+// Print writes the comparison as tables for a terminal.
+func (s *SideBySide) Print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{s.header("run")}, s.rows()...) {
+		fmt.Fprintf(table, "%s\n", strings.Join(row, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if rows := s.settingRows(); len(rows) > 0 {
+		fmt.Fprintln(w)
+		for _, row := range append([][]string{s.header("setting that differs")}, rows...) {
+			fmt.Fprintf(table, "%s\n", strings.Join(row, "\t"))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(w, "\nNo setting differs."); err != nil {
+		return err
+	}
+	for _, note := range s.Notes {
+		if _, err := fmt.Fprintf(w, "NOTE %s\n", note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Report returns the comparison in Markdown, with figures.
+func (s *SideBySide) Report(drawn []Figure) string {
+	var b strings.Builder
+	b.WriteString("# Comparison of runs\n\n" + markdown(s.header("run"), s.rows()) + "\n## Settings that differ\n\n")
+	if rows := s.settingRows(); len(rows) > 0 {
+		b.WriteString(markdown(s.header("setting"), rows))
+	} else {
+		b.WriteString("No setting differs.\n")
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "\n- %s", note)
+	}
+	b.WriteString("\n## Figures\n")
+	for _, f := range drawn {
+		fmt.Fprintf(&b, "\n![%s](%s)\n\n%s\n", f.Title, f.Path, f.Caption)
+	}
+	return b.String()
+}
+
+// JSON returns the comparison on one line.
+func (s *SideBySide) JSON() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the comparison: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,244 @@
+package analysis
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// pair writes two runs that differ in their policy, and returns their folders.
+func pair(t *testing.T) (none, hybrid string) {
+	t.Helper()
+	root := t.TempDir()
+	speed := []float64{400, 200}
+	decisions := `{"step":10,"share_of_oracle":0.9}` + "\n" + `{"step":100,"share_of_oracle":0.99}` + "\n"
+	none = fakeRun{policy: "none", scenario: "two", seed: 1, shares: []int64{48, 48}, speed: speed, steps: 100, bare: true}.write(t, root)
+	hybrid = fakeRun{policy: "hybrid", scenario: "two", seed: 1, shares: []int64{64, 32}, speed: speed, steps: 100, bare: true, decisions: decisions}.write(t, root)
+	return none, hybrid
+}
+
+// mlflowRun writes a run in the format of MLflow's file store.
+func mlflowRun(t *testing.T, name string, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	for path, text := range files {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, path, text)
+	}
+	return dir
+}
+
+func trials(t *testing.T, paths ...string) (all []*Trial) {
+	t.Helper()
+	for _, p := range paths {
+		trial, err := ReadTrial(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, trial)
+	}
+	return all
+}
+
+func within(a, b, relative float64) bool { return math.Abs(a-b) <= relative*math.Abs(b) }
+
+func TestRunsSideBySide(t *testing.T) {
+	none, hybrid := pair(t)
+	s, err := CompareTrials(trials(t, none, hybrid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.Trials[0], s.Trials[1]
+	// The slow rank computes 200 samples/s: 48 samples take 240 ms, 32 samples take 160 ms.
+	for i, want := range []float64{96 / 0.24, 96 / 0.16} {
+		if got := float64(s.Trials[i].Throughput); !within(got, want, 0.01) {
+			t.Errorf("%s: got %g samples/s, want %g", s.Trials[i].Name, got, want)
+		}
+	}
+	if !within(float64(a.TrainingTime), 24, 0.02) || !within(float64(a.RankHours), 2*24./3600, 0.02) || !math.IsNaN(float64(a.Energy)) {
+		t.Errorf("got %g s, %g rank-hours and %g kWh, want 24 s, two ranks for 24 s, and unknown energy", a.TrainingTime, a.RankHours, a.Energy)
+	}
+	if !within(float64(b.ShareOfOracle), 0.9*0.1+0.99*0.9, 1e-9) || !math.IsNaN(float64(a.ShareOfOracle)) {
+		t.Errorf("share of the oracle: got %g and %g", a.ShareOfOracle, b.ShareOfOracle)
+	}
+	if len(s.Settings) != 1 || s.Settings[0].Key != "balance.policy" || *s.Settings[0].Values[0] != "none" || *s.Settings[0].Values[1] != "hybrid" {
+		t.Errorf("settings that differ: got %+v, want balance.policy alone", s.Settings)
+	}
+	loss := s.Curve(0, lossCurve)
+	if loss == nil || len(loss.Points) != 100 {
+		t.Fatalf("got curve %+v, want 100 points", loss)
+	}
+	for _, i := range []int{0, 49, 99} {
+		p := loss.Points[i]
+		if p.Step != int64(i+1) || !within(float64(p.Value), 2.3*math.Exp(-float64(p.Step)/50), 1e-4) || !within(float64(p.Seconds), 0.24*float64(p.Step), 0.02) {
+			t.Errorf("point %d: got %+v", i, p)
+		}
+	}
+	var text strings.Builder
+	if err := s.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(1.50x)", "balance.policy", "share of the oracle", "cost: rank-hours"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("got\n%swant %q", text.String(), want)
+		}
+	}
+	if strings.Contains(text.String(), "energy") {
+		t.Errorf("got a row for the energy, which is unknown:\n%s", text.String())
+	}
+}
+
+// The figures of an unfinished run are those up to its newest step.
+func TestAnUnfinishedRunIsCompared(t *testing.T) {
+	none, _ := pair(t)
+	killed := fakeRun{policy: "hybrid", scenario: "two", seed: 2, shares: []int64{96}, speed: []float64{400}, steps: 40, bare: true, unfinished: true}.write(t, t.TempDir())
+	s, err := CompareTrials(trials(t, none, killed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Trials[1].Steps != 40 || !strings.Contains(strings.Join(s.Notes, "\n"), "is not finished (crashed): its figures are those up to step 40") {
+		t.Errorf("got %d steps and notes %q", s.Trials[1].Steps, s.Notes)
+	}
+}
+
+// Settings that name receivers and servers may contain secrets, and have no effect on results.
+func TestAComparisonShowsNoReceivers(t *testing.T) {
+	root := t.TempDir()
+	var paths []string
+	for i := range 2 {
+		paths = append(paths, fakeRun{policy: "none", scenario: "one", seed: 1, shares: []int64{8}, speed: []float64{100}, steps: 10, bare: true,
+			settings: fmt.Sprintf("[notify]\nwebhook = \"https://host/canary%d\"\n", i)}.write(t, filepath.Join(root, fmt.Sprint(i))))
+	}
+	s, err := CompareTrials(trials(t, paths...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := s.JSON()
+	if err != nil || strings.Contains(string(text), "canary") || len(s.Settings) != 0 {
+		t.Errorf("got %v and %s, want no setting that differs", err, text)
+	}
+	if s.Trials[0].Name == s.Trials[1].Name {
+		t.Errorf("both runs have the name %q", s.Trials[0].Name)
+	}
+}
+
+func TestARunOfMLflowIsCompared(t *testing.T) {
+	own, _ := pair(t)
+	dir := mlflowRun(t, "0123", map[string]string{
+		"meta.yaml":                       "run_name: \"a b\"\nstatus: 3\n",
+		"params/balance.policy":           "proportional",
+		"params/optimizer.lr":             "5e-2",
+		"tags/hetero_train.ranks":         "2",
+		"metrics/train/loss":              "1000 2.5 1\n2000 2.0 10\n2500 9.0 20\n3000 1.5 20\ngarbage\n4000 nan 30\n",
+		"metrics/time_seconds/step":       "1000 0.5 1\n2000 0.1 10\n3000 0.2 20\n",
+		"metrics/speed/images_per_second": "1000 100 1\n2000 200 10\n3000 300 20\n",
+	})
+	all := trials(t, own, dir)
+	m := all[1]
+	if m.Name != "a b" || m.Status != "finished" || m.Unit != "img" || m.Ranks != 2 || m.TrainLoss != 1.5 || len(m.Damaged) != 1 {
+		t.Errorf("got %+v", m)
+	}
+	// 1 step of 0.5 s, 9 steps of 0.1 s and 10 steps of 0.2 s
+	const seconds = 0.5 + 0.9 + 2
+	if want := (0.5*100 + 0.9*200 + 2*300) / seconds; !within(float64(m.Throughput), want, 1e-9) || !within(float64(m.TrainingTime), seconds, 1e-9) {
+		t.Errorf("got %g img/s and %g s, want %g and %g", m.Throughput, m.TrainingTime, want, seconds)
+	}
+	loss := m.curve(lossCurve)
+	if got, want := fmt.Sprint(loss.Points), "[{1 0.5 2.5} {10 1.4 2} {20 3.4 1.5}]"; got != want {
+		t.Errorf("got %s, want %s: the last point of a step, without values that are not finite", got, want)
+	}
+	s, err := CompareTrials(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range s.Settings {
+		if d.Key == "optimizer.lr" {
+			t.Errorf("optimizer.lr: got a difference between 0.05 and 5e-2")
+		}
+	}
+	var decoded map[string]any
+	text, err := s.JSON()
+	if err := errors.Join(err, json.Unmarshal(text, &decoded)); err != nil || len(decoded["runs"].([]any)) != 2 {
+		t.Errorf("got %v, %v", decoded, err)
+	}
+}
+
+// Names and parameters come from files of other programs. They must not control the terminal or break the tables.
+func TestTextsOfFilesAreShownAsText(t *testing.T) {
+	run := func(name, value string) string {
+		return mlflowRun(t, name, map[string]string{"meta.yaml": "run_name: \"" + name + `\x1b[2J|` + "\"\nstatus: 3\n", "params/layers": value, "metrics/loss": "1 2 3\n"})
+	}
+	s, err := CompareTrials(trials(t, run("a", "1\n\x1b[31m\t2"), run("b", strings.Repeat("x", 5000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := s.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{text.String(), s.Report(nil)} {
+		if strings.ContainsAny(out, "\x1b\t") || strings.Contains(out, strings.Repeat("x", 100)) || !strings.Contains(out, "1  [31m 2") {
+			t.Errorf("got %q", out)
+		}
+	}
+}
+
+func TestRunsThatCannotBeCompared(t *testing.T) {
+	own, other := pair(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(own, link); err != nil {
+		t.Fatal(err)
+	}
+	images := mlflowRun(t, "images", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "metrics/speed/images_per_second": "1 2 3\n"})
+	tokens := mlflowRun(t, "tokens", map[string]string{"meta.yaml": "status: 3\n", "metrics/loss": "1 2 3\n", "metrics/speed/tokens_per_second": "1 2 3\n"})
+	evaluated := mlflowRun(t, "evaluated", map[string]string{"meta.yaml": "status: 3\n", "metrics/val_acc": "1 0.5 3\n"})
+	for _, c := range []struct {
+		paths []string
+		says  string
+	}{
+		{[]string{own}, "got 1, want 2 to 8"},
+		{[]string{own, other, own}, "are the same run"},
+		{[]string{own, link}, "are the same run"},
+		{[]string{images, tokens}, "trains on images and"},
+		{[]string{own, evaluated}, "no value is known of all runs"},
+	} {
+		if _, err := CompareTrials(trials(t, c.paths...)); !errors.Is(err, ErrNotComparable) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: got %v, want %q", c.paths, err, c.says)
+		}
+	}
+	if _, err := CompareTrials(trials(t, own, other)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFoldersThatAreNoRun(t *testing.T) {
+	empty := t.TempDir()
+	file := filepath.Join(empty, "file")
+	writeFile(t, file, "")
+	silent := filepath.Join(t.TempDir(), "silent")
+	if err := os.MkdirAll(filepath.Join(silent, "configs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(silent, resolvedFile), "[profile]\nenabled = false\n")
+	bare := mlflowRun(t, "bare", map[string]string{"meta.yaml": "status: 1\n", "metrics/memory": "1 2 3\n"})
+	for path, says := range map[string]string{
+		filepath.Join(empty, "gone"): "there is no folder",
+		file:                         "is a file",
+		empty:                        "is not the folder of a run",
+		silent:                       "profile.enabled is false",
+		bare:                         "no metric that can be compared",
+		"http://host:5000/":          "want the folder of a run",
+	} {
+		if _, err := ReadTrial(path); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", path, err, says)
+		}
+	}
+}

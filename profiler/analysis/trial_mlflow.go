@@ -1,0 +1,279 @@
+package analysis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// mlflowMeta is the file that each run in a file store of MLflow has.
+const mlflowMeta = "meta.yaml"
+
+// Limits of a run of MLflow.
+const (
+	mostMLflowText   = 64 << 10 // bytes of a parameter, a tag, or the description of a run
+	mostMLflowPoints = 4 << 20  // of a metric
+	mostMLflowParams = 4096
+)
+
+// mlflowStatuses are the statuses of meta.yaml, in the words of Trial.Status.
+var mlflowStatuses = map[string]string{"1": "running", "2": "scheduled", "3": "finished", "4": "failed", "5": "stopped"}
+
+// mlflowCurves are the curves that are read, with the names of their metrics. The first names are those of this
+// program; the others are common in other programs.
+var mlflowCurves = []struct {
+	Curve
+	names []string
+	scale float64
+}{
+	{Curve{Key: lossCurve, Title: "training loss"}, []string{"train/loss", "train_loss", "training_loss", "loss"}, 1},
+	{Curve{Key: accuracyCurve, Title: "training accuracy", Unit: "%"}, []string{"train/top1", "train_accuracy", "train_acc", "accuracy"}, 100},
+	{Curve{Key: evalPrefix + "loss", Title: "evaluation loss"}, []string{"eval/loss", "eval_loss", "val_loss", "validation_loss", "test_loss"}, 1},
+	{Curve{Key: evalPrefix + "top1", Title: "evaluation accuracy", Unit: "%"}, []string{"eval/top1", "eval_accuracy", "val_accuracy", "val_acc", "test_accuracy"}, 100},
+	{Curve{Key: evalPrefix + "top5", Title: "evaluation top-5", Unit: "%"}, []string{"eval/top5"}, 100},
+	{Curve{Key: evalPrefix + "perplexity", Title: "evaluation perplexity"}, []string{"eval/perplexity", "eval_perplexity", "val_perplexity"}, 1},
+	{Curve{Key: evalPrefix + "f1", Title: "evaluation F1"}, []string{"eval/f1", "eval_f1", "val_f1"}, 1},
+	{Curve{Key: oracleCurve, Title: "share of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
+}
+
+// mlflowRates are the metrics of throughput, by the unit that they count.
+var mlflowRates = map[string]string{"img": "speed/images_per_second", "tok": "speed/tokens_per_second", "samples": "speed/samples_per_second"}
+
+// isMLflowRun reports whether a folder is that of a run in a file store of MLflow.
+func isMLflowRun(path string) bool {
+	for _, name := range []string{mlflowMeta, "metrics"} {
+		if _, err := os.Stat(filepath.Join(path, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// readMLflow reads a run from a file store of MLflow.
+func readMLflow(path string) (*Trial, error) {
+	t := newTrial(path, "mlflow")
+	meta, err := regular.Read(filepath.Join(path, mlflowMeta), mostMLflowText)
+	if err != nil {
+		return nil, fmt.Errorf("read the run of MLflow: %w", err)
+	}
+	for line := range strings.Lines(string(meta)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if text, err := strconv.Unquote(value); err == nil {
+			value = text
+		}
+		value = strings.Trim(value, "'")
+		switch key {
+		case "run_name":
+			t.Name = value
+		case "status":
+			t.Status = mlflowStatuses[value]
+		}
+	}
+	if t.Status == "" {
+		t.Status = "unknown"
+	}
+	if err := t.addParams(path); err != nil {
+		return nil, err
+	}
+	steps, err := t.metric(path, "time_seconds/step")
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range mlflowCurves {
+		points, err := t.firstMetric(path, c.names)
+		if err != nil {
+			return nil, err
+		}
+		t.addMLflowCurve(c.Curve, points, c.scale, steps)
+	}
+	for _, unit := range sortedKeys(mlflowRates) {
+		points, err := t.metric(path, mlflowRates[unit])
+		if err != nil {
+			return nil, err
+		}
+		if len(points) > 0 {
+			t.Unit = unit
+			t.addMLflowCurve(Curve{Key: throughputCurve, Title: "throughput", Unit: unit + "/s"}, points, 1, steps)
+			t.addMLflowSpeed(points, steps)
+			break
+		}
+	}
+	if len(t.Curves) == 0 {
+		return nil, fmt.Errorf("%s: the run of MLflow has no metric that can be compared, such as train/loss, train_loss, loss or val_loss", path)
+	}
+	return t, nil
+}
+
+// addParams reads the parameters, and the tags of this program.
+func (t *Trial) addParams(path string) error {
+	dir := filepath.Join(path, "params")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the run of MLflow: %w", err)
+	}
+	if len(entries) > mostMLflowParams {
+		return fmt.Errorf("%s: got %d parameters, want at most %d", dir, len(entries), mostMLflowParams)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		text, err := regular.Read(filepath.Join(dir, e.Name()), mostMLflowText)
+		if err != nil {
+			return fmt.Errorf("read the run of MLflow: %w", err)
+		}
+		t.Settings[e.Name()] = strings.TrimSuffix(string(text), "\n")
+	}
+	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"], t.Settings["train.precision"]
+	t.BatchSize, _ = strconv.ParseInt(t.Settings["data.batch_size"], 10, 64) // 0 if unknown
+	tag := func(name string) string {
+		text, err := regular.Read(filepath.Join(path, "tags", name), mostMLflowText)
+		if err != nil {
+			return "" // tags are optional
+		}
+		return strings.TrimSpace(string(text))
+	}
+	t.Device = tag("hetero_train.device")
+	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
+	return nil
+}
+
+// mlflowPoint is a line of a metric's file.
+type mlflowPoint struct {
+	time  int64 // ms since 1970 UTC
+	value float64
+	step  int64
+}
+
+// firstMetric returns the points of the first of several metrics that exists.
+func (t *Trial) firstMetric(path string, names []string) ([]mlflowPoint, error) {
+	for _, name := range names {
+		if points, err := t.metric(path, name); err != nil || len(points) > 0 {
+			return points, err
+		}
+	}
+	return nil, nil
+}
+
+// metric returns the points of a metric, one for each step, sorted by step. It returns nil if there is no such metric.
+// Of several points of a step, which a resumed run writes, it returns the last one.
+func (t *Trial) metric(path, name string) ([]mlflowPoint, error) {
+	var points []mlflowPoint
+	damaged := 0
+	file := filepath.Join(path, "metrics", filepath.FromSlash(name))
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return nil, nil // "train" is a folder if there is a metric "train/loss"
+	}
+	err := regular.EachLine(file, func(line []byte) error {
+		fields := strings.Fields(string(line))
+		if len(fields) < 2 || len(fields) > 3 {
+			damaged++
+			return nil
+		}
+		at, timeErr := strconv.ParseInt(fields[0], 10, 64)
+		value, valueErr := strconv.ParseFloat(fields[1], 64)
+		step, stepErr := int64(len(points)), error(nil)
+		if len(fields) == 3 {
+			step, stepErr = strconv.ParseInt(fields[2], 10, 64)
+		}
+		if timeErr != nil || valueErr != nil || stepErr != nil || step < 0 {
+			damaged++
+			return nil
+		}
+		if len(points) == mostMLflowPoints {
+			return fmt.Errorf("got more than %d points", mostMLflowPoints)
+		}
+		points = append(points, mlflowPoint{at, value, step})
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read metric %s of MLflow: %w", name, err)
+	}
+	if damaged > 0 {
+		t.Damaged = append(t.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", file, damaged))
+	}
+	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
+	slices.SortStableFunc(points, func(a, b mlflowPoint) int { return cmp.Compare(a.step, b.step) })
+	return slices.CompactFunc(points, func(a, b mlflowPoint) bool { return a.step == b.step }), nil
+}
+
+// addMLflowCurve adds a curve and its last value. steps are the points of the step time; they may be empty.
+func (t *Trial) addMLflowCurve(c Curve, points []mlflowPoint, scale float64, steps []mlflowPoint) {
+	points = slices.DeleteFunc(slices.Clone(points), func(p mlflowPoint) bool { return math.IsNaN(p.value) || math.IsInf(p.value, 0) })
+	if len(points) == 0 {
+		return
+	}
+	elapsed, at, previous := 0.0, 0, int64(0)
+	width := (len(points) + trialPoints - 1) / trialPoints
+	for i := 0; i < len(points); i += width {
+		part := points[i:min(i+width, len(points))]
+		sum := 0.0
+		for _, p := range part {
+			sum += p.value
+		}
+		last := part[len(part)-1]
+		for ; at < len(steps) && steps[at].step <= last.step; at++ {
+			elapsed += steps[at].value * float64(steps[at].step-previous)
+			previous = steps[at].step
+		}
+		seconds := elapsed
+		if len(steps) == 0 { // time of day, which includes pauses
+			seconds = float64(last.time-points[0].time) / 1e3
+		}
+		c.Points = append(c.Points, TrialPoint{last.step, Number(seconds), Number(sum / float64(len(part)) * scale)})
+	}
+	t.Curves = append(t.Curves, c)
+	last := points[len(points)-1]
+	t.Steps = max(t.Steps, last.step)
+	switch key, evaluated := strings.CutPrefix(c.Key, evalPrefix); {
+	case c.Key == lossCurve:
+		t.TrainLoss = Number(last.value)
+	case key == "loss":
+		t.EvalLoss = Number(last.value)
+	case evaluated:
+		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%", value: last.value})
+	case c.Key == oracleCurve:
+		sum := 0.0
+		for _, p := range points {
+			sum += p.value
+		}
+		t.ShareOfOracle = Number(sum / float64(len(points)))
+	}
+}
+
+// addMLflowSpeed sets the figures of speed. A point of rate and steps is a mean over the steps since the point before.
+func (t *Trial) addMLflowSpeed(rate, steps []mlflowPoint) {
+	times := map[int64]float64{}
+	for _, p := range steps {
+		times[p.step] = p.value
+	}
+	total, work, previous := 0.0, 0.0, int64(0)
+	for _, p := range rate {
+		if took := times[p.step] * float64(p.step-previous); took > 0 {
+			total, work = total+took, work+took*p.value
+		}
+		previous = p.step
+	}
+	if total == 0 {
+		return
+	}
+	t.Throughput, t.StepTime, t.TrainingTime = Number(work/total), Number(total/float64(previous)), Number(total)
+	if t.Ranks > 0 {
+		t.RankHours = t.TrainingTime * Number(t.Ranks) / 3600
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
