@@ -89,9 +89,10 @@ type Affinity struct {
 
 // slot is a running job.
 type slot struct {
-	since, remaining float64
-	gpus             []int // records of its GPUs, each once
-	epoch            int   // the last call of Watch in which it ran
+	since           float64 // Running.Since, the identity of its stay on these GPUs
+	seen, remaining float64 // time in seconds, and remaining steps, when Watch saw the stay first
+	gpus            []int   // records of its GPUs, each once
+	epoch           int     // the last call of Watch in which it ran
 }
 
 type cached struct {
@@ -214,7 +215,8 @@ func (a *Affinity) gpuID(f *GPUFacts) int {
 }
 
 // Watch learns from the next state of a run. A job that ran in an earlier state and has left its GPUs is a placement.
-// The states must be of the cluster and the workload of Reset, in the order of time.
+// The states must be of the cluster and the workload of Reset, in the order of time. Call Watch at each event: a job
+// counts as running until the first state without it, so a missing state makes its efficiency too small.
 func (a *Affinity) Watch(s *scheduler.State) {
 	a.epoch++
 	for i := range s.Running {
@@ -250,7 +252,7 @@ func (a *Affinity) begin(s *scheduler.State, r *scheduler.Running) {
 	at := a.free[len(a.free)-1]
 	a.free = a.free[:len(a.free)-1]
 	slot := &a.slots[at]
-	slot.since, slot.remaining, slot.gpus, slot.epoch = r.Since, r.Remaining, slot.gpus[:0], a.epoch
+	slot.since, slot.seen, slot.remaining, slot.gpus, slot.epoch = r.Since, s.Now, r.Remaining, slot.gpus[:0], a.epoch
 	for _, gpu := range r.GPUs {
 		if id := a.gpuRecord(gpu, len(s.OnGPU[gpu])-1); !slices.Contains(slot.gpus, id) {
 			slot.gpus = append(slot.gpus, id)
@@ -267,7 +269,7 @@ func (a *Affinity) learn(s *scheduler.State, job int, slot *slot) {
 	for t := range a.cluster.Types {
 		best = max(best, s.Speeds.Alone(j.Kind, t, j.GPUs, false))
 	}
-	seconds := s.Now - slot.since
+	seconds := s.Now - slot.seen
 	if !(best > 0) || !(seconds > 0) {
 		return
 	}

@@ -165,6 +165,22 @@ func TestEfficiencyIsWorkDividedByTheFastestAlone(t *testing.T) {
 	}
 }
 
+// A job that ran before the first call of Watch counts from that call: both its work and its time.
+func TestEfficiencyOfAJobThatWasSeenLate(t *testing.T) {
+	a := affinity(t, Options{})
+	c, w, speeds := unequal()
+	s := state(c, w, speeds)
+	a.Reset(c, w)
+	s.Running = []scheduler.Running{{Job: 0, GPUs: []int{0}, Since: 0, Speed: 10, Remaining: 40, Partner: -1}}
+	s.OnGPU[0], s.Now, s.Remaining[0] = []int{0}, 6, 40
+	a.Watch(s)
+	s.Running, s.OnGPU[0], s.Now, s.Remaining[0] = nil, nil, 10, 0
+	a.Watch(s)
+	if got := a.Placements(); len(got) != 1 || math.Abs(got[0].Efficiency-1) > 1e-9 {
+		t.Errorf("got %+v, want one placement with efficiency 1", got)
+	}
+}
+
 func TestExperienceSurvivesAFile(t *testing.T) {
 	for _, n := range []int{7, 40} { // 40 exceeds the window
 		a := affinity(t, Options{Window: 16})
