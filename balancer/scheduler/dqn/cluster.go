@@ -168,6 +168,8 @@ func (e *cluster) pass() (cost float64, err error) {
 			if !e.seen.Mask[e.encoder.shape.Wait()] {
 				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and nothing else can happen", s.Now, len(s.Queue))
 			}
+		} else {
+			e.encoder.watch(s)
 		}
 		cost += e.advance()
 	}

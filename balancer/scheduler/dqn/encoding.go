@@ -44,8 +44,8 @@ type Encoding struct {
 	Unit float64 `json:"unit"`
 	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which does
 	// what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
-	// baseline of imitation. The network learns when to depart from it. The baseline must be a function of the present
-	// state, which excludes maxmin.
+	// baseline of imitation. The network learns when to depart from it. The baseline keeps running jobs where they are
+	// (scheduler.Options.Keep). It must be a function of the present state, which excludes maxmin.
 	Advice string `json:"advice"`
 	// Ingested adds the normalised facts of package features, and the mask of those that are known, to the facts.
 	Ingested bool `json:"ingested"`
@@ -189,7 +189,7 @@ func newEncoder(e Encoding) (*encoder, error) {
 	}
 	if e.Advice != "" {
 		var err error
-		if n.adviser, err = scheduler.New(e.Advice, scheduler.Options{}); err != nil {
+		if n.adviser, err = scheduler.New(e.Advice, scheduler.Options{Keep: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -327,13 +327,18 @@ func left(s *scheduler.State, r *scheduler.Running) float64 {
 	return max(0, r.Ready-s.Now) + r.Remaining/alone
 }
 
+// watch learns from a state without a decision. The encoder must see each event of a run, through watch or observe.
+func (n *encoder) watch(s *scheduler.State) {
+	if n.affinity != nil {
+		n.affinity.Watch(s)
+	}
+}
+
 // observe writes the observation of a state.
 func (n *encoder) observe(s *scheduler.State, o *Observation) {
 	clear(o.State)
 	clear(o.Mask)
-	if n.affinity != nil {
-		n.affinity.Watch(s)
-	}
+	n.watch(s)
 	n.choose(s)
 	n.image(s, o.Image)
 	n.facts(s, o.Facts)
@@ -356,9 +361,6 @@ func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	o.Mask[action] = true
 	p := o.Pairs[action*pairNumbers : (action+1)*pairNumbers]
 	p[pairPossible], p[pairAdvised] = 1, 1
-	if n.advice.Verb == scheduler.Stop {
-		return
-	}
 	a := &n.advice
 	rate, _ := s.Fit(a.Job, a.GPUs)
 	best := s.Remaining[a.Job] / n.best[a.Job]

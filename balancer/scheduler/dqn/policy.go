@@ -113,7 +113,11 @@ func (p *Policy) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.
 
 // Decide implements scheduler.Policy. If the device fails, Decide waits, and Err returns the reason.
 func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
-	if len(s.Queue) == 0 || p.failure != nil {
+	if p.failure != nil {
+		return scheduler.Action{}
+	}
+	if len(s.Queue) == 0 {
+		p.encoder.watch(s)
 		return scheduler.Action{}
 	}
 	p.encoder.observe(s, p.seen)
@@ -146,8 +150,9 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 }
 
 // SetCaution makes the policy follow the baseline of its encoding, unless the value of another action exceeds that of the
-// baseline's action by at least margin, in units of the reward. 0 is the plain greedy policy; with +Inf, the policy is
-// the baseline. Choose the margin on jobs that are neither those of the training nor those of a later comparison.
+// baseline's action by at least margin, in units of the reward. 0 is the plain greedy policy. With +Inf, the policy is
+// the baseline with scheduler.Options.Keep: policy dqn never stops a job. Choose the margin on jobs that are neither
+// those of the training nor those of a later comparison.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device that made the policy stop deciding.
@@ -174,9 +179,6 @@ func (p *Policy) describe(s *scheduler.State, action int) string {
 	}
 	n := p.encoder
 	if action >= n.shape.Jobs*n.shape.Columns {
-		if n.advice.Verb == scheduler.Stop {
-			return fmt.Sprintf("stopping job %q as %s does", n.work.Jobs[n.advice.Job].Name, n.Advice)
-		}
 		return fmt.Sprintf("job %q as %s places it", n.work.Jobs[n.advice.Job].Name, n.Advice)
 	}
 	slot, column := action/n.shape.Columns, action%n.shape.Columns

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -132,7 +133,7 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 					finish[i] += c.Finish
 				}
 				for _, s := range r.Segments {
-					if !strings.Contains(s.Reason, "largest of") && !strings.Contains(s.Reason, "only possible") {
+					if !strings.Contains(s.Reason, "largest of") {
 						t.Fatalf("reason: got %q", s.Reason)
 					}
 				}
@@ -151,6 +152,115 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 	if want := (ClusterError{Groups: 6, Slots: 4, Rows: 5}); !errors.As(err, &tooLarge) || *tooLarge != want {
 		t.Errorf("cluster of 6 machines: got %v, want %+v", err, want)
 	}
+}
+
+// With an endless margin, a policy with any weights is its baseline without moves.
+func TestEndlessCautionIsTheBaseline(t *testing.T) {
+	p := smallProblem()
+	p.Encoding.Advice = "gang"
+	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	gang, err := scheduler.New("gang", scheduler.Options{Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := workload.Default()
+	differ := false
+	for seed := range uint64(3) {
+		w, err := workload.Generate(setup, workload.Arrivals{Jobs: 60, Load: 1, Seed: 50 + seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish := func(p scheduler.Policy) (at []float64) {
+			r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range r.Jobs {
+				at = append(at, j.Finish)
+			}
+			return at
+		}
+		want := finish(gang)
+		policy.SetCaution(math.Inf(1))
+		if got := finish(policy); !slices.Equal(got, want) {
+			t.Errorf("seed %d: finish times: got %v, want those of gang without moves, %v", seed, got, want)
+		}
+		policy.SetCaution(0)
+		differ = differ || !slices.Equal(finish(policy), want)
+	}
+	if !differ {
+		t.Error("without a margin, the policy is the baseline too: this test cannot see a difference")
+	}
+}
+
+// Placements of a policy, and of an environment, have the efficiency that follows from the speeds: also if no job waits
+// when a job ends.
+func TestEfficienciesFollowTheSpeeds(t *testing.T) {
+	p := smallProblem()
+	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Share = "srf", 256, false
+	p.Arrivals = []workload.Arrivals{{Jobs: 40, Load: 0.3}}
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 4, Type: 1, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	check := func(name string, a *hyper.Affinity) {
+		placements, checked := a.Placements(), 0
+		for _, p := range placements {
+			kind := slices.IndexFunc(setup.Kinds, func(k scheduler.Kind) bool { return k.Name == p.Job.Kind })
+			if p.Job.GPUs > 1 { // a gang on several machines is slower
+				continue
+			}
+			best := 0.0
+			for typ := range setup.Cluster.Types {
+				best = max(best, setup.Speeds.Alone(kind, typ, 1, false))
+			}
+			checked++
+			if want := setup.Speeds.Alone(kind, 1, 1, false) / best; math.Abs(p.Efficiency-want) > 1e-6 {
+				t.Errorf("%s: %s: efficiency: got %v, want %v", name, p.Job.Kind, p.Efficiency, want)
+			}
+		}
+		if checked < 5 {
+			t.Errorf("%s: got %d placements of one GPU, want at least 5", name, checked)
+		}
+	}
+
+	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	w, err := workload.Generate(setup, p.Arrivals[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	check("policy", policy.encoder.affinity)
+
+	envs, err := NewEnvironments(1, p, setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := envs[0].(*cluster)
+	for done := false; !done; {
+		out, err := env.Step(env.Advise())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = out.Done
+	}
+	check("environment", env.encoder.affinity)
 }
 
 // A checkpoint whose weights belong to another network is refused.
@@ -215,9 +325,9 @@ func TestResumedClusterIsBitEqual(t *testing.T) {
 	}
 }
 
-// The network that is part of the program loads, and schedules better than the policies of the spec: the mean completion
-// time over 5 workloads that it was not trained on is at least 25 % shorter than that of the best of them. (It was 70 %
-// shorter when the network was made.)
+// The network that is part of the program loads, and schedules better than its baseline gang: the mean completion time
+// over 5 workloads that it was not trained on is at least 8 % shorter. (It was 16 % shorter when the network was made.)
+// A network with random weights follows gang, or is worse.
 func TestTrainedNetwork(t *testing.T) {
 	dev := cpuDevice(t)
 	trained, err := OpenTrained(dev, scheduler.Options{})
@@ -247,14 +357,13 @@ func TestTrainedNetwork(t *testing.T) {
 		return seconds
 	}
 	got := mean(trained)
-	for _, name := range []string{"fcfs", "static", "rule"} {
-		p, err := scheduler.New(name, scheduler.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if other := mean(p); got > 0.75*other {
-			t.Errorf("mean completion time: got %.0f s, want at most 75 %% of that of policy %s, %.0f s", got, name, other)
-		}
+	gang, err := scheduler.New("gang", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("mean completion time %.0f s after %d episodes", got, trained.Trained().Episodes)
+	other := mean(gang)
+	if got > 0.92*other {
+		t.Errorf("mean completion time: got %.0f s, want at most 92 %% of that of policy gang, %.0f s", got, other)
+	}
+	t.Logf("mean completion time %.0f s after %d episodes; gang: %.0f s", got, trained.Trained().Episodes, other)
 }
