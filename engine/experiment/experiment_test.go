@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 func mustOpen(t *testing.T, options Options) *Run {
@@ -477,6 +479,25 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 		list, listErr := os.ReadDir(dir)
 		if !errors.Is(err, c.fail) || readErr != nil || listErr != nil || string(text) != c.want || len(list) != 1 {
 			t.Errorf("write %q: got %v, file %q, %d files, want %q alone", c.text, err, text, len(list), c.want)
+		}
+	}
+}
+
+// To replace a device or a pipe would remove it, also if a link points to it.
+func TestOnlyRegularFilesAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o644), os.Symlink("pipe", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link, dir} {
+		before, _ := os.Lstat(path)
+		var refused *regular.Error
+		if err := ReplaceText(path, []byte("text")); !errors.As(err, &refused) || refused.Path != path {
+			t.Errorf("%s: got %v, want a refused path", path, err)
+		}
+		if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() {
+			t.Errorf("%s: got %v, %v, want it unchanged", path, after, err)
 		}
 	}
 }

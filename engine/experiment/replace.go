@@ -12,8 +12,12 @@ import (
 )
 
 // Replace replaces the contents of the file path by the output of write. After a failure or a power failure, the file
-// contains either the complete old or the complete new contents.
+// contains either the complete old or the complete new contents. A path of something else than a regular file, such as
+// a device or a pipe, is a *regular.Error: Replace would remove it.
 func Replace(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("write: %w", &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file or a new one", info.Mode())})
+	}
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
