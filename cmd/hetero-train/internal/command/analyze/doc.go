@@ -1,2 +1,2 @@
-// Package analyze compares finished runs and summarizes single runs.
+// Package analyze compares finished runs by policy, compares runs side by side, and summarizes single runs.
 package analyze
