@@ -117,7 +117,8 @@ func (p *gang) move(s *State) Action {
 	best, gain, typ := -1, 0.0, 0
 	for i := range s.Running {
 		r := &s.Running[i]
-		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) {
+		// A job that started just now stays: it might otherwise move between equally good GPUs forever, without time passing.
+		if !(r.Speed > 0) || !math.IsInf(r.Leaves, 1) || r.Since >= s.Now {
 			continue
 		}
 		kind := &s.Workload.Kinds[s.Workload.Jobs[r.Job].Kind]

@@ -37,10 +37,16 @@ func still(jobs ...Job) *State {
 // run moves a job from the queue to GPUs.
 func (s *State) run(job int, speed float64, gpus ...int) *State {
 	s.Queue = slices.DeleteFunc(s.Queue, func(q int) bool { return q == job })
-	s.Running = append(s.Running, Running{Job: job, GPUs: gpus, Since: 100, Ready: 100, Speed: speed, Remaining: s.Remaining[job], Leaves: math.Inf(1), Partner: -1})
+	s.Running = append(s.Running, Running{Job: job, GPUs: gpus, Since: 50, Ready: 50, Speed: speed, Remaining: s.Remaining[job], Leaves: math.Inf(1), Partner: -1})
 	for _, g := range gpus {
 		s.OnGPU[g] = append(s.OnGPU[g], job)
 	}
+	return s
+}
+
+// at sets the time.
+func (s *State) at(now float64) *State {
+	s.Now = now
 	return s
 }
 
@@ -71,6 +77,7 @@ func TestDecisions(t *testing.T) {
 		{"a mixed set is priced", "gang", still(Job{Work: 400, GPUs: 1}, Job{Work: 400, GPUs: 1}, Job{Work: 30, GPUs: 2, Kind: 2}).run(0, 2, 0).run(1, 1, 2), Action{Verb: Start, Job: 2, GPUs: []int{1, 3}}, "1 x fast and 1 x slow"},
 		{"jobs share if both gain", "gang", still(Job{Work: 400, GPUs: 2, Kind: 1}, Job{Work: 400, GPUs: 2}, Job{Work: 20, GPUs: 2, Kind: 1}).run(0, 4, 0, 1).run(1, 2, 2, 3), Action{Verb: Start, Job: 2, GPUs: []int{0, 1}}, "together with job 0"},
 		{"a job moves to free fast GPUs", "gang", still(Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3), Action{Verb: Stop, Job: 0}, "100 s earlier"},
+		{"a job that started just now stays", "gang", still(Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3).at(50), Action{}, ""},
 		{"a job that nearly ends stays", "gang", still(Job{Work: 400, GPUs: 2, Kind: 1}).run(0, 3.8, 2, 3), Action{}, ""},
 
 		{"the type with the greater advantage", "maxmin", still(Job{Work: 4000, GPUs: 2}, Job{Work: 4000, GPUs: 2, Kind: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1}}, "fair fraction"},

@@ -201,7 +201,7 @@ func TestARankWithAnotherConfigurationEndsTheStart(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Code != codeFault {
 		t.Errorf("got %v, want code %d", err, codeFault)
 	}
-	const want = `does not agree with rank 0: config is "lr = 0.2", rank 0 has "lr = 0.1"`
+	const want = `does not agree with rank 0: config is "lr = 0.2", but rank 0 has "lr = 0.1"`
 	if got := strings.Count(out.String(), want); got != 3 || strings.Count(out.String(), "rank 2 (") != 3 {
 		t.Errorf("%d ranks said of rank 2 %q, want all 3:\n%s", got, want, out)
 	}

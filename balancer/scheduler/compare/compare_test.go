@@ -164,3 +164,19 @@ func TestOneSeed(t *testing.T) {
 		t.Errorf("got %s, %v", text, err)
 	}
 }
+
+// The normal distribution for many differences continues the exact one.
+func TestWilcoxonOfManyDifferences(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		differences := make([]float64, mostExact)
+		for i := range differences {
+			differences[i] = random.NormFloat64() + 0.1
+		}
+		exact := wilcoxonP(differences)
+		normal := wilcoxonP(append(differences, 1e-9)) // one difference more, of the lowest rank
+		if math.Abs(exact-normal) > 0.01 {
+			t.Errorf("got p %v with %d differences and %v with one more", exact, len(differences), normal)
+		}
+	}
+}

@@ -112,7 +112,7 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 	if code := exitOf(t, other.Wait()); code != exit.Usage {
 		t.Errorf("rank 1: got exit code %d, want %d", code, exit.Usage)
 	}
-	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
+	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", but rank 0 has "f32"`)
 }
 
 // An error that all ranks find must be printed once, as the last line, with the key to change.

@@ -45,6 +45,8 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 	}{
 		{[]string{"simulate", "--policy", "best"}, 2, `--policy: unknown policy: got "best"`},
 		{[]string{"simulate", "--jobs", "0"}, 2, "jobs: got 0, want at least 1"},
+		{[]string{"simulate", "--jobs", "99999999999"}, 2, "--jobs: got 99999999999, want 1 to 1000000"},
+		{[]string{"compare", "--csv", os.DevNull}, 2, "is no regular file"},
 		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1"},
 		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5"},
 		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
@@ -375,12 +377,18 @@ func TestScheduleComparesPolicies(t *testing.T) {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
 	// Without Turing GPUs, jobs of policy static wait forever.
-	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "leaves policy static out") {
+	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
 	}
 	text, err := os.ReadFile(runs)
 	if lines := strings.Count(string(text), "\n"); err != nil || lines != 1+3*len(s.Rows) {
 		t.Errorf("--csv: got %d lines, %v", lines, err)
+	}
+	// The network has rows for 5 groups of GPUs, and this cluster has 6; the other policies are compared.
+	small, trace := gavelFiles(t, goodTrace)
+	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1", "--device", "reference"})
+	if six.code != 0 || !strings.Contains(six.stderr, "policy dqn is left out of the comparison") || !strings.Contains(six.stdout, "gang ") {
+		t.Errorf("a cluster that is too large for the network: got exit code %d, %q, %q", six.code, six.stdout, six.stderr)
 	}
 	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--change", "-4turing@600"})
 	if again.stdout != o.stdout {

@@ -207,7 +207,7 @@ func TestAgreeShowsTheDifferenceToAll(t *testing.T) {
 		want string
 	}{
 		{"all agree", -1, "", ""},
-		{"rank 2 differs", 2, strings.Replace(plan, "3x3\nconv", "3x3\nrelu", 1), `plan (line 2) is "relu 3x3", rank 0 has "conv 3x3"`},
+		{"rank 2 differs", 2, strings.Replace(plan, "3x3\nconv", "3x3\nrelu", 1), `plan (line 2) is "relu 3x3", but rank 0 has "conv 3x3"`},
 		{"rank 0 differs", 0, "short", `rank 1 (`},
 	}
 	for _, test := range tests {

@@ -67,16 +67,16 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 		change func(o *Options) // changes the options of rank 2
 		want   string           // error of every rank
 	}{
-		{"another world size", func(o *Options) { o.WorldSize = 5 }, "rank 2 (" + who + ") does not agree with rank 0: world size is 5, rank 0 has 3"},
-		{"another version", func(o *Options) { o.Facts[0].Value = "1.1" }, "rank 2 (" + who + `) does not agree with rank 0: version is "1.1", rank 0 has "1.0"`},
+		{"another world size", func(o *Options) { o.WorldSize = 5 }, "rank 2 (" + who + ") does not agree with rank 0: world size is 5, but rank 0 has 3"},
+		{"another version", func(o *Options) { o.Facts[0].Value = "1.1" }, "rank 2 (" + who + `) does not agree with rank 0: version is "1.1", but rank 0 has "1.0"`},
 		{"another configuration", func(o *Options) { o.Facts[1].Value = strings.Replace(config, "0.1", "0.2", 1) },
-			"rank 2 (" + who + `) does not agree with rank 0: config (line 2) is "lr = 0.2", rank 0 has "lr = 0.1"`},
+			"rank 2 (" + who + `) does not agree with rank 0: config (line 2) is "lr = 0.2", but rank 0 has "lr = 0.1"`},
 		{"a longer configuration", func(o *Options) { o.Facts[1].Value += "new = 1" },
-			"rank 2 (" + who + `) does not agree with rank 0: config (line 4) is "new = 1", rank 0 has ""`},
+			"rank 2 (" + who + `) does not agree with rank 0: config (line 4) is "new = 1", but rank 0 has ""`},
 		{"a fact more and a fact less", func(o *Options) { o.Facts[0].Name = "build" },
-			"rank 2 (" + who + `) does not agree with rank 0: build is "1.0", rank 0 has none; version is none, rank 0 has "1.0"`},
+			"rank 2 (" + who + `) does not agree with rank 0: build is "1.0", but rank 0 has none; version is none, but rank 0 has "1.0"`},
 		{"several things", func(o *Options) { o.WorldSize, o.Facts[0].Value = 4, "2" },
-			"rank 2 (" + who + `) does not agree with rank 0: world size is 4, rank 0 has 3; version is "2", rank 0 has "1.0"`},
+			"rank 2 (" + who + `) does not agree with rank 0: world size is 4, but rank 0 has 3; version is "2", but rank 0 has "1.0"`},
 		{"the rank of another", func(o *Options) { o.Rank = 1 }, "two processes claim to be rank 1: " + who + " and " + who},
 	}
 	for _, test := range tests {
@@ -163,7 +163,7 @@ func TestAnotherGenerationDisturbsNobody(t *testing.T) {
 		}()
 		stale := n.options(1, 2)
 		stale.Generation = 3
-		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, rank 0 has 4") {
+		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
 			t.Errorf("before: got %v, want a refusal", err)
 		}
 		present := n.options(1, 2)
@@ -174,7 +174,7 @@ func TestAnotherGenerationDisturbsNobody(t *testing.T) {
 		}
 		groups := []*Group{(<-first).group, g}
 		defer closeAll(groups)
-		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, rank 0 has 4") {
+		if _, err := Join(context.Background(), stale); err == nil || !strings.Contains(err.Error(), "generation is 3, but rank 0 has 4") {
 			t.Errorf("after: got %v, want a refusal", err)
 		}
 		if _, err := Join(context.Background(), present); err == nil || !strings.Contains(err.Error(), "the group of 2 ranks is complete: rank 1 is ") {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -90,6 +91,12 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return exit.Usagef("%s: --policy: unknown policy: got %q, want some of %s", f.command, name, strings.Join(policyNames(), ", "))
 		}
 	}
+	if f.csv != "" {
+		var err error
+		if f.csv, err = checkOutput(f.command, "--csv", f.csv); err != nil {
+			return err
+		}
+	}
 	if err := f.open(a); err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := make([]atomic.Pointer[simulate.StalledError], len(f.names))
+	unable := make([]atomic.Pointer[error], len(f.names)) // by policy: why it cannot run some of the jobs
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -141,9 +148,11 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 				jobs, err := f.jobs(seeds[i])
 				for p, name := range f.names {
 					if err == nil && ctx.Err() == nil {
-						all[p].Figures[i], err = f.figures(own, name, jobs)
-						if s := (*simulate.StalledError)(nil); name != baseline && errors.As(err, &s) {
-							stalled[p].Store(s)
+						if unable[p].Load() == nil {
+							all[p].Figures[i], err = f.figures(own, name, jobs)
+						}
+						if name != baseline && leavesOut(err) {
+							unable[p].Store(&err)
 							err = nil
 						}
 						done.add()
@@ -168,13 +177,18 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	}
 	var finished []compare.Runs
 	for p := range all {
-		if s := stalled[p].Load(); s != nil {
-			a.WarnOf(fmt.Sprintf("%s leaves policy %s out of the comparison: %v", f.command, f.names[p], s))
+		if why := unable[p].Load(); why != nil {
+			a.WarnOf(fmt.Sprintf("policy %s is left out of the comparison: %v", f.names[p], *why))
 			continue
 		}
 		finished = append(finished, all[p])
 	}
 	return compare.New(baseline, seeds, finished)
+}
+
+// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, or the network is too small.
+func leavesOut(err error) bool {
+	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.ClusterError))
 }
 
 // figures runs one policy on one list of jobs.

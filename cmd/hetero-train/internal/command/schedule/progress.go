@@ -3,6 +3,8 @@ package schedule
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -42,6 +44,25 @@ func (p *progress) add() {
 	spent := now.Sub(p.began)
 	left := time.Duration(float64(spent) / float64(p.done) * float64(p.total-p.done))
 	p.app.Progress(fmt.Sprintf("%d of %d runs | %s left", p.done, p.total, show.Duration(left)))
+}
+
+// checkOutput reports a path that must not be replaced by a file: a folder, a device, a pipe. A link is followed.
+func checkOutput(command, flag, path string) (string, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return "", exit.Usagef("%s: %s: got %s, which is no regular file; want the name of a file to create or to replace", command, flag, path)
+	}
+	if err == nil {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0) // a file without the right to write stays as it is
+		if err != nil {
+			return "", exit.Usagef("%s: %s: %w", command, flag, err)
+		}
+		file.Close()
+	}
+	return path, nil
 }
 
 // writeFile replaces a file that a flag names.

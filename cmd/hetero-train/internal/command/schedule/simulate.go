@@ -50,8 +50,8 @@ type simulated struct {
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
 	compare.Figures
-	V          float64         `json:"v"`
-	HyperScore float64         `json:"hyperscore"`
+	V          *float64        `json:"v"`          // null: no comparison
+	HyperScore *float64        `json:"hyperscore"` // null: no comparison
 	GPUs       []simulatedGPU  `json:"gpus"`
 	Jobs       []simulatedJob  `json:"jobs"`
 	Stays      []simulatedStay `json:"stays"` // of jobs on GPUs, in the order of their start
@@ -87,6 +87,9 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 		if err := drawing.CheckFile(f.gantt); err != nil {
 			return exit.Usagef("%s: --gantt: %w", f.command, err)
 		}
+		if f.gantt, err = checkOutput(f.command, "--gantt", f.gantt); err != nil {
+			return err
+		}
 	}
 	if err := f.open(a); err != nil {
 		return err
@@ -110,15 +113,20 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 	if err != nil {
 		return err
 	}
+	var row *compare.Row // nil: the baseline cannot run these jobs
 	_, base, err := run(baseline)
-	if err != nil {
+	switch {
+	case leavesOut(err):
+		a.WarnOf(fmt.Sprintf("there is no comparison with policy %s: %v", baseline, err))
+	case err != nil:
 		return err
+	default:
+		study, err := compare.New("base", []uint64{f.seed}, []compare.Runs{{Policy: "base", Figures: []compare.Figures{base}}, {Policy: "run", Figures: []compare.Figures{figures}}})
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.command, err)
+		}
+		row = &study.Rows[1]
 	}
-	study, err := compare.New("base", []uint64{f.seed}, []compare.Runs{{Policy: "base", Figures: []compare.Figures{base}}, {Policy: "run", Figures: []compare.Figures{figures}}})
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.command, err)
-	}
-	row := study.Rows[1]
 	if f.gantt != "" {
 		if err := drawGantt(f.gantt, "Jobs on GPUs, policy "+f.policyName, f.setup.Cluster, jobs, result); err != nil {
 			return fmt.Errorf("%s: %w", f.command, err)
@@ -131,9 +139,12 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 	return err
 }
 
-func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload, row compare.Row) simulated {
+func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w *scheduler.Workload, row *compare.Row) simulated {
 	c := f.setup.Cluster
-	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures, V: row.V.Mean, HyperScore: row.HyperScore.Mean}
+	out := simulated{Policy: f.policyName, Seed: f.seed, Figures: figures}
+	if row != nil {
+		out.V, out.HyperScore = &row.V.Mean, &row.HyperScore.Mean
+	}
 	for g, gpu := range c.GPUs {
 		out.GPUs = append(out.GPUs, simulatedGPU{gpu.Name, c.Types[gpu.Type].Name, r.GPUHours[g], r.Available[g]})
 	}
@@ -151,13 +162,13 @@ func (f *simulateFlags) document(r *scheduler.Result, figures compare.Figures, w
 	return out
 }
 
-func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row compare.Row) string {
+func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *compare.Row) string {
 	var b strings.Builder
 	c := f.setup.Cluster
 	fmt.Fprintf(&b, "%s: %d jobs on %d GPUs in %s, %d decisions, %d events\n", f.policyName, len(r.Jobs), len(c.GPUs), seconds(figures.Makespan), r.Decisions, r.Events)
-	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting | %.3f x %s\n", seconds(figures.Completion), seconds(figures.Wait), row.CompletionRatio.Mean, baseline)
-	fmt.Fprintf(&b, "throughput   %.2f jobs/h | %.3f x %s\n", figures.Throughput, row.ThroughputRatio.Mean, baseline)
-	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time | %.3f x %s\n", 100*figures.Utilization, row.UtilizationRatio.Mean, baseline)
+	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait), times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
+	fmt.Fprintf(&b, "throughput   %.2f jobs/h%s\n", figures.Throughput, times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
+	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization, times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))
 	for t, typ := range c.Types {
 		var busy, available float64
 		count := 0
@@ -171,8 +182,18 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row c
 		}
 	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
-	fmt.Fprintf(&b, "HyperScore   %.3f | V = %.3f, the geometric mean of the three ratios\n", row.HyperScore.Mean, row.V.Mean)
+	if row != nil {
+		fmt.Fprintf(&b, "HyperScore   %.3f | V = %.3f, the geometric mean of the three ratios\n", row.HyperScore.Mean, row.V.Mean)
+	}
 	return b.String()
+}
+
+// times shows a ratio to the baseline, if there is one.
+func times(row *compare.Row, of func(*compare.Row) compare.Ratio) string {
+	if row == nil {
+		return ""
+	}
+	return fmt.Sprintf(" | %.3f x %s", of(row).Mean, baseline)
 }
 
 // seconds shows a simulated time.

@@ -63,6 +63,10 @@ func (s *source) add(flags *pflag.FlagSet) {
 
 // open prepares the setup. Warnings say which jobs of a trace are left out.
 func (s *source) open(a *cli.App) error {
+	const most = 1_000_000 // jobs: a run of them takes minutes
+	if s.arrivals.Jobs > most {
+		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
+	}
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
 	}

@@ -154,7 +154,11 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 		err := learner.Run(part, f.episodes, now, report)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("schedule train: %w", err)
+			err = fmt.Errorf("schedule train: %w", err)
+			if errors.Is(err, dqn.ErrDiverged) {
+				return exit.With(exit.Diverged, err)
+			}
+			return err
 		}
 		saved, err := save(context.WithoutCancel(ctx))
 		if err != nil {

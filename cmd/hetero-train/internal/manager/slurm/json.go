@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -116,8 +117,21 @@ type answer struct {
 			Release string `json:"release"`
 		} `json:"Slurm"`
 	} `json:"meta"`
+	Errors []struct {
+		Error       string `json:"error"`
+		Description string `json:"description"`
+	} `json:"errors"`
 	Jobs  []job  `json:"jobs"`
 	Nodes []node `json:"nodes"`
+}
+
+// faults lists the errors that Slurm reports in its answer.
+func (a *answer) faults() string {
+	text := ""
+	for _, e := range a.Errors {
+		text += ": " + cmp.Or(e.Description, e.Error)
+	}
+	return text
 }
 
 func parse(name string, text []byte) (answer, error) {
@@ -125,8 +139,14 @@ func parse(name string, text []byte) (answer, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return a, fmt.Errorf("%s: %w: got %d bytes, want the JSON of Slurm: %w", name, ErrOutput, len(text), err)
 	}
+	if len(a.Errors) > 0 {
+		return a, fmt.Errorf("%s: Slurm reports an error%s", name, a.faults())
+	}
 	return a, nil
 }
+
+// mostGPUs is the largest plausible number of GPUs of a node or a job.
+const mostGPUs = 1 << 20
 
 // gpus are the GPUs of one type in a request or a node.
 type gpus struct {
@@ -158,8 +178,8 @@ func parseGRES(text string) ([]gpus, error) {
 		if len(fields) > 0 {
 			g.kind, fields = fields[0], fields[1:]
 		}
-		if len(fields) > 0 || g.count < 0 {
-			return nil, fmt.Errorf("GPUs %q: want gpu, gpu:COUNT or gpu:TYPE:COUNT", part)
+		if len(fields) > 0 || g.count < 0 || g.count > mostGPUs {
+			return nil, fmt.Errorf("GPUs %q: want gpu, gpu:COUNT or gpu:TYPE:COUNT, at most %d", part, mostGPUs)
 		}
 		all = append(all, g)
 	}

@@ -31,6 +31,9 @@ func (Client) Read(ctx context.Context, now float64) (*manager.Snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
+	if queue.Jobs == nil {
+		return nil, fmt.Errorf("squeue --json: %w: got no list of jobs", ErrOutput)
+	}
 	name := "scontrol show nodes --json"
 	if text, err = programs.Run(ctx, "scontrol", "show", "nodes", "--json"); err != nil {
 		if ctx.Err() != nil {
@@ -148,7 +151,9 @@ func (j *job) job() (out manager.Job, ok bool) {
 			out.Work = v
 		}
 	}
-	out.Skip = j.demand(&out)
+	if out.Skip = j.demand(&out); j.ID < 1 {
+		out.Skip = "Slurm states no job ID"
+	}
 	return out, true
 }
 

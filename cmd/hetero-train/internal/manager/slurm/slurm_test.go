@@ -103,6 +103,9 @@ func TestFailures(t *testing.T) {
 	}{
 		"no Slurm":          {nil, "squeue: the program is not in PATH"},
 		"controller down":   {map[string]string{"squeue": "echo note >&2; echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1\n"}, "squeue --json: slurm_load_jobs error: Unable to contact slurm controller"},
+		"no list of jobs":   {map[string]string{"squeue": "echo '{}'\n"}, "got no list of jobs"},
+		"error in JSON":     {map[string]string{"squeue": "echo '{\"jobs\":[],\"errors\":[{\"error\":\"Zero Bytes were transmitted\"}]}'\n"}, "Slurm reports an error: Zero Bytes were transmitted"},
+		"many GPUs":         {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:v:99999999999\"}]}'\n"}, "at most 1048576"},
 		"text":              {map[string]string{"squeue": "echo JOBID\n"}, "want the JSON of Slurm"},
 		"nodes twice wrong": {map[string]string{"squeue": ok, "scontrol": "exit 1\n", "sinfo": "exit 2\n"}, "sinfo --json: exit status 2"},
 		"no nodes":          {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[]}'\n"}, "got no nodes"},
