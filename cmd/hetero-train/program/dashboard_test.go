@@ -246,7 +246,7 @@ func TestStatusOfRuns(t *testing.T) {
 	if text := status(exit.Done, "--input-dir", dir, "--json"); json.Unmarshal([]byte(text), &v) != nil || v.Last != 60 || len(v.Ranks) != 2 {
 		t.Errorf("--json: got %s", text)
 	}
-	for want, args := range map[string][]string{"there is no run other in folder " + dir + "; newest runs in it: ": {"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")}, "other characters": {"--input-dir", dir, "a b"},
+	for want, args := range map[string][]string{"there is no run other in folder " + dir + "; newest runs in it: ": {"--input-dir", dir, "other"}, "there is no folder": {"--input-dir", filepath.Join(dir, "missing")}, "want a name of at most 64 characters": {"--input-dir", dir, "a b"},
 		"there is no run": {"--input-dir", t.TempDir()}, "takes one argument": {"a", "b"}} {
 		if text := status(exit.Usage, args...); !strings.Contains(text, want) {
 			t.Errorf("status %q: got %q, want %q", args, text, want)
