@@ -287,6 +287,7 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		{[]string{cluster, "--ranges", "missing.json"}, 2, "missing.json"},
 		{[]string{cluster, "--ranges", cluster}, 3, "no complete JSON object"},
 		{[]string{cluster, "--save-ranges", filepath.Join(profile, "none", "r.json")}, 7, "/none: no such file"},
+		{[]string{cluster, "--save-ranges", os.DevNull}, 2, "is no regular file"},
 		{[]string{"--profile", filepath.Dir(cluster)}, 2, "gpu_profiles.json"},
 		{[]string{"--speeds", trace}, 3, "not a JSON object of GPU types"},
 		{[]string{jobs}, 3, "want a name that a row defines"},
@@ -377,7 +378,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
 	// Without Turing GPUs, jobs of policy static wait forever.
-	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out") {
+	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: policy static starts none of") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
 	}
 	text, err := os.ReadFile(runs)
@@ -387,7 +388,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 	// The network has rows for 5 groups of GPUs, and this cluster has 6; the other policies are compared.
 	small, trace := gavelFiles(t, goodTrace)
 	six := execute([]string{"schedule", "compare", "--speeds", small, "--trace", trace, "--gpus", "v100=4/1,k80=2/1", "--device", "reference"})
-	if six.code != 0 || !strings.Contains(six.stderr, "policy dqn is left out of the comparison") || !strings.Contains(six.stdout, "gang ") {
+	if six.code != 0 || !strings.Contains(six.stderr, "policy dqn is left out of the comparison: schedule compare: policy dqn: the cluster has 6 groups") || !strings.Contains(six.stdout, "gang ") {
 		t.Errorf("a cluster that is too large for the network: got exit code %d, %q, %q", six.code, six.stdout, six.stderr)
 	}
 	again := execute([]string{"schedule", "compare", "--seeds", "3", "--jobs", "30", "--device", "reference", "--json", "--change", "-4turing@600"})

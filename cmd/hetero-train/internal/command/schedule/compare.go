@@ -40,7 +40,8 @@ Columns:
   HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
                 to fcfs; fcfs has V = 1 and HyperScore 109.955
 
-A policy under which jobs wait forever, for example after a change of the cluster, is left out with a warning.
+A policy under which jobs wait forever, for example after a change of the cluster, is left out with a warning. So is policy dqn on a cluster
+that is too large for its network.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -151,8 +152,8 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						if unable[p].Load() == nil {
 							all[p].Figures[i], err = f.figures(own, name, jobs)
 						}
-						if name != baseline && leavesOut(err) {
-							unable[p].Store(&err)
+						if why := err; name != baseline && leavesOut(why) {
+							unable[p].Store(&why)
 							err = nil
 						}
 						done.add()
@@ -204,9 +205,13 @@ func (f *compareFlags) figures(p *policies, name string, jobs *scheduler.Workloa
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x fcfs", "throughput jobs/h", "x fcfs", "utilization %", "x fcfs", "p", "HyperScore")
+	rate := "%.2f"
+	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two digits would all be 0
+		rate = "%.4f"
+	}
 	for _, r := range s.Rows {
 		fmt.Fprintf(&b, "%-8s %21s %8.3f %19s %8.3f %16s %8.3f %9s %21s\n", r.Policy,
-			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, "%.2f"), r.ThroughputRatio.Mean,
+			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, rate), r.ThroughputRatio.Mean,
 			between(r.Utilization, 100, "%.1f"), r.UtilizationRatio.Mean, probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
 	}
 	fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))

@@ -82,6 +82,12 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 	if f.rows < 0 {
 		return exit.Usagef("%s: --rows: got %d, want at least 0", command, f.rows)
 	}
+	if f.saveRanges != "" {
+		var err error
+		if f.saveRanges, err = checkOutput(command, "--save-ranges", f.saveRanges); err != nil {
+			return err
+		}
+	}
 	d, err := f.read(a, command, files)
 	if err != nil {
 		return err
