@@ -179,7 +179,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	free := fill(t, dir)
 	w.cmd.Process.Signal(syscall.SIGCONT)
 	w.end(t, exit.IO, "the final save failed")
-	continues := fmt.Sprintf("it continues from step %d with:", newestStep(t, dir))
+	continues := fmt.Sprintf("continues from step %d with:", newestStep(t, dir))
 	w.await(t, "no space left on device", "the newest checkpoint is "+dir, continues, "free space on that disk")
 	free()
 	finish(t, p.command(dir, steps), 0).check(t, exit.Done, "")

@@ -95,7 +95,7 @@ func TestASweepTrainsEveryTime(t *testing.T) {
 	const name = "distributed_training"
 	s := newSweep(t)
 	s.run(exit.Done, "done: 20 steps", "--lr", "0.1")
-	s.run(exit.Done, "train.steps = 20 ended it", "--lr", "0.1")
+	s.run(exit.Done, "train.steps = 20 ended the run", "--lr", "0.1")
 	e := s.run(exit.Done, "done: 20 steps", "--lr", "0.01")
 	if n := strings.Count(e.stderr, "was renamed"); n != 1 || !strings.Contains(e.stderr, "optimizer.lr was 0.1, now 0.01") || !strings.Contains(e.stderr, name+"-1") {
 		t.Errorf("want one line that names the change and the new name of the old run:\n%s", e.stderr)
@@ -129,7 +129,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.run(exit.Usage, "has already trained 20 steps, and the new setting is train.steps = 2", "--set", "train.steps=2")
 	s.run(exit.Usage, "unknown key", "--allow", "optimizer.rate")
 	s.run(exit.Usage, "does not need --allow", "--allow", "train.log_interval")
-	s.run(exit.Usage, "has no meaning with --resume none", "--allow", "optimizer.lr", "--resume", "none")
+	s.run(exit.Usage, "has no effect with --resume none", "--allow", "optimizer.lr", "--resume", "none")
 	if after := snapshot(t, s.output); after != before {
 		t.Errorf("a refused run changed files:\n%s\nbefore:\n%s", after, before)
 	}

@@ -58,7 +58,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		{[]string{"--run", "("}, "--run"},
 		{[]string{"--limit", "-1s"}, "--limit: got -1s, want more than 0s"},
 		{[]string{"--device", "null", "--run", "nothing"}, "no check ran"},
-		{[]string{"--set", "train.epochs=3"}, "are for runs"},
+		{[]string{"--set", "train.epochs=3"}, "cannot be used with this command"},
 	} {
 		if o := execute(append([]string{"selftest"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)

@@ -163,7 +163,7 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exit.Usage {
 		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exit.Usage)
 	}
-	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exit.Done || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended it") {
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exit.Done || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended the run") {
 		t.Errorf("a finished run: got %+v", got)
 	}
 	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")

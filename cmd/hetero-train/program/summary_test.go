@@ -44,7 +44,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 				t.Errorf("got %+v and\n%s", s, got.stdout)
 			}
 			table := string(clitest.ReadFile(t, filepath.Join(dir, c.name, "results", "results.md")))
-			if !strings.HasPrefix(table, "# "+c.name+"\n") || !strings.Contains(table, "| a step is | data ") {
+			if !strings.HasPrefix(table, "# "+c.name+"\n") || !strings.Contains(table, "| parts of a step | data ") {
 				t.Errorf("results.md:\n%s", table)
 			}
 			if err := os.Remove(filepath.Join(c.logs, observe.SummaryFile)); err != nil {
