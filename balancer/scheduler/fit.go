@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Refusal states why a job can not start on GPUs.
 type Refusal int
@@ -72,8 +75,8 @@ func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
 	return speed, Fits
 }
 
-// Rate is the speed in steps/s of a job on GPUs, together with a partner on the same GPUs (-1: none), before the limits of
-// the network; 0 if it does not run there.
+// Rate is the speed in steps/s of a job on GPUs, together with a partner on the same GPUs (-1: none). It ignores the limits
+// of the network, and is 0 if the job does not run there.
 //
 // [Speeds.Shared] states speeds within one machine. A pair on several machines is slower by the same factor as the job alone.
 func (s *State) Rate(job int, gpus []int, partner int) float64 {
@@ -198,7 +201,7 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
 		}
 		if sawHost {
-			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g bytes of memory beside each GPU, more than some machines have", j.CPUs, j.Memory)
+			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g bytes of memory for each GPU, more than some machines have", j.CPUs, j.Memory)
 		}
 	}
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
@@ -219,7 +222,7 @@ func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *b
 				have++
 			}
 		}
-		n := min(have, times(m.CPUs, j.CPUs), times(m.Memory, j.Memory))
+		n := min(have, Multiples(m.CPUs, j.CPUs), Multiples(m.Memory, j.Memory))
 		if n < have {
 			*sawHost = true
 		}
@@ -237,7 +240,7 @@ func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 	left := j.GPUs
 	for i := range c.Machines {
 		m := &c.Machines[i]
-		n := min(times(m.CPUs, j.CPUs), times(m.Memory, j.Memory))
+		n := min(Multiples(m.CPUs, j.CPUs), Multiples(m.Memory, j.Memory))
 		for _, g := range m.GPUs {
 			t := c.GPUs[g].Type
 			if n == 0 || left == 0 {
@@ -258,8 +261,9 @@ func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 	return ok && speed > 0
 }
 
-// times is how often a demand fits into a capacity.
-func times(have, need float64) int {
+// Multiples returns how often a demand fits into a capacity, at most 1<<30, also for a demand of 0. A relative rounding
+// error of 1e-9 in the capacity has no effect.
+func Multiples(have, need float64) int {
 	if need <= 0 {
 		return 1 << 30
 	}
@@ -272,7 +276,7 @@ const maxMachines = 64
 // Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. It takes the
 // machine that has the fewest GPUs left after it, among machines that hold the whole job; ties go to the lower machine.
 // Otherwise it takes machines with the most usable GPUs first, so that the job spans few machines. ok is false if the
-// type has too few GPUs with the CPU cores and the memory that the job needs beside them, or if the job does not run
+// type has too few GPUs with the CPU cores and the memory that the job needs for each of them, or if the job does not run
 // on them. speed is what [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
@@ -318,7 +322,7 @@ func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok
 		usable[most] = 0
 		left -= n
 	}
-	sortInts(gpus[start:])
+	slices.Sort(gpus[start:])
 	return gpus, speed, true
 }
 
@@ -337,7 +341,7 @@ func (s *State) usable(j *Job, machine, typ int) int {
 	if j.CPUs*float64(free) <= s.FreeCPUs[machine] && j.Memory*float64(free) <= s.FreeMem[machine] {
 		return free
 	}
-	return min(free, times(s.FreeCPUs[machine], j.CPUs), times(s.FreeMem[machine], j.Memory))
+	return min(free, Multiples(s.FreeCPUs[machine], j.CPUs), Multiples(s.FreeMem[machine], j.Memory))
 }
 
 // take appends n free GPUs of a type on a machine, in ascending order.
@@ -352,13 +356,4 @@ func (s *State) take(gpus []int, machine, typ, n int) []int {
 		}
 	}
 	return gpus
-}
-
-// sortInts is an insertion sort: gangs are small.
-func sortInts(v []int) {
-	for i := 1; i < len(v); i++ {
-		for k := i; k > 0 && v[k-1] > v[k]; k-- {
-			v[k-1], v[k] = v[k], v[k-1]
-		}
-	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // gang plans ahead and prices sets of GPUs of several types. For the jobs of the queue, those with the least remaining work
@@ -10,7 +11,8 @@ import (
 //
 //   - each type of GPU, as soon as enough GPUs of the type are free; the remaining times of the jobs that run are known
 //
-//   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed])
+//   - each mixed set of free GPUs, with the speed that the solver of the trainer predicts ([Speeds.Mixed]); only on clusters
+//     of up to maxMixedTypes types
 //
 //   - the GPUs of a running job that has them alone, next to this job ([Speeds.Shared]), if the job gains more time than the
 //     other loses
@@ -49,13 +51,13 @@ const gangGain = 1.2
 // often for less; predictions are not exact on real GPUs.
 const gangMove = 0.1
 
-// maxMixedTypes limits the types of GPUs in a cache key.
+// maxMixedTypes is the number of types of GPUs in a cluster up to which the policy considers mixed sets. The number of
+// such sets grows exponentially with the number of types.
 const maxMixedTypes = 8
 
 type gangKey struct {
 	kind   int
 	counts [maxMixedTypes]uint16
-	spread bool
 }
 
 func (p *gang) Name() string { return "gang" }
@@ -157,16 +159,7 @@ func (p *gang) release(s *State) {
 	}
 	for i := range s.Running {
 		r := &s.Running[i]
-		end := r.Leaves
-		switch {
-		case !math.IsInf(end, 1):
-		case r.Speed > 0:
-			end = s.Now + r.Remaining/r.Speed
-		default: // loads
-			if v := s.Rate(r.Job, r.GPUs, r.Partner); v > 0 {
-				end = r.Ready + r.Remaining/v
-			}
-		}
+		end := s.Now + s.Left(r)
 		for _, g := range r.GPUs {
 			if len(s.OnGPU[g]) == 1 {
 				p.until[g] = end
@@ -266,7 +259,9 @@ func together(workA, pairA, aloneA, workB, pairB, aloneB float64) (endA, endB fl
 	return endB + (workA-pairA*endB)/aloneA, endB
 }
 
-// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines.
+// earliest is the time at which n GPUs of a type are free in the plan, and whether they are on several machines. It finds
+// GPUs of one machine if they are free no later than those of several machines. A reservation does not keep this machine:
+// see reserve.
 func (p *gang) earliest(s *State, typ, n int) (at float64, spread bool) {
 	at, spread = math.Inf(1), true
 	for m := range s.Cluster.Machines {
@@ -332,7 +327,7 @@ func (p *gang) mixtures(s *State, job, typ, left int, best *plan) {
 // price compares the mixed set p.counts with the best choice.
 func (p *gang) price(s *State, job int, best *plan) {
 	types := 0
-	key := gangKey{kind: s.Workload.Jobs[job].Kind, spread: true}
+	key := gangKey{kind: s.Workload.Jobs[job].Kind}
 	for t, n := range p.counts {
 		key.counts[t] = uint16(n)
 		if n > 0 {
@@ -357,7 +352,10 @@ func (p *gang) price(s *State, job int, best *plan) {
 	}
 }
 
-// reserve takes n GPUs of a type that are free first.
+// reserve takes the n GPUs of a type that are free first, on any machines. It may thus reserve GPUs of several machines for
+// a job whose finish was predicted on one machine. Then the plan is optimistic about this job, and the GPUs that it leaves
+// to later jobs are not those that the job will take. The plan is made again at each decision, so such an error ends
+// with the next event.
 func (p *gang) reserve(s *State, typ, n int, until float64) {
 	for range n {
 		first := -1
@@ -411,7 +409,7 @@ func (p *gang) collect(s *State, job int) []int {
 	gpus := p.best[:0]
 	copy(p.counts, p.mix)
 	for m := range s.Cluster.Machines {
-		n := min(times(s.FreeCPUs[m], j.CPUs), times(s.FreeMem[m], j.Memory))
+		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
 		for _, g := range s.Cluster.Machines[m].GPUs {
 			t := s.Cluster.GPUs[g].Type
 			if n > 0 && p.counts[t] > 0 && p.until[g] <= s.Now {
@@ -422,6 +420,6 @@ func (p *gang) collect(s *State, job int) []int {
 		}
 	}
 	clear(p.counts)
-	sortInts(gpus)
+	slices.Sort(gpus)
 	return gpus
 }

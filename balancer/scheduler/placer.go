@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // placer chooses GPUs for policies. The zero value is ready after reset.
 type placer struct {
@@ -68,7 +71,7 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	gpus = p.best[:0]
 	for m := range s.Cluster.Machines {
-		n := min(times(s.FreeCPUs[m], j.CPUs), times(s.FreeMem[m], j.Memory))
+		n := min(Multiples(s.FreeCPUs[m], j.CPUs), Multiples(s.FreeMem[m], j.Memory))
 		for _, g := range s.Cluster.Machines[m].GPUs {
 			t := s.Cluster.GPUs[g].Type
 			if n > 0 && len(gpus) < j.GPUs && s.Up[g] && len(s.OnGPU[g]) == 0 && s.Workload.Kinds[j.Kind].GPUMemory <= s.Cluster.Types[t].Memory &&
@@ -78,7 +81,7 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 			}
 		}
 	}
-	sortInts(gpus)
+	slices.Sort(gpus)
 	p.best = gpus
 	speed, why := s.Fit(job, gpus)
 	return gpus, speed, why == Fits

@@ -1,5 +1,7 @@
 package scheduler
 
+import "math"
+
 // MaxSharing is the largest number of jobs on one GPU.
 const MaxSharing = 2
 
@@ -32,6 +34,18 @@ type State struct {
 
 	Arrived  int // jobs 0 to Arrived-1 have arrived
 	Finished int // number of jobs that have finished
+}
+
+// Left predicts the seconds until a running job frees its GPUs: at its present speed, after loading at the speed that
+// [State.Rate] returns. It is +Inf if the job does not run there.
+func (s *State) Left(r *Running) float64 {
+	if !math.IsInf(r.Leaves, 1) {
+		return max(0, r.Leaves-s.Now)
+	}
+	if r.Speed > 0 {
+		return r.Remaining / r.Speed
+	}
+	return max(0, r.Ready-s.Now) + r.Remaining/s.Rate(r.Job, r.GPUs, r.Partner)
 }
 
 // Verb is what an action does.

@@ -208,7 +208,7 @@ func (e *cluster) advance() float64 {
 func (e *cluster) account() float64 {
 	s, sum := e.sim.State(), 0.0
 	for i := range s.Running {
-		sum += left(s, &s.Running[i])
+		sum += s.Left(&s.Running[i])
 	}
 	for _, job := range s.Queue {
 		sum += s.Remaining[job] / e.encoder.best[job]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
@@ -34,7 +35,7 @@ import (
 //     to its speed alone. Jobs share only if the gain is above 1.
 type Encoding struct {
 	// Oldest and Shortest select the jobs that actions can start: the first Oldest jobs of the queue, and the Shortest
-	// jobs with the least remaining time among the others. The spec's network has Shortest = 0.
+	// jobs with the least remaining time among the others.
 	Oldest   int  `json:"oldest"`
 	Shortest int  `json:"shortest"`
 	Rows     int  `json:"rows"`
@@ -315,18 +316,6 @@ func (n *encoder) choose(s *scheduler.State) {
 	}
 }
 
-// left is the time in seconds until a running job frees its GPUs, at its present speed.
-func left(s *scheduler.State, r *scheduler.Running) float64 {
-	if !math.IsInf(r.Leaves, 1) && r.Leaves > 0 {
-		return max(0, r.Leaves-s.Now)
-	}
-	if r.Speed > 0 {
-		return r.Remaining / r.Speed
-	}
-	alone := s.Rate(r.Job, r.GPUs, r.Partner)
-	return max(0, r.Ready-s.Now) + r.Remaining/alone
-}
-
 // watch learns from a state without a decision. The encoder must see each event of a run, through watch or observe.
 func (n *encoder) watch(s *scheduler.State) {
 	if n.affinity != nil {
@@ -429,7 +418,7 @@ func (n *encoder) image(s *scheduler.State, image []float32) {
 	}
 	for i := range s.Running {
 		r := &s.Running[i]
-		t := left(s, r)
+		t := s.Left(r)
 		for _, gpu := range r.GPUs {
 			row := n.groupOf[gpu]
 			n.soon[row] = max(n.soon[row], t)
@@ -462,9 +451,9 @@ func (n *encoder) facts(s *scheduler.State, facts []float32) {
 	for slot, job := range n.jobs {
 		j := &n.work.Jobs[job]
 		class := n.work.Kinds[j.Kind].Class
-		share := 1 / float32(len(n.jobs))
-		facts[factMean] += float32(j.Priority) * share
-		facts[factClass+int(class)] += share
+		part := 1 / float32(len(n.jobs))
+		facts[factMean] += float32(j.Priority) * part
+		facts[factClass+int(class)] += part
 		at := factJobs + slot*jobFacts
 		facts[at], facts[at+1+int(class)] = float32(j.Priority), 1
 	}
@@ -481,18 +470,9 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	for i, g := range n.groups {
 		n.usable[i] = 0
 		if n.free[i] > 0 && need <= n.cluster.Types[g.typ].Memory {
-			n.usable[i] = min(n.free[i], fits(s.FreeCPUs[g.machine], j.CPUs), fits(s.FreeMem[g.machine], j.Memory))
+			n.usable[i] = min(n.free[i], scheduler.Multiples(s.FreeCPUs[g.machine], j.CPUs), scheduler.Multiples(s.FreeMem[g.machine], j.Memory))
 		}
 	}
-}
-
-// fits is how often a demand fits into what is free.
-func fits(have, need float64) int {
-	if need <= 0 {
-		return math.MaxInt32
-	}
-	const slack = 1e-9 // relative rounding error of sums of demands
-	return int(min(math.MaxInt32, have*(1+slack)/need))
 }
 
 // spreads reports whether a gang of n GPUs would start on group i and others of its type: no group of the type holds
@@ -628,7 +608,7 @@ func (n *encoder) sharing(s *scheduler.State, slot, i int, p []float32) (rate fl
 		}
 		if speed, why := s.Fit(job, r.GPUs); why == scheduler.Fits {
 			most, rate, n.partner[at] = gain, speed, k
-			p[pairOwn], p[pairPartner], p[pairEnds] = float32(mine/alone), float32(theirs/partner), n.squash(left(s, r))
+			p[pairOwn], p[pairPartner], p[pairEnds] = float32(mine/alone), float32(theirs/partner), n.squash(s.Left(r))
 		}
 	}
 	return rate
@@ -683,11 +663,7 @@ func (n *encoder) gang(s *scheduler.State, job, i int) []int {
 		}
 		i = next
 	}
-	for a := 1; a < len(gpus); a++ {
-		for b := a; b > 0 && gpus[b-1] > gpus[b]; b-- {
-			gpus[b-1], gpus[b] = gpus[b], gpus[b-1]
-		}
-	}
+	slices.Sort(gpus)
 	return gpus
 }
 

@@ -195,13 +195,10 @@ func (x *Extractor) visitCluster(s *scheduler.State) {
 	x.raw[clusterOccupancy] = float64(occupied) / float64(up) // NaN without available GPUs
 }
 
-// left is the time until a job frees its GPUs; NaN if it is not known, because the job still loads.
+// left is the time until a job frees its GPUs; NaN while the job loads, because its speed is not measured yet.
 func left(s *scheduler.State, r *scheduler.Running) float64 {
-	switch {
-	case r.Leaves > s.Now && !math.IsInf(r.Leaves, 1):
-		return r.Leaves - s.Now
-	case r.Speed > 0:
-		return r.Remaining / r.Speed
+	if r.Speed > 0 || !math.IsInf(r.Leaves, 1) {
+		return s.Left(r)
 	}
 	return math.NaN()
 }
