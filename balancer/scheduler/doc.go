@@ -7,7 +7,7 @@
 //
 // A [Cluster] has machines with CPU cores, host memory, a network link and GPUs of several types. A [Workload] is a list
 // of jobs in the order of their arrival. A [Job] needs a fixed number of GPUs, which start and stop together (a gang), and
-// CPU cores and host memory beside each GPU. Its work is a number of steps. [Speeds] states how many steps per second a
+// CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] states how many steps per second a
 // kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
 //
 // A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads it and returns
@@ -27,7 +27,7 @@
 //	static    each kind of job has one type of GPU, and waits for it
 //	rule      best fit by speed and priority; priority grows with waiting time
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
-//	maxmin    equal effective speed for all jobs, relative to their share of the cluster (max-min fairness)
+//	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	gang      plans ahead, prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
 //	dqn       a network that was trained on the simulator (package dqn)
 //

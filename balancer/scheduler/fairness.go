@@ -78,7 +78,7 @@ func (f *fairness) reach(level float64) (x []float64, ok bool) {
 			cost += f.price[t] * f.load[t] * f.size[t]
 			worst = max(worst, f.load[t])
 		}
-		if worst <= 1+levelRounding { // this solution fits by itself
+		if worst <= 1+levelRounding { // this solution fits without further columns
 			return column, true
 		}
 		if f.total() >= 1-levelRounding {

@@ -2,7 +2,7 @@ package scheduler
 
 import "fmt"
 
-// Class is the job type of the user's reports.
+// Class is the purpose of a job. Kinds of the default workload, surges and the facts of package features use it.
 type Class int
 
 const (

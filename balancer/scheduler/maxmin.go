@@ -17,8 +17,8 @@ const (
 )
 
 // maxmin is max-min fairness over effective speed, as in Gavel (Narayanan et al., OSDI 2020). The effective speed of a job
-// is the mean of its speed over time, relative to an equal share: the mean of its speeds over all GPUs, divided by its number
-// of GPUs. [fairness] computes for each job the fraction of time on each type of GPU.
+// is the mean of its speed over time, relative to an equal part of the cluster. Its speed on an equal part is the mean of its
+// speeds over all GPUs, divided by its number of GPUs. [fairness] computes for each job the fraction of time on each type of GPU.
 //
 // Rounds approach these fractions. The priority of a job on a type is its fraction divided by the fraction of the type's
 // time that it has received since the last computation. Type by type, jobs with the highest priority get the GPUs of the

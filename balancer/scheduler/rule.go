@@ -7,9 +7,9 @@ import (
 
 // Constants of policy rule.
 const (
-	// ruleAgeing is the waiting time that raises the score of a job by 1, as much as the whole range of priorities, in
-	// multiples of the mean running time of the workload's jobs on their fastest GPUs. Larger values let urgent jobs pass
-	// more others; smaller values approach the order of arrival.
+	// ruleAgeing is the waiting time that raises the score of a job by 1, which is the whole range of priorities. Its unit
+	// is the mean running time of the workload's jobs on their fastest GPUs. Larger values let urgent jobs pass more
+	// others; smaller values approach the order of arrival.
 	ruleAgeing = 4
 	// ruleOverdue is the score from which a job that does not fit blocks all jobs with lower scores. It prevents that small
 	// jobs delay a large gang forever.

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Constants of HyperScore, as the user states them.
+// Constants of the formula of HyperScore.
 const (
 	hyperBeta  = 5
 	hyperGamma = -math.Ln2

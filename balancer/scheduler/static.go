@@ -5,9 +5,9 @@ import "fmt"
 // static gives each kind of job one type of GPU. A job waits for GPUs of this type, in the order of arrival among the jobs of
 // the type; the first that does not fit blocks the other jobs of the type.
 //
-// The types are chosen once, from the whole workload, as an administrator who knows the usual load would choose them: kinds
-// in the order of their total GPU time, the longest first, each on the type where the greatest GPU time per GPU of any
-// type stays least. If the chosen type can not hold a job, the job waits for the type on which it is fastest.
+// The types are chosen once, from the whole workload, as by an administrator who knows the usual load. Kinds choose in the
+// order of their total GPU time, the longest first. A kind gets the type for which the largest GPU time per GPU, over all
+// types, is smallest. If the chosen type cannot hold a job, the job waits for the type on which it is fastest.
 type static struct {
 	placer
 	typ     []int  // by job; -1: several types

@@ -20,7 +20,8 @@
 //     by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
 //   - Several policies are tested at once, so p values are corrected by Holm's method (A Simple Sequentially Rejective
 //     Multiple Test Procedure, 1979).
-//   - Regression: least squares of utilization on completion time over all runs of all policies.
+//   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all runs
+//     as independent. Runs of several policies with equal seeds are not, so its p value is usually too small.
 //
 // With fewer than two seeds, intervals and p values are NaN.
 package compare

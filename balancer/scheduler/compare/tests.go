@@ -148,7 +148,7 @@ type Regression struct {
 	Slope     float64
 	Intercept float64
 	R2        float64 // fraction of the variance of y that the line explains
-	P         float64 // of the hypothesis that the slope is 0
+	P         float64 // of the hypothesis that the slope is 0, for independent runs: see the package comment
 	Runs      int
 }
 

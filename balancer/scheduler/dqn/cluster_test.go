@@ -11,7 +11,7 @@ import (
 )
 
 // The rewards of an episode sum to the completion times and the idle GPU times, and shaping changes the sum by a
-// constant of the jobs, whatever the actions are.
+// constant of the jobs for any actions.
 func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 	setup := workload.Default()
 	for seed := range uint64(30) {

@@ -105,8 +105,8 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 	return state.Problem, nil
 }
 
-// Resume creates a learner that continues exactly as the saved one would have: it makes the same decisions and
-// updates, bit for bit, on a device of the same kind. environments must be equal to those of the saved learner.
+// Resume creates a learner that continues exactly as the saved one would have. On a device of the same kind, it makes the
+// same decisions and updates, bit for bit. environments must be equal to those of the saved learner.
 // To change options, such as the rate, pass a function; it may be nil. Options that determine the memory of the
 // learner (network, environments, replay, steps, prioritised) cannot change.
 func Resume(dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment, change func(*Options)) (_ *Learner, err error) {

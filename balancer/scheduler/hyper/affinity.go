@@ -20,7 +20,7 @@ type Options struct {
 	// one, each placement counts less: the similarity to one placement is about sqrt(2 / (pi Window)).
 	Window int
 	// Refresh is the number of placements between two updates of the scores. Default 16. A larger value is cheaper.
-	// Until so many placements are known, every placement updates the scores.
+	// Until this number of placements is known, every placement updates the scores.
 	Refresh int
 }
 

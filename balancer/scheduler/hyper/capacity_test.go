@@ -64,7 +64,7 @@ func TestCapacityEqualsTheory(t *testing.T) {
 		s := space(t, c.d)
 		got, agreement := retrieve(s, c.n, c.others, queries, uint64(c.d*c.n))
 		want := Capacity(c.d, c.n, c.others)
-		// Four standard errors of a fraction of so many queries; at least 1 query.
+		// Four standard errors of a fraction of all queries; at least 1 query.
 		if limit := 4*math.Sqrt(want*(1-want)/queries) + 1.0/queries; math.Abs(got-want) > limit {
 			t.Errorf("%d components, %d members, %d other items: got %.3f correct, want %.3f +- %.3f", c.d, c.n, c.others, got, want, limit)
 		}

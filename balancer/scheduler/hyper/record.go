@@ -191,9 +191,9 @@ func (e *Encoder) encodeJob(dst Vector, k jobKey) {
 }
 
 // encodePlace writes the vector of a GPU in a placement: the record of its numbers, bound to its model. Placements on
-// different models are therefore unrelated. With the record alone, numbers that two models share would transfer the
-// experience of one model to the other, although software decides as much as bandwidth and arithmetic: on the default
-// cluster, scores would have the right sign for 86 % of the pairs of jobs and GPUs instead of 95 %.
+// different models are therefore unrelated. With the record alone, equal numbers of two models would transfer the
+// experience of one model to the other, although speed also depends on software. On the default cluster, scores would
+// then have the right sign for 86 % of the pairs of jobs and GPUs instead of 95 %.
 func (e *Encoder) encodePlace(dst Vector, k gpuKey) {
 	model := k[roleModel]
 	k[roleModel] = -1

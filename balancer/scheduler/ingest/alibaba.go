@@ -30,9 +30,9 @@ type WorkerTimes struct {
 // alibabaHeader is the first line of the files. The first column is the number of the row.
 const alibabaHeader = ",worker,gpu,time,batch_time_norm"
 
-// ReadAlibaba reads files of the form of job_1_norm.csv: the number of the row, the worker, the percentage of a GPU, the number of
-// the iteration, the normalised time of the iteration. It reports all faults: another header, rows that are out of order
-// or lacking, iterations that are out of order, times that are not above 0.
+// ReadAlibaba reads files of the form of job_1_norm.csv. The columns are the number of the row, the worker, the percentage
+// of a GPU, the number of the iteration, and the normalised time of the iteration. It reports all faults: another header,
+// rows that are out of order or lacking, iterations that are out of order, times that are not above 0.
 func ReadAlibaba(source string, r io.Reader) (*Iterations, error) {
 	text, err := readAll(source, r)
 	if err != nil {

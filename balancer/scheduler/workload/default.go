@@ -174,7 +174,7 @@ func (d *defaultKind) rates() Rates {
 }
 
 // gang is the speed of n GPUs in one machine and over several. Communication grows with (n-1)/n, as in a ring all-reduce, and
-// takes the time that it takes between Volta GPUs, whatever the GPUs are.
+// takes as long between GPUs of any type as between Volta GPUs.
 func (d *defaultKind) gang(one float64, n int) (packed, spread float64) {
 	ring := 2 * float64(n-1) / float64(n) / stepsPerSecond
 	return float64(n) / (1/one + d.packed*ring), float64(n) / (1/one + d.spread*ring)

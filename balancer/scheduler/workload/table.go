@@ -173,7 +173,7 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 
 // Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the solver of
 // the trainer, which minimises the time of the slowest GPU. To this time comes the time in which the gang communicates:
-// for each type, the measured time of a step on so many GPUs of this type minus that on one; the longest of these counts.
+// for each type, the measured time of a step on its number of GPUs of this type minus that on one; the longest of these counts.
 // No GPU gets more samples than its curve was measured with. ok is false if the kind has no batch, or no curve on one of the
 // types.
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
