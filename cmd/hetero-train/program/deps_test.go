@@ -199,7 +199,7 @@ var layers = []layer{
 	{"cmd/hetero-train/internal/manager/...", imports("cmd/hetero-train/internal/manager", "cmd/hetero-train/internal/manager/programs")},
 	{"cmd/hetero-train/internal/command/schedule", imports("balancer/scheduler", "balancer/scheduler/compare", "balancer/scheduler/features", "balancer/scheduler/ingest", "engine/regular",
 		"profiler/hardware", "profiler/profiles", "profiler/system", "telemetry",
-		"balancer/scheduler/dqn", "engine/checkpoint", "engine/device", "cmd/hetero-train/internal/devices",
+		"balancer/scheduler/dqn", "engine/checkpoint", "engine/data/filelock", "engine/device", "cmd/hetero-train/internal/devices",
 		"cmd/hetero-train/internal/version",
 		"balancer/scheduler/simulate", "balancer/scheduler/workload", "engine/experiment", "profiler/drawing", "cmd/hetero-train/internal/cli",
 		"cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/manager", "cmd/hetero-train/internal/manager/...",

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
 )
 
 const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
@@ -69,6 +73,20 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.threads == 0 {
 		f.threads = runtime.NumCPU()
 	}
+	if err := os.MkdirAll(f.output, 0o755); err != nil {
+		return exit.Usagef("schedule train: --output: %w", err)
+	}
+	// Two trainings in one folder would replace each other's checkpoints.
+	patience, cancel := context.WithTimeout(ctx, time.Second)
+	lock, err := filelock.Acquire(patience, filepath.Join(f.output, "train.lock"))
+	cancel()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait for its end", f.output)
+	case err != nil:
+		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	dev, err := devices.Open(f.device, devices.Alone(1))
 	if err != nil {
 		return err
@@ -100,6 +118,8 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		}
 	case errors.Is(err, checkpoint.ErrNone):
 		learner, err = dqn.NewLearner(dev, options, f.threads, environments)
+	default:
+		err = exit.With(exit.Data, err)
 	}
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
@@ -175,7 +195,10 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 
 // trainText is a line of progress.
 func trainText(p dqn.Progress) string {
-	text := fmt.Sprintf("episode %d/%d | %d decisions | reward %.3g (mean of 100 episodes) | error %.3g", p.Episodes, p.Target, p.Decisions, p.Return, p.Error)
+	text := fmt.Sprintf("episode %d/%d | %d decisions", p.Episodes, p.Target, p.Decisions)
+	if !math.IsNaN(p.Return) {
+		text += fmt.Sprintf(" | reward %.3g (mean of %d episodes) | error %.3g", p.Return, min(p.Episodes, 100), p.Error)
+	}
 	if p.Remaining > 0 {
 		text += fmt.Sprintf(" | %.3g episodes/s | %s left", p.Rate, show.Duration(p.Remaining))
 	}

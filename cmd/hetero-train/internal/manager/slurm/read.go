@@ -116,9 +116,12 @@ func (n *node) node() (manager.Node, error) {
 // partition is the label of a node of a partition. Features and partitions can have equal names.
 func partition(name string) string { return "partition " + name }
 
+// mostSteps is the largest plausible number of steps of a job.
+const mostSteps = 1e15
+
 var (
 	// noted is the comment that names the kind and the work of a job.
-	noted = regexp.MustCompile(`hetero-train:\s*kind=([^;]+?)\s*(?:;\s*steps=([0-9.eE+]+)\s*)?$`)
+	noted = regexp.MustCompile(`hetero-train:\s*kind=([^;]+?)\s*(?:;\s*steps=(\S+)\s*)?$`)
 	// simple is a list of features that a node needs, all of them.
 	simple = regexp.MustCompile(`^[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*$`)
 )
@@ -145,15 +148,23 @@ func (j *job) job() (out manager.Job, ok bool) {
 			out.Holds = append(out.Holds, holdings(holds))
 		}
 	}
-	if found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment)); found != nil {
-		out.Kind = found[1]
-		if v, err := strconv.ParseFloat(found[2], 64); err == nil && v > 0 && !math.IsInf(v, 0) {
+	damaged := ""
+	if strings.Contains(j.Comment, "hetero-train:") {
+		found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment))
+		if found == nil {
+			damaged = fmt.Sprintf("its comment is damaged: got %q, want hetero-train: kind=KIND; steps=STEPS", j.Comment)
+		} else if out.Kind = found[1]; found[2] != "" {
+			v, err := strconv.ParseFloat(found[2], 64)
+			if err != nil || !(v > 0) || v > mostSteps {
+				damaged = fmt.Sprintf("its comment is damaged: steps: got %s, want a number above 0 and at most %.0g", found[2], mostSteps)
+			}
 			out.Work = v
 		}
 	}
 	if out.Skip = j.demand(&out); j.ID < 1 {
 		out.Skip = "Slurm states no job ID"
 	}
+	out.Skip = cmp.Or(out.Skip, damaged)
 	return out, true
 }
 

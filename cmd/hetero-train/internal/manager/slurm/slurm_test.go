@@ -226,3 +226,21 @@ func FuzzSnapshot(f *testing.F) {
 		}
 	})
 }
+
+func TestComments(t *testing.T) {
+	for _, c := range []struct {
+		comment, kind string
+		work          float64
+		skip          string
+	}{
+		{"", "", 0, ""}, {"nightly", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
+		{"hetero-train: kind=LM; steps=5e4", "LM", 5e4, ""}, {"hetero-train: kind=LM; steps=-4", "LM", -4, "steps: got -4"},
+		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"}, {"hetero-train: kind=LM; foo=1", "", 0, "its comment is damaged"},
+	} {
+		j := job{ID: 1, State: words{"PENDING"}, TRESPerJob: "gpu:1", NodeCount: 1, Comment: c.comment}
+		got, ok := j.job()
+		if !ok || got.Kind != c.kind || got.Work != c.work || !strings.Contains(got.Skip, c.skip) || (got.Skip == "") != (c.skip == "") {
+			t.Errorf("%q: got %+v", c.comment, got)
+		}
+	}
+}
