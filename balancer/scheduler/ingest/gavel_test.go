@@ -163,7 +163,7 @@ func dataFile(t *testing.T, path ...string) *os.File {
 	}
 	f, err := os.Open(filepath.Join(append([]string{dir}, path...)...))
 	if err != nil {
-		t.Skipf("needs public data: set HETERO_DATA, or put the folder shared/data next to the checkout: %v", err)
+		t.Skipf("needs public data: set HETERO_DATA (docs/benchmarks/scheduling.md): %v", err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
