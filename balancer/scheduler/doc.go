@@ -29,6 +29,7 @@
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
 //	gang      plans ahead, prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
+//	          (mixed sets only on clusters of up to 8 types of GPUs)
 //	dqn       a network that was trained on the simulator (package dqn)
 //
 // # Errors
