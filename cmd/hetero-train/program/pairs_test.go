@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // pairSettings writes token files of several documents, and returns the settings of a small BERT that predicts masked
@@ -35,6 +36,7 @@ func pairSettings(t *testing.T, dir string) (settings, vocab string) {
 }
 
 func TestBERTLearnsTheNextSentence(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	p, dir := buildProgram(t), t.TempDir()
 	settings, vocab := pairSettings(t, dir)
 	p.config = clitest.WriteConfig(t, settings)
