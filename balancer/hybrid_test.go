@@ -268,7 +268,7 @@ func TestHybridExplainsTheStep(t *testing.T) {
 				t.Errorf("step %d: got %+v lost", i, e.Lost)
 			}
 			if share := e.ShareOfOracle(); !(share > 0 && share <= 1) {
-				t.Errorf("step %d: share of the oracle %v", i, share)
+				t.Errorf("step %d: fraction of the oracle %v", i, share)
 			}
 			for r, view := range e.Ranks {
 				if math.Abs(view.Fitted-view.Seconds) > 0.05*view.Seconds || !(view.Error > 0 && view.Error < 0.05*view.Seconds) {

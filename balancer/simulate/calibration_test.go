@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// calibration is how well a policy knows its share of the oracle.
+// calibration is how well a policy knows its fraction of the oracle.
 type calibration struct{ windows, near, covered int }
 
 func (c *calibration) add(windows []simulate.Window) {

@@ -65,7 +65,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 			slices.Sort(slow)
 			t.Logf("%s, %s: rebalances until 99 %% for good: %v; steps lost: median %.1f, most %.1f", name, family.name, settled, slow[len(slow)/2], slow[len(slow)-1])
 			if settled[len(settled)-1] > allowed {
-				t.Errorf("%s, %s: %v rebalances until the share of the oracle stays at 99 %%, want at most %d", name, family.name, settled, allowed)
+				t.Errorf("%s, %s: %v rebalances until the fraction of the oracle stays at 99 %%, want at most %d", name, family.name, settled, allowed)
 			}
 		}
 	}

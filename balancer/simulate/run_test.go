@@ -85,7 +85,7 @@ func TestRunReportsWhatHappened(t *testing.T) {
 			}
 		}
 		if now, _ := balancer.Slowest(curves, shares); math.Abs(share-0.5/now) > 1e-9 {
-			t.Errorf("step %d: share of the oracle %v, want %v with shares %v", step, share, 0.5/now, shares)
+			t.Errorf("step %d: fraction of the oracle %v, want %v with shares %v", step, share, 0.5/now, shares)
 		}
 	}
 }
@@ -105,11 +105,11 @@ func TestRunFollowsDrift(t *testing.T) {
 	}
 	for _, want := range []struct {
 		from, to    int
-		least, most float64 // share of the oracle
+		least, most float64 // fraction of the oracle
 	}{{0, 1, 0.49, 0.51}, {100, 200, 0.98, 1}, {200, 201, 0.75, 0.85}, {240, 400, 0.97, 1}, {400, 401, 0.6, 0.65}, {440, 600, 0.97, 1}} {
 		for step := want.from; step < want.to; step++ {
 			if share := r.Track[step]; share < want.least || share > want.most+1e-9 {
-				t.Errorf("step %d: share of the oracle %v, want %v to %v", step, share, want.least, want.most)
+				t.Errorf("step %d: fraction of the oracle %v, want %v to %v", step, share, want.least, want.most)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	Knows func(o *balancer.Options)
 }
 
-// Result is how it went. All times are without noise. The share of the oracle is the time of the best shares divided by the time of those in use.
+// Result is how it went. All times are without noise. The fraction of the oracle is the time of the best shares divided by the time of those in use.
 type Result struct {
 	// The last step: the shares that it ran with, its time, and the time of the best shares.
 	Shares        []int   `json:"shares"`
@@ -41,13 +41,13 @@ type Result struct {
 	LastQuarterShareOfOracle float64  `json:"last_quarter_share_of_oracle"`
 	Rebalances               int      `json:"rebalances"`
 	History                  []Change `json:"history"`
-	// Track is the share of the oracle in each step.
+	// Track is the fraction of the oracle in each step.
 	Track []float64 `json:"-"`
-	// Windows are the decisions of a policy that estimates its share of the oracle.
+	// Windows are the decisions of a policy that estimates its fraction of the oracle.
 	Windows []Window `json:"-"`
 }
 
-// Window compares the share of the oracle that a policy estimates with the true one.
+// Window compares the fraction of the oracle that a policy estimates with the true one.
 type Window struct {
 	Step     int // after which it decided
 	Truth    float64

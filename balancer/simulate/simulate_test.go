@@ -53,9 +53,9 @@ func points(total int, f func(float64) float64) balancer.Curve {
 
 // outcome is what many seeds gave.
 type outcome struct {
-	shares     []float64 // mean share of the oracle in the last quarter of the steps, ascending
+	shares     []float64 // mean fraction of the oracle in the last quarter of the steps, ascending
 	rebalances []int     // ascending
-	settled    []int     // rebalances until the share of the oracle stays at 99 %, ascending
+	settled    []int     // rebalances until the fraction of the oracle stays at 99 %, ascending
 }
 
 func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drift func(int, int) float64) (o outcome) {
@@ -85,7 +85,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 	return o
 }
 
-// lastQuarter is the mean share of the oracle in the last quarter of the steps.
+// lastQuarter is the mean fraction of the oracle in the last quarter of the steps.
 func lastQuarter(res *simulate.Result) float64 {
 	return res.LastQuarterShareOfOracle
 }

@@ -287,7 +287,7 @@ func (s *SideBySide) rows() [][]string {
 	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, "%.1f", " "+t.unit()+"/s") }))
 	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, "%.4g", " ms"))
 	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, "%.4g", " ms"))
-	add("share of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
+	add("fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
 	add("load imbalance", number(func(t *Trial) Number { return t.Imbalance }, 100, "%.1f", " %"))
 	add("utilization", number(func(t *Trial) Number { return t.Utilization }, 100, "%.0f", " %"))
 	add("training time", ratio(training, number(training, 1, "%.1f", " s")))

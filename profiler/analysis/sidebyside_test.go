@@ -67,7 +67,7 @@ func TestRunsSideBySide(t *testing.T) {
 		t.Errorf("got %g s, %g rank-hours and %g kWh, want 24 s, two ranks for 24 s, and unknown energy", a.TrainingTime, a.RankHours, a.Energy)
 	}
 	if !within(float64(b.ShareOfOracle), 0.9*0.1+0.99*0.9, 1e-9) || !math.IsNaN(float64(a.ShareOfOracle)) {
-		t.Errorf("share of the oracle: got %g and %g", a.ShareOfOracle, b.ShareOfOracle)
+		t.Errorf("fraction of the oracle: got %g and %g", a.ShareOfOracle, b.ShareOfOracle)
 	}
 	if len(s.Settings) != 1 || s.Settings[0].Key != "balance.policy" || *s.Settings[0].Values[0] != "none" || *s.Settings[0].Values[1] != "hybrid" {
 		t.Errorf("settings that differ: got %+v, want balance.policy alone", s.Settings)
@@ -86,7 +86,7 @@ func TestRunsSideBySide(t *testing.T) {
 	if err := s.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"(1.50x)", "balance.policy", "share of the oracle", "cost: rank-hours"} {
+	for _, want := range []string{"(1.50x)", "balance.policy", "fraction of the oracle", "cost: rank-hours"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got\n%swant %q", text.String(), want)
 		}

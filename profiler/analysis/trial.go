@@ -228,7 +228,7 @@ func (t *Trial) addSteps(run *runs.Run, units float64) error {
 		case "total_throughput":
 			c.Key, c.Title, c.Unit, scale = throughputCurve, "throughput", t.unit()+"/s", units
 		case "share_of_oracle":
-			c.Key, c.Title, c.Unit, scale = oracleCurve, "share of the oracle", "%", 100
+			c.Key, c.Title, c.Unit, scale = oracleCurve, "fraction of the oracle", "%", 100
 		default:
 			continue
 		}

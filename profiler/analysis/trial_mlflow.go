@@ -43,7 +43,7 @@ var mlflowCurves = []struct {
 	{Curve{Key: evalPrefix + "top5", Title: "evaluation top-5", Unit: "%"}, []string{"eval/top5"}, 100},
 	{Curve{Key: evalPrefix + "perplexity", Title: "evaluation perplexity"}, []string{"eval/perplexity", "eval_perplexity", "val_perplexity"}, 1},
 	{Curve{Key: evalPrefix + "f1", Title: "evaluation F1"}, []string{"eval/f1", "eval_f1", "val_f1"}, 1},
-	{Curve{Key: oracleCurve, Title: "share of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
+	{Curve{Key: oracleCurve, Title: "fraction of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
 }
 
 // mlflowRates are the metrics of throughput, by the unit that they count.

@@ -65,10 +65,10 @@ export const band = -2
 export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
 export type Figures = { from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
 
-// Busy is the error of a request that the server refuses for now (503), for example because it follows too many runs.
+// Busy is the error of a request that the server refuses temporarily (503), for example because the server follows too many runs.
 export class Busy extends Error {}
 
-export const busyPause = 5000 // ms between two tries while the server refuses
+export const busyPause = 5000 // ms between two attempts while the server refuses
 
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
@@ -81,7 +81,7 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 export const list = (signal?: AbortSignal) => get<Listing>('/api/runs', signal)
 export const view = (run: string, signal?: AbortSignal) => get<View>(`/api/runs/${run}`, signal)
 
-export type Range = { from: number; to: number } // steps; to 0: the newest
+export type Range = { from: number; to: number } // steps; to = 0 is the newest step
 
 export function figures(run: string, columns: string[], range: Range, points: number, ranks: number[] | null, signal?: AbortSignal): Promise<Figures> {
   const query = new URLSearchParams({ columns: columns.join(','), from: String(range.from), to: String(range.to), points: String(points) })
@@ -89,8 +89,8 @@ export function figures(run: string, columns: string[], range: Range, points: nu
   return get<Figures>(`/api/runs/${run}/figures?${query}`, signal)
 }
 
-// follow calls changed after each change of a run, and state when the connection is lost or found. It returns a function that ends it.
-// A browser reconnects after a lost connection, but not after an answer such as 503; follow then tries again itself.
+// follow calls changed after each change of a run, and state when the connection is lost or restored. The returned function closes the stream.
+// A browser reconnects after a lost connection, but not after a response such as 503; follow then opens the stream again.
 export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
   let source: EventSource
   let timer: ReturnType<typeof setTimeout> | undefined

@@ -25,7 +25,7 @@ export type Content = { steps: number[]; times: number[]; width: number; series:
 export type Options = {
   id: string
   title: string
-  explain: string // what the chart tells
+  explain: string // what the chart shows
   unit: string
   zero?: boolean // the axis includes 0
   log?: boolean
@@ -63,7 +63,7 @@ export class Chart {
     new ResizeObserver(() => this.resize()).observe(this.place)
   }
 
-  // set shows other values. The plot is made again only if its lines differ.
+  // set shows new values. It rebuilds the plot only if the lines or the colours changed.
   set(content: Content): void {
     this.content = content
     const hasValues = content.steps.length > 0 && content.series.some(s => s.values.some(v => v !== null && v !== undefined))
@@ -107,7 +107,7 @@ export class Chart {
     const format = this.options.format ?? ((v: number) => figure(v, 4))
     for (const s of this.content.series) {
       const number = s.format ?? format
-      // The legend shows the value at the cursor, and the extremes of the steps that the point stands for.
+      // The legend shows the value at the cursor, and the least and largest value of the steps that the point covers.
       const show = (_: uPlot, v: number | null, __: number, i: number | null) => {
         if (v === null || v === undefined) return '–'
         const low = i === null ? null : s.low?.[i], high = i === null ? null : s.high?.[i], note = i === null ? '' : s.note?.(i)
@@ -236,12 +236,12 @@ export class Chart {
   }
 }
 
-// axisSize returns the width of the axis of values in CSS pixels, so that its longest number fits.
+// axisSize returns the width of the axis of values in CSS pixels. The longest number fits.
 export function axisSize(_: unknown, values: string[] | null): number {
   return Math.max(44, 20 + 7 * Math.max(0, ...(values ?? []).map(v => v.length)))
 }
 
-// quote makes a text one field of a CSV file that a spreadsheet does not take for a formula.
+// quote returns text as one field of a CSV file. A spreadsheet does not read the field as a formula.
 export function quote(text: string): string {
   if (/^[=+\-@]/.test(text)) text = "'" + text
   return /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text

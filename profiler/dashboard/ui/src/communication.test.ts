@@ -4,7 +4,7 @@ import type { Communication } from './communication'
 
 const c = (over: Partial<Communication>): Communication => ({ step: 10, steps: 5, time: 0, step_seconds: 0.1, left: 0, ranks: [], buckets: null, links: [], ...over })
 
-describe('communication against compute', () => {
+describe('communication and compute', () => {
   test('the use of a link is its larger direction', () => {
     const link = { rank: 0, kind: 'network', name: 'eth0', basis: 'counter', limit: 100, sent: 20, received: 80 }
     expect(use(link)).toBe(0.8)

@@ -1,4 +1,4 @@
-// Communication against compute: by rank, by bucket of gradients, and by link.
+// Communication and compute, by rank, by gradient bucket and by link.
 
 import { allRanks } from './api'
 import type { Figures, View } from './api'
@@ -8,7 +8,7 @@ import { count, milliseconds, percent, scaled, unknown } from './format'
 import type { Maybe } from './format'
 import { color, partColor, seriesColor, seriesDash } from './theme'
 
-// Communication is the communication of the newest steps. Times are means per step, in s.
+// Communication describes the newest steps. Times are means per step, in s.
 export type Communication = {
   step: number; steps: number; time: number; step_seconds: number; left: number
   ranks: { rank: number; compute_seconds: number; exposed_seconds: number; hidden_seconds: number; bytes: number }[]
@@ -22,7 +22,7 @@ export type Link = { rank: number; kind: string; name: string; limit?: number; b
 
 const ms = (seconds: Maybe) => milliseconds(seconds).replace(' ms', '')
 
-// use returns the larger direction as a fraction of the limit.
+// use returns the traffic of the busier direction as a fraction of the limit.
 export function use(l: Link): number | null {
   const most = Math.max(l.sent ?? -1, l.received ?? -1)
   return l.limit && most >= 0 ? most / l.limit : null
@@ -38,14 +38,14 @@ export function finding(c: Communication): string {
     if (total > 0) parts.push(`The backward pass hides ${percent(worst.hidden_seconds / total, 2)} of its communication.`)
   }
   const busiest = c.links[0]
-  const share = busiest ? use(busiest) : null
-  if (busiest && share !== null) parts.push(`The busiest link, ${busiest.name} of rank ${busiest.rank}, carries ${percent(share, 2)} of its limit.`)
+  const used = busiest ? use(busiest) : null
+  if (busiest && used !== null) parts.push(`The busiest link, ${busiest.name} of rank ${busiest.rank}, carries ${percent(used, 2)} of its limit.`)
   return parts.join(' ')
 }
 
 type Part = { label: string; seconds: Maybe; colour: string }
 
-// bar returns a bar whose full width is longest seconds.
+// bar returns a row with a stacked bar; the full width stands for longest, in s.
 function bar(label: string, parts: Part[], longest: number, text: string): HTMLElement {
   return h('div', { class: 'bar-row' }, h('span', { class: 'bar-label', title: label }, label), h('div', { class: 'bar' }, ...parts.map(p => {
     const part = h('span', { class: 'part', title: `${p.label}: ${milliseconds(p.seconds)}` })
@@ -80,7 +80,7 @@ function ranksOf(c: Communication): HTMLElement {
       { title: 'compute', unit: 'ms', numeric: true, of: r => ms(r.compute_seconds) },
       { title: 'exposed', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => ms(r.exposed_seconds) },
       { title: 'hidden', unit: 'ms', numeric: true, hint: 'Communication during the backward pass', of: r => ms(r.hidden_seconds) },
-      { title: 'gradients', numeric: true, hint: 'Bytes that were summed over ranks in a step', of: r => scaled(r.bytes, 'B') },
+      { title: 'gradients', numeric: true, hint: 'Bytes of gradients that the all-reduce sums in each step', of: r => scaled(r.bytes, 'B') },
     ], c.ranks))
 }
 
@@ -93,12 +93,12 @@ function bucketsOf(buckets: Bucket[]): HTMLElement {
         { label: 'hidden', seconds: b.hidden_seconds, colour: hiddenColor() }, { label: 'exposed', seconds: b.exposed_seconds, colour: partColor('communication') },
       ], longest, b.hidden_seconds === undefined ? unknown : milliseconds(time(b)))),
       key([['hidden', hiddenColor()], ['exposed', partColor('communication')]])),
-    table('Buckets of gradients', [
+    table('Gradient buckets', [
       { title: 'bucket', of: (b: Bucket) => b.name },
       { title: 'size', numeric: true, of: b => scaled(b.bytes, 'B') },
       { title: 'hidden', unit: 'ms', numeric: true, hint: 'Part of the all-reduce during the backward pass', of: b => ms(b.hidden_seconds) },
       { title: 'exposed', unit: 'ms', numeric: true, hint: 'Part of the all-reduce after the backward pass', of: b => ms(b.exposed_seconds) },
-      { title: 'bus bandwidth', numeric: true, hint: 'Computed from bytes and time, with waits for slower ranks', of: b => scaled(b.bus_bandwidth, 'B/s') },
+      { title: 'bus bandwidth', numeric: true, hint: 'Computed from bytes and time; the time includes waits for slower ranks', of: b => scaled(b.bus_bandwidth, 'B/s') },
     ], buckets))
 }
 
@@ -109,20 +109,20 @@ const measured: Record<string, string> = {
 
 function linksOf(c: Communication): HTMLElement {
   return h('div', {}, h('h3', {}, 'By link'),
-    c.left > 0 && h('p', { class: 'explain' }, `The ${c.links.length} links closest to their limits, of ${c.links.length + c.left}.`),
+    c.left > 0 && h('p', { class: 'explain' }, `The table shows the ${c.links.length} links closest to their limits, of ${c.links.length + c.left} links.`),
     table('Links of the ranks', [
       { title: 'link', of: (l: Link) => l.name },
       { title: 'rank', numeric: true, of: l => String(l.rank) },
       { title: 'kind', of: l => l.kind },
       { title: 'sent', numeric: true, of: l => scaled(l.sent, 'B/s') },
       { title: 'received', numeric: true, of: l => scaled(l.received, 'B/s') },
-      { title: 'limit', numeric: true, hint: 'In each direction', of: l => scaled(l.limit || null, 'B/s') },
-      { title: 'in use', hint: 'The larger direction, of the limit', of: l => {
-        const share = use(l)
-        if (share === null) return unknown
+      { title: 'limit', numeric: true, hint: 'Limit of each direction', of: l => scaled(l.limit || null, 'B/s') },
+      { title: 'in use', hint: 'Traffic of the busier direction as a fraction of the limit', of: l => {
+        const used = use(l)
+        if (used === null) return unknown
         const filled = h('span', { class: 'meter-fill' })
-        filled.style.width = `${Math.min(100, 100 * share)}%`
-        return h('span', { class: 'meter' }, h('span', { class: 'meter-track', 'aria-hidden': 'true' }, filled), percent(share, 2))
+        filled.style.width = `${Math.min(100, 100 * used)}%`
+        return h('span', { class: 'meter' }, h('span', { class: 'meter-track', 'aria-hidden': 'true' }, filled), percent(used, 2))
       } },
       { title: 'measured by', of: l => measured[l.basis] ?? l.basis },
     ], c.links))
@@ -143,8 +143,8 @@ export function communication(c: Communication | null): HTMLElement | null {
 const kinds: [string, string, string][] = [
   ['nvlink', 'NVLink', 'Bytes per second of all NVLink connections of each GPU, from byte counters.'],
   ['pcie', 'PCIe', 'Bytes per second between each GPU and its host: means over 20 ms, measured twice a second.'],
-  ['network', 'Network', 'Bytes per second of the network interfaces of each machine, from byte counters. The first rank of a machine has them. Traffic of other programs is included.'],
-  ['rdma', 'RDMA', 'Bytes per second of the RDMA ports of each machine, from byte counters. The first rank of a machine has them.'],
+  ['network', 'Network', 'Bytes per second of the network interfaces of each machine, from byte counters. The first rank of each machine reports them. Traffic of other programs is included.'],
+  ['rdma', 'RDMA', 'Bytes per second of the RDMA ports of each machine, from byte counters. The first rank of each machine reports them.'],
 ]
 
 const band = -2

@@ -1,4 +1,4 @@
-// Several runs in one page: the same figure of each run in one chart.
+// Several runs on one page: each chart shows one figure of all runs.
 
 import * as api from './api'
 import type { Figures, Range } from './api'
@@ -14,10 +14,10 @@ import { seriesColor, seriesDash } from './theme'
 const charts: { id: string; title: string; unit: string; explain: string; column: string; factor: number; zero?: boolean; top?: number }[] = [
   { id: 'loss', title: 'Loss', unit: '', explain: 'Training loss of each run.', column: 'loss', factor: 1 },
   { id: 'throughput', title: 'Throughput', unit: 'samples/s', explain: 'Samples per second of all ranks together.', column: 'total_throughput', factor: 1, zero: true },
-  { id: 'oracle', title: 'Share of the oracle', unit: '%', explain: 'Step time with the best shares divided by the step time with the actual shares.', column: 'share_of_oracle', factor: 100, top: 100 },
+  { id: 'oracle', title: 'Fraction of the oracle', unit: '%', explain: 'Step time with the best shares divided by the step time with the actual shares.', column: 'share_of_oracle', factor: 100, top: 100 },
 ]
 
-// join puts the lines of several runs on one axis of steps.
+// join aligns the lines of several runs on one axis of steps.
 export function join(runs: { steps: number[]; values: Maybe[] }[]): { steps: number[]; values: Maybe[][] } {
   const steps = [...new Set(runs.flatMap(r => r.steps))].sort((a, b) => a - b)
   return {
@@ -50,7 +50,7 @@ export class ComparePage {
     addEventListener('pagehide', this.abort)
   }
 
-  // abort ends the load in progress. The browser also does so when the user leaves the page.
+  // abort ends the load in progress, also when the user leaves the page.
   private readonly abort = (): void => {
     this.running?.abort()
     this.running = null
@@ -73,7 +73,7 @@ export class ComparePage {
   }
 
   private async load(): Promise<void> {
-    this.abort() // an older answer must not replace a newer one
+    this.abort() // an older response must not replace a newer one
     const control = new AbortController()
     this.running = control
     const settled = await Promise.allSettled(this.names.map(n => api.figures(n, charts.map(c => c.column), this.range, 600, null, control.signal)))

@@ -1,4 +1,4 @@
-// Step-time curves: the picture that explains the balancer. Each rank has a fitted curve, its measured times, and its present share.
+// Step-time curves. They explain the balancer: for each rank, the fitted curve, the measured times, and the current share.
 
 import uPlot from 'uplot'
 import type { Curve, View } from './api'
@@ -10,7 +10,7 @@ import { color, seriesColor } from './theme'
 
 const mostRanks = 8
 
-// alignments joins the points of several curves on one axis of samples.
+// align joins the points of several curves on one axis of samples.
 export function align(curves: Curve[], shares: number[]): { x: number[]; fitted: Maybe[][]; measured: Maybe[][]; chosen: Maybe[][] } {
   const xs = new Set<number>()
   for (const c of curves) {
@@ -37,7 +37,7 @@ export function align(curves: Curve[], shares: number[]): { x: number[]; fitted:
   }
 }
 
-// timeAt returns the time of a share, from the curve if there is one, otherwise measured.
+// timeAt returns the time of a share in s: from the fitted curve, or from the measured means if there is no curve.
 export function timeAt(c: Curve, samples: number): number | null {
   const points = c.fitted ?? []
   const next = points.findIndex(p => p.samples >= samples)
@@ -57,7 +57,7 @@ export class Curves {
     this.element = h('section', { class: 'panel', id: 'curves', 'aria-labelledby': 'curves-title' },
       h('header', {}, h('h2', { id: 'curves-title' }, h('a', { href: '#curves' }, 'Step-time curves'), h('span', { class: 'unit' }, ' ms by samples')),
         h('div', { class: 'tools' }, h('button', { type: 'button', 'aria-label': 'PNG of step-time curves', click: () => this.save() }, 'PNG'))),
-      h('p', { class: 'explain' }, 'Compute time of each rank as a function of its share. Line: curve that the balancer fitted. Small points: mean of the measured steps. Large points: present shares. The shares are best when the large points are at one height.'),
+      h('p', { class: 'explain' }, 'Compute time of each rank as a function of its share. Line: curve that the balancer fitted. Small points: means of measured steps. Large points: current shares. The shares are balanced when all large points are at the same height.'),
       this.place)
     new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: 300 })).observe(this.place)
   }
@@ -86,7 +86,7 @@ export class Curves {
       const stroke = seriesColor(c.rank)
       series.push({ label: `rank ${c.rank} curve`, stroke, width: 1.5, spanGaps: true, points: { show: false }, value })
       series.push({ label: `rank ${c.rank} measured`, stroke, width: 0, paths: () => null, points: { show: true, size: 4, fill: stroke }, value })
-      series.push({ label: `rank ${c.rank} present share`, stroke, width: 0, paths: () => null, points: { show: true, size: 12, width: 2, fill: color('panel') }, value })
+      series.push({ label: `rank ${c.rank} current share`, stroke, width: 0, paths: () => null, points: { show: true, size: 12, width: 2, fill: color('panel') }, value })
       data.push(fitted[i] ?? [], measured[i] ?? [], chosen[i] ?? [])
     })
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: '12px system-ui, sans-serif', grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })

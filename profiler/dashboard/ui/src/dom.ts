@@ -1,4 +1,4 @@
-// Builds elements. Text is always set as text, never as HTML: names and messages come from files.
+// Builds elements. Text is never parsed as HTML, because names and messages come from files.
 
 type Child = Node | string | number | null | undefined | false
 type Attributes = Record<string, string | number | boolean | ((event: Event) => void) | undefined>
@@ -42,7 +42,7 @@ export function table<T>(caption: string, columns: Column<T>[], rows: T[]): HTML
     ))
 }
 
-// save lets the user store a file.
+// save downloads content as a file with this name.
 export function save(name: string, content: Blob): void {
   const url = URL.createObjectURL(content)
   h('a', { href: url, download: name }).click()

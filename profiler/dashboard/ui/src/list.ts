@@ -22,8 +22,8 @@ export class List {
 
   set(list: Listing, now: number): void {
     if (list.runs.length === 0) {
-      fill(this.body, h('p', {}, `There is no run in ${list.folder}.`), this.others(list),
-        h('p', {}, 'A run appears here as soon as a training creates its folder. If your trainings write elsewhere, start the dashboard with --input-dir and the folder of experiment.output_dir.'))
+      fill(this.body, h('p', {}, `No runs in ${list.folder}.`), this.others(list),
+        h('p', {}, 'A run appears here when training creates the folder of the run. If the runs are in another folder, restart the dashboard with --input-dir and the value of experiment.output_dir.'))
       return
     }
     const button = h('button', { type: 'button', click: () => this.compare([...this.chosen]) }, 'Compare')
@@ -38,9 +38,9 @@ export class List {
       { title: 'ranks', numeric: true, of: r => count(r.ranks || null) },
       { title: 'steps', numeric: true, of: r => count(r.steps) },
       { title: 'samples/s', numeric: true, of: r => figure(r.samples_per_second) },
-      { title: 'of oracle', numeric: true, hint: 'Step time with the best shares divided by the step time with the actual shares', of: r => percent(r.share_of_oracle) },
+      { title: 'fraction of oracle', numeric: true, hint: 'Step time with the best shares divided by the step time with the actual shares', of: r => percent(r.share_of_oracle) },
       { title: 'loss', numeric: true, of: r => figure(r.loss, 4) },
-      { title: 'age', numeric: true, hint: 'Time since the newest record, or since the end', of: r => duration((now - r.updated) / 1000) },
+      { title: 'age', numeric: true, hint: 'Time since the newest record; for a run that ended, time since the end', of: r => duration((now - r.updated) / 1000) },
       { title: 'compare', of: r => h('input', {
         type: 'checkbox', 'aria-label': `Compare ${r.name}`, ...(this.chosen.has(r.name) ? { checked: true } : {}),
         change: e => {
@@ -50,14 +50,14 @@ export class List {
         },
       }) },
     ], list.runs)
-    if (this.body.contains(document.activeElement) && document.activeElement instanceof HTMLElement && document.activeElement.matches('input, button')) return // do not take the focus away
+    if (this.body.contains(document.activeElement) && document.activeElement instanceof HTMLElement && document.activeElement.matches('input, button')) return // a redraw would take the focus from the element
     fill(this.body, rows, h('p', {}, button), this.others(list))
   }
 
   private others(list: Listing): HTMLElement {
     const texts: (Node | string)[] = []
-    for (const name of list.nested ?? []) texts.push(h('li', {}, `The folder ${name} contains runs: show them with --input-dir ${list.folder}/${name}`))
-    if (list.left > 0) texts.push(h('li', {}, `${list.left} further folders are not listed.`))
+    for (const name of list.nested ?? []) texts.push(h('li', {}, `The folder ${name} contains runs. To show them, start the dashboard with --input-dir ${list.folder}/${name}`))
+    if (list.left > 0) texts.push(h('li', {}, `${list.left} more folders are not listed.`))
     return h('ul', { class: 'notes' }, ...texts)
   }
 }

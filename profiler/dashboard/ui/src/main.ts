@@ -11,7 +11,7 @@ import type { Theme } from './theme'
 applyTheme()
 
 const root = document.getElementById('app')
-if (!root) throw new Error('the page has no place for the dashboard')
+if (!root) throw new Error('the page has no element with id "app"')
 
 let page: { close: () => void; redraw: () => void } | null = null
 let refresh = 1 // s; least time between two loads
@@ -22,7 +22,7 @@ const choose = h('select', { id: 'theme', change: e => { setTheme((e.target as H
 const program = h('span', { class: 'program' })
 const place = h('div', {})
 root.append(h('header', { class: 'top' }, h('a', { href: '/', class: 'home' }, 'hetero-train'), program,
-  h('span', { class: 'lost', role: 'status' }, 'Connection lost. Trying again…'), h('label', { for: 'theme' }, 'Colours'), choose), place)
+  h('span', { class: 'lost', role: 'status' }, 'Connection lost. Reconnecting…'), h('label', { for: 'theme' }, 'Colours'), choose), place)
 
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => page?.redraw())
 

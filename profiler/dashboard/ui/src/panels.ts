@@ -27,7 +27,7 @@ const times = (values: Maybe[] | undefined, factor: number): Maybe[] | undefined
 
 export const find = (f: Figures, column: string, rank: number): Line | undefined => f.lines.find(l => l.column === column && l.rank === rank)
 
-// one returns the line of a column that all ranks share.
+// one returns the line of a column that has one value for all ranks.
 function one(f: Figures, column: string, label: string, stroke: string, factor = 1): Series[] {
   const l = find(f, column, allRanks)
   return l ? [{ label, color: stroke, values: times(l.mean, factor) ?? [], low: times(l.min, factor), high: times(l.max, factor) }] : []
@@ -47,7 +47,7 @@ export function perRank(f: Figures, column: string, factor = 1, suffix = ''): Se
   }))
 }
 
-// atSteps places values at the points of the figures: each at the first point that covers its step.
+// atSteps places each value at the first point that covers the step of the value.
 export function atSteps(f: Figures, values: { step: number; value: Maybe }[]): Maybe[] {
   const out: Maybe[] = f.steps.map(() => null)
   let i = 0
@@ -66,8 +66,8 @@ function evaluations(f: Figures, v: View, key: string, label: string, factor: nu
 }
 
 const causes: [string, string][] = [
-  ['imbalance', 'imbalance: shares do not fit the speeds'], ['communication', 'communication that is not hidden'], ['data', 'waiting for data'],
-  ['noise', 'noise of step times'], ['granularity', 'whole samples'],
+  ['imbalance', 'imbalance: the shares do not match the speeds of the ranks'], ['communication', 'exposed communication'], ['data', 'waiting for data'],
+  ['noise', 'noise: step times vary'], ['granularity', 'granularity: a share is a whole number of samples'],
 ]
 
 export const causeText = new Map(causes)
@@ -91,11 +91,11 @@ export const panels: Panel[] = [
   },
   {
     id: 'accuracy', title: 'Accuracy', unit: '%', columns: ['accuracy'], zero: true, optional: true, format: pc,
-    explain: 'Fraction of training samples of the step whose top prediction is right, and the same of each evaluation.',
+    explain: 'Fraction of samples whose top prediction is correct, in each training step and in each evaluation.',
     series: (f, v) => [...one(f, 'accuracy', 'training', seriesColor(0), 100), ...evaluations(f, v, 'top1', 'evaluation', 100)],
   },
   {
-    id: 'perplexity', title: 'Perplexity', unit: '', columns: ['loss'], optional: true, explain: 'Exponential of the loss: of training steps, and of each evaluation.',
+    id: 'perplexity', title: 'Perplexity', unit: '', columns: ['loss'], optional: true, explain: 'Exponential of the loss of each training step and of each evaluation.',
     series: (f, v) => {
       const eval_ = evaluations(f, v, 'perplexity', 'evaluation', 1)
       const l = find(f, 'loss', allRanks)
@@ -104,52 +104,52 @@ export const panels: Panel[] = [
   },
   {
     id: 'throughput', title: 'Throughput', unit: 'samples/s', columns: ['throughput', 'total_throughput'], zero: true,
-    explain: 'Samples per second of all ranks together, and of each rank. Ranks with larger shares have higher lines; balance shows in the total.',
+    explain: 'Samples per second of all ranks together, and of each rank. A rank with a larger share has a higher line. Better balance raises the total.',
     series: (f) => [...one(f, 'total_throughput', 'all ranks', color('text')), ...(f.lines.filter(l => l.column === 'throughput').length > 1 || find(f, 'throughput', band) ? perRank(f, 'throughput') : [])],
   },
   {
     id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true,
-    explain: 'Samples of the global batch that each rank gets. A vertical line is a decision that changed the shares; move the pointer over it for the reason.',
+    explain: 'Samples of the global batch that each rank gets. Each vertical line is a decision that changed the shares. Point at a line to see the reason.',
     series: f => perRank(f, 'share'), marks: decisions,
   },
   {
     id: 'own', title: 'Compute time of each rank', unit: 'ms', columns: ['own'], zero: true, format: ms,
-    explain: 'Time of data, forward and backward without waits for other ranks. With balanced shares the lines meet: then no rank waits.',
+    explain: 'Time of data loading, forward and backward, without waits for other ranks. With balanced shares, the lines coincide and no rank waits.',
     series: f => perRank(f, 'own', 1000), marks: decisions,
   },
   {
-    id: 'oracle', title: 'Share of the oracle', unit: '%', columns: ['share_of_oracle', 'share_of_oracle_low', 'share_of_oracle_high'], top: 100, optional: true, format: pc,
-    explain: 'Step time with the best possible shares, divided by the step time with the actual shares. 100 % cannot be improved. The band is the 90 % interval.',
+    id: 'oracle', title: 'Fraction of the oracle', unit: '%', columns: ['share_of_oracle', 'share_of_oracle_low', 'share_of_oracle_high'], top: 100, optional: true, format: pc,
+    explain: 'Step time with the best possible shares divided by the step time with the actual shares. At 100 %, no other shares are faster. The band is the 90 % interval.',
     series: f => {
       const l = find(f, 'share_of_oracle', allRanks), low = find(f, 'share_of_oracle_low', allRanks), high = find(f, 'share_of_oracle_high', allRanks)
-      return l ? [{ label: 'share of the oracle', color: seriesColor(2), values: times(l.mean, 100) ?? [], low: times(low?.mean, 100), high: times(high?.mean, 100) }] : []
+      return l ? [{ label: 'fraction of the oracle', color: seriesColor(2), values: times(l.mean, 100) ?? [], low: times(low?.mean, 100), high: times(high?.mean, 100) }] : []
     },
     marks: decisions,
   },
   {
     id: 'lost', title: 'Lost time by cause', unit: 'ms per step', columns: causes.map(([c]) => 'lost_' + c), zero: true, optional: true, format: ms,
-    explain: 'Time of each step that is lost, by cause: imbalance of the shares, communication that is not hidden, waiting for data, noise, and whole samples.',
+    explain: 'Lost time per step: imbalance of the shares, exposed communication, waiting for data, noise of step times, and granularity (a share is a whole number of samples).',
     series: f => causes.flatMap(([c], i) => one(f, 'lost_' + c, c, seriesColor(i), 1000).map(s => ({ ...s, low: undefined, high: undefined }))),
   },
   {
     id: 'communication', title: 'Communication', unit: 'ms', columns: ['communication', 'hidden'], zero: true, format: ms,
-    explain: 'Exposed: time after the backward pass in which a rank waits for gradients. Hidden: communication during the backward pass, which costs nothing.',
+    explain: 'Exposed: time that a rank waits for gradients after the backward pass. Hidden: communication during the backward pass, which adds no time to the step.',
     series: f => [...perRank(f, 'communication', 1000, ' exposed'), ...perRank(f, 'hidden', 1000, ' hidden').map(s => ({ ...s, dash: [3, 3], low: undefined, high: undefined }))],
   },
   {
     id: 'bandwidth', title: 'Bus bandwidth', unit: 'GB/s', columns: ['bus_bandwidth'], zero: true, optional: true, format: v => scaled(v * 1e9, 'B/s'),
-    explain: 'Bytes per link and second of the gradient all-reduce. It follows from bytes and time, not from a hardware counter.',
+    explain: 'Bandwidth of each link in the gradient all-reduce, computed from bytes and time. It is not read from a hardware counter.',
     series: f => perRank(f, 'bus_bandwidth', 1e-9),
   },
   ...trafficPanels,
   {
     id: 'utilization', title: 'Utilisation', unit: '%', columns: ['utilization'], zero: true, top: 100, optional: true, format: pc,
-    explain: 'GPU: fraction of time with a kernel running. CPU rank: fraction of its CPU quota in use.',
+    explain: 'GPU: fraction of the time in which a kernel runs. CPU rank: fraction of the CPU quota in use.',
     series: f => perRank(f, 'utilization'),
   },
   {
     id: 'memory', title: 'Memory', unit: '%', columns: ['memory'], zero: true, top: 100, optional: true, format: pc,
-    explain: 'Memory in use: of the GPU, or of the limit of a CPU rank. A rank near 100 % cannot take more samples.',
+    explain: 'Memory in use: fraction of the GPU memory, or of the memory limit of a CPU rank. A rank near 100 % cannot take a larger share.',
     series: f => perRank(f, 'memory'),
   },
   {
@@ -163,12 +163,12 @@ export const panels: Panel[] = [
     series: f => one(f, 'learning_rate', 'learning rate', seriesColor(0)),
   },
   {
-    id: 'norm', title: 'Gradient norm', unit: '', columns: ['grad_norm'], zero: true, optional: true, explain: 'Norm of all gradients before clipping. Peaks come before a diverging loss.',
+    id: 'norm', title: 'Gradient norm', unit: '', columns: ['grad_norm'], zero: true, optional: true, explain: 'Norm of all gradients before clipping. Peaks often precede a diverging loss.',
     series: f => one(f, 'grad_norm', 'gradient norm', seriesColor(0)),
   },
 ]
 
-// The parts of a step in the order of time, with what each means.
+// The parts of a step in chronological order.
 export const parts: { column: string; label: string }[] = [
   { column: 'data', label: 'wait for data' }, { column: 'forward', label: 'forward' }, { column: 'backward', label: 'backward' },
   { column: 'communication', label: 'wait for gradients' }, { column: 'optimizer', label: 'optimizer' },

@@ -13,7 +13,7 @@ import { columnsOf, contentOf, panels } from './panels'
 import { mean, stack, waits } from './stack'
 import * as tables from './tables'
 
-const points = 600 // of each line: more than a chart has pixels for at usual widths
+const points = 600 // of each line; about one per pixel of a chart of usual width
 
 export class RunPage {
   readonly element = h('main', { class: 'run' })
@@ -57,7 +57,7 @@ export class RunPage {
     for (const c of this.charts.values()) c.drop()
   }
 
-  // redraw shows the same values in other colours.
+  // redraw shows the same values in the colours of the current theme.
   redraw(): void {
     if (this.view && this.figures) this.show(this.view, this.figures)
   }
@@ -82,29 +82,29 @@ export class RunPage {
       h('button', { type: 'button', click: () => this.zoom({ from: 1, to: 0 }) }, 'All'),
       h('button', { type: 'button', click: () => this.zoom({ from: Math.max(1, (this.view?.last ?? 1) - 499), to: 0 }) }, 'Last 500'),
       h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
-      h('span', { class: 'hint' }, 'Drag in a chart to zoom all; double-click to show all steps.'))
+      h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
     this.element.append(
       h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.facts,
       this.section('now', 'Now', 'The newest record of each rank.'),
       this.section('decision', 'Balancer', ''),
       controls,
       h('div', { class: 'grid' }, ...charts, this.curves.element),
-      this.section('stack', 'A step by rank', 'Mean time of each part of a step, over the steps on this page. A rank that waits for gradients finished early: another rank is slower, or communication takes long.'),
-      this.section('links', 'Communication against compute', 'Time that communication costs and time that the backward pass hides, by rank and by bucket of gradients; traffic of each link and its limit.'),
-      this.section('verdicts', 'What limits the speed', 'A verdict on each window of 50 steps, with advice. Equal verdicts in succession are one line.'),
+      this.section('stack', 'Step time by rank', 'Mean time of each part of a step, over the selected steps. A rank that waits long for gradients computes faster than another rank, or communication is slow.'),
+      this.section('links', 'Communication and compute', 'Exposed and hidden communication time, by rank and by gradient bucket. Traffic and limit of each link.'),
+      this.section('verdicts', 'What limits the speed', 'A verdict for each window of 50 steps, with advice. Consecutive equal verdicts are one row.'),
       this.section('alerts', 'Alerts', 'Slow ranks, bottlenecks and skipped steps, newest first.'),
       this.section('changes', 'Decisions', 'Every decision that changed the shares, newest first.'),
       this.section('evaluations', 'Evaluations', ''),
-      this.section('hardware', 'Hardware side by side', 'Measured before training, by hetero-train profile or at the start of the run.'))
+      this.section('hardware', 'Hardware by rank', 'Measured before training, by hetero-train profile or at the start of the run.'))
   }
 
   private connection(connected: boolean): void {
     document.body.classList.toggle('disconnected', !connected)
   }
 
-  // changed loads the run again. While it loads, further changes are joined into one.
+  // changed reloads the run. All changes during a load lead to one further load.
   private changed(): void {
-    if (this.running || this.closed || document.hidden) { // a hidden page costs the server nothing
+    if (this.running || this.closed || document.hidden) { // a hidden page sends no requests
       this.again = true
       return
     }
@@ -122,14 +122,14 @@ export class RunPage {
         api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.range, points, this.chosen, control.signal)])
       if (!control.signal.aborted && !this.closed) this.show(view, figures)
     } catch (error) {
-      if (error instanceof api.Busy) { // no event follows, so the page tries again itself
+      if (error instanceof api.Busy) { // the server sends no event, so the page must retry
         this.again = true
         least = api.busyPause
       }
       if (!control.signal.aborted && !this.closed) fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
     }
     if (this.running !== control) return
-    // At least a fraction of a second between two loads, and never more than half of the time loading.
+    // The pause is at least as long as the load, so the page loads for at most half of the time.
     const pause = Math.max(least, performance.now() - begin)
     setTimeout(() => {
       if (this.running !== control) return
@@ -157,7 +157,7 @@ export class RunPage {
     this.reload()
   }
 
-  // remember puts the range into the address, so that it can be sent to others.
+  // remember puts the range into the address, so that a link to the page contains the range.
   private remember(): void {
     const query = new URLSearchParams({ run: this.name })
     if (this.range.from > 1) query.set('from', String(this.range.from))
@@ -222,7 +222,7 @@ export class RunPage {
   private showProblems(v: View): void {
     const lines: string[] = []
     if (v.state.why) lines.push(v.state.why)
-    if (v.progress.read < v.progress.bytes * 0.99 && v.progress.bytes > 1e6) lines.push(`The records are being read: ${percent(v.progress.read / v.progress.bytes, 2)}. Charts do not yet have all steps.`)
+    if (v.progress.read < v.progress.bytes * 0.99 && v.progress.bytes > 1e6) lines.push(`Reading the records: ${percent(v.progress.read / v.progress.bytes, 2)} done. The charts do not show all steps yet.`)
     for (const [file, why] of Object.entries(v.damaged ?? {})) lines.push(`${file}: ${why}`)
     const starts = v.starts?.length ?? 0
     if (starts > 1) lines.push(`The run was resumed ${starts - 1 === 1 ? 'once' : starts - 1 + ' times'}, last at step ${count(v.starts?.at(-1)?.step)}.`)
@@ -238,7 +238,7 @@ export class RunPage {
     const unit = start && start.units_per_sample > 1 ? `${figure(rate === null ? null : rate * start.units_per_sample)} ${start.unit}/s` : `${figure(rate)} samples/s`
     const facts: [string, string][] = [
       ['Throughput', unit], ['Step', step === null ? '–' : `${figure(1000 * step)} ms`], ['Loss', figure(record?.loss, 4)],
-      ['Share of the oracle', percent(v.decision?.share_of_oracle)],
+      ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
       ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length)], ['Global batch', count(v.settings.data.batch_size || null)],
     ]

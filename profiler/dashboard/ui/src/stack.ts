@@ -1,4 +1,4 @@
-// A step's time by rank as stacked bars: means over the steps on the page.
+// Step time by rank as stacked bars: means over the selected steps.
 
 import { band } from './api'
 import type { Figures, Line } from './api'
@@ -53,7 +53,7 @@ export function stack(f: Figures): HTMLElement {
     ], all)))
 }
 
-// waits says in one sentence who waits for whom.
+// waits returns a sentence that compares the longest wait for gradients with the shortest.
 export function waits(f: Figures): string {
   const all = bars(f)
   if (all.length < 2) return ''
@@ -64,5 +64,5 @@ export function waits(f: Figures): string {
   const difference = (last.seconds[wait] ?? 0) - (first.seconds[wait] ?? 0)
   const total = last.seconds.reduce((a, x) => a + x, 0)
   if (difference < 0.03 * total) return 'No rank waits noticeably longer than the others.'
-  return `${last.label} waits ${milliseconds(difference)} a step (${Math.round((100 * difference) / total)} %) longer than ${first.label}, the slowest rank.`
+  return `${last.label} waits ${milliseconds(difference)} per step (${Math.round((100 * difference) / total)} %) longer than ${first.label}, the slowest rank.`
 }

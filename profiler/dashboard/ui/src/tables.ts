@@ -11,7 +11,7 @@ type Row = View['ranks'][number]
 
 const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health) : unknown)
 
-// now returns the table of ranks: the newest record of each.
+// now returns the table of the newest record of each rank.
 export function now(v: View): HTMLElement {
   const profile = new Map((v.profiles ?? []).map(p => [p.rank, p]))
   const temperature = v.ranks.some(r => r.record?.temperature != null), power = v.ranks.some(r => r.record?.power != null)
@@ -36,20 +36,20 @@ export function own(r: Row): number | null {
   return m ? Math.max(0, m.data_loading_time + m.forward_time + m.backward_time - m.exchange_time) : null
 }
 
-// decision returns the newest decision of the balancer in words.
+// decision returns the text of a decision of the balancer.
 export function decision(d: Decision): HTMLElement {
   const lost = Object.entries(d.lost_seconds ?? {}).filter((e): e is [string, number] => e[1] !== null && e[1] !== undefined && e[1] > 0).sort((a, b) => b[1] - a[1])
   return h('div', {},
     h('p', {}, describe(d)),
-    h('p', {}, `Share of the oracle ${percent(d.share_of_oracle)} (${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)}), load imbalance ${percent(d.imbalance)}.`),
-    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} a step: ${causeText.get(cause) ?? cause}`))))
+    h('p', {}, `Fraction of the oracle ${percent(d.share_of_oracle)} (90 % interval ${percent(d.share_of_oracle_low)} to ${percent(d.share_of_oracle_high)}), load imbalance ${percent(d.imbalance)}.`),
+    lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} per step: ${causeText.get(cause) ?? cause}`))))
 }
 
 export const changes = (list: Decision[]): HTMLElement => table('Decisions that changed the shares', [
   { title: 'step', numeric: true, of: (d: Decision) => count(d.step) },
   { title: 'shares before', of: d => d.shares.slice(0, 16).join(' / ') },
   { title: 'shares after', of: d => d.next.slice(0, 16).join(' / ') },
-  { title: 'of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
+  { title: 'fraction of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
   { title: 'reason', wide: true, of: d => d.reason },
 ], [...list].reverse().slice(0, 200))
 
@@ -64,8 +64,8 @@ export const alerts = (list: Alert[]): HTMLElement => table('Alerts', [
   { title: 'step', numeric: true, of: (a: Alert) => count(Math.max(1, a.step)) },
   { title: 'kind', of: a => h('span', { class: 'badge ' + a.kind.replaceAll(' ', '-') }, a.kind) },
   { title: 'rank', of: a => (a.rank >= 0 ? String(a.rank) : 'all') },
-  { title: 'what', wide: true, of: a => a.text },
-  { title: 'evidence, or what to do', wide: true, of: a => a.evidence || unknown },
+  { title: 'message', wide: true, of: a => a.text },
+  { title: 'evidence or advice', wide: true, of: a => a.evidence || unknown },
 ], [...list].reverse().slice(0, 200))
 
 // hardware compares the devices of the ranks.
@@ -87,7 +87,7 @@ export function hardware(list: Profile[]): HTMLElement {
     { title: 'rank', numeric: true, of: (p: Profile) => String(p.rank) },
     { title: 'host', of: p => p.host },
     { title: 'device', wide: true, of: p => `${p.device.model || p.device.name}${p.device.cpus ? `, ${figure(p.device.cpus)} CPUs` : ''}${p.device.isa ? ', ' + p.device.isa : ''}` },
-    { title: 'score', hint: 'Compute score; the balancer starts with it', of: p => bar(p.compute_score, best(x => x.compute_score), `${figure(p.compute_score)} (${figure(p.relative_score)} × slowest)`) },
+    { title: 'score', hint: 'Compute score. The balancer computes the first shares from the scores.', of: p => bar(p.compute_score, best(x => x.compute_score), `${figure(p.compute_score)} (${figure(p.relative_score)} × slowest)`) },
     { title: 'compute', unit: 'TFLOP/s', of: p => bar(tflops(p), best(tflops), `${figure(tflops(p))} ${p.measured?.dtype ?? ''}`) },
     { title: 'memory', unit: 'GB/s', of: p => bar(bandwidth(p), best(bandwidth), figure(bandwidth(p))) },
     { title: 'capacity', numeric: true, of: p => scaled(p.memory_bytes, 'B') },

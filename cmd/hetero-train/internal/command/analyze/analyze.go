@@ -23,7 +23,7 @@ const analyzeLong = `Summarize single runs, compare runs side by side, or compar
 RUN is the folder of a finished or killed run. For each RUN, the command reads the records on disk, writes logs/summary.json and
 logs/latency_histogram.png, and prints the results. A run itself also does this at its end.
 
-With --compare, the command prints 2 to 8 runs side by side: their results, speed, share of the oracle and cost, and the settings
+With --compare, the command prints 2 to 8 runs side by side: their results, speed, fraction of the oracle and cost, and the settings
 that differ. RUN is then also the folder of a run in a file store of MLflow (a folder with meta.yaml). A run may still be running.
 The command writes report.md, comparison.json, and figures of all curves (*.png, *.svg) into --output-dir, by default
 experiments/comparison. --json prints comparison.json in place of the tables.
