@@ -119,9 +119,6 @@ var facts = [factCount]Fact{
 	jobRunningTime: {"job.running_time", "s", "time that it still runs on its fastest GPUs without another job", Range{1, 1e6, true}},
 }
 
-// Facts returns all facts: those of the cluster, of a GPU, of a job.
-func Facts() []Fact { return append([]Fact(nil), facts[:]...) }
-
 // gpuStatic writes the facts of a GPU that do not depend on a state.
 func gpuStatic(raw *[factCount]float64, c *scheduler.Cluster, gpu int) {
 	g := &c.GPUs[gpu]

@@ -28,7 +28,7 @@ func TestNormalise(t *testing.T) {
 	if !math.IsNaN(fraction.Normalise(math.NaN())) {
 		t.Error("NaN: got a number")
 	}
-	for _, f := range Facts() {
+	for _, f := range facts {
 		if err := f.Range.check(f.Name); err != nil {
 			t.Error(err)
 		}

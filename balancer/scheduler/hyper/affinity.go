@@ -2,7 +2,6 @@ package hyper
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -65,11 +64,9 @@ type Affinity struct {
 	since   int // placements since the last update of the scores
 	version int // of the scores
 
-	// Records, by key. Jobs and GPUs of all runs with equal facts have one record.
-	jobIDs     map[jobKey]int
-	gpuIDs     map[gpuKey]int
-	jobRecords []Vector
-	gpuRecords []Vector
+	// Jobs and GPUs of all runs with equal facts have one record.
+	jobRecords records[jobKey]
+	gpuRecords records[gpuKey]
 	gpuFacts   []GPUFacts // by record: the facts that it was made from first
 
 	// The current run.
@@ -93,6 +90,25 @@ type slot struct {
 	seen, remaining float64 // time in seconds, and remaining steps, when Watch saw the stay first
 	gpus            []int   // records of its GPUs, each once
 	epoch           int     // the last call of Watch in which it ran
+}
+
+// records numbers keys, and holds a vector for each.
+type records[K comparable] struct {
+	ids     map[K]int
+	vectors []Vector
+}
+
+func newRecords[K comparable]() records[K] { return records[K]{ids: map[K]int{}} }
+
+// id returns the number of a key. Only a key that is not known yet needs a vector.
+func (r *records[K]) id(key K, vector func() Vector) (id int, added bool) {
+	id, known := r.ids[key]
+	if !known {
+		id = len(r.vectors)
+		r.ids[key] = id
+		r.vectors = append(r.vectors, vector())
+	}
+	return id, !known
 }
 
 type cached struct {
@@ -141,7 +157,7 @@ func NewAffinity(o Options) (*Affinity, error) {
 	memory := experience{bundle: space.NewBundle(), majority: space.New(), ring: make([]Vector, o.Window)}
 	return &Affinity{
 		options: o, space: space, encoder: encoder, memory: memory, version: 1,
-		jobIDs: map[jobKey]int{}, gpuIDs: map[gpuKey]int{}, query: space.New(),
+		jobRecords: newRecords[jobKey](), gpuRecords: newRecords[gpuKey](), query: space.New(),
 	}, nil
 }
 
@@ -168,23 +184,22 @@ func refill(list []int, n int) []int {
 
 // jobRecord returns the number of the record of a job.
 func (a *Affinity) jobRecord(job int) int {
-	if id := a.jobs[job]; id >= 0 {
-		return id
+	id := &a.jobs[job]
+	if *id < 0 {
+		f := FactsOfJob(a.workload, job)
+		*id = a.jobID(&f)
 	}
-	f := FactsOfJob(a.workload, job)
-	a.jobs[job] = a.jobID(&f)
-	return a.jobs[job]
+	return *id
 }
 
 func (a *Affinity) jobID(f *JobFacts) int {
 	key := a.encoder.jobKey(f)
-	id, ok := a.jobIDs[key]
-	if !ok {
-		id = len(a.jobRecords)
-		a.jobIDs[key] = id
+	id, added := a.jobRecords.id(key, func() Vector {
 		v := a.space.New()
 		a.encoder.encodeJob(v, key)
-		a.jobRecords = append(a.jobRecords, v)
+		return v
+	})
+	if added {
 		a.scores = append(a.scores, nil)
 	}
 	return id
@@ -192,24 +207,23 @@ func (a *Affinity) jobID(f *JobFacts) int {
 
 // gpuRecord returns the number of the record of a GPU with n jobs on it.
 func (a *Affinity) gpuRecord(gpu, n int) int {
-	at := gpu*(scheduler.MaxSharing+1) + min(n, scheduler.MaxSharing)
-	if id := a.gpus[at]; id >= 0 {
-		return id
+	id := &a.gpus[gpu*(scheduler.MaxSharing+1)+min(n, scheduler.MaxSharing)]
+	if *id < 0 {
+		f := FactsOfGPU(a.cluster, gpu, n)
+		*id = a.gpuID(&f)
 	}
-	f := FactsOfGPU(a.cluster, gpu, n)
-	a.gpus[at] = a.gpuID(&f)
-	return a.gpus[at]
+	return *id
 }
 
 func (a *Affinity) gpuID(f *GPUFacts) int {
 	key := a.encoder.gpuKey(f)
-	id, ok := a.gpuIDs[key]
-	if !ok {
-		id = len(a.gpuRecords)
-		a.gpuIDs[key] = id
+	id, added := a.gpuRecords.id(key, func() Vector {
 		v := a.space.New()
 		a.encoder.encodePlace(v, key)
-		a.gpuRecords, a.gpuFacts = append(a.gpuRecords, v), append(a.gpuFacts, *f)
+		return v
+	})
+	if added {
+		a.gpuFacts = append(a.gpuFacts, *f)
 	}
 	return id
 }
@@ -282,17 +296,8 @@ func (a *Affinity) learn(s *scheduler.State, job int, slot *slot) {
 	}
 }
 
-// Observe learns a placement that was observed elsewhere.
-func (a *Affinity) Observe(p Placement) error {
-	if math.IsNaN(p.Efficiency) || p.Efficiency < 0 || math.IsInf(p.Efficiency, 0) {
-		return fmt.Errorf("efficiency of a placement: got %v, want a finite number of at least 0", p.Efficiency)
-	}
-	a.add(a.jobID(&p.Job), a.gpuID(&p.GPU), &p)
-	return nil
-}
-
 func (a *Affinity) add(job, gpu int, p *Placement) {
-	a.space.Bind(a.query, a.jobRecords[job], a.gpuRecords[gpu])
+	a.space.Bind(a.query, a.jobRecords.vectors[job], a.gpuRecords.vectors[gpu])
 	if p.Efficiency < a.options.Well {
 		a.space.Negate(a.query, a.query)
 	}
@@ -308,8 +313,7 @@ func (a *Affinity) refresh() {
 	a.memory.bundle.Majority(a.memory.majority)
 }
 
-// Placements returns the experience, the oldest placement first. A new Affinity with equal options that observes them
-// in this order has equal scores after its next update.
+// Placements returns the experience, the oldest placement first.
 func (a *Affinity) Placements() []Placement {
 	e := &a.memory
 	start := 0
@@ -324,23 +328,15 @@ func (a *Affinity) Score(s *scheduler.State, job, gpu int) float64 {
 	return a.score(a.jobRecord(job), a.gpuRecord(gpu, len(s.OnGPU[gpu])))
 }
 
-// Scores writes the affinity of a job for each GPU to dst.
-func (a *Affinity) Scores(dst []float64, s *scheduler.State, job int) {
-	record := a.jobRecord(job)
-	for gpu := range dst {
-		dst[gpu] = a.score(record, a.gpuRecord(gpu, len(s.OnGPU[gpu])))
-	}
-}
-
 func (a *Affinity) score(job, gpu int) float64 {
 	row := a.scores[job]
 	if gpu >= len(row) {
-		row = append(row, make([]cached, len(a.gpuRecords)-len(row))...)
+		row = append(row, make([]cached, len(a.gpuRecords.vectors)-len(row))...)
 		a.scores[job] = row
 	}
 	c := &row[gpu]
 	if c.version != a.version {
-		a.space.Bind(a.query, a.jobRecords[job], a.gpuRecords[gpu])
+		a.space.Bind(a.query, a.jobRecords.vectors[job], a.gpuRecords.vectors[gpu])
 		c.version, c.score = a.version, 0
 		if len(a.memory.facts) > 0 {
 			c.score = a.space.Similarity(a.query, a.memory.majority)
@@ -348,19 +344,3 @@ func (a *Affinity) score(job, gpu int) float64 {
 	}
 	return c.score
 }
-
-// Recall answers on which GPUs jobs like this one ran well: it unbinds the record of the job from the memory of
-// placements, and finds the most similar records of GPUs in the item memory. It fills matches and returns the filled
-// part, the most similar first. Match.Item is a number for [Affinity.GPU]. A negative similarity means that such jobs
-// ran poorly there.
-func (a *Affinity) Recall(job int, matches []Match) []Match {
-	if len(a.memory.facts) == 0 {
-		return matches[:0]
-	}
-	a.space.Bind(a.query, a.jobRecords[a.jobRecord(job)], a.memory.majority)
-	m := Memory{space: a.space, vectors: a.gpuRecords}
-	return m.Nearest(a.query, matches)
-}
-
-// GPU returns the facts of a match of Recall.
-func (a *Affinity) GPU(item int) GPUFacts { return a.gpuFacts[item] }

@@ -1,10 +1,8 @@
 package hyper
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
@@ -84,7 +82,9 @@ func TestScoresPreferTheGPUsOnWhichSimilarJobsRanWell(t *testing.T) {
 	}
 	var scores [4]float64
 	for job := 30; job < 40; job++ { // jobs that never ran
-		a.Scores(scores[:], s, job)
+		for gpu := range scores {
+			scores[gpu] = a.Score(s, job, gpu)
+		}
 		if s.Workload.Jobs[job].Kind == 0 { // ResNet: well on Volta, poorly on Radeon
 			if !(scores[0] > 0.1 && scores[2] < -0.1) {
 				t.Errorf("job %d of kind ResNet: scores: got %v, want the first two above 0.1 and the others below -0.1", job, scores)
@@ -92,13 +92,9 @@ func TestScoresPreferTheGPUsOnWhichSimilarJobsRanWell(t *testing.T) {
 		} else if !(scores[2] > 0.1) { // fluid: well on both
 			t.Errorf("job %d of kind fluid: score of Radeon: got %v, want above 0.1", job, scores[2])
 		}
-		if scores[0] != scores[1] || a.Score(s, job, 2) != scores[2] {
+		if scores[0] != scores[1] || scores[2] != scores[3] {
 			t.Errorf("job %d: scores of equal GPUs: got %v, want equal ones", job, scores)
 		}
-	}
-	match := a.Recall(30, make([]Match, 2))
-	if len(match) == 0 || a.GPU(match[0].Item).Model != "Volta" {
-		t.Errorf("GPUs on which jobs like ResNet ran well: got %v, want Volta first", match)
 	}
 }
 
@@ -109,9 +105,6 @@ func TestScoresAreZeroWithoutExperience(t *testing.T) {
 	s := state(c, w, speeds)
 	if got := a.Score(s, 0, 0); got != 0 {
 		t.Errorf("score without experience: got %v, want 0", got)
-	}
-	if got := a.Recall(0, make([]Match, 3)); len(got) != 0 {
-		t.Errorf("recall without experience: got %v, want none", got)
 	}
 }
 
@@ -130,19 +123,18 @@ func TestAModelWithoutExperienceIsNeutral(t *testing.T) {
 	}
 }
 
+// observe adds a placement without a run.
+func observe(a *Affinity, p *Placement) { a.add(a.jobID(&p.Job), a.gpuID(&p.GPU), p) }
+
 func TestUtilizationIsPartOfThePlacement(t *testing.T) {
 	a := affinity(t, Options{})
 	job := JobFacts{Kind: "ResNet", Class: "learning", Priority: 0.5, GPUs: 1, CPUs: 4, Memory: 1 << 33, Network: 0}
 	gpu := GPUFacts{Model: "Volta", Memory: 1 << 34, Bandwidth: math.NaN(), Compute: math.NaN()}
 	for range 20 { // alone it runs well, next to another job poorly
 		gpu.Utilization = 0
-		if err := a.Observe(Placement{job, gpu, 1}); err != nil {
-			t.Fatal(err)
-		}
+		observe(a, &Placement{job, gpu, 1})
 		gpu.Utilization = 1
-		if err := a.Observe(Placement{job, gpu, 0.4}); err != nil {
-			t.Fatal(err)
-		}
+		observe(a, &Placement{job, gpu, 0.4})
 	}
 	a.refresh()
 	gpu.Utilization = 0
@@ -181,89 +173,6 @@ func TestEfficiencyOfAJobThatWasSeenLate(t *testing.T) {
 	}
 }
 
-func TestExperienceSurvivesAFile(t *testing.T) {
-	for _, n := range []int{7, 40} { // 40 exceeds the window
-		a := affinity(t, Options{Window: 16})
-		s := play(a, n)
-		var file bytes.Buffer
-		if err := WritePlacements(&file, a.Placements()); err != nil {
-			t.Fatal(err)
-		}
-		list, err := ReadPlacements(&file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := affinity(t, Options{Window: 16})
-		for _, p := range list {
-			if err := b.Observe(p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a.refresh()
-		b.refresh()
-		b.Reset(s.Cluster, s.Workload)
-		for job := range s.Workload.Jobs {
-			for gpu := range s.Cluster.GPUs {
-				if got, want := b.Score(s, job, gpu), a.Score(s, job, gpu); got != want {
-					t.Fatalf("%d placements: job %d, GPU %d: got %v after the file, want %v", n, job, gpu, got, want)
-				}
-			}
-		}
-	}
-}
-
-func TestFaultyPlacementsAreErrors(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{`{"efficiency": 1, "gpus": "x"}`, "line 1"},
-		{"{\"efficiency\": 1}\n{\"efficiency\"", "line 2"},
-		{`{"efficiency": -1}`, "efficiency: got -1"},
-		{`{}`, "efficiency: got NaN"},
-		{`{"efficiency": 1, "other": 1}`, "unknown field"},
-		{`{"efficiency": 1} {"efficiency": 1}`, "one object on each line"},
-	} {
-		if _, err := ReadPlacements(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want an error with %q", c.text, err, c.want)
-		}
-	}
-	a := affinity(t, Options{})
-	for _, x := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if a.Observe(Placement{Efficiency: x}) == nil {
-			t.Errorf("an efficiency of %v: got no error", x)
-		}
-	}
-}
-
-func FuzzReadPlacements(f *testing.F) {
-	var file bytes.Buffer
-	a := affinity(f, Options{Dimension: 64})
-	play(a, 5)
-	if err := WritePlacements(&file, a.Placements()); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(file.Bytes())
-	f.Add([]byte(`{"efficiency": 1e300, "gpus": null, "priority": -5}`))
-	f.Add([]byte("{\"efficiency\": 0.5}\n\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		list, err := ReadPlacements(bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		a := affinity(t, Options{Dimension: 64})
-		for _, p := range list {
-			if err := a.Observe(p); err != nil {
-				t.Fatalf("Observe refuses what ReadPlacements accepts: %v", err)
-			}
-		}
-		var again bytes.Buffer
-		if err := WritePlacements(&again, list); err != nil {
-			t.Fatal(err)
-		}
-		if back, err := ReadPlacements(&again); err != nil || len(back) != len(list) {
-			t.Fatalf("%d placements written: got %d, %v", len(list), len(back), err)
-		}
-	})
-}
-
 func TestRecordsAnswerQueries(t *testing.T) {
 	s := space(t, Dimension)
 	e, err := s.NewEncoder()
@@ -295,10 +204,11 @@ func TestRecordsAnswerQueries(t *testing.T) {
 func TestHotPathsDoNotAllocate(t *testing.T) {
 	a := affinity(t, Options{})
 	s := play(a, 40)
-	var scores [4]float64
 	if n := testing.AllocsPerRun(100, func() {
 		a.refresh()
-		a.Scores(scores[:], s, 3)
+		for gpu := range s.Cluster.GPUs {
+			a.Score(s, 3, gpu)
+		}
 		a.Watch(s)
 	}); n != 0 {
 		t.Errorf("scores of a job: got %v allocations, want 0", n)
@@ -306,17 +216,17 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 	v, b := a.space.New(), a.space.NewBundle()
 	m := a.encoder.Models()
 	var matches [3]Match
-	b.Add(a.jobRecords[0])
-	b.Add(a.jobRecords[0])
+	b.Add(a.jobRecords.vectors[0])
+	b.Add(a.jobRecords.vectors[0])
 	b.Clear()
 	if n := testing.AllocsPerRun(100, func() {
 		b.Clear()
-		b.Add(a.jobRecords[0])
-		b.Add(a.jobRecords[1])
+		b.Add(a.jobRecords.vectors[0])
+		b.Add(a.jobRecords.vectors[1])
 		b.Majority(v)
-		a.space.Permute(v, a.jobRecords[1], 77)
+		a.space.Permute(v, a.jobRecords.vectors[1], 77)
 		m.Nearest(v, matches[:])
-		b.Remove(a.jobRecords[0])
+		b.Remove(a.jobRecords.vectors[0])
 	}); n != 0 {
 		t.Errorf("operations: got %v allocations, want 0", n)
 	}

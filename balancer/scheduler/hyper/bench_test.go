@@ -67,19 +67,21 @@ func BenchmarkQuery64Items(b *testing.B) {
 func BenchmarkScoresFresh(b *testing.B) {
 	a := affinity(b, Options{})
 	s := play(a, 40)
-	var scores [4]float64
 	for b.Loop() {
 		a.version++
-		a.Scores(scores[:], s, 3)
+		for gpu := range s.Cluster.GPUs {
+			a.Score(s, 3, gpu)
+		}
 	}
 }
 
 func BenchmarkScoresKnown(b *testing.B) {
 	a := affinity(b, Options{})
 	s := play(a, 40)
-	var scores [4]float64
 	for b.Loop() {
-		a.Scores(scores[:], s, 3)
+		for gpu := range s.Cluster.GPUs {
+			a.Score(s, 3, gpu)
+		}
 	}
 }
 
@@ -88,9 +90,7 @@ func BenchmarkObserve(b *testing.B) {
 	play(a, 40)
 	p := a.Placements()[0]
 	for b.Loop() {
-		if err := a.Observe(p); err != nil {
-			b.Fatal(err)
-		}
+		observe(a, &p)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestCapacityTable(t *testing.T) {
 		{2000, 51, 100}, {2000, 101, 100}, {2000, 201, 100},
 		{10000, 5, 100}, {10000, 101, 100}, {10000, 201, 100}, {10000, 401, 100}, {10000, 801, 100}, {10000, 1601, 100},
 	} {
-		got, agreement := retrieve(space(t, c.d), c.n, c.others, 2000, 1)
-		fmt.Printf("| %d | %d | %d | %.4f | %.4f | %.4f | %.4f |\n", c.d, c.n, c.others, Capacity(c.d, c.n, c.others), got, Agreement(c.n), agreement)
+		got, measured := retrieve(space(t, c.d), c.n, c.others, 2000, 1)
+		fmt.Printf("| %d | %d | %d | %.4f | %.4f | %.4f | %.4f |\n", c.d, c.n, c.others, capacity(c.d, c.n, c.others), got, agreement(c.n), measured)
 	}
 }

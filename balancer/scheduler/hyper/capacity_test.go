@@ -6,17 +6,62 @@ import (
 	"testing"
 )
 
+// agreement returns the expected fraction of components in which a bundle of n independent random vectors agrees with
+// each of them:
+//
+//	1/2 + C(n-1, floor((n-1)/2)) / 2^n
+//
+// The majority differs from the member only if the n-1 others outvote it. For large n it is about
+// 1/2 + 1/sqrt(2 pi n).
+func agreement(n int) float64 {
+	if n < 1 {
+		return 0.5
+	}
+	k := float64((n - 1) / 2)
+	a, _ := math.Lgamma(float64(n))
+	b, _ := math.Lgamma(k + 1)
+	c, _ := math.Lgamma(float64(n) - k)
+	return 0.5 + math.Exp(a-b-c-float64(n)*math.Ln2)
+}
+
+// capacity returns the probability that a query finds one member of a bundle: n random vectors of dimension d are
+// bundled, and the item memory contains this member and others unrelated items. The query is correct if the member is
+// more similar to the bundle than all unrelated items are.
+//
+// The number of agreeing components is binomial: Binomial(d, agreement(n)) for the member, Binomial(d, 1/2) for an
+// unrelated item. capacity uses the normal approximation of both, and integrates over the agreement of the member:
+//
+//	P = integral of phi(x) * Phi((mean(member) + x * deviation(member) - d/2) / sqrt(d/4))^others dx
+func capacity(d, n, others int) float64 {
+	p := agreement(n)
+	mean, deviation := float64(d)*p, math.Sqrt(float64(d)*p*(1-p))
+	// Simpson's rule over 8 standard deviations; the integral outside is below 1e-14.
+	const steps, width = 4000, 16.0
+	sum := 0.0
+	for i := range steps + 1 {
+		x := -width/2 + width*float64(i)/steps
+		z := (mean + x*deviation - float64(d)/2) / math.Sqrt(float64(d)/4)
+		weight := 2.0 + 2*float64(i%2)
+		if i == 0 || i == steps {
+			weight = 1
+		}
+		below := math.Erfc(-z/math.Sqrt2) / 2
+		sum += weight * math.Exp(-x*x/2) * math.Pow(below, float64(others))
+	}
+	return min(sum*width/steps/3/math.Sqrt(2*math.Pi), 1)
+}
+
 func TestAgreement(t *testing.T) {
 	// By enumeration: one vector agrees with itself, two random ones agree in 3/4 of the components, if ties are random.
 	for n, want := range map[int]float64{1: 1, 2: 0.75, 3: 0.75, 4: 0.6875, 5: 0.6875, 7: 0.65625} {
-		if got := Agreement(n); math.Abs(got-want) > 1e-12 {
-			t.Errorf("Agreement(%d) = %v, want %v", n, got, want)
+		if got := agreement(n); math.Abs(got-want) > 1e-12 {
+			t.Errorf("agreement(%d) = %v, want %v", n, got, want)
 		}
 	}
 	for _, n := range []int{1001, 10001} { // the approximation for many members, to 0.1 % of what exceeds 1/2
 		want := 1 / math.Sqrt(2*math.Pi*float64(n))
-		if got := Agreement(n) - 0.5; math.Abs(got/want-1) > 1e-3 {
-			t.Errorf("Agreement(%d) - 1/2 = %v, want about %v", n, got, want)
+		if got := agreement(n) - 0.5; math.Abs(got/want-1) > 1e-3 {
+			t.Errorf("agreement(%d) - 1/2 = %v, want about %v", n, got, want)
 		}
 	}
 }
@@ -31,8 +76,8 @@ func random(s *Space, source *rand.PCG, n int) []Vector {
 	return list
 }
 
-// retrieve measures Capacity: the fraction of queries of one member that find it among the unrelated items.
-func retrieve(s *Space, n, others, queries int, seed uint64) (correct float64, agreement float64) {
+// retrieve measures capacity: the fraction of queries of one member that find it among the unrelated items.
+func retrieve(s *Space, n, others, queries int, seed uint64) (correct, agreed float64) {
 	source := rand.NewPCG(seed, 7)
 	b, v := s.NewBundle(), s.New()
 	hits, agree := 0, 0
@@ -62,14 +107,14 @@ func TestCapacityEqualsTheory(t *testing.T) {
 		{256, 5, 20}, {256, 15, 20}, {256, 64, 20}, {512, 31, 50}, {1000, 51, 30}, {1000, 200, 30},
 	} {
 		s := space(t, c.d)
-		got, agreement := retrieve(s, c.n, c.others, queries, uint64(c.d*c.n))
-		want := Capacity(c.d, c.n, c.others)
+		got, agreed := retrieve(s, c.n, c.others, queries, uint64(c.d*c.n))
+		want := capacity(c.d, c.n, c.others)
 		// Four standard errors of a fraction of all queries; at least 1 query.
 		if limit := 4*math.Sqrt(want*(1-want)/queries) + 1.0/queries; math.Abs(got-want) > limit {
 			t.Errorf("%d components, %d members, %d other items: got %.3f correct, want %.3f +- %.3f", c.d, c.n, c.others, got, want, limit)
 		}
-		if want, limit := Agreement(c.n), 4*0.5/math.Sqrt(float64(queries*c.d)); math.Abs(agreement-want) > limit {
-			t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", c.d, c.n, agreement, want, limit)
+		if want, limit := agreement(c.n), 4*0.5/math.Sqrt(float64(queries*c.d)); math.Abs(agreed-want) > limit {
+			t.Errorf("%d components, %d members: agreement: got %.4f, want %.4f +- %.4f", c.d, c.n, agreed, want, limit)
 		}
 	}
 }
@@ -78,13 +123,13 @@ func TestCapacityIsAProbabilityThatFallsWithMembers(t *testing.T) {
 	for _, d := range []int{100, 1000, 10000} {
 		last := 1.0
 		for n := 1; n < 3000; n = n*3/2 + 1 {
-			p := Capacity(d, n, 100)
+			p := capacity(d, n, 100)
 			if !(p >= 0 && p <= last+1e-9) {
 				t.Errorf("%d components, %d members: got %v after %v, want a probability that falls", d, n, p, last)
 			}
 			last = p
 		}
-		if got := Capacity(d, 5, 0); math.Abs(got-1) > 1e-6 {
+		if got := capacity(d, 5, 0); math.Abs(got-1) > 1e-6 {
 			t.Errorf("without other items: got %v, want 1", got)
 		}
 	}

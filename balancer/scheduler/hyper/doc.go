@@ -29,7 +29,7 @@
 //	query  := Bind(record, model)          // "V100" and noise
 //	match  := models.Nearest(query, ...)   // "V100"
 //
-// A fact that is not known has no pair in the record. [Capacity] is the probability that such a query is correct.
+// A fact that is not known has no pair in the record.
 //
 // # The affinity of a job for a GPU
 //

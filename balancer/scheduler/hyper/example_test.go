@@ -3,7 +3,10 @@ package hyper_test
 import (
 	"fmt"
 
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
 func ExampleEncoder() {
@@ -25,24 +28,42 @@ func ExampleEncoder() {
 	// Output: V100, about 0.2 busy
 }
 
+// watched is a policy whose runs an affinity learns from.
+type watched struct {
+	scheduler.Policy
+	affinity *hyper.Affinity
+}
+
+func (w watched) Reset(c *scheduler.Cluster, jobs *scheduler.Workload, s scheduler.Speeds) error {
+	w.affinity.Reset(c, jobs)
+	return w.Policy.Reset(c, jobs, s)
+}
+
+func (w watched) Decide(s *scheduler.State) scheduler.Action {
+	w.affinity.Watch(s)
+	return w.Policy.Decide(s)
+}
+
 func ExampleAffinity() {
 	affinity, err := hyper.NewAffinity(hyper.Options{})
 	if err != nil {
 		panic(err)
 	}
-	job := hyper.JobFacts{Kind: "language model", Class: "learning", Priority: 0.8, GPUs: 2, CPUs: 4, Memory: 24 << 30}
-	for _, p := range []struct {
-		model      string
-		efficiency float64
-	}{{"V100", 1}, {"T4", 0.34}, {"V100", 0.95}, {"T4", 0.3}} {
-		err := affinity.Observe(hyper.Placement{Job: job, GPU: hyper.GPUFacts{Model: p.model, Memory: 16 << 30}, Efficiency: p.efficiency})
-		if err != nil {
-			panic(err)
-		}
+	fcfs, err := scheduler.New("fcfs", scheduler.Options{})
+	if err != nil {
+		panic(err)
 	}
-	fmt.Println(len(affinity.Placements()), "placements")
-	// A policy calls affinity.Reset for a cluster and a workload, affinity.Watch(state) before each decision, and
-	// affinity.Score(state, job, gpu) for the pairs that it compares.
+	setup := workload.Default()
+	jobs, err := workload.Generate(setup, workload.Arrivals{Jobs: 100, Load: 0.8, Seed: 1})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := simulate.Run(watched{fcfs, affinity}, setup.Cluster, jobs, setup.Speeds, simulate.Options{}); err != nil {
+		panic(err)
+	}
+	p := affinity.Placements()[0]
+	fmt.Printf("%s on %s: efficiency %.2f\n", p.Job.Kind, p.GPU.Model, p.Efficiency)
+	// A policy calls affinity.Score(state, job, gpu) for the pairs that it compares.
 
-	// Output: 4 placements
+	// Output: language model on volta: efficiency 1.00
 }

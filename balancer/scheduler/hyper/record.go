@@ -8,22 +8,22 @@ import (
 
 // JobFacts are the facts of a job that its record contains. NaN and "" are facts that are not known.
 type JobFacts struct {
-	Kind     string  `json:"kind"`
-	Class    string  `json:"class"`
-	Priority float64 `json:"priority"` // between 0 and 1
-	GPUs     float64 `json:"gpus"`
-	CPUs     float64 `json:"cpus"`    // cores, for each GPU
-	Memory   float64 `json:"memory"`  // bytes of host memory, for each GPU
-	Network  float64 `json:"network"` // bytes/s, for each GPU
+	Kind     string
+	Class    string
+	Priority float64 // between 0 and 1
+	GPUs     float64
+	CPUs     float64 // cores, for each GPU
+	Memory   float64 // bytes of host memory, for each GPU
+	Network  float64 // bytes/s, for each GPU
 }
 
 // GPUFacts are the facts of a GPU that its record contains. NaN and "" are facts that are not known.
 type GPUFacts struct {
-	Model       string  `json:"model"`
-	Memory      float64 `json:"memory"`      // bytes
-	Bandwidth   float64 `json:"bandwidth"`   // bytes/s
-	Compute     float64 `json:"compute"`     // FLOP/s
-	Utilization float64 `json:"utilization"` // fraction
+	Model       string
+	Memory      float64 // bytes
+	Bandwidth   float64 // bytes/s
+	Compute     float64 // FLOP/s
+	Utilization float64 // fraction
 }
 
 // FactsOfJob returns the facts of a job of a workload.
