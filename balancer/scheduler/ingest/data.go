@@ -467,11 +467,11 @@ func ParseDefault(text string) (Default, error) {
 	panic("ingest: a figure without a column: " + name + "." + column) // a mistake in the tables
 }
 
-// Unlimited are defaults for traces that state no demands: no job needs CPU cores, memory or network, checkpoints cost
-// nothing, and all priorities are equal.
+// Unlimited returns defaults for traces that state no demands: no job needs CPU cores, memory or network, checkpoints
+// cost nothing, and no job is urgent.
 func Unlimited() []Default {
 	return []Default{{Kinds, "gpu_memory", 0}, {Kinds, "save", 0}, {Kinds, "load", 0},
-		{Jobs, "cpus", 0}, {Jobs, "memory", 0}, {Jobs, "network", 0}, {Jobs, "priority", 0.5}}
+		{Jobs, "cpus", 0}, {Jobs, "memory", 0}, {Jobs, "network", 0}, {Jobs, "priority", 0}}
 }
 
 // Fill puts defaults in the place of missing figures, and returns what it filled. Figures that sources state never

@@ -236,7 +236,7 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := d.Fill(append(Unlimited(), cpus))
-	if len(filled) != 4 || filled[0].Column != "cpus" || d.Workload.Jobs[1].CPUs != 8 || d.Workload.Jobs[0].CPUs != 4 || d.Workload.Jobs[1].Priority != 0.5 {
+	if len(filled) != 4 || filled[0].Column != "cpus" || d.Workload.Jobs[1].CPUs != 8 || d.Workload.Jobs[0].CPUs != 4 || d.Workload.Jobs[1].Priority != 0 {
 		t.Errorf("filled: got %v, jobs %+v", filled, d.Workload.Jobs)
 	}
 	if err := d.Check(); err != nil {

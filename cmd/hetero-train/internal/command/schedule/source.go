@@ -148,24 +148,26 @@ func (s *source) readGavel(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	s.setup = &workload.Setup{Kinds: g.Kinds, Speeds: g.Speeds}
-	if s.setup.Cluster, err = s.cluster(g.Types); err != nil {
+	cluster, err := s.cluster(g.Types)
+	if err != nil {
 		return err
-	}
-	for k := range s.setup.Kinds { // Gavel measured neither memory nor checkpoints: they do not limit the jobs
-		kind := &s.setup.Kinds[k]
-		kind.GPUMemory, kind.Save, kind.Load = known(kind.GPUMemory), known(kind.Save), known(kind.Load)
 	}
 	for _, path := range s.traces {
 		var jobs []scheduler.Job
 		err := readFile(s.command+": --trace", path, func(f io.Reader) (err error) {
-			jobs, err = ingest.GavelTrace(path, f, s.setup.Kinds)
+			jobs, err = ingest.GavelTrace(path, f, g.Kinds)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if err := s.list(a, path, jobs); err != nil {
+		d, err := g.Data(*cluster, jobs)
+		if err != nil {
+			return fmt.Errorf("%s: --trace %s: %w", s.command, path, err)
+		}
+		d.Fill(ingest.Unlimited()) // Gavel states neither memory nor checkpoints, and a trace states only GPUs
+		s.setup = &workload.Setup{Cluster: &d.Cluster, Kinds: d.Workload.Kinds, Speeds: d.Speeds}
+		if err := s.list(a, path, &d.Workload); err != nil {
 			return err
 		}
 	}
@@ -173,12 +175,8 @@ func (s *source) readGavel(a *cli.App) error {
 }
 
 // list adds the jobs of a trace that the cluster can hold.
-func (s *source) list(a *cli.App, path string, jobs []scheduler.Job) error {
-	for i := range jobs { // a trace states no needs but GPUs; the others do not limit its jobs
-		j := &jobs[i]
-		j.CPUs, j.Memory, j.Network, j.Priority = known(j.CPUs), known(j.Memory), known(j.Network), known(j.Priority)
-	}
-	w := &scheduler.Workload{Kinds: s.setup.Kinds, Jobs: jobs}
+func (s *source) list(a *cli.App, path string, w *scheduler.Workload) error {
+	jobs := w.Jobs
 	var out []int
 	var first error
 	for i := range jobs {
@@ -196,14 +194,6 @@ func (s *source) list(a *cli.App, path string, jobs []scheduler.Job) error {
 	}
 	s.listed = append(s.listed, w)
 	return nil
-}
-
-// known replaces a figure that a source does not have by 0.
-func known(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // cluster reads --gpus.
