@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/spelling"
 )
 
 // Fault is one invalid setting, or one syntax error, of a configuration.
@@ -117,30 +119,11 @@ func Nearest(text string, candidates []string, n int) []string {
 	return all
 }
 
-// longestName is the maximum length of a text for editDistance, whose time is the product of the lengths. All keys are
-// shorter.
+// longestName is the number of bytes of a name that editDistance compares. All keys are shorter.
 const longestName = 64
 
-// editDistance returns the minimum number of inserted, deleted and replaced bytes that change a to b.
 func editDistance(a, b string) int {
-	a, b = a[:min(len(a), longestName)], b[:min(len(b), longestName)]
-	row := make([]int, len(b)+1) // row[j] is the distance from a[:i] to b[:j], where i is the number of bytes processed
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Distance(a[:min(len(a), longestName)], b[:min(len(b), longestName)])
 }
 
 // orList joins quoted values: "a", "b" or "c".

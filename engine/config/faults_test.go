@@ -257,14 +257,3 @@ func TestNearest(t *testing.T) {
 		t.Errorf("without candidates: got %q", got)
 	}
 }
-
-func TestEditDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"lr", "rl", 2}, {"same", "same", 0}} {
-		if got := editDistance(c.a, c.b); got != c.want {
-			t.Errorf("editDistance(%q, %q): got %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}

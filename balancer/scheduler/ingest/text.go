@@ -7,6 +7,8 @@ import (
 	"iter"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/spelling"
 )
 
 // MaxBytes is the maximum size of a source.
@@ -58,25 +60,7 @@ func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 	}
 }
 
-// editDistance is the number of single-character changes between a and b (Levenshtein). Long texts are compared by their
-// first 100 bytes.
+// editDistance compares names without regard to case, by their first 100 bytes.
 func editDistance(a, b string) int {
-	a, b = strings.ToLower(a[:min(len(a), 100)]), strings.ToLower(b[:min(len(b), 100)])
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return spelling.Distance(strings.ToLower(a[:min(len(a), 100)]), strings.ToLower(b[:min(len(b), 100)]))
 }

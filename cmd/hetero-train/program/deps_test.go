@@ -22,7 +22,8 @@ const module = "github.com/hetero-train/hetero-train/"
 var layers = []layer{
 	// Numbers and settings.
 	{"engine/tensor", nil},
-	{"engine/config", nil},
+	{"spelling", nil},
+	{"engine/config", imports("spelling")},
 	{"telemetry", nil},
 	{"balancer", imports("telemetry")},
 	{"balancer/simulate", imports("balancer")},
@@ -31,7 +32,7 @@ var layers = []layer{
 	{"balancer/scheduler/features", imports("balancer/scheduler")},
 	{"balancer/scheduler/workload", imports("balancer", "balancer/scheduler")},
 	{"balancer/scheduler/simulate", imports("balancer/scheduler")},
-	{"balancer/scheduler/ingest", imports("balancer", "balancer/scheduler", "balancer/scheduler/workload")},
+	{"balancer/scheduler/ingest", imports("spelling", "balancer", "balancer/scheduler", "balancer/scheduler/workload")},
 	{"balancer/scheduler/compare", imports("balancer/scheduler")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
