@@ -15,8 +15,8 @@ import (
 // contains either the complete old or the complete new contents. A path of something else than a regular file, such as
 // a device or a pipe, is a *regular.Error: Replace would remove it.
 func Replace(path string, write func(io.Writer) error) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("write: %w", &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file or a new one", info.Mode())})
+	if err := Replaceable(path); err != nil {
+		return fmt.Errorf("write: %w", err)
 	}
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -25,6 +25,14 @@ func Replace(path string, write func(io.Writer) error) error {
 	defer dir.Close()
 	if err := replaceIn(dir, filepath.Base(path), write); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Replaceable returns an error if Replace would refuse the path: a folder, a device or a pipe.
+func Replaceable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file or a new one", info.Mode())}
 	}
 	return nil
 }

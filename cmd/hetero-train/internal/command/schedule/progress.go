@@ -1,8 +1,10 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -46,20 +48,19 @@ func (p *progress) add() {
 	p.app.Progress(fmt.Sprintf("%d of %d runs | %s left", p.done, p.total, show.Duration(left)))
 }
 
-// checkOutput reports a path that must not be replaced by a file: a folder, a device, a pipe. A link is followed.
+// checkOutput refuses a path that writeFile could not replace, and a file without the right to write. It follows links.
 func checkOutput(command, flag, path string) (string, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		return "", exit.Usagef("%s: %s: got %s, which is no regular file; want the name of a file to create or to replace", command, flag, path)
+	if err := experiment.Replaceable(path); err != nil {
+		return "", exit.Usagef("%s: %s: %w", command, flag, err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", exit.Usagef("%s: %s: %w", command, flag, err)
 	}
 	if err == nil {
-		file, err := os.OpenFile(path, os.O_WRONLY, 0) // a file without the right to write stays as it is
-		if err != nil {
-			return "", exit.Usagef("%s: %s: %w", command, flag, err)
-		}
 		file.Close()
 	}
 	return path, nil
