@@ -18,8 +18,8 @@ import (
 // Without Shared, fc2 has one output for each action: the network knows an action by its position only.
 //
 // With Shared, fc2 describes the situation, and one small network of two layers scores each pair of a job and a column
-// from the pair's own numbers and the situation. The weights are the same for all pairs. What the network has learnt
-// about one pair therefore holds for every other pair, also on GPUs that the training cluster did not have.
+// from the pair's own numbers and the situation. All pairs have the same weights. The network
+// therefore applies its experience with one pair to every other pair, also on GPUs that the training cluster lacked.
 type Network struct {
 	Filters int  `json:"filters"` // channels of conv1 and conv2
 	Hidden  int  `json:"hidden"`  // width of fc1

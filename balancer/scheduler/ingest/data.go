@@ -303,7 +303,7 @@ func (a *assembler) speeds() {
 		return
 	}
 	if err := t.Build(types); err != nil {
-		a.f.add("speeds", 0, "invalid", err.Error(), "") // what the checks above do not know
+		a.f.add("speeds", 0, "invalid", err.Error(), "") // a fault that the checks above do not cover
 		return
 	}
 	a.d.Speeds = t

@@ -128,7 +128,7 @@ func (f *simulateFlags) readCurves(a *cli.App) error {
 func readPipe(name string, pipe io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(pipe, mostCurves+1))
 	if err == nil && len(text) > mostCurves {
-		err = fmt.Errorf("%s: got more than %d bytes, want at most so many", name, mostCurves)
+		err = fmt.Errorf("%s: got more than %d bytes, want at most %d", name, mostCurves, mostCurves)
 	}
 	return text, err
 }

@@ -42,8 +42,8 @@ type model struct {
 	replica *train.Replica
 }
 
-// openModel opens the configured model for micro-batches of so many samples: images are synthetic, texts are those of
-// the configured data set.
+// openModel opens the configured model. samples is the size of a micro-batch, accumulation the number of micro-batches
+// in a step. Images are synthetic, texts are those of the configured data set.
 func openModel(ctx context.Context, k *compute.Rank, samples, accumulation int) (*model, error) {
 	cfg := *k.Cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = samples*accumulation, accumulation

@@ -256,7 +256,7 @@ func obstacle(s *scheduler.State, job, typ, free int) string {
 	case free < j.GPUs:
 		return fmt.Sprintf("%d free", free)
 	}
-	return fmt.Sprintf("%d free, but not enough CPU cores or memory beside them, or no speed over several machines", free)
+	return fmt.Sprintf("%d free, but their machines lack free CPU cores or memory, or its kind has no speed over several machines", free)
 }
 
 func gpuNames(c *scheduler.Cluster, gpus []int) []string {
