@@ -3,7 +3,6 @@ package cuda_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ import (
 )
 
 // shimLibrary holds the sources of the CUDA device, compiled for the host (shim/).
-const shimLibrary = "libhetero_cuda_shim.so"
+const shimLibrary = nativetest.CUDAShim
 
 // TestMain keeps cached choices out of the user's cache folder.
 func TestMain(m *testing.M) {
@@ -33,12 +32,7 @@ func TestMain(m *testing.M) {
 // loadShim loads the GPU device compiled for the host.
 func loadShim(t *testing.T) *native.Library {
 	t.Helper()
-	path := filepath.Join(nativetest.Need(t, "cpu", shimLibrary), shimLibrary)
-	lib, err := native.Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return nativetest.Load(t, "cpu", shimLibrary)
 }
 
 // captured is a device that requires every program to become a graph.

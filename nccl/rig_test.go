@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 	"unsafe"
@@ -27,14 +26,10 @@ const shimLibrary = "libhetero_nccl_shim.so"
 // shim opens the GPU device that was compiled for the host. The fake NCCL moves data in its memory.
 func shim(t *testing.T) *native.Library {
 	t.Helper()
-	dir := nativetest.Need(t, "cpu", "libhetero_cuda_shim.so", shimLibrary)
+	dir := nativetest.Need(t, "cpu", shimLibrary)
 	t.Setenv("HETERO_CUDA_LIBS", dir)
 	t.Setenv("HETERO_SHIM_GPUS", "16")
-	lib, err := native.Load(filepath.Join(dir, "libhetero_cuda_shim.so"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return nativetest.Load(t, "cpu", nativetest.CUDAShim)
 }
 
 // ranks are the ranks of one group, with their devices and control communicators.

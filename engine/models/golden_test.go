@@ -13,13 +13,11 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
-	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
@@ -398,25 +396,6 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// openLibrary opens the first device of libhetero_<kind>.so.
-func openLibrary(t *testing.T, kind string) device.Device {
-	t.Helper()
-	path, err := nativelib.Find("libhetero_" + kind + ".so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, err := native.Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := lib.Open(0, device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
-	return dev
-}
-
 // TestTransformersFollowPyTorch trains the published sizes only with HETERO_LARGE=1. They need 4 GB of memory and
 // several minutes.
 func TestTransformersFollowPyTorch(t *testing.T) {
@@ -436,7 +415,9 @@ func TestTransformersFollowPyTorch(t *testing.T) {
 				g.follow(t, openCPU(t), compute, g.Config.Steps)
 			})
 			if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" && !large {
-				t.Run(fmt.Sprintf("%s/%s %v", name, kind, compute), func(t *testing.T) { g.follow(t, openLibrary(t, kind), compute, g.Config.Steps) })
+				t.Run(fmt.Sprintf("%s/%s %v", name, kind, compute), func(t *testing.T) {
+					g.follow(t, nativetest.Open(t, "", "libhetero_"+kind+".so"), compute, g.Config.Steps)
+				})
 			}
 		}
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
-	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
@@ -22,13 +20,9 @@ func openBehind(t *testing.T) device.Device { return gpus(t, 1)[0] }
 // gpus opens n such devices.
 func gpus(t *testing.T, n int) (devs []device.Device) {
 	t.Helper()
-	path := filepath.Join(nativetest.Need(t, "cpu", "libhetero_cuda_shim.so"), "libhetero_cuda_shim.so")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
 	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(n))
-	lib, err := native.Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib := nativetest.Load(t, "cpu", nativetest.CUDAShim)
 	for i := range n {
 		dev, err := lib.Open(i, device.Options{})
 		if err != nil {

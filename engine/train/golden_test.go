@@ -17,12 +17,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
-	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -146,34 +145,12 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
-// openLibrary opens the first device of libhetero_<kind>.so.
-func openLibrary(t *testing.T, kind string) device.Device {
-	t.Helper()
-	path, err := nativelib.Find("libhetero_" + kind + ".so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, err := native.Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := lib.Open(0, device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
-	return dev
-}
-
 // openShim opens the CUDA device compiled for the host. It skips the test if this library was not built, unless
 // HETERO_REQUIRE names the CPU.
 func openShim(t *testing.T) device.Device {
 	t.Helper()
-	if _, err := nativelib.Find("libhetero_cuda_shim.so"); err != nil && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skip(err)
-	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	return openLibrary(t, "cuda_shim")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // this cache stores the fastest algorithms
+	return nativetest.Open(t, "cpu", nativetest.CUDAShim)
 }
 
 func loadGolden(t *testing.T, path string) *golden {
@@ -202,7 +179,9 @@ func TestRunsFollowPyTorch(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		t.Run(name+"/cpu", func(t *testing.T) { followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps) })
 		if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" {
-			t.Run(name+"/"+kind, func(t *testing.T) { followGolden(t, openLibrary(t, kind), g, tensor.F32, g.Config.Steps) })
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				followGolden(t, nativetest.Open(t, "", "libhetero_"+kind+".so"), g, tensor.F32, g.Config.Steps)
+			})
 		}
 		if name == "simple_cnn_sgd" {
 			t.Run(name+"/cuda on the host", func(t *testing.T) { followGolden(t, openShim(t), g, tensor.F32, 2) })

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"math"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -24,14 +21,7 @@ func halfOptions() ReplicaOptions {
 // those of f32 only by f16's rounding, 2^-11 per layer.
 func TestHalfPrecisionFollowsF32(t *testing.T) {
 	t.Run("reference", func(t *testing.T) { checkHalf(t, openReference) })
-	t.Run("kernels of the GPU", func(t *testing.T) {
-		const shim = "cuda_shim"
-		if _, err := nativelib.Find("libhetero_" + shim + ".so"); err != nil && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Skip(err)
-		}
-		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		checkHalf(t, func(t *testing.T) device.Device { return openLibrary(t, shim) })
-	})
+	t.Run("kernels of the GPU", func(t *testing.T) { checkHalf(t, openShim) })
 }
 
 func checkHalf(t *testing.T, open func(*testing.T) device.Device) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -28,12 +26,7 @@ import (
 // gpu opens the GPU device compiled for the host.
 func gpu(t *testing.T) device.Device {
 	t.Helper()
-	file := filepath.Join(nativetest.Need(t, "cpu", "libhetero_cuda_shim.so"), "libhetero_cuda_shim.so")
-	lib, err := native.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := lib.Open(0, device.Options{})
+	dev, err := nativetest.Load(t, "cpu", nativetest.CUDAShim).Open(0, device.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package nativetest finds the native libraries for tests. A test binary is not in the program's folder, so this
+// Package nativetest finds and opens the native libraries for tests. A test binary is not in the program's folder, so this
 // package searches HETERO_LIB_DIR or build/lib of the source tree.
 package nativetest
 
@@ -11,8 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
+
+// CUDAShim is the library with the sources of the GPU device, compiled for the host.
+const CUDAShim = "libhetero_cuda_shim.so"
 
 // requireVariable lists the libraries that must exist, separated by commas: "cpu,shm". Tests of other missing libraries
 // skip.
@@ -20,7 +25,7 @@ const requireVariable = "HETERO_REQUIRE"
 
 // Need returns the absolute path of the folder with the libraries. It sets HETERO_LIB_DIR to this folder, for the test
 // and the processes that it starts. files are paths relative to the folder. If a file is missing, the test skips, or
-// fails if HETERO_REQUIRE contains group ("cpu", "gloo").
+// fails if HETERO_REQUIRE contains group ("cpu", "gloo"). It always fails if group is "".
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
@@ -39,6 +44,27 @@ func Need(t testing.TB, group string, files ...string) string {
 		}
 	}
 	return dir
+}
+
+// Load loads the library of a device. If the library is missing, the test skips or fails; see [Need].
+func Load(t testing.TB, group, file string) *native.Library {
+	t.Helper()
+	lib, err := native.Load(filepath.Join(Need(t, group, file), file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+// Open opens the first device of a library, and closes it when the test ends; see [Load].
+func Open(t testing.TB, group, file string) device.Device {
+	t.Helper()
+	dev, err := Load(t, group, file).Open(0, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
 }
 
 // RefuseThreads compiles the library that refuses the creation of threads and returns its path, for LD_PRELOAD; its
