@@ -7,7 +7,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -66,29 +65,22 @@ func classifyOptions(classes int, dropout float64) ReplicaOptions {
 	}
 }
 
-func TestUnequalSharesOfPaddedTextsTrainAsOneRank(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		crew crew
-	}{
-		{"two ranks", crew{options: classifyOptions(2, 0), shares: []int{5, 1}, cap: 200}},
-		{"three ranks, one without samples, dropout", crew{options: classifyOptions(3, 0.2), shares: []int{0, 4, 2}, cap: 200}},
-		{"shares that change at every step", crew{options: classifyOptions(3, 0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
-	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				for rank, s := range ranks {
-					if got, want := s.evals[len(s.evals)-1].F1, one.evals[len(one.evals)-1].F1; got != want || want <= 0 {
-						t.Errorf("rank %d: F1 is %v, one rank has %v", rank, got, want)
-					}
-				}
-			})
-		}
+// twoOrThreeClasses has three classes if it has dropout.
+func twoOrThreeClasses(dropout float64) ReplicaOptions {
+	if dropout > 0 {
+		return classifyOptions(3, dropout)
 	}
+	return classifyOptions(2, 0)
+}
+
+func TestUnequalSharesOfPaddedTextsTrainAsOneRank(t *testing.T) {
+	trainsAsOneRank(t, twoOrThreeClasses, func(t *testing.T, one session, ranks []session) {
+		for rank, s := range ranks {
+			if got, want := s.evals[len(s.evals)-1].F1, one.evals[len(one.evals)-1].F1; got != want || want <= 0 {
+				t.Errorf("rank %d: F1 is %v, one rank has %v", rank, got, want)
+			}
+		}
+	})
 }
 
 // The test computes the expected F1 of an evaluation from the probabilities of the classes.

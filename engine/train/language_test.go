@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/gpt2"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -71,31 +70,13 @@ func languageOptions(dropout float64) ReplicaOptions {
 }
 
 func TestUnequalSharesOfTokensTrainAsOneRank(t *testing.T) {
-	accumulated := languageOptions(0)
-	accumulated.Accumulation = 2
-	for _, c := range []struct {
-		name string
-		crew crew
-	}{
-		{"two ranks", crew{options: languageOptions(0), shares: []int{5, 1}, cap: 200}},
-		{"three ranks, one without samples, dropout", crew{options: languageOptions(0.2), shares: []int{0, 4, 2}, cap: 200}},
-		{"micro-batches", crew{options: accumulated, shares: []int{1, 2}, cap: 200}},
-		{"shares that change at every step", crew{options: languageOptions(0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
-	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				for i, step := range ranks[0].steps {
-					if want := one.steps[i].Count; step.Count != want || want <= 0 || want >= step.Samples*phraseLength {
-						t.Errorf("step %d: %d targets count, one rank has %d", i+1, step.Count, want)
-					}
-				}
-			})
+	trainsAsOneRank(t, languageOptions, func(t *testing.T, one session, ranks []session) {
+		for i, step := range ranks[0].steps {
+			if want := one.steps[i].Count; step.Count != want || want <= 0 || want >= step.Samples*phraseLength {
+				t.Errorf("step %d: %d targets count, one rank has %d", i+1, step.Count, want)
+			}
 		}
-	}
+	})
 }
 
 func TestMeansDivideByTheTargetsThatCount(t *testing.T) {

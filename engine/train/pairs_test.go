@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/bert"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/task"
@@ -79,31 +78,13 @@ func pairOptions(dropout float64) ReplicaOptions {
 }
 
 func TestUnequalSharesOfPairsTrainAsOneRank(t *testing.T) {
-	accumulated := pairOptions(0)
-	accumulated.Accumulation = 2
-	for _, c := range []struct {
-		name string
-		crew crew
-	}{
-		{"two ranks", crew{options: pairOptions(0), shares: []int{5, 1}, cap: 200}},
-		{"three ranks, one without samples, dropout", crew{options: pairOptions(0.2), shares: []int{0, 4, 2}, cap: 200}},
-		{"micro-batches", crew{options: accumulated, shares: []int{1, 2}, cap: 200}},
-		{"shares that change at every step", crew{options: pairOptions(0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
-	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				for rank, s := range ranks {
-					if got, want := s.evals[len(s.evals)-1], one.evals[len(one.evals)-1]; got.SampleTop1 != want.SampleTop1 || want.SampleTop1 <= 0 || !(got.SampleLoss > 0) {
-						t.Errorf("rank %d: got %+v, one rank has %+v", rank, got, want)
-					}
-				}
-			})
+	trainsAsOneRank(t, pairOptions, func(t *testing.T, one session, ranks []session) {
+		for rank, s := range ranks {
+			if got, want := s.evals[len(s.evals)-1], one.evals[len(one.evals)-1]; got.SampleTop1 != want.SampleTop1 || want.SampleTop1 <= 0 || !(got.SampleLoss > 0) {
+				t.Errorf("rank %d: got %+v, one rank has %+v", rank, got, want)
+			}
 		}
-	}
+	})
 }
 
 // Micro-batches have different numbers of labels, but the step must be that of the whole batch.

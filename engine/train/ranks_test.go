@@ -187,6 +187,32 @@ func follows(t *testing.T, one session, ranks []session) {
 	}
 }
 
+// trainsAsOneRank trains a task with unequal shares on the reference device and on the CPU, and compares the ranks with
+// a single one. options returns the options of the task with a dropout. check compares figures that follows does not.
+func trainsAsOneRank(t *testing.T, options func(dropout float64) ReplicaOptions, check func(t *testing.T, one session, ranks []session)) {
+	accumulated := options(0)
+	accumulated.Accumulation = 2
+	for _, c := range []struct {
+		name string
+		crew crew
+	}{
+		{"two ranks", crew{options: options(0), shares: []int{5, 1}, cap: 200}},
+		{"three ranks, one without samples, dropout", crew{options: options(0.2), shares: []int{0, 4, 2}, cap: 200}},
+		{"micro-batches", crew{options: accumulated, shares: []int{1, 2}, cap: 200}},
+		{"shares that change at every step", crew{options: options(0.2), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
+	} {
+		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
+			t.Run(c.name+" "+kind, func(t *testing.T) {
+				crew := c.crew
+				crew.open, crew.dir = open, t.TempDir()
+				one, ranks := alone(t, crew.options, open), crew.start(t)
+				follows(t, one, ranks)
+				check(t, one, ranks)
+			})
+		}
+	}
+}
+
 // oneBlock is a network with one residual block, whose branch is dropped for half of the samples.
 func oneBlock(net *nn.Net, x *graph.Value, classes int) *graph.Value {
 	x = net.BatchNorm("bn1", net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1}), nn.Norm{ReLU: true})

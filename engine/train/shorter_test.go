@@ -43,33 +43,19 @@ func TestStepsOnFewerPositionsEqualPaddedSteps(t *testing.T) {
 }
 
 func TestUnequalSharesOfShortTextsTrainAsOneRank(t *testing.T) {
-	accumulated := grouped(classifyOptions(3, 0), 2, 4)
-	accumulated.BatchSize, accumulated.Accumulation = 12, 2
-	for _, c := range []struct {
-		name string
-		crew crew
-	}{
-		{"two ranks", crew{options: grouped(classifyOptions(2, 0), 2, 4), shares: []int{5, 1}, cap: 200}},
-		{"three ranks, one without samples, dropout", crew{options: grouped(classifyOptions(3, 0.2), 2, 4), shares: []int{0, 4, 2}, cap: 200}},
-		{"micro-batches", crew{options: accumulated, shares: []int{4, 2}, cap: 200}},
-		{"shares that change at every step", crew{options: grouped(classifyOptions(3, 0.2), 3), shares: []int{2, 2, 2}, splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}}}}},
-	} {
-		for kind, open := range map[string]func(*testing.T) device.Device{"reference": openReference, "cpu": openCPU} {
-			t.Run(c.name+" "+kind, func(t *testing.T) {
-				crew := c.crew
-				crew.open, crew.dir = open, t.TempDir()
-				one, ranks := alone(t, crew.options, open), crew.start(t)
-				follows(t, one, ranks)
-				for rank, s := range ranks {
-					for i, step := range s.steps {
-						if want := one.steps[i].Positions; step.Positions != want || step.Ranks[0].Positions != want {
-							t.Errorf("rank %d, step %d: fraction %v of the positions, one rank has %v", rank, i+1, step.Positions, want)
-						}
-					}
-				}
-			})
+	options := func(dropout float64) ReplicaOptions { return grouped(twoOrThreeClasses(dropout), 2, 4) }
+	trainsAsOneRank(t, options, func(t *testing.T, one session, ranks []session) {
+		if !slices.ContainsFunc(one.steps, func(s StepRecord) bool { return s.Positions < 1 }) {
+			t.Error("one rank: all steps computed all positions, want shorter ones")
 		}
-	}
+		for rank, s := range ranks {
+			for i, step := range s.steps {
+				if want := one.steps[i].Positions; step.Positions != want || step.Ranks[0].Positions != want {
+					t.Errorf("rank %d, step %d: fraction %v of the positions, one rank has %v", rank, i+1, step.Positions, want)
+				}
+			}
+		}
+	})
 }
 
 func TestShorterPassesAreChecked(t *testing.T) {
