@@ -30,13 +30,17 @@ func (f *faults) err() error {
 	return errors.Join(f.list...)
 }
 
-// number reports a figure outside of [least, most]. NaN passes if unknown is true.
+// number adds a fault if a figure is outside of [least, most]. NaN is valid if unknown is true.
 func (f *faults) number(what, name, unit string, got, least, most float64, unknown bool) {
 	if unknown && math.IsNaN(got) || got >= least && got <= most {
 		return
 	}
 	if math.IsInf(most, 1) || most == math.MaxFloat64 {
-		f.add("%s: %s: got %v %s, want a finite number of at least %v", what, name, got, unit, least)
+		limit := fmt.Sprintf("of at least %v", least)
+		if least == math.SmallestNonzeroFloat64 {
+			limit = "above 0"
+		}
+		f.add("%s: %s: got %v %s, want a finite number %s", what, name, got, unit, limit)
 		return
 	}
 	f.add("%s: %s: got %v %s, want a number from %v to %v", what, name, got, unit, least, most)
@@ -83,7 +87,7 @@ func (c *Cluster) Check() error {
 		if g.Machine < 0 || g.Machine >= len(c.Machines) {
 			f.add("%s: got machine %d, want a machine from 0 to %d", what, g.Machine, len(c.Machines)-1)
 		} else if owner[i] != 1+g.Machine {
-			f.add("%s: got machine %d, whose list of GPUs lacks it", what, g.Machine)
+			f.add("%s: got machine %d, whose list of GPUs does not contain it", what, g.Machine)
 		}
 		f.number(what, "utilization", "(fraction)", g.Utilization, 0, 1, true)
 		f.number(what, "temperature", "degrees Celsius", g.Temperature, -273.15, finite, true)
@@ -129,7 +133,7 @@ func (j *Job) check(f *faults, w *Workload, i int) {
 	f.number(what, "network", "bytes/s", j.Network, 0, finite, false)
 	f.number(what, "priority", "", j.Priority, 0, 1, false)
 	if i > 0 && j.Arrival < w.Jobs[i-1].Arrival {
-		f.add("%s: got arrival at %v s, after a job that arrives at %v s: want the order of arrival", what, j.Arrival, w.Jobs[i-1].Arrival)
+		f.add("%s: got arrival at %v s after a job that arrives at %v s, want jobs in the order of arrival", what, j.Arrival, w.Jobs[i-1].Arrival)
 	}
 }
 
@@ -139,7 +143,7 @@ func (j *Job) valid(w *Workload) bool {
 		in(j.CPUs, finite) && in(j.Memory, finite) && in(j.Network, finite) && in(j.Priority, 1)
 }
 
-// UnplaceableError is a job that the cluster can not hold, even if it is empty.
+// UnplaceableError reports a job that even an empty cluster cannot hold.
 type UnplaceableError struct {
 	Job  int
 	Name string

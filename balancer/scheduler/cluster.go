@@ -8,7 +8,7 @@ type GPUType struct {
 	Compute   float64 // FLOP/s; NaN if not known
 }
 
-// GPU is one GPU of a cluster. Telemetry that is not known is NaN.
+// GPU is one GPU of a cluster. Unknown telemetry is NaN.
 type GPU struct {
 	Name        string
 	Type        int     // index into Cluster.Types
@@ -26,7 +26,7 @@ type Machine struct {
 	GPUs    []int   // indices into Cluster.GPUs, ascending
 }
 
-// Cluster lists all GPUs that exist at any time. Whether a GPU is available at a moment is part of the State.
+// Cluster lists all GPUs that exist at any time. State contains which of them are available.
 type Cluster struct {
 	Types    []GPUType
 	Machines []Machine

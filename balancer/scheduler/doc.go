@@ -10,30 +10,31 @@
 // CPU cores and host memory for each GPU. Its work is a number of steps. [Speeds] states how many steps per second a
 // kind of job computes on GPUs of each type, alone or together with another job on the same GPUs.
 //
-// A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads it and returns
-// an [Action]: start a job on GPUs, stop a job, or wait for the next event. Package simulate applies actions and
-// advances time.
+// A [State] is the cluster at one moment: jobs that wait, jobs that run, free resources. A [Policy] reads the state and
+// returns an [Action]: start a job on GPUs, stop a job, or wait for the next event. Package simulate applies actions
+// and advances time.
 //
 // # Units
 //
-// Times are seconds, memory is bytes, bandwidth is bytes per second, and fractions are between 0 and 1. NaN marks a
-// figure that is not known.
+// Times are seconds, memory is bytes, bandwidth is bytes per second, and fractions are between 0 and 1. NaN is an
+// unknown figure.
 //
 // # Policies
 //
-// [New] returns a policy by its name, and [Names] lists them. Policy dqn is in package dqn.
+// [New] returns a policy by its name, and [Names] lists the names. Policy dqn is in package dqn.
 //
 //	fcfs      jobs in the order of arrival; the first job that does not fit blocks the others
 //	static    each kind of job has one type of GPU, and waits for it
-//	rule      best fit by speed and priority; priority grows with waiting time
+//	rule      best fit by speed and priority; waiting time raises the priority
 //	srf       the job with the shortest remaining time first, on its fastest free GPUs
 //	maxmin    equal effective speed for all jobs, relative to an equal part of the cluster (max-min fairness)
-//	gang      plans ahead, prices mixed sets of GPUs with the solver of the trainer, and starts the gang that finishes first
+//	gang      plans ahead, predicts the speed of mixed sets of GPUs with the solver of the trainer, and starts the gang that
+//	          finishes first
 //	          (mixed sets only on clusters of up to 8 types of GPUs)
 //	dqn       a network that was trained on the simulator (package dqn)
 //
 // # Errors
 //
-// [Cluster.Check] and [Workload.Check] report all faults of their numbers at once, with names, got and want. A job that no
-// GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]).
+// [Cluster.Check] and [Workload.Check] report all invalid numbers at once; each fault has a name, the number, and the
+// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]).
 package scheduler

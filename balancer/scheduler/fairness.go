@@ -10,13 +10,14 @@ package scheduler
 //	                      sum over t of x[j][t] <= 1                                       for all j
 //	                      sum over j of gpus[j] * x[j][t] <= size[t]                       for all t
 //
-// Without the second argument of min this is the linear program of Gavel (Narayanan et al., OSDI 2020, section 4.1), whose
-// level can not exceed the best rate of any job. The min lets other jobs rise further when one has reached its best.
+// Without the second argument of min this is the linear program of Gavel (Narayanan et al., OSDI 2020, section 4.1), in
+// which the level cannot exceed the best rate of any job. The min lets the other jobs rise further when one job has
+// reached its best rate.
 //
-// The level is found by bisection. For a level, the prices of the types decide: at given prices each job has a cheapest way to
-// reach the level, on one or two types. A small linear program, with one row for each type, mixes such solutions so that the
-// most loaded type is loaded least, and states the prices for the next solution (column generation, Dantzig and Wolfe 1960).
-// It ends when no prices give a better mixture, so the result is exact but for levelPrecision.
+// The level is found by bisection. At given prices of the types, each job has a cheapest way to reach the level, on one
+// or two types. A small linear program, with one row for each type, mixes such solutions. It minimizes the load of the
+// most loaded type, and gives the prices for the next solution (column generation, Dantzig and Wolfe 1960). The search
+// ends when no prices give a better mixture, so the result is exact up to levelPrecision.
 type fairness struct {
 	rate [][]float64
 	gpus []float64
@@ -41,7 +42,7 @@ const (
 	maxColumns = 500
 )
 
-// solve returns x, job by job, types next to each other. It is valid until the next call.
+// solve returns x, job by job, with the types of a job in succession. The slice is valid until the next call.
 func (f *fairness) solve() (x []float64, level float64) {
 	low, high := 0.0, 0.0
 	for _, r := range f.rate {
@@ -68,7 +69,7 @@ func (f *fairness) solve() (x []float64, level float64) {
 func (f *fairness) reach(level float64) (x []float64, ok bool) {
 	types := len(f.size)
 	f.start(types)
-	for t := range f.price { // each type is equally dear per GPU of it
+	for t := range f.price { // each GPU of a type has the same price
 		f.price[t] = 1 / f.size[t]
 	}
 	for len(f.columns) < maxColumns {
@@ -84,7 +85,7 @@ func (f *fairness) reach(level float64) (x []float64, ok bool) {
 		if f.total() >= 1-levelRounding {
 			return f.mixture(), true
 		}
-		// The prices sum to total() over full types. A column whose cost is at least 1 can not improve the program.
+		// The prices sum to total() over full types. A column whose cost is at least 1 cannot improve the program.
 		if cost >= 1-levelRounding/10 && len(f.columns) > 1 {
 			break
 		}
@@ -229,7 +230,7 @@ func (f *fairness) pivot(column int) {
 	f.basis[row] = column
 }
 
-// total is the sum of z: the inverse of the load of the most loaded type.
+// total returns the sum of z: the inverse of the load of the most loaded type.
 func (f *fairness) total() (sum float64) {
 	for t, column := range f.basis {
 		if column >= 0 {
@@ -239,7 +240,7 @@ func (f *fairness) total() (sum float64) {
 	return sum
 }
 
-// mixture is the convex combination of the columns of the basis.
+// mixture returns the convex combination of the columns of the basis.
 func (f *fairness) mixture() []float64 {
 	f.columns = append(f.columns, make([]float64, len(f.size)*len(f.rate)))
 	x, sum := f.columns[len(f.columns)-1], f.total()

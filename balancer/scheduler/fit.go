@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// Refusal states why a job can not start on GPUs.
+// Refusal is the reason why a job cannot start on GPUs.
 type Refusal int
 
 const (
 	Fits         Refusal = iota
 	NotQueued            // the job does not wait
-	WrongCount           // not as many GPUs as the job needs
+	WrongCount           // the job needs another number of GPUs
 	BadList              // GPUs are not ascending, or do not exist
 	Unavailable          // a GPU is not available
-	Occupied             // a GPU has other jobs that the job can not share it with
+	Occupied             // a GPU has another job that cannot share it with this job
 	TooLittleGPU         // the memory of a GPU is too small
 	TooFewCPUs           // a machine has too few free CPU cores
 	TooLittleMem         // a machine has too little free memory
 	NoSpeed              // the kind does not run on these GPUs
 )
 
-var refusals = [...]string{"it fits", "the job does not wait in the queue", "the number of GPUs is not what the job needs",
+var refusals = [...]string{"it fits", "the job does not wait in the queue", "the job needs another number of GPUs",
 	"the list of GPUs is not ascending or names GPUs that do not exist", "a GPU is not available",
-	"a GPU has jobs that do not share it with this job", "the memory of a GPU is too small",
+	"a GPU has a job that cannot share it with this job", "the memory of a GPU is too small",
 	"a machine has too few free CPU cores", "a machine has too little free memory", "the kind of job does not run on these GPUs"}
 
 func (r Refusal) String() string {
@@ -33,7 +33,7 @@ func (r Refusal) String() string {
 	return refusals[r]
 }
 
-// slack is the relative rounding error that sums of demands may have.
+// slack is the largest relative rounding error of sums of demands.
 const slack = 1e-9
 
 // Spread reports whether GPUs belong to several machines.
@@ -46,7 +46,7 @@ func (c *Cluster) Spread(gpus []int) bool {
 	return false
 }
 
-// Uniform reports whether GPUs have one type.
+// Uniform reports whether all GPUs have the same type.
 func (c *Cluster) Uniform(gpus []int) bool {
 	for _, g := range gpus[1:] {
 		if c.GPUs[g].Type != c.GPUs[gpus[0]].Type {
@@ -56,8 +56,8 @@ func (c *Cluster) Uniform(gpus []int) bool {
 	return true
 }
 
-// Fit returns the speed in steps/s that a job of the queue would have on GPUs, before the limits of the network, or why it
-// can not start there. If another job has exactly these GPUs, the two share them. Fit changes nothing.
+// Fit returns the speed in steps/s of a job of the queue on GPUs, without the limits of the network, or the reason why
+// the job cannot start there. If another job runs on exactly these GPUs, the two jobs share them. Fit changes nothing.
 func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
 	if why := s.admit(job, gpus); why != Fits {
 		return 0, why
@@ -75,10 +75,11 @@ func (s *State) Fit(job int, gpus []int) (speed float64, why Refusal) {
 	return speed, Fits
 }
 
-// Rate is the speed in steps/s of a job on GPUs, together with a partner on the same GPUs (-1: none). It ignores the limits
-// of the network, and is 0 if the job does not run there.
+// Rate returns the speed in steps/s of a job on GPUs, together with a partner on the same GPUs (-1: no partner). It
+// ignores the limits of the network. The speed is 0 if the job does not run on these GPUs.
 //
-// [Speeds.Shared] states speeds within one machine. A pair on several machines is slower by the same factor as the job alone.
+// [Speeds.Shared] gives the speeds within one machine. A pair on several machines is slower by the same factor as the
+// job alone.
 func (s *State) Rate(job int, gpus []int, partner int) float64 {
 	kind, n := s.Workload.Jobs[job].Kind, len(gpus)
 	spread := s.Cluster.Spread(gpus)
@@ -118,7 +119,7 @@ func (s *State) mixed(kind int, gpus []int, spread bool) float64 {
 	return 0
 }
 
-// admit checks all but the speed.
+// admit checks everything except the speed.
 func (s *State) admit(job int, gpus []int) Refusal {
 	if job < 0 || job >= len(s.Workload.Jobs) {
 		return NotQueued
@@ -179,7 +180,7 @@ func (s *State) hosts(j *Job, gpus []int) Refusal {
 	return Fits
 }
 
-// Holds reports whether an empty cluster can hold a job: nil, or an [*UnplaceableError].
+// Holds returns nil if the empty cluster can hold a job, otherwise an [*UnplaceableError].
 func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	j := &w.Jobs[job]
 	if c.holdsUniform(j, w.Kinds[j.Kind].GPUMemory, s) {
@@ -194,9 +195,9 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	if total >= j.GPUs && j.GPUs > 1 && c.holdsMixed(j, w, s) {
 		return nil
 	}
-	why := fmt.Sprintf("%q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
+	why := fmt.Sprintf("kind %q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
 	if most < j.GPUs {
-		why = fmt.Sprintf("it needs %d GPUs, and at most %d of one type can hold it", j.GPUs, most)
+		why = fmt.Sprintf("it needs %d GPUs, but at most %d GPUs of one type can hold it", j.GPUs, most)
 		if sawMemory {
 			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
 		}
@@ -207,7 +208,7 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
 }
 
-// room is the number of GPUs of a type that can hold a job at once, and whether the job needs several machines for this.
+// room returns how many GPUs of a type can hold a job at the same time, and whether these GPUs are on several machines.
 func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *bool) (total int, spread bool) {
 	if gpuMemory > c.Types[typ].Memory {
 		*sawMemory = true
@@ -234,7 +235,7 @@ func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *b
 	return total, spread
 }
 
-// holdsMixed looks for one mixed set of GPUs that holds the job: GPUs in order, as many as fit.
+// holdsMixed reports whether a set of GPUs of several types can hold the job. It takes as many GPUs as fit, in order.
 func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 	counts := make([]int, len(c.Types))
 	left := j.GPUs
@@ -261,8 +262,8 @@ func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 	return ok && speed > 0
 }
 
-// Multiples returns how often a demand fits into a capacity, at most 1<<30, also for a demand of 0. A relative rounding
-// error of 1e-9 in the capacity has no effect.
+// Multiples returns how often a demand fits into a capacity. The result is at most 1<<30, even for a demand of 0. A
+// relative rounding error of 1e-9 in the capacity has no effect.
 func Multiples(have, need float64) int {
 	if need <= 0 {
 		return 1 << 30
@@ -270,14 +271,14 @@ func Multiples(have, need float64) int {
 	return int(min(1<<30, (have*(1+slack))/need))
 }
 
-// maxMachines is the number of machines up to which [State.Place] needs no memory of its own.
+// maxMachines is the largest number of machines for which [State.Place] allocates no memory.
 const maxMachines = 64
 
-// Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. It takes the
-// machine that has the fewest GPUs left after it, among machines that hold the whole job; ties go to the lower machine.
-// Otherwise it takes machines with the most usable GPUs first, so that the job spans few machines. ok is false if the
-// type has too few GPUs with the CPU cores and the memory that the job needs for each of them, or if the job does not run
-// on them. speed is what [State.Fit] returns.
+// Place finds free GPUs of one type for a job, without sharing, and appends them to gpus in ascending order. If several
+// machines can hold the whole job, Place takes the one with the fewest free GPUs after the start; ties go to the lower
+// machine. If no machine can, Place takes machines with the most usable GPUs first, so that the job spans few machines.
+// ok is false if the type has too few GPUs with the CPU cores and the memory that the job needs, or if the job does not
+// run on these GPUs. speed is what [State.Fit] returns.
 func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	if s.Workload.Kinds[j.Kind].GPUMemory > s.Cluster.Types[typ].Memory {
@@ -326,7 +327,7 @@ func (s *State) Place(job, typ int, gpus []int) (chosen []int, speed float64, ok
 	return gpus, speed, true
 }
 
-// usable is the number of free GPUs of a type on a machine that a job can use at once.
+// usable returns how many free GPUs of a type on a machine a job can use at the same time.
 func (s *State) usable(j *Job, machine, typ int) int {
 	m := &s.Cluster.Machines[machine]
 	free := 0

@@ -2,7 +2,7 @@ package scheduler
 
 import "fmt"
 
-// Class is the purpose of a job. Kinds of the default workload, surges and the facts of package features use it.
+// Class is the purpose of a job. The default workload, surges and package features use classes.
 type Class int
 
 const (
@@ -22,13 +22,13 @@ func (c Class) String() string {
 	return classes[c]
 }
 
-// Kind is a program and its settings, as far as they decide its speed: for example "ResNet-18 (batch size 64)".
+// Kind is a program with the settings that determine its speed, for example "ResNet-18 (batch size 64)".
 type Kind struct {
 	Name      string
 	Class     Class
 	GPUMemory float64 // bytes on each GPU
 	Save      float64 // seconds to write a checkpoint when the job stops
-	Load      float64 // seconds to continue from it
+	Load      float64 // seconds to continue from the checkpoint
 }
 
 // Job is one submission. All demands are for each GPU of the job.
@@ -37,7 +37,7 @@ type Job struct {
 	Kind     int     // index into Workload.Kinds
 	Arrival  float64 // seconds
 	Work     float64 // steps; one step is a batch of one GPU, so n GPUs compute n steps at the same time
-	GPUs     int     // at least 1; all start and stop together
+	GPUs     int     // at least 1; all GPUs start and stop together
 	CPUs     float64 // cores on the machine of each GPU
 	Memory   float64 // bytes of host memory on the machine of each GPU
 	Network  float64 // bytes/s that each GPU sends while the job spans several machines

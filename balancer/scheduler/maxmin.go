@@ -9,35 +9,37 @@ import (
 
 // Constants of policy maxmin, those of Gavel's simulator.
 const (
-	// maxminRound is the length of a round in seconds. At the start of a round, jobs may be stopped and started. Shorter rounds
-	// follow the fair allocation more closely, and cost more checkpoints.
+	// maxminRound is the length of a round in seconds. At the start of a round, jobs may be stopped and started. With
+	// shorter rounds, the policy follows the fair allocation more closely, but jobs write more checkpoints.
 	maxminRound = 360
 	// maxminReset is the least time in seconds between two computations of the allocation.
 	maxminReset = 1920
 )
 
-// maxmin is max-min fairness over effective speed, as in Gavel (Narayanan et al., OSDI 2020). The effective speed of a job
-// is the mean of its speed over time, relative to an equal part of the cluster. Its speed on an equal part is the mean of its
-// speeds over all GPUs, divided by its number of GPUs. [fairness] computes for each job the fraction of time on each type of GPU.
+// maxmin is max-min fairness over effective speed, as in Gavel (Narayanan et al., OSDI 2020). The effective speed of a
+// job is the mean of its speed over time, relative to an equal part of the cluster. The speed on an equal part is the
+// mean of the job's speeds over all GPUs, divided by the job's number of GPUs. [fairness] computes for each job the
+// fraction of time on each type of GPU.
 //
-// Rounds approach these fractions. The priority of a job on a type is its fraction divided by the fraction of the type's
-// time that it has received since the last computation. Type by type, jobs with the highest priority get the GPUs of the
-// round; a job that was on the type keeps its GPUs. During a round the policy stops no job. It gives GPUs that become
-// free to waiting jobs at once; Gavel's simulator lets them idle until the round ends.
+// The policy approaches these fractions in rounds. The priority of a job on a type is the job's fraction divided by the
+// fraction of the type's time that the job has received since the last computation. Type by type, jobs with the highest
+// priority get the GPUs of the round; a job that was on the type keeps its GPUs. During a round the policy stops no
+// job. If GPUs become free during a round, waiting jobs get them at once; in Gavel's simulator, they are idle until the
+// round ends.
 //
-// Priorities of jobs have no effect. A job that no single type holds runs on free GPUs of any types.
+// The priorities of jobs have no effect. A job that does not fit on GPUs of one type runs on free GPUs of any types.
 type maxmin struct {
 	placer
 	fair    fairness
 	active  []int     // jobs that have arrived and have not finished, ascending
 	members []int     // active jobs of the last allocation
-	known   []bool    // by job: in the last allocation
+	known   []bool    // by job: is in the last allocation
 	x       []float64 // by job and type: fraction of time
 	spent   []float64 // by job and type: seconds since the last allocation
 	used    []float64 // by type: sum of spent
 	target  []int     // by job: type in this round, or -1
 	entries []entry
-	left    []int // by type: GPUs that are not yet given away
+	left    []int // by type: GPUs that have no job yet
 	rates   []float64
 	last    float64 // seconds: end of the time in spent
 	round   float64 // seconds: start of the next round
@@ -83,7 +85,7 @@ func (p *maxmin) Decide(s *State) Action {
 	for i := range s.Running {
 		r := &s.Running[i]
 		if math.IsInf(r.Leaves, 1) && !p.mixed[r.Job] && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
-			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("its fair part of the time on this type is used up for this round")}
+			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("the job has used its fair part of the time on this GPU type in this round")}
 		}
 	}
 	if len(s.Queue) > 0 && p.count(s) > 0 {
@@ -97,7 +99,7 @@ func (p *maxmin) Decide(s *State) Action {
 		if job := p.fill(s); job >= 0 {
 			if gpus, _, ok := p.fastest(s, job); ok {
 				p.target[job] = s.Cluster.GPUs[gpus[0]].Type
-				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and it has waited longest")}
+				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and the job has waited longest")}
 			}
 		}
 	}
@@ -121,9 +123,9 @@ func (p *maxmin) fraction(x float64) string {
 	case !p.explain:
 		return ""
 	case x > 0:
-		return fmt.Sprintf("it has GPUs of this type in this round: its fair fraction of time there is %.2f", x)
+		return fmt.Sprintf("the job has GPUs of this type in this round: its fair fraction of the time on this type is %.2f", x)
 	}
-	return "it got GPUs of this type earlier in this round, which no other job claimed"
+	return "the job got GPUs of this type earlier in this round, because no other job claimed them"
 }
 
 // account adds the time since the last decision to the jobs that ran.
@@ -204,7 +206,7 @@ func (p *maxmin) allocate(s *State) {
 		}
 	}
 	for t := range f.size {
-		f.size[t] = max(f.size[t], 1e-9) // a type without GPUs: no job has a rate there
+		f.size[t] = max(f.size[t], 1e-9) // no job has a rate on a type without GPUs
 	}
 	x, _ := f.solve()
 	for i, job := range p.members {
@@ -251,8 +253,8 @@ func (p *maxmin) choose(s *State) {
 	}
 }
 
-// fill is the first job of the queue that fits now, or -1. It gives nothing away while a job saves its checkpoint, since its GPUs
-// belong to jobs of this round.
+// fill returns the first job of the queue that fits now, or -1. While a job saves its checkpoint, fill returns -1,
+// because the GPUs of this job belong to jobs of this round.
 func (p *maxmin) fill(s *State) int {
 	for i := range s.Running {
 		if !math.IsInf(s.Running[i].Leaves, 1) {

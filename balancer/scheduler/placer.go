@@ -8,7 +8,7 @@ import (
 // placer chooses GPUs for policies. The zero value is ready after reset.
 type placer struct {
 	explain bool
-	mixed   []bool // by job: no single type of the cluster holds it
+	mixed   []bool // by job: the job does not fit on GPUs of one type
 	free    []int  // by type: free GPUs
 	best    []int
 	try     []int
@@ -35,8 +35,9 @@ func (p *placer) count(s *State) (total int) {
 	return total
 }
 
-// fastest finds the free GPUs of one type on which a job is fastest; ties go to the lower type. For a job that no single type
-// of the cluster holds, it takes free GPUs of all types in order. Call count before. The slice is valid until the next call.
+// fastest finds the free GPUs of one type on which a job is fastest; ties go to the lower type. For a job that does not
+// fit on GPUs of one type, it takes free GPUs of all types in order. Call count before. The slice is valid until the
+// next call.
 func (p *placer) fastest(s *State, job int) (gpus []int, speed float64, ok bool) {
 	for t, free := range p.free {
 		if free < s.Workload.Jobs[job].GPUs {
@@ -66,7 +67,7 @@ func (p *placer) first(s *State, job int) (gpus []int, speed float64, ok bool) {
 	return nil, 0, false
 }
 
-// any takes free GPUs of all types in order.
+// any returns free GPUs of all types in order.
 func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 	j := &s.Workload.Jobs[job]
 	gpus = p.best[:0]
@@ -107,7 +108,7 @@ func (s *State) types(gpus []int) string {
 	return text
 }
 
-// holdsUniform reports whether GPUs of one type of an empty cluster hold a job.
+// holdsUniform reports whether a job fits on GPUs of one type of an empty cluster.
 func (c *Cluster) holdsUniform(j *Job, gpuMemory float64, s Speeds) bool {
 	var memory, host bool
 	for t := range c.Types {

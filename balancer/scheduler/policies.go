@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Options select a policy's behaviour.
+// Options configure a policy.
 type Options struct {
-	Explain bool // give each action a reason; costs time
+	Explain bool // give each action a reason, which takes time
 	Keep    bool // never stop a running job
 }
 
@@ -39,7 +39,7 @@ func New(name string, o Options) (Policy, error) {
 	for _, p := range policies {
 		if p.name == name {
 			if o.Keep && name == "maxmin" {
-				return nil, errors.New("policy maxmin divides time by stopping jobs, so it cannot keep all running jobs: choose another policy")
+				return nil, errors.New("policy maxmin stops running jobs to divide the time, so it does not support this setting: choose another policy")
 			}
 			return p.make(o), nil
 		}

@@ -116,7 +116,7 @@ func TestChecksNameAllFaults(t *testing.T) {
 	c.Machines = append([]Machine(nil), c.Machines...)
 	c.Machines[1].CPUs = -1
 	err = c.Check()
-	for _, part := range []string{"got type 5", "whose list of GPUs lacks it", "utilization: got 1.5", "CPUs: got -1"} {
+	for _, part := range []string{"got type 5", "whose list of GPUs does not contain it", "utilization: got 1.5", "CPUs: got -1", "network: got 0 bytes/s, want a finite number above 0"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("got %v, want a fault with %q", err, part)
 		}

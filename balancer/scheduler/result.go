@@ -7,10 +7,10 @@ type Segment struct {
 	From   float64 // seconds
 	To     float64 // seconds
 	Ended  End
-	Reason string // why the policy started it; empty unless the run recorded reasons
+	Reason string // reason of the policy for the start; empty if the run recorded no reasons
 }
 
-// End states why a segment ended.
+// End is the reason why a segment ended.
 type End int
 
 const (
@@ -24,15 +24,15 @@ const (
 type Completion struct {
 	Arrival float64 // seconds
 	Start   float64 // seconds: first start
-	Finish  float64 // seconds; NaN if the run ended before
-	Stops   int     // times that it was stopped or failed
+	Finish  float64 // seconds; NaN if the run ended before the job
+	Stops   int     // number of times that the job was stopped or failed
 }
 
 // Result is the outcome of a run.
 type Result struct {
 	Policy    string
 	Jobs      []Completion // by job
-	Segments  []Segment    // in the order of their start; nil unless the run recorded them
+	Segments  []Segment    // in the order of their start; nil if the run recorded no segments
 	End       float64      // seconds: the time of the last event
 	GPUHours  []float64    // by GPU: hours in which it had a job
 	Available []float64    // by GPU: hours in which it was available

@@ -7,12 +7,12 @@ import (
 
 // Constants of policy rule.
 const (
-	// ruleAgeing is the waiting time that raises the score of a job by 1, which is the whole range of priorities. Its unit
-	// is the mean running time of the workload's jobs on their fastest GPUs. Larger values let urgent jobs pass more
-	// others; smaller values approach the order of arrival.
+	// ruleAgeing is the waiting time that raises the score of a job by 1, which is the whole range of priorities. The
+	// unit is the mean running time of the jobs of the workload on their fastest GPUs. With a larger value, an urgent
+	// job starts before more of the other jobs. With a smaller value, the order is closer to the order of arrival.
 	ruleAgeing = 4
-	// ruleOverdue is the score from which a job that does not fit blocks all jobs with lower scores. It prevents that small
-	// jobs delay a large gang forever.
+	// ruleOverdue is the score above which a job that does not fit blocks all jobs with lower scores. Otherwise, small
+	// jobs could delay a large gang forever.
 	ruleOverdue = 2
 )
 
@@ -51,7 +51,7 @@ func meanSeconds(c *Cluster, w *Workload, s Speeds) float64 {
 	return total / float64(n)
 }
 
-// score is the priority of a job, grown by its time since arrival.
+// score returns the priority of a job plus its ageing since arrival.
 func (p *rule) score(s *State, job int) float64 {
 	j := &s.Workload.Jobs[job]
 	return j.Priority + (s.Now-j.Arrival)/p.ageing
@@ -62,7 +62,8 @@ func (p *rule) Decide(s *State) Action {
 	if total == 0 {
 		return Action{}
 	}
-	// Jobs in descending order of score, until one fits. Few jobs are tried, so a search for each is faster than sorting.
+	// Jobs in descending order of score, until one fits. The policy tries few jobs, so a search for each one is faster
+	// than sorting.
 	below, belowJob := math.Inf(1), -1
 	for range s.Queue {
 		job, score := -1, math.Inf(-1)
@@ -79,7 +80,7 @@ func (p *rule) Decide(s *State) Action {
 		if gpus, speed, ok := p.fastest(s, job); ok {
 			a := Action{Verb: Start, Job: job, GPUs: gpus}
 			if p.explain {
-				a.Reason = fmt.Sprintf("it has the highest score of the jobs that fit, %.2f (priority %.2f, waited %.0f s), and is fastest on %s of the free GPUs: %.4g steps/s",
+				a.Reason = fmt.Sprintf("the job has the highest score of the jobs that fit, %.2f (priority %.2f, waited %.0f s); the fastest free GPUs for it are %s: %.4g steps/s",
 					score, s.Workload.Jobs[job].Priority, s.Now-s.Workload.Jobs[job].Arrival, s.types(gpus), speed)
 			}
 			return a

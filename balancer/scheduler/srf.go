@@ -2,8 +2,8 @@ package scheduler
 
 import "fmt"
 
-// srf starts the job with the shortest remaining running time on the free GPUs on which it is fastest. It lets no GPU idle that
-// a job of the queue could use, and never stops a job.
+// srf starts the job with the shortest remaining running time on the free GPUs on which it is fastest. No GPU is idle
+// if a job of the queue can use it. The policy never stops a job.
 type srf struct{ placer }
 
 func (p *srf) Name() string { return "srf" }
@@ -31,7 +31,7 @@ func (p *srf) Decide(s *State) Action {
 	gpus, _, _ := p.fastest(s, job)
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("its remaining time is the shortest of the jobs that fit: %.0f s on %s", least, s.types(gpus))
+		a.Reason = fmt.Sprintf("the job has the shortest remaining time of the jobs that fit: %.0f s on %s", least, s.types(gpus))
 	}
 	return a
 }

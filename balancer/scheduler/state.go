@@ -14,7 +14,7 @@ type Running struct {
 	Remaining float64 // steps
 	Ready     float64 // seconds: when it starts or continues to compute
 	Leaves    float64 // seconds: when it has saved its checkpoint and frees its GPUs; +Inf unless it was stopped
-	Partner   int     // job that shares all its GPUs, or -1
+	Partner   int     // job that uses the same GPUs, or -1
 }
 
 // State is a cluster at one moment. Policies must not change it. All slices are indexed as in Cluster and Workload.
@@ -36,8 +36,8 @@ type State struct {
 	Finished int // number of jobs that have finished
 }
 
-// Left predicts the seconds until a running job frees its GPUs: at its present speed, after loading at the speed that
-// [State.Rate] returns. It is +Inf if the job does not run there.
+// Left predicts the seconds until a running job frees its GPUs. It uses the current speed of the job, or the speed of
+// [State.Rate] while the job loads. Left returns +Inf if the job does not run on these GPUs.
 func (s *State) Left(r *Running) float64 {
 	if !math.IsInf(r.Leaves, 1) {
 		return max(0, r.Leaves-s.Now)
@@ -48,7 +48,7 @@ func (s *State) Left(r *Running) float64 {
 	return max(0, r.Ready-s.Now) + r.Remaining/s.Rate(r.Job, r.GPUs, r.Partner)
 }
 
-// Verb is what an action does.
+// Verb is the kind of an action.
 type Verb int
 
 const (
@@ -62,16 +62,16 @@ type Action struct {
 	Verb   Verb
 	Job    int     // index into Workload.Jobs
 	GPUs   []int   // Start: ascending, as many as the job needs; the policy may reuse the slice after the action is applied
-	Until  float64 // Wait: seconds, after Now: the policy decides again then, if no event comes before; 0: no such time
-	Reason string  // one sentence, for `schedule explain`; empty unless the policy was asked for reasons
+	Until  float64 // Wait: time in s, after Now, of the next decision if no event comes before; 0: at the next event
+	Reason string  // one sentence, for `schedule explain`; empty without Options.Explain
 }
 
 // Policy decides. The simulator calls Decide until it returns Wait, then advances to the next event.
 type Policy interface {
 	// Name is the name that users select.
 	Name() string
-	// Reset prepares for a new run on a cluster. The cluster and the workload of all later states are these.
+	// Reset prepares for a new run. All later states have this cluster and this workload.
 	Reset(c *Cluster, w *Workload, s Speeds) error
-	// Decide returns the next action. It must be a function of the state and of earlier states only.
+	// Decide returns the next action. The action must depend only on the state and on earlier states.
 	Decide(s *State) Action
 }

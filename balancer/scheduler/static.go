@@ -2,12 +2,13 @@ package scheduler
 
 import "fmt"
 
-// static gives each kind of job one type of GPU. A job waits for GPUs of this type, in the order of arrival among the jobs of
-// the type; the first that does not fit blocks the other jobs of the type.
+// static gives each kind of job one type of GPU. A job waits for GPUs of this type, in the order of arrival among the
+// jobs of the type; the first job that does not fit blocks the other jobs of the type.
 //
-// The types are chosen once, from the whole workload, as by an administrator who knows the usual load. Kinds choose in the
-// order of their total GPU time, the longest first. A kind gets the type for which the largest GPU time per GPU, over all
-// types, is smallest. If the chosen type cannot hold a job, the job waits for the type on which it is fastest.
+// The policy chooses the types once, from the whole workload, like an administrator who knows the usual load. Kinds
+// choose in the order of their total GPU time, the longest first. A kind gets the type for which the largest GPU time
+// per GPU, over all types, is smallest. If the type of its kind cannot hold a job, the job waits for the type on which
+// it is fastest.
 type static struct {
 	placer
 	typ     []int  // by job; -1: several types

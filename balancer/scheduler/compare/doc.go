@@ -8,7 +8,7 @@
 //
 //	completion    mean time from the arrival of a job to its end, seconds; less is better
 //	throughput    finished jobs per hour, from the first arrival to the last end; more is better
-//	utilization   fraction of the time of available GPUs in which they had a job; more is better
+//	utilization   fraction of the available GPU time in which the GPUs had a job; more is better
 //
 // A ratio is above 1 if the policy is better than the baseline. V is the geometric mean of the three ratios, and
 // [scheduler.HyperScore] is a function of V.
@@ -20,8 +20,9 @@
 //     by Ranking Methods, 1945), which assumes no normal distribution. Both are two-sided.
 //   - Several policies are tested at once, so p values are corrected by Holm's method (A Simple Sequentially Rejective
 //     Multiple Test Procedure, 1979).
-//   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all runs
-//     as independent. Runs of several policies with equal seeds are not, so its p value is usually too small.
+//   - Regression: least squares of utilization on completion time over all runs of all policies. Its test treats all
+//     runs as independent. Runs of several policies with the same seed are not independent, so the p value is usually
+//     too small.
 //
 // With fewer than two seeds, intervals and p values are NaN.
 package compare

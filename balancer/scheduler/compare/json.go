@@ -26,10 +26,10 @@ func (e Estimate) json() estimateJSON {
 	return estimateJSON{number(e.Mean), number(e.Deviation), number(e.Low), number(e.High)}
 }
 
-// MarshalJSON writes numbers that are not known as null.
+// MarshalJSON writes unknown numbers as null.
 func (e Estimate) MarshalJSON() ([]byte, error) { return json.Marshal(e.json()) }
 
-// MarshalJSON writes numbers that are not known as null.
+// MarshalJSON writes unknown numbers as null.
 func (r Ratio) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		estimateJSON
@@ -38,7 +38,7 @@ func (r Ratio) MarshalJSON() ([]byte, error) {
 	}{r.json(), number(r.Student), number(r.Wilcoxon)})
 }
 
-// MarshalJSON writes numbers that are not known as null.
+// MarshalJSON writes unknown numbers as null.
 func (r Regression) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Slope     number `json:"slope"`

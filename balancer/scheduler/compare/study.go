@@ -60,7 +60,7 @@ func New(baseline string, seeds []uint64, all []Runs) (*Study, error) {
 			return nil, fmt.Errorf("compare policies: policy %s: got %d runs, want %d, one for each seed", runs.Policy, len(runs.Figures), len(seeds))
 		}
 		if slices.ContainsFunc(all[:i], func(r Runs) bool { return r.Policy == runs.Policy }) {
-			return nil, fmt.Errorf("compare policies: got policy %s twice, want it once", runs.Policy)
+			return nil, fmt.Errorf("compare policies: got policy %s twice, want each policy once", runs.Policy)
 		}
 		row, err := compared(runs, all[base])
 		if err != nil {
@@ -87,7 +87,7 @@ func column(all []Figures, of func(Figures) float64) []float64 {
 	return out
 }
 
-// compared computes one row, with p values of single tests.
+// compared computes one row. Its p values are not corrected yet.
 func compared(runs, base Runs) (Row, error) {
 	row := Row{Policy: runs.Policy, Runs: runs.Figures}
 	v := slices.Repeat([]float64{1}, len(runs.Figures))

@@ -63,12 +63,13 @@ func studentP(differences []float64) float64 {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Survival(t)
 }
 
-// mostExact is the largest number of differences whose rank sum is counted exactly. The normal distribution that replaces it
-// then differs by less than 0.001.
+// mostExact is the largest number of differences for which the distribution of the rank sum is computed exactly. Above
+// it, the normal approximation has an error below 0.001.
 const mostExact = 200
 
-// wilcoxonP is the exact two-sided p value of the signed-rank test: the probability that random signs give a rank sum at
-// least as far from its mean. Above mostExact differences, the distribution is normal. Differences of 0 are left out; equal sizes share their mean rank.
+// wilcoxonP is the exact two-sided p value of the signed-rank test: the probability that random signs give a rank sum
+// at least as far from the mean as the observed one. Above mostExact differences, wilcoxonP uses the normal
+// approximation. It leaves out differences of 0; differences of equal size have their mean rank.
 func wilcoxonP(differences []float64) float64 {
 	nonzero := slices.DeleteFunc(slices.Clone(differences), func(d float64) bool { return d == 0 })
 	if len(differences) < 2 {
@@ -143,7 +144,7 @@ func holm(p []float64) []float64 {
 	return out
 }
 
-// Regression is the line y = Intercept + Slope * x with the least squares.
+// Regression is the least-squares line y = Intercept + Slope * x.
 type Regression struct {
 	Slope     float64
 	Intercept float64

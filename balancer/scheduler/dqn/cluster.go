@@ -14,22 +14,24 @@ import (
 // Problem describes the episodes that a network is trained on.
 type Problem struct {
 	Encoding Encoding `json:"encoding"`
-	// Arrivals are the kinds of episodes; each episode draws one. Seeds are ignored: the seed of the episode decides.
+	// Arrivals are the kinds of episodes; each episode draws one. Their seeds are ignored; the seed of the episode is
+	// used.
 	Arrivals []workload.Arrivals `json:"arrivals"`
 	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda < 1.
 	Lambda float64 `json:"lambda"`
 	// Horizon is the time in seconds after which a cost counts 1/e.
 	Horizon float64 `json:"horizon"`
-	// Shaped subtracts from the cost what no decision can change: the running time of each job alone on its best type
-	// of GPU. A running job then costs its excess over that time at the moment when it starts. The rewards of an episode
-	// differ from those of the plain cost by a constant of its jobs, but their variance is much smaller.
+	// Shaped subtracts from the cost the running time of each job alone on its best type of GPU, which no decision can
+	// change. The cost of a job is then its excess over this time, counted when the job starts. The sum of the rewards
+	// of an episode changes by a constant that depends only on its jobs, but the variance of the rewards is much
+	// smaller.
 	Shaped bool `json:"shaped"`
 	// Caution is the margin of Policy.SetCaution that the trained policy starts with. The training does not use it.
 	Caution float64 `json:"caution"`
 }
 
-// DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
-// jobs at loads from 0.7 to 1.2.
+// DefaultProblem is the problem of the figures in docs/benchmarks/scheduling.md: episodes of 60 jobs at loads from 0.7
+// to 1.2.
 func DefaultProblem() Problem {
 	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 6000, Shaped: true}
 	for _, load := range []float64{0.7, 0.8, 0.9, 1, 1.2} {
@@ -56,10 +58,10 @@ const scaleUnits = 10
 
 // cluster is an Environment: the simulator plays an episode of a Problem.
 //
-// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 Unit. It counts what passes during
-// the step: the seconds that each job in the system spends there, and lambda times the seconds of each idle GPU. The sum
-// over an episode is therefore exactly that of all jobs' completion times and all idle times. States without a choice
-// are passed over.
+// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 Unit. It counts the time of the
+// step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is therefore
+// exactly the sum of all completion times and all weighted idle times. The environment skips states in which only one
+// action is possible.
 type cluster struct {
 	problem  Problem
 	setup    *workload.Setup
@@ -89,7 +91,7 @@ func NewEnvironments(n int, p Problem, setup *workload.Setup) ([]Environment, er
 		if e.encoder, err = newEncoder(p.Encoding); err != nil {
 			return nil, err
 		}
-		if err := e.Reset(0); err != nil { // finds faults of the problem before the training
+		if err := e.Reset(0); err != nil { // reports faults of the problem before the training
 			return nil, err
 		}
 		out = append(out, e)
@@ -166,7 +168,7 @@ func (e *cluster) pass() (cost float64, err error) {
 				return cost, nil
 			}
 			if !e.seen.Mask[e.encoder.shape.Wait()] {
-				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and nothing else can happen", s.Now, len(s.Queue))
+				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and no further event can occur", s.Now, len(s.Queue))
 			}
 		} else {
 			e.encoder.watch(s)
@@ -176,7 +178,7 @@ func (e *cluster) pass() (cost float64, err error) {
 	return cost, nil
 }
 
-// choice reports whether an action other than to wait is possible.
+// choice reports whether an action other than waiting is possible.
 func (e *cluster) choice() bool {
 	for _, ok := range e.seen.Mask[:e.encoder.shape.Wait()] {
 		if ok {
@@ -202,9 +204,9 @@ func (e *cluster) advance() float64 {
 	return (float64(jobs) + e.problem.Lambda*float64(idle)) * took
 }
 
-// account returns the change of the potential since the last call, in seconds, without that of new arrivals. The
-// potential is the time that all jobs in the system still need: running jobs at their present speeds, waiting jobs alone
-// on their best type of GPU.
+// account returns the change of the potential since the last call, in seconds, without the change by new arrivals. The
+// potential is the time that all jobs in the system still need: running jobs at their current speeds, waiting jobs
+// alone on their best type of GPU.
 func (e *cluster) account() float64 {
 	s, sum := e.sim.State(), 0.0
 	for i := range s.Running {

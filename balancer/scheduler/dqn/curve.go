@@ -9,7 +9,7 @@ type Point struct {
 	Explore  float64 `json:"explore"`
 }
 
-// curve keeps at most curvePoints points at equal distances. If it is full, it drops every second point and doubles the
+// curve keeps at most curvePoints points at equal distances. A full curve drops every second point and doubles the
 // distance.
 type curve struct {
 	Every  int64   `json:"every"` // episodes between two points
@@ -36,5 +36,5 @@ func (c *curve) add(p *Progress) {
 	c.Points = append(c.Points, Point{p.Episodes, p.Updates, p.Return, p.Error, p.Explore})
 }
 
-// Curve returns the training curve from the first episode on: up to 512 points.
+// Curve returns the training curve since the first episode: up to 512 points.
 func (l *Learner) Curve() []Point { return append([]Point(nil), l.curve.Points...) }

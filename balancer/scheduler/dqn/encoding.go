@@ -11,28 +11,28 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
 )
 
-// Encoding states how the state of a cluster becomes an Observation, and how an action becomes GPUs.
+// Encoding defines how the state of a cluster becomes an Observation, and how an action becomes a list of GPUs.
 //
 // # Rows and columns
 //
 // The GPUs of one type on one machine form a group of up to Slots GPUs; a machine with more of them, or with several
 // types, has several groups. A group is a row of the image and a column of the actions. The GPUs of a group are equal,
-// so an action does not name one of them: K jobs and 16 GPUs in 4 groups are 4K actions instead of 16K.
-// With Share, each group has a second column: there, the job shares the GPUs of a job that runs in the group.
+// so an action names the group and not a GPU: for K jobs and 16 GPUs in 4 groups there are 4K actions instead of 16K.
+// With Share, each group has a second column, in which the job shares the GPUs of a job that runs in the group.
 //
-// A network has Rows rows. A cluster with fewer groups leaves the rest empty. A cluster with more groups is a
-// [*ClusterError]. Pairs state speeds of jobs instead of names of types, so the same network works on clusters with
+// A network has Rows rows. With fewer groups, the other rows are empty. A cluster with more groups is a
+// [*ClusterError]. Pairs contain speeds of jobs instead of names of types, so the same network works on clusters with
 // other machines.
 //
 // # Gangs
 //
 // An action starts all GPUs of a job:
 //
-//   - the lowest free GPUs of the group, if they are enough;
-//   - otherwise, if no group of this type holds the whole gang, all usable GPUs of the group, and then those of other
-//     groups of the same type: groups of the same machine first, then those with the most usable GPUs;
-//   - with sharing, the GPUs of the running job whose pair has the largest gain: the sum of both speeds, each relative
-//     to its speed alone. Jobs share only if the gain is above 1.
+//   - the free GPUs of the group with the lowest indices, if the group has enough of them;
+//   - otherwise, if no group of this type holds the whole gang, all usable GPUs of the group, and then GPUs of other
+//     groups of the same type: groups of the same machine first, then groups with the most usable GPUs;
+//   - with sharing, the GPUs of the running job with the largest gain: the sum of both speeds, each relative to its
+//     speed alone. Jobs share only if the gain is above 1.
 type Encoding struct {
 	// Oldest and Shortest select the jobs that actions can start: the first Oldest jobs of the queue, and the Shortest
 	// jobs with the least remaining time among the others.
@@ -43,15 +43,15 @@ type Encoding struct {
 	Share    bool `json:"share"`
 	// Unit is the time in seconds that features and rewards are relative to: the mean running time of a job.
 	Unit float64 `json:"unit"`
-	// Advice is the name of a policy of package scheduler; "" for none. The network then has a further action, which does
-	// what this baseline does, also what no other action can do (a gang on GPUs of several types). It is also the
-	// baseline of imitation. The network learns when to depart from it. The baseline keeps running jobs where they are
-	// (scheduler.Options.Keep). It must be a function of the present state, which excludes maxmin.
+	// Advice is the name of a policy of package scheduler; "" for none. The network then has one more action: the
+	// action of this policy, even if no other action equals it (a gang on GPUs of several types). The network learns
+	// when to deviate from this policy. The policy is also the baseline of imitation. The baseline keeps running jobs
+	// where they are (scheduler.Options.Keep). Its action must depend only on the current state, which excludes maxmin.
 	Advice string `json:"advice"`
-	// Ingested adds the normalised facts of package features, and the mask of those that are known, to the facts.
+	// Ingested adds the normalised facts of package features, and the mask of the known facts, to the facts.
 	Ingested bool `json:"ingested"`
 	// Similarity adds the scores of package hyper to the pairs: each run learns from its own placements which jobs run
-	// well on which GPUs. It is the number of dimensions of the vectors; 0: no scores.
+	// well on which GPUs. The value is the number of dimensions of the vectors; 0: no scores.
 	Similarity int `json:"similarity"`
 }
 
@@ -70,31 +70,31 @@ func (e Encoding) check() error {
 // Channels of the image.
 const (
 	imageUp    = iota // available
-	imageBusy         // jobs on the GPU, relative to the largest number: its utilization as this scheduler plans it
-	imageUntil        // time until its jobs end
+	imageBusy         // jobs on the GPU, relative to the largest number: the planned utilization
+	imageUntil        // time until its jobs finish
 	imageSpeed        // mean speed of all kinds of jobs on its type, relative to the best type
 	imageChannels
 )
 
 // Facts before those of single jobs.
 const (
-	factQueue   = iota // length of the queue, x/(1+x) of x = queue/GPUs
+	factQueue   = iota // length of the queue, x/(1+x) with x = queue/GPUs
 	factRunning        // running jobs per GPU
 	factFree           // fraction of GPUs without a job
-	factWork           // GPU seconds that wait, x/(1+x) of x relative to Unit and GPUs
-	factHidden         // fraction of the queue that the actions do not reach
+	factWork           // GPU seconds of waiting jobs, x/(1+x) with x relative to Unit and GPUs
+	factHidden         // fraction of the queue that no action can start
 	factMean           // mean priority of the jobs that actions can start
-	factClass          // fraction of each class among them
+	factClass          // fraction of each class among the jobs that actions can start
 	factJobs    = factClass + scheduler.Classes
 )
 
 // Facts of each job: priority and one-hot class.
 const jobFacts = 1 + scheduler.Classes
 
-// Numbers of a pair.
+// Features of a pair.
 const (
 	pairPossible = iota
-	pairTime     // running time there
+	pairTime     // running time on these GPUs
 	pairBest     // running time on the best type
 	pairSpeed    // speed relative to the best type
 	pairMargin   // pairSpeed minus its mean over the other jobs: comparative advantage
@@ -132,7 +132,7 @@ func (e Encoding) Shape() Shape {
 	return s
 }
 
-// extractor returns an extractor of the ingested facts, nil if the network does not read them.
+// extractor returns an extractor of the ingested facts, or nil if the network does not read them.
 func (e Encoding) extractor() *features.Extractor {
 	if !e.Ingested {
 		return nil
@@ -168,10 +168,10 @@ type encoder struct {
 	ingested *features.Extractor // nil: none
 
 	jobs     []int     // shown jobs, by slot
-	usable   []int     // by group: usable GPUs of the job at hand
+	usable   []int     // by group: GPUs that the current job can use
 	free     []int     // by group: free GPUs
 	soon     []float64 // by group: seconds until all its GPUs are free
-	squashed []float32 // soon, as a number of a pair
+	squashed []float32 // soon, as a feature of a pair
 	partner  []int     // by (slot, group): index of the running job to share with, -1: none
 	gpus     []int     // result of gpusOf
 	ratios   []float64
@@ -226,10 +226,10 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 			}
 		}
 		if !(n.best[i] > 0) {
-			return fmt.Errorf("job %d (%q): %d GPUs of one type do not run it: this network uses GPUs of one type only", i, j.Name, j.GPUs)
+			return fmt.Errorf("job %d (%q): no GPU type runs it on %d GPUs: this network starts jobs on GPUs of one type only", i, j.Name, j.GPUs)
 		}
 	}
-	if n.Similarity > 0 { // without the experience of earlier runs: a run is a function of its seed and its actions
+	if n.Similarity > 0 { // forget earlier runs, so that a run depends only on its seed and its actions
 		var err error
 		if n.affinity, err = hyper.NewAffinity(hyper.Options{Dimension: n.Similarity}); err != nil {
 			return err
@@ -256,8 +256,8 @@ type ClusterError struct {
 
 // Error implements error.
 func (e *ClusterError) Error() string {
-	return fmt.Sprintf("the cluster has %d groups of up to %d equal GPUs on one machine, and the network takes at most %d: "+
-		"use another policy, or train a network with a larger Encoding.Rows in a program of your own", e.Groups, e.Slots, e.Rows)
+	return fmt.Sprintf("the cluster has %d groups of up to %d equal GPUs on one machine, but the network supports at most %d groups: "+
+		"use another policy, or train a network with a larger Encoding.Rows in your own program", e.Groups, e.Slots, e.Rows)
 }
 
 // layout makes the groups of a cluster.
@@ -316,7 +316,7 @@ func (n *encoder) choose(s *scheduler.State) {
 	}
 }
 
-// watch learns from a state without a decision. The encoder must see each event of a run, through watch or observe.
+// watch learns from a state without a decision. The caller must pass each event of a run to watch or observe.
 func (n *encoder) watch(s *scheduler.State) {
 	if n.affinity != nil {
 		n.affinity.Watch(s)
@@ -338,7 +338,7 @@ func (n *encoder) observe(s *scheduler.State, o *Observation) {
 	}
 }
 
-// advised asks the baseline and writes the numbers of its action.
+// advised asks the baseline for its action and writes the features of this action.
 func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	gpus := n.advice.GPUs
 	n.advice = n.adviser.Decide(s)
@@ -377,7 +377,7 @@ func (n *encoder) advised(s *scheduler.State, o *Observation) {
 	}
 }
 
-// job writes the numbers of a pair that depend on the job only, except pairShorter.
+// job writes the features of a pair that depend on the job only, except pairShorter.
 func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 	j := &n.work.Jobs[job]
 	p[pairBest] = n.squash(s.Remaining[job] / n.best[job])
@@ -386,14 +386,14 @@ func (n *encoder) job(s *scheduler.State, job int, p []float32) {
 	p[pairClass+int(n.work.Kinds[j.Kind].Class)] = 1
 }
 
-// speed writes the numbers of a pair that follow from the speed of the job there.
+// speed writes the features of a pair that depend on the speed of the job on these GPUs.
 func (n *encoder) speed(s *scheduler.State, job int, rate float64, p []float32) {
 	t := s.Remaining[job] / rate
 	p[pairTime], p[pairCost] = n.squash(t), n.squash(t*float64(n.work.Jobs[job].GPUs))
 	p[pairSpeed] = float32(rate / n.best[job])
 }
 
-// canWait reports whether another event can come.
+// canWait reports whether another event can occur.
 func canWait(s *scheduler.State) bool {
 	return len(s.Running) > 0 || s.Arrived < len(s.Workload.Jobs)
 }
@@ -475,8 +475,8 @@ func (n *encoder) room(s *scheduler.State, j *scheduler.Job) {
 	}
 }
 
-// spreads reports whether a gang of n GPUs would start on group i and others of its type: no group of the type holds
-// all of it, and all together do.
+// spreads reports whether a gang would start on group i together with other groups of its type: no single group of the
+// type holds the gang, but all of them together do.
 func (n *encoder) spreads(i, gpus int) bool {
 	total := 0
 	for k, g := range n.groups {
@@ -574,8 +574,8 @@ func (n *encoder) others(slot, i int) float64 {
 	return sum / float64(max(1, len(n.jobs)-1))
 }
 
-// sharing chooses the running job of a group that a shown job would share GPUs with, and returns the speed that the shown
-// job would have, 0 if there is none.
+// sharing chooses the running job of a group that a shown job would share GPUs with, and returns the speed that the
+// shown job would have, or 0 if there is no such running job.
 func (n *encoder) sharing(s *scheduler.State, slot, i int, p []float32) (rate float64) {
 	at := slot*n.Rows + i
 	n.partner[at] = -1
@@ -614,7 +614,8 @@ func (n *encoder) sharing(s *scheduler.State, slot, i int, p []float32) (rate fl
 	return rate
 }
 
-// start returns the action of package scheduler for an action of the network. observe must have seen the same state.
+// start returns the action of package scheduler for an action of the network. The caller must have passed the same
+// state to observe.
 func (n *encoder) start(s *scheduler.State, action int) scheduler.Action {
 	if action == n.shape.Wait() {
 		return scheduler.Action{}

@@ -4,10 +4,10 @@ import "fmt"
 
 // Shape is the size of an observation and of the set of actions.
 //
-// An action is a pair (job of the queue, column), another one with numbers of its own, or to wait: action j·Columns + c
-// starts job j of the queue on the GPUs of column c, Extra actions of the environment follow, and the last action waits.
+// Action j·Columns + c starts job j of the queue on the GPUs of column c. Then follow Extra actions of the environment,
+// which have features of their own. The last action waits.
 type Shape struct {
-	Channels int // image: planes of the matrix of GPUs
+	Channels int // image: channels for each GPU
 	Machines int // image: rows
 	Slots    int // image: GPUs of a machine
 	Facts    int // numbers about the cluster and the queue
@@ -23,7 +23,7 @@ func (s Shape) Actions() int { return s.rows() + 1 }
 // Wait is the action that waits for the next event.
 func (s Shape) Wait() int { return s.rows() }
 
-// rows is the number of actions that have numbers of their own.
+// rows is the number of actions that have features: all except Wait.
 func (s Shape) rows() int { return s.Jobs*s.Columns + s.Extra }
 
 // Floats is the length of Observation.State.
@@ -35,7 +35,7 @@ func (s Shape) pairs() int { return s.rows() * s.Pair }
 func (s Shape) check() error {
 	for _, n := range []int{s.Channels, s.Machines, s.Slots, s.Facts, s.Jobs, s.Columns, s.Pair} {
 		if n < 1 {
-			return fmt.Errorf("shape of the observations: got %+v, want at least 1 everywhere", s)
+			return fmt.Errorf("shape of the observations: got %+v, want sizes of at least 1", s)
 		}
 	}
 	if s.Extra < 0 {
@@ -71,13 +71,13 @@ type Outcome struct {
 	Done     bool    // the episode has ended; the next call must be Reset
 }
 
-// Environment is a problem that a Learner learns. It must be deterministic: equal seeds and equal actions give equal
-// observations and outcomes. A learner that resumes relies on this to restore its environments.
+// Environment is a problem that a Learner learns to solve. It must be deterministic: equal seeds and equal actions give
+// equal observations and outcomes. A learner that resumes relies on this to restore its environments.
 type Environment interface {
 	Shape() Shape
 	// Reset starts the episode of a seed.
 	Reset(seed uint64) error
-	// Observe writes the present observation. It overwrites all values.
+	// Observe writes the current observation. It overwrites all values.
 	Observe(o *Observation)
 	// Step takes an action that Mask allows.
 	Step(action int) (Outcome, error)
@@ -86,6 +86,6 @@ type Environment interface {
 // Adviser is an Environment with a baseline, which a learner may imitate at first.
 type Adviser interface {
 	Environment
-	// Advise returns the action of the baseline in the present state, or -1 if no action of the network equals it.
+	// Advise returns the action of the baseline in the current state, or -1 if no action of the network equals it.
 	Advise() int
 }

@@ -25,7 +25,7 @@ type Learner struct {
 
 	net                      *net
 	act, learn, ahead, value *pass // decide; train; trained and target weights on the states that follow
-	single                   *pass // decides for one state; nil until needed
+	single                   *pass // decides for one state; nil before the first use
 	envs                     []*actor
 	replay                   *replay
 	source                   *rand.PCG
@@ -38,13 +38,13 @@ type Learner struct {
 	resumed  int64 // episodes at the start of this process, for the estimate of the remaining time
 }
 
-// actor is one environment with what is needed to restore it: the number of its episode and the actions since then.
+// actor is one environment with the data that restores it: the number of its episode and the actions of this episode.
 type actor struct {
 	env     Environment
 	view    *Observation
-	episode int64   // episodes that it began before the present one
-	actions []int32 // of the present episode
-	sum     float64 // rewards of the present episode
+	episode int64   // episodes that it began before the current one
+	actions []int32 // of the current episode
+	sum     float64 // rewards of the current episode
 	ended   bool    // the last action ended an episode
 	last    float64 // sum of the rewards of the last episode
 	err     error
@@ -66,7 +66,7 @@ type Progress struct {
 	Decisions int64   `json:"decisions"` // actions taken
 	Updates   int64   `json:"updates"`   // changes of the weights
 	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
-	Explore   float64 `json:"explore"`   // present probability of a random action
+	Explore   float64 `json:"explore"`   // current probability of a random action
 	// Return is the mean sum of rewards of the last 100 episodes; NaN before the first one ended.
 	Return float64 `json:"-"`
 	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
@@ -77,8 +77,8 @@ type Progress struct {
 	Remaining time.Duration `json:"-"` // estimate; 0: not known yet, or complete
 }
 
-// NewLearner creates a learner with fresh weights. environments are as many equal environments as the options say.
-// workers is the number of goroutines that advance environments. The learner does not close the device.
+// NewLearner creates a learner with fresh weights. environments has Options.Environments equal environments. workers is
+// the number of goroutines that advance environments. The learner does not close the device.
 func NewLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
 	l, err := newLearner(dev, o, workers, environments)
 	if err != nil {
@@ -153,7 +153,7 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 // Close frees the memory of the network.
 func (l *Learner) Close() error { return l.net.close() }
 
-// Progress returns the present state of the training.
+// Progress returns the current state of the training.
 func (l *Learner) Progress() Progress { return l.progress }
 
 // seed returns the seed of an episode of environment env.
@@ -161,9 +161,9 @@ func (l *Learner) seed(env int, episode int64) uint64 {
 	return random.New(l.options.Seed, "episode").Bits(uint64(episode)*uint64(len(l.envs)) + uint64(env))
 }
 
-// Run trains until the given number of episodes have ended in total, or until ctx ends. A cancelled context is no
-// error: the learner is then ready to be saved. now returns the time since any fixed moment; nil means that rate and
-// remaining time are not known. report is called after each round of decisions; it must be fast. If the loss is not
+// Run trains until the given number of episodes have ended in total, or until ctx ends. A cancelled context is not an
+// error: the caller can then save the learner. now returns the time since any fixed moment; if now is nil, rate and
+// remaining time are unknown. report is called after each round of decisions; it must be fast. If the loss is not
 // finite, the error is ErrDiverged.
 func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Duration, report func(Progress)) error {
 	if now == nil {
@@ -193,7 +193,7 @@ func (l *Learner) estimate(took time.Duration) {
 	}
 }
 
-// round takes one action in each environment, and updates the weights if it is time to.
+// round takes one action in each environment, and updates the weights after every Options.Every rounds.
 func (l *Learner) round() error {
 	if err := l.decide(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (l *Learner) round() error {
 	return nil
 }
 
-// observe begins a row of the replay memory with the present states.
+// observe begins a row of the replay memory with the current states.
 func (l *Learner) observe() {
 	t := l.replay.begin()
 	imitating := l.imitation() > 0
@@ -233,7 +233,7 @@ func (l *Learner) observe() {
 	})
 }
 
-// imitation is the present weight of the baseline.
+// imitation returns the current weight of the baseline.
 func (l *Learner) imitation() float64 {
 	return Schedule{From: 1, To: 0, Over: l.options.Imitate}.At(l.progress.Episodes)
 }
@@ -312,7 +312,7 @@ func anyOf(mask []bool, random *rand.Rand) int {
 	panic("unreachable: n counts the possible actions")
 }
 
-// advance takes the action of environment i, records the outcome, and starts the next episode if the present one ended.
+// advance takes the action of environment i, records the outcome, and starts the next episode if the current one ended.
 func (l *Learner) advance(i int, a *actor) error {
 	at := l.replay.at(l.replay.written-1, i)
 	action := l.replay.actions[at]
@@ -382,9 +382,9 @@ func (l *Learner) update() error {
 	return nil
 }
 
-// loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch.
-// Only the value of the chosen action has a gradient, that of the Huber loss; imitation adds its own.
-// The error is ErrDiverged if the mean error of the values is not finite.
+// loss writes the gradient of the loss with respect to the values of the actions, and the priorities of the batch. Only
+// the value of the chosen action has a gradient, the gradient of the Huber loss; imitation adds its own gradient. The
+// error is ErrDiverged if the mean error of the values is not finite.
 func (l *Learner) loss(largest float64) error {
 	diffs, actions, sum := l.learn.diff.values, l.shape.Actions(), 0.0
 	clear(diffs)
@@ -406,7 +406,7 @@ func (l *Learner) loss(largest float64) error {
 	}
 	mean := sum / batch
 	if math.IsNaN(mean) || math.IsInf(mean, 0) {
-		return fmt.Errorf("learner: update %d: the mean error of the values is %v, want a finite number: %w; use a smaller rate",
+		return fmt.Errorf("learner: update %d: the mean error of the values is %v, want a finite number: %w; use a smaller learning rate",
 			l.progress.Updates, mean, ErrDiverged)
 	}
 	const memory = 0.99
@@ -418,8 +418,8 @@ func (l *Learner) loss(largest float64) error {
 	return nil
 }
 
-// aim is the target of transition i of the batch: the rewards, and the discounted value of the best possible action in
-// the state after them.
+// aim returns the target of transition i of the batch: the rewards plus the discounted value of the best possible
+// action in the next state.
 func (l *Learner) aim(i int, d drawn) float64 {
 	if d.discount == 0 {
 		return d.reward
@@ -432,7 +432,7 @@ func (l *Learner) aim(i int, d drawn) float64 {
 	return d.reward + d.discount*float64(values[best(chooser, mask)])
 }
 
-// rival returns the action with the largest value, where each action but the advised one gets the margin.
+// rival returns the action with the largest value, after the margin is added to all actions except the advised one.
 func (l *Learner) rival(q []float32, mask []bool, advised int) int {
 	found, most := advised, float64(q[advised])
 	for a, ok := range mask {

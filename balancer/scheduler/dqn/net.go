@@ -33,7 +33,7 @@ type pass struct {
 	net                       *net
 	plan                      *plan.Plan
 	rows                      int
-	stale                     bool // the weights have changed since the plan last made its working copies
+	stale                     bool // the weights have changed since the plan last updated its working copies
 	image, facts, pairs, diff port
 	q                         port
 }
@@ -240,7 +240,7 @@ func (p *pass) value(i int) []float32 {
 }
 
 // update computes the gradients from diff, after forward, and changes the weights. ok is false if a gradient was not
-// finite; then nothing has changed.
+// finite; the weights are then unchanged.
 func (p *pass) update(rate float64) (ok bool, err error) {
 	n := p.net
 	if err := p.send(p.diff); err != nil {
@@ -259,7 +259,7 @@ func (p *pass) update(rate float64) (ok bool, err error) {
 	return ok, nil
 }
 
-// tensors returns the values in a flat buffer as tensors of a checkpoint. Names have the given ending.
+// tensors returns the values in a flat buffer as tensors of a checkpoint. ending is the end of their names.
 func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, p := range n.online.Params.Params {
@@ -272,7 +272,7 @@ func (n *net) tensors(flat device.Buffer, ending string) ([]checkpoint.Tensor, e
 	return out, nil
 }
 
-// load sets a flat buffer from the tensors of a file whose names have the given ending.
+// load sets a flat buffer from the tensors of a file whose names end with ending.
 func (n *net) load(f *checkpoint.File, flat device.Buffer, ending string) error {
 	for _, p := range n.online.Params.Params {
 		data := make([]byte, 4*p.Spec.Shape.Elements())
@@ -286,7 +286,7 @@ func (n *net) load(f *checkpoint.File, flat device.Buffer, ending string) error 
 	return nil
 }
 
-// check returns an error with the differences if f has weights of another network.
+// check returns an error that lists the differences if f has weights of another network.
 func (n *net) check(f *checkpoint.File) error {
 	var want []checkpoint.Info
 	for _, p := range n.online.Params.Params {

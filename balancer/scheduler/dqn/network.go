@@ -10,16 +10,16 @@ import (
 
 // Network describes the layers of the Q network.
 //
-// A convolutional network reads the matrix of GPUs, and two fully connected layers read its result and the facts:
+// A convolutional network reads the matrix of GPUs. Two fully connected layers read its result and the facts:
 //
 //	image (N, Channels, Machines, Slots) ─ conv1 3x3 ─ ReLU ─ conv2 3x3 ─ ReLU ┐
 //	facts (N, Facts) ──────────────────────────────────────────────────────────┴ fc1 ─ ReLU ─ fc2
 //
-// Without Shared, fc2 has one output for each action: the network knows an action by its position only.
+// Without Shared, fc2 has one output for each action: the network distinguishes actions only by their position.
 //
-// With Shared, fc2 describes the situation, and one small network of two layers scores each pair of a job and a column
-// from the pair's own numbers and the situation. All pairs have the same weights. The network
-// therefore applies its experience with one pair to every other pair, also on GPUs that the training cluster lacked.
+// With Shared, the outputs of fc2 describe the situation. One small network of two layers scores each pair of a job and
+// a column from the features of the pair and the situation. All pairs use the same weights. The network therefore
+// applies its experience with one pair to every other pair, even on GPUs that the training cluster did not have.
 type Network struct {
 	Filters int  `json:"filters"` // channels of conv1 and conv2
 	Hidden  int  `json:"hidden"`  // width of fc1
@@ -27,12 +27,12 @@ type Network struct {
 	Shared  bool `json:"shared"`
 }
 
-// DefaultNetwork is the network that the figures of docs/benchmarks/scheduling.md were measured with.
+// DefaultNetwork is the network of the figures in docs/benchmarks/scheduling.md.
 func DefaultNetwork() Network { return Network{Filters: 16, Hidden: 128, Pair: 32, Shared: true} }
 
 func (n Network) check() error {
 	if n.Filters < 1 || n.Hidden < 1 || n.Pair < 1 {
-		return fmt.Errorf("network: got %+v, want widths of at least 1", n)
+		return fmt.Errorf("network: got %+v, want Filters, Hidden and Pair of at least 1", n)
 	}
 	return nil
 }

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// Options configures a Learner. Start from Defaults: there are no implied values.
+// Options configures a Learner. Start from Defaults: a zero field does not select a default.
 type Options struct {
 	Network Network `json:"network"`
-	Seed    uint64  `json:"seed"` // decides initial weights, episodes and exploration
+	Seed    uint64  `json:"seed"` // seed of the initial weights, the episodes and the exploration
 
-	// Environments is the number of environments that act in lockstep: one run of the network decides for all of them.
-	// More of them are faster, but then each update of the weights follows more decisions.
+	// Environments is the number of environments that act in lockstep: one pass of the network decides for all of them.
+	// With more environments, decisions are faster, but more decisions pass between two updates of the weights.
 	Environments int `json:"environments"`
 
 	Batch  int `json:"batch"`  // transitions of an update
@@ -26,14 +26,15 @@ type Options struct {
 	// Exploration is the probability of a random action. It falls linearly from From to To over the first Over episodes.
 	Exploration Schedule `json:"exploration"`
 
-	// Double selects the action of the target with the trained weights, and values it with the target weights.
+	// Double selects the action of the target with the trained weights, and computes its value with the target weights.
 	Double bool `json:"double"`
-	// Prioritised samples transitions in proportion to (error + 0.001)^Alpha. The weights of the loss correct for this
-	// by the power Beta.
+	// Prioritised samples transitions in proportion to (error + 0.001)^Alpha. The loss weights correct the sampling
+	// bias with exponent Beta.
 	Prioritised bool    `json:"prioritised"`
 	Alpha       float64 `json:"alpha"`
 	Beta        float64 `json:"beta"`
-	// Steps is the number of rewards that a target sums before it relies on the target weights; 1 is the plain DQN.
+	// Steps is the number of rewards in a target, before the value from the target weights (n-step returns); 1 is the
+	// plain DQN.
 	Steps int `json:"steps"`
 
 	// Imitate is the number of episodes in which the learner imitates the environment's Adviser; 0: never. The
@@ -61,8 +62,8 @@ func (s Schedule) At(episodes int64) float64 {
 	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
 }
 
-// Defaults are the options that the figures of docs/benchmarks/scheduling.md were measured with, but for the learning
-// rate, which was set by hand. The rate falls over 15,000 episodes; a longer training continues with the small rate.
+// Defaults are the options of the figures in docs/benchmarks/scheduling.md, except for the learning rate, which was set
+// by hand. The rate falls over 15,000 episodes; a longer training continues with the small rate.
 func Defaults() Options {
 	return Options{
 		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1, Target: 250,

@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// Policy is policy "dqn": a trained network decides. It takes the possible action with the largest value.
+// Policy is policy "dqn". It takes the possible action with the largest value, computed by a trained network.
 //
-// The network works on any cluster with at most Encoding.Rows groups of GPUs; Reset returns an error for others, and for
-// jobs that no GPUs of one type can run.
+// The network works on any cluster with at most Encoding.Rows groups of GPUs; Reset returns an error for larger
+// clusters, and for jobs that no GPUs of one type can run.
 type Policy struct {
 	net      *net
 	pass     *pass
@@ -32,8 +32,8 @@ var _ scheduler.Policy = (*Policy)(nil)
 // PolicyName is the name that users select.
 const PolicyName = "dqn"
 
-// OpenPolicy loads the network of a checkpoint that a Learner saved. It keeps neither the checkpoint nor its files.
-// Close it before the device.
+// OpenPolicy loads the network of a checkpoint that a Learner saved. The policy does not keep the checkpoint or its
+// files open. Close the policy before the device.
 func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options) (*Policy, error) {
 	state, err := readState(c)
 	if err != nil {
@@ -42,7 +42,7 @@ func OpenPolicy(dev device.Device, c *checkpoint.Checkpoint, o scheduler.Options
 	return openPolicy(dev, c.Path, state, c.Model, o)
 }
 
-// openPolicy makes a policy from the state and the weights of a checkpoint.
+// openPolicy creates a policy from the state and the weights of a checkpoint.
 func openPolicy(dev device.Device, path string, state *saved, weights *checkpoint.File, o scheduler.Options) (_ *Policy, err error) {
 	p := &Policy{progress: state.Progress, explain: o.Explain}
 	if err := json.Unmarshal(state.Problem, &p.problem); err != nil {
@@ -52,7 +52,7 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 		return nil, fmt.Errorf("%s: state.json: %w", path, err)
 	}
 	if want := p.problem.Encoding.Shape(); want != state.Shape {
-		return nil, fmt.Errorf("%s: the network has observations of shape %+v, this version of the program makes %+v: train it again", path, state.Shape, want)
+		return nil, fmt.Errorf("%s: the network needs observations of shape %+v, but this version of the program makes observations of shape %+v: train the network again", path, state.Shape, want)
 	}
 	if p.encoder, err = newEncoder(p.problem.Encoding); err != nil {
 		return nil, err
@@ -77,15 +77,16 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 	return p, err
 }
 
-// Policy returns a policy with the present network of the learner, which must be trained on environments of problem. It
-// uses the learner's weights: it is valid until the next Run, and until the learner is closed. Do not close it.
+// Policy returns a policy with the current network of the learner, which must be trained on environments of problem.
+// The policy uses the weights of the learner, so it is valid only until the next Run or Close of the learner. Do not
+// close the policy.
 func (l *Learner) Policy(problem Problem) (*Policy, error) {
 	encoder, err := newEncoder(problem.Encoding)
 	if err != nil {
 		return nil, err
 	}
 	if encoder.shape != l.shape {
-		return nil, fmt.Errorf("policy dqn: the problem has shape %+v, the learner %+v", encoder.shape, l.shape)
+		return nil, fmt.Errorf("policy dqn: got a problem with observations of shape %+v, want %+v, the shape of the learner", encoder.shape, l.shape)
 	}
 	if l.single == nil {
 		if l.single, err = l.net.newPass(l.net.online, 1, false); err != nil {
@@ -149,16 +150,16 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// SetCaution makes the policy follow the baseline of its encoding, unless the value of another action exceeds that of the
-// baseline's action by at least margin, in units of the reward. 0 is the plain greedy policy. With +Inf, the policy is
-// the baseline with scheduler.Options.Keep: policy dqn never stops a job. Choose the margin on jobs that are neither
-// those of the training nor those of a later comparison.
+// SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
+// unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
+// policy is greedy. With +Inf, it equals the baseline with scheduler.Options.Keep: policy dqn never stops a job. Choose
+// the margin on jobs that neither the training nor a later comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
-// Err returns the failure of the device that made the policy stop deciding.
+// Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }
 
-// reason states the value of the action next to those of the second best action and of waiting.
+// reason returns a text with the value of the action and the second largest value.
 func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int) string {
 	second := -1
 	for a, ok := range p.seen.Mask {
@@ -168,7 +169,7 @@ func (p *Policy) reason(s *scheduler.State, values []float32, action, possible i
 	}
 	text := fmt.Sprintf("largest of %d values: %.3f for %s", possible, values[action], p.describe(s, action))
 	if second >= 0 {
-		text += fmt.Sprintf("; the next one is %.3f for %s", values[second], p.describe(s, second))
+		text += fmt.Sprintf("; the second largest is %.3f for %s", values[second], p.describe(s, second))
 	}
 	return text
 }
@@ -179,7 +180,7 @@ func (p *Policy) describe(s *scheduler.State, action int) string {
 	}
 	n := p.encoder
 	if action >= n.shape.Jobs*n.shape.Columns {
-		return fmt.Sprintf("job %q as %s places it", n.work.Jobs[n.advice.Job].Name, n.Advice)
+		return fmt.Sprintf("job %q placed by policy %s", n.work.Jobs[n.advice.Job].Name, n.Advice)
 	}
 	slot, column := action/n.shape.Columns, action%n.shape.Columns
 	g := n.groups[column%n.Rows]

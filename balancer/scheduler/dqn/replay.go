@@ -12,7 +12,7 @@ import (
 type replay struct {
 	shape      Shape
 	rows, envs int
-	steps      int // outcomes that a transition sums before it relies on the network (n-step returns)
+	steps      int // outcomes that a transition sums before the value of the network (n-step returns)
 
 	states    []float32 // (rows, envs, Floats)
 	masks     []bool    // (rows, envs, Actions)
@@ -25,7 +25,7 @@ type replay struct {
 
 	// Prioritised replay: the weight of each transition is (error + epsilon)^alpha. tree is nil for uniform sampling.
 	tree    *sumTree
-	largest float64 // largest weight so far; transitions that were never sampled have it
+	largest float64 // largest weight so far; the weight of transitions that were never sampled
 }
 
 func newReplay(s Shape, envs, transitions, steps int, prioritised bool) *replay {
@@ -71,8 +71,8 @@ func (r *replay) begin() int64 {
 	return t
 }
 
-// bounds returns the range of rows whose transitions are complete: the last row has no outcomes yet, and `steps` outcomes
-// and the state after them belong to a transition.
+// bounds returns the range of rows whose transitions are complete. The last row has no outcomes yet, and a transition
+// needs `steps` outcomes and the state after them.
 func (r *replay) bounds() (from, to int64) {
 	from = max(0, r.written-int64(r.rows))
 	return from, max(from, r.written-int64(r.steps))
@@ -120,7 +120,7 @@ func (r *replay) prioritise(t int64, env int, err, alpha float64) {
 	if r.tree == nil {
 		return
 	}
-	const least = 1e-3 // of the unit of the error: transitions without an error are still sampled at times
+	const least = 1e-3 // in the unit of the error: the memory still samples transitions without an error
 	w := math.Pow(math.Abs(err)+least, alpha)
 	r.largest = max(r.largest, w)
 	r.tree.set(r.at(t, env), w)

@@ -14,14 +14,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// saved is the state of a learner that is not in tensors. It is part of state.json under the name of this package.
+// saved is the state of a learner without its tensors. state.json contains it under the name of this package.
 type saved struct {
 	Shape    Shape           `json:"shape"`
 	Options  Options         `json:"options"`
 	Problem  json.RawMessage `json:"problem"` // what the caller of Save passed
 	Progress Progress        `json:"progress"`
 
-	// Everything below serves to resume a training; a network that only decides does not need it.
+	// The fields below are needed only to resume a training, not to use the network.
 	Random  []byte           `json:"random"`
 	Window  window           `json:"window"`
 	Curve   curve            `json:"curve"`
@@ -46,9 +46,8 @@ const (
 	replayAt  = "replay."
 )
 
-// Snapshot returns everything that a checkpoint needs to continue exactly. problem describes the environments, for the
-// reader of the file. program is the version of the program. The snapshot refers to memory of the learner: save it
-// before the next Run.
+// Snapshot returns the complete state of the learner. problem describes the environments for the reader of the file.
+// program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
 	state := saved{Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
 		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest)}
@@ -105,10 +104,10 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 	return state.Problem, nil
 }
 
-// Resume creates a learner that continues exactly as the saved one would have. On a device of the same kind, it makes the
-// same decisions and updates, bit for bit. environments must be equal to those of the saved learner.
-// To change options, such as the rate, pass a function; it may be nil. Options that determine the memory of the
-// learner (network, environments, replay, steps, prioritised) cannot change.
+// Resume creates a learner that continues exactly where the saved learner stopped. On a device of the same kind, it
+// makes the same decisions and updates, bit for bit. environments must be equal to those of the saved learner. To
+// change options, such as the learning rate, pass a function; nil changes nothing. Options that determine the memory of
+// the learner (network, environments, replay, steps, prioritised) cannot change.
 func Resume(dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment, change func(*Options)) (_ *Learner, err error) {
 	state, err := readState(c)
 	if err != nil {
@@ -157,7 +156,7 @@ func (l *Learner) restore(c *checkpoint.Checkpoint, state *saved) error {
 		return err
 	}
 	if len(state.Actors) != len(l.envs) || len(state.Window.Values) > windowEpisodes || state.Window.Next < 0 || state.Window.Next >= windowEpisodes || state.Written < 1 {
-		return fmt.Errorf("state.json: got %d environments, %d sums of rewards, %d rows, want %d, at most %d, at least 1",
+		return fmt.Errorf("state.json: got %d environments, %d sums of rewards and %d rows; want %d environments, at most %d sums and at least 1 row",
 			len(state.Actors), len(state.Window.Values), state.Written, len(l.envs), windowEpisodes)
 	}
 	l.progress, l.window, l.curve = state.Progress, state.Window, state.Curve
@@ -189,7 +188,7 @@ func (l *Learner) repeat(i int, s savedActor) error {
 		}
 		a.env.Observe(seen)
 		if !seen.Mask[action] {
-			return fmt.Errorf("action %d of the episode is %d, which is impossible there: the environment differs from the one of the checkpoint", at, action)
+			return fmt.Errorf("action %d of the episode is %d, which the environment does not allow: the environment differs from that of the checkpoint", at, action)
 		}
 		if _, err := a.env.Step(int(action)); err != nil {
 			return err
@@ -199,7 +198,7 @@ func (l *Learner) repeat(i int, s savedActor) error {
 	at := l.replay.at(l.replay.written-1, i)
 	a.view = l.shape.view(l.replay.state(at), l.replay.mask(at))
 	if !slices.Equal(seen.State, a.view.State) || !slices.Equal(seen.Mask, a.view.Mask) {
-		return errors.New("its state differs from the saved one: the environment differs from the one of the checkpoint")
+		return errors.New("the restored state differs from the saved state: the environment differs from that of the checkpoint")
 	}
 	return nil
 }
@@ -269,7 +268,7 @@ func (r *replay) load(f *checkpoint.File) error {
 			return fmt.Errorf("tensor %s: got %v%v, want %v%v", replayAt+p.name, info.Wire, info.Shape, p.dtype, want)
 		}
 		into := p.data[:used*p.width*int(p.dtype.Size())]
-		if p.name == "masks" { // a byte other than 0 and 1 is no bool
+		if p.name == "masks" { // a byte other than 0 and 1 is not a valid bool
 			raw := make([]byte, len(into))
 			if err := f.ReadInto(replayAt+p.name, raw); err != nil {
 				return err
@@ -290,7 +289,7 @@ func (r *replay) load(f *checkpoint.File) error {
 		if r.tree != nil {
 			w := r.tree.weight(i)
 			if !(w >= 0 && w <= math.MaxFloat64) {
-				return fmt.Errorf("transition %d: got weight %v, want a finite number from 0", i, w)
+				return fmt.Errorf("transition %d: got weight %v, want a finite number of at least 0", i, w)
 			}
 			r.tree.set(i, w)
 		}

@@ -1,9 +1,9 @@
 package dqn
 
-// sumTree holds weights of items and finds the item at a position of the cumulative sum in logarithmic time.
+// sumTree stores weights of items. It finds the item at a position of their cumulative sum in logarithmic time.
 //
-// Each inner node is the rounded sum of its two children, computed again after each change. The tree is therefore a
-// function of the present weights only, independent of their history.
+// Each inner node is the rounded sum of its two children, and is recomputed after each change. The tree therefore
+// depends only on the current weights, not on their history.
 type sumTree struct {
 	leaves int       // a power of two
 	nodes  []float64 // nodes[1] is the root; the children of node i are 2i and 2i+1; items start at nodes[leaves]
@@ -30,8 +30,8 @@ func (t *sumTree) set(item int, weight float64) {
 	}
 }
 
-// find returns the item that contains position at of the cumulative sum, 0 <= at < total. Its weight is above 0,
-// also if rounding makes at exceed the sum of the weights.
+// find returns the item that contains position at of the cumulative sum, 0 <= at < total. The weight of this item is
+// above 0, even if rounding makes at exceed the sum of the weights.
 func (t *sumTree) find(at float64) int {
 	i := 1
 	for i < t.leaves {

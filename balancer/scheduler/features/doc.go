@@ -11,18 +11,18 @@
 //
 //	cluster.queue ... gpu[0].up gpu[0].occupancy ... gpu[15].busy_for job[0].waited ... job[7].running_time
 //
-// GPUs are in the order of machines, and within a machine in the order of the cluster. Places beyond the cluster or the
-// queue are missing.
+// GPUs are in the order of machines, and within a machine in the order of the cluster. Places without a GPU or a job
+// have missing facts.
 //
 // # Normalisation
 //
-// A [Ranges] has a lowest and a highest value of each fact, and a scale. The lowest value becomes 0, the highest 1, and
-// values outside become 0 or 1. On a logarithmic scale, equal ratios have equal distances. [DefaultRanges] fits clusters
-// of today. A [Learner] learns ranges from workloads and states: the minimum and the maximum, or two quantiles, which
-// single extreme values do not change. A file keeps the ranges ([WriteRanges], [ReadRanges]), so that a trained network
-// later gets the same numbers for the same state.
+// A [Ranges] has a lowest value, a highest value and a scale for each fact. The lowest value becomes 0, and the highest
+// becomes 1. Values outside become 0 or 1. On a logarithmic scale, equal ratios have equal distances. [DefaultRanges]
+// fits current clusters. A [Learner] learns ranges from workloads and states: the minimum and the maximum, or two
+// quantiles, which single extreme values do not change. A file stores the ranges ([WriteRanges], [ReadRanges]). With
+// this file, a trained network gets the same numbers for the same state later.
 //
 // # Missing figures
 //
-// A figure that is not known (NaN) has mask 0 and value 0. Nothing is put in its place. All other facts have mask 1.
+// An unknown figure (NaN) has mask 0 and value 0. It is not replaced by a guess. All other facts have mask 1.
 package features

@@ -10,8 +10,8 @@ import (
 
 // Options configure an [Extractor].
 type Options struct {
-	Jobs   int     // places for jobs: the first of the queue
-	GPUs   int     // places for GPUs; a cluster with more is an error
+	Jobs   int     // places for jobs: the first jobs of the queue
+	GPUs   int     // places for GPUs; a cluster with more GPUs is an error
 	Ranges *Ranges // nil: DefaultRanges
 }
 
@@ -28,12 +28,12 @@ type Extractor struct {
 	busy     []float64 // by GPU: s
 	raw      [factCount]float64
 
-	// Features that no state changes, by GPU and by job. They make up most of the logarithms.
+	// Features that do not depend on the state, by GPU and by job. Most of the logarithms are here.
 	gpuValues, gpuMask []float32
 	jobValues, jobMask []float32
 }
 
-// New returns an extractor. Its vectors have a size that does not depend on a cluster.
+// New returns an extractor. The size of its vectors does not depend on the cluster.
 func New(o Options) (*Extractor, error) {
 	const most = 1 << 16
 	if o.Jobs < 0 || o.Jobs > most || o.GPUs < 1 || o.GPUs > most {
@@ -68,7 +68,7 @@ func (x *Extractor) Size() int { return len(x.names) }
 // Reset prepares for states of a cluster and a workload.
 func (x *Extractor) Reset(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) error {
 	if len(c.GPUs) > x.options.GPUs {
-		return fmt.Errorf("features: got a cluster with %d GPUs, want at most %d, the places of the vector", len(c.GPUs), x.options.GPUs)
+		return fmt.Errorf("features: got a cluster with %d GPUs, want at most %d, the number of GPU places of the vector", len(c.GPUs), x.options.GPUs)
 	}
 	x.cluster, x.workload = c, w
 	x.order = x.order[:0]
@@ -76,7 +76,7 @@ func (x *Extractor) Reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sc
 		x.order = append(x.order, c.Machines[m].GPUs...)
 	}
 	if len(x.order) != len(c.GPUs) {
-		return fmt.Errorf("features: got machines with %d GPUs, want the %d GPUs of the cluster", len(x.order), len(c.GPUs))
+		return fmt.Errorf("features: the machines list %d GPUs, want all %d GPUs of the cluster", len(x.order), len(c.GPUs))
 	}
 	x.busy = append(x.busy[:0], make([]float64, len(c.GPUs))...)
 	x.best = append(x.best[:0], make([]float64, len(w.Jobs))...)
@@ -123,8 +123,8 @@ func (x *Extractor) put(values, mask []float32, at, f int) {
 	}
 }
 
-// Fill writes the features of a state: values between 0 and 1, and mask 1 for features that are known, else 0. Both have
-// Size elements. The state is one of the cluster and the workload of Reset. Fill does not allocate memory.
+// Fill writes the features of a state: values between 0 and 1, and mask 1 for known features, else 0. Both slices have
+// Size elements. The state must be of the cluster and the workload of Reset. Fill does not allocate memory.
 func (x *Extractor) Fill(values, mask []float32, s *scheduler.State) {
 	clear(values)
 	clear(mask)
@@ -195,7 +195,8 @@ func (x *Extractor) visitCluster(s *scheduler.State) {
 	x.raw[clusterOccupancy] = float64(occupied) / float64(up) // NaN without available GPUs
 }
 
-// left is the time until a job frees its GPUs; NaN while the job loads, because its speed is not measured yet.
+// left returns the time until a job frees its GPUs. It is NaN while the job loads, because the speed is not measured
+// yet.
 func left(s *scheduler.State, r *scheduler.Running) float64 {
 	if r.Speed > 0 || !math.IsInf(r.Leaves, 1) {
 		return s.Left(r)
@@ -215,7 +216,8 @@ func (x *Extractor) visitGPU(s *scheduler.State, gpu int) {
 	x.raw[gpuBusyFor] = x.busy[gpu]
 }
 
-// Learn adds the facts of a state to a learner. It adds the GPUs and jobs that Fill shows. The state is one of the cluster and the workload of Reset.
+// Learn adds the facts of a state to a learner. It adds the GPUs and jobs that Fill writes. The state must be of the
+// cluster and the workload of Reset.
 func (x *Extractor) Learn(l *Learner, s *scheduler.State) {
 	learn := func(from, to int) {
 		for f := from; f < to; f++ {

@@ -10,11 +10,11 @@ import (
 type Fact struct {
 	Name  string // such as "gpu.memory"; the part before the point is "cluster", "gpu" or "job"
 	Unit  string // "" for fractions and numbers of things
-	About string // what it is
+	About string // description
 	Range Range  // the default
 }
 
-// Range states how a figure is normalised.
+// Range defines how a figure is normalised.
 type Range struct {
 	Low  float64 // becomes 0
 	High float64 // becomes 1
@@ -85,38 +85,38 @@ var fraction = Range{0, 1, false}
 
 const gib = 1 << 30
 
-// facts are all facts. The default ranges hold for machines of 2016 to 2026 and jobs of seconds to weeks.
+// facts lists all facts. The default ranges are for machines of 2016 to 2026 and jobs of seconds to weeks.
 var facts = [factCount]Fact{
-	clusterQueue:     {"cluster.queue", "jobs", "jobs that wait", Range{0.5, 1000, true}},
+	clusterQueue:     {"cluster.queue", "jobs", "waiting jobs", Range{0.5, 1000, true}},
 	clusterWork:      {"cluster.work", "s", "running time of the waiting jobs on their fastest GPUs, per GPU of the cluster", Range{1, 1e6, true}},
-	clusterRunning:   {"cluster.running", "jobs", "jobs that run, per GPU of the cluster", Range{0, scheduler.MaxSharing, false}},
+	clusterRunning:   {"cluster.running", "jobs", "running jobs per GPU of the cluster", Range{0, scheduler.MaxSharing, false}},
 	clusterUp:        {"cluster.up", "", "fraction of the GPUs that are available", fraction},
 	clusterOccupancy: {"cluster.occupancy", "", "fraction of the available GPUs that have a job", fraction},
 
 	gpuUp:          {"gpu.up", "", "1 if the GPU is available, else 0", fraction},
-	gpuOccupancy:   {"gpu.occupancy", "", "jobs on the GPU, relative to the largest number", fraction},
-	gpuUtilization: {"gpu.utilization", "", "utilization that was measured", fraction},
-	gpuTemperature: {"gpu.temperature", "C", "temperature that was measured", Range{20, 95, false}},
+	gpuOccupancy:   {"gpu.occupancy", "", "jobs on the GPU, relative to the largest possible number", fraction},
+	gpuUtilization: {"gpu.utilization", "", "measured utilization", fraction},
+	gpuTemperature: {"gpu.temperature", "C", "measured temperature", Range{20, 95, false}},
 	gpuMemory:      {"gpu.memory", "bytes", "device memory", Range{4 * gib, 288 * gib, true}},
 	gpuBandwidth:   {"gpu.bandwidth", "bytes/s", "bandwidth of device memory", Range{1e11, 1e13, true}},
 	gpuCompute:     {"gpu.compute", "FLOP/s", "peak arithmetic", Range{1e12, 1e16, true}},
 	gpuNetwork:     {"gpu.network", "bytes/s", "network link of the machine", Range{1e8, 1e11, true}},
 	gpuFreeCPUs:    {"gpu.free_cpus", "", "free fraction of the machine's CPU cores", fraction},
 	gpuFreeMemory:  {"gpu.free_memory", "", "free fraction of the machine's memory", fraction},
-	gpuBusyFor:     {"gpu.busy_for", "s", "time until the jobs on the GPU end, at their present speeds", Range{1, 1e6, true}},
+	gpuBusyFor:     {"gpu.busy_for", "s", "time until the jobs on the GPU finish at their current speeds", Range{1, 1e6, true}},
 
-	jobWaited:      {"job.waited", "s", "time since its arrival", Range{1, 1e6, true}},
+	jobWaited:      {"job.waited", "s", "time since the arrival of the job", Range{1, 1e6, true}},
 	jobPriority:    {"job.priority", "", "priority", fraction},
 	jobSimulation:  {"job.simulation", "", "1 for class simulation, else 0", fraction},
 	jobLearning:    {"job.learning", "", "1 for class learning, else 0", fraction},
 	jobProcessing:  {"job.processing", "", "1 for class processing, else 0", fraction},
-	jobGPUs:        {"job.gpus", "GPUs", "GPUs that it needs", Range{1, 64, true}},
+	jobGPUs:        {"job.gpus", "GPUs", "GPUs that the job needs", Range{1, 64, true}},
 	jobCPUs:        {"job.cpus", "cores", "CPU cores for each GPU", Range{0.5, 64, true}},
 	jobMemory:      {"job.memory", "bytes", "host memory for each GPU", Range{gib / 4, 512 * gib, true}},
-	jobNetwork:     {"job.network", "bytes/s", "traffic of each GPU while it spans machines", Range{1e7, 1e11, true}},
+	jobNetwork:     {"job.network", "bytes/s", "traffic of each GPU while the job spans machines", Range{1e7, 1e11, true}},
 	jobGPUMemory:   {"job.gpu_memory", "bytes", "device memory on each GPU", Range{gib / 2, 288 * gib, true}},
-	jobWork:        {"job.work", "steps", "steps that remain", Range{1, 1e8, true}},
-	jobRunningTime: {"job.running_time", "s", "time that it still runs on its fastest GPUs without another job", Range{1, 1e6, true}},
+	jobWork:        {"job.work", "steps", "remaining steps", Range{1, 1e8, true}},
+	jobRunningTime: {"job.running_time", "s", "remaining running time alone on the fastest GPUs of the job", Range{1, 1e6, true}},
 }
 
 // gpuStatic writes the facts of a GPU that do not depend on a state.
@@ -150,8 +150,8 @@ func jobStatic(raw *[factCount]float64, w *scheduler.Workload, job int) {
 type Value struct {
 	Name       string
 	Unit       string
-	Raw        float64 // NaN if it is not known
-	Normalised float64 // between 0 and 1; NaN if Raw is not known
+	Raw        float64 // NaN if unknown
+	Normalised float64 // between 0 and 1; NaN if Raw is NaN
 }
 
 // GPU returns the facts of a GPU that do not depend on a state, for printing.

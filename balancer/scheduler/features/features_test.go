@@ -265,9 +265,9 @@ func TestRangesSurviveAFile(t *testing.T) {
 func TestFaultyRangesAreErrors(t *testing.T) {
 	text := file(t, DefaultRanges())
 	for _, c := range []struct{ text, want string }{
-		{text[:len(text)-20], "got no complete JSON object"},
+		{text[:len(text)-20], "want one complete JSON object"},
 		{strings.Replace(text, `"version": 1`, `"version": 2`, 1), "got version 2, want 1"},
-		{strings.Replace(text, `"job.cpus"`, `"job.memory"`, 1), "got job.memory again"},
+		{strings.Replace(text, `"job.cpus"`, `"job.memory"`, 1), "got job.memory a second time"},
 		{strings.Replace(text, `"job.cpus"`, `"job.memory"`, 1), "got no range of job.cpus"},
 		{strings.Replace(text, `"job.cpus"`, `"job.cores"`, 1), `got "job.cores", want a known fact`},
 		{strings.Replace(text, `"high": 64,`, `"high": -64,`, 1), "range of job.gpus: got 1 to -64"},

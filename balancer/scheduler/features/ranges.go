@@ -28,7 +28,7 @@ func DefaultRanges() *Ranges {
 	return r
 }
 
-// Of returns the range of a fact and where it comes from. ok is false for an unknown fact.
+// Of returns the range of a fact and its origin. ok is false for an unknown fact.
 func (r *Ranges) Of(fact string) (rng Range, origin string, ok bool) {
 	f := index(fact)
 	if f < 0 {
@@ -37,7 +37,7 @@ func (r *Ranges) Of(fact string) (rng Range, origin string, ok bool) {
 	return r.ranges[f], r.origin[f], true
 }
 
-// Set gives the range of a fact.
+// Set sets the range of a fact.
 func (r *Ranges) Set(fact string, rng Range) error {
 	f := index(fact)
 	if f < 0 {
@@ -106,8 +106,8 @@ func (l *Learner) add(fact int, x float64) {
 	}
 }
 
-// Add adds a figure of a fact. NaN and infinite figures are left out; so are 0 and negative figures of a fact with a
-// logarithmic scale.
+// Add adds a figure of a fact. NaN and infinite figures are left out; 0 and negative figures are left out too, for a
+// fact with a logarithmic scale.
 func (l *Learner) Add(fact string, x float64) error {
 	f := index(fact)
 	if f < 0 {
@@ -134,9 +134,9 @@ func (l *Learner) Workload(c *scheduler.Cluster, w *scheduler.Workload) {
 	}
 }
 
-// Ranges returns the ranges between two quantiles of the figures, for example 0.01 and 0.99. Quantiles 0 and 1 are the
-// minimum and the maximum of all figures. Fractions, and facts whose figures are all equal or too few (fewer than 2),
-// keep their default ranges.
+// Ranges returns ranges from one quantile of the figures to another, for example from 0.01 to 0.99. Quantiles 0 and 1
+// are the minimum and the maximum of all figures. Fractions, and facts whose figures are all equal or too few (fewer
+// than 2), keep their default ranges.
 func (l *Learner) Ranges(low, high float64) (*Ranges, error) {
 	if !(low >= 0 && low < high && high <= 1) {
 		return nil, fmt.Errorf("quantiles of ranges: got %v and %v, want 0 <= first < second <= 1", low, high)
@@ -214,7 +214,7 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 	}
 	var version struct{ Version int }
 	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, fmt.Errorf("ranges %s: got no complete JSON object: %w", source, err)
+		return nil, fmt.Errorf("ranges %s: want one complete JSON object: %w", source, err)
 	}
 	if version.Version != rangesVersion {
 		return nil, fmt.Errorf("ranges %s: got version %d, want %d", source, version.Version, rangesVersion)
@@ -234,7 +234,7 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 		case f < 0:
 			faults = append(faults, fmt.Errorf("ranges %s: fact %d: got %.60q, want a known fact", source, i, v.Name))
 		case seen[f]:
-			faults = append(faults, fmt.Errorf("ranges %s: fact %d: got %s again, want each fact once", source, i, v.Name))
+			faults = append(faults, fmt.Errorf("ranges %s: fact %d: got %s a second time, want each fact once", source, i, v.Name))
 		case v.Unit != facts[f].Unit:
 			faults = append(faults, fmt.Errorf("ranges %s: %s: got unit %.20q, want %q", source, v.Name, v.Unit, facts[f].Unit))
 		case rng.check(v.Name) != nil:
@@ -251,7 +251,7 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 	}
 	for f, found := range seen {
 		if !found && len(faults) < 20 {
-			faults = append(faults, fmt.Errorf("ranges %s: got no range of %s: the file was cut short, or another version wrote it", source, facts[f].Name))
+			faults = append(faults, fmt.Errorf("ranges %s: got no range of %s: the file is incomplete, or another version of the program wrote it", source, facts[f].Name))
 		}
 	}
 	if len(faults) > 0 {

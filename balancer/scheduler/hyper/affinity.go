@@ -7,19 +7,20 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Options configure an [Affinity]. A zero field has its default.
+// Options configure an [Affinity]. Zero fields select the defaults.
 type Options struct {
 	Dimension int    // default Dimension
-	Seed      uint64 // of all random vectors
+	Seed      uint64 // seed of all random vectors
 
-	// Well is the least efficiency of a placement that ran well, between 0 and 1. Default 0.75. With a larger value,
-	// only the best GPUs of a kind get positive scores.
+	// Well is the least efficiency, between 0 and 1, of a placement that counts as good. Default 0.75. With a larger
+	// value, only the best GPUs for a kind of job get positive scores.
 	Well float64
-	// Window is the number of placements that the memory keeps. Default 256. A smaller window forgets faster. In a larger
-	// one, each placement counts less: the similarity to one placement is about sqrt(2 / (pi Window)).
+	// Window is the number of placements that the memory keeps. Default 256. With a smaller window, the memory forgets
+	// faster. With a larger one, each placement has less weight: the similarity to one placement is about sqrt(2 / (pi
+	// Window)).
 	Window int
-	// Refresh is the number of placements between two updates of the scores. Default 16. A larger value is cheaper.
-	// Until this number of placements is known, every placement updates the scores.
+	// Refresh is the number of placements between two updates of the scores. Default 16. A larger value costs less
+	// time. Before the memory has this number of placements, every placement updates the scores.
 	Refresh int
 }
 
@@ -38,7 +39,7 @@ func (o Options) filled() (Options, error) {
 	}
 	switch {
 	case !(o.Well > 0 && o.Well <= 1):
-		return o, fmt.Errorf("least efficiency of a placement that ran well: got %v, want a number above 0 and at most 1", o.Well)
+		return o, fmt.Errorf("least efficiency of a good placement: got %v, want a number above 0 and at most 1", o.Well)
 	case o.Window < 1 || o.Window > 1<<20:
 		return o, fmt.Errorf("number of placements in a memory: got %d, want 1 to %d", o.Window, 1<<20)
 	case o.Refresh < 1:
@@ -47,7 +48,7 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
-// Placement is the experience of one job on one kind of GPU.
+// Placement states how well one job ran on one kind of GPU.
 type Placement struct {
 	Job        JobFacts
 	GPU        GPUFacts // utilization before the job started
@@ -67,13 +68,13 @@ type Affinity struct {
 	// Jobs and GPUs of all runs with equal facts have one record.
 	jobRecords records[jobKey]
 	gpuRecords records[gpuKey]
-	gpuFacts   []GPUFacts // by record: the facts that it was made from first
+	gpuFacts   []GPUFacts // by record: the first facts with this record
 
 	// The current run.
 	cluster  *scheduler.Cluster
 	workload *scheduler.Workload
-	jobs     []int // record, by job; -1: not yet
-	gpus     []int // record, by GPU and number of jobs on it; -1: not yet
+	jobs     []int // record, by job; -1: no record yet
+	gpus     []int // record, by GPU and number of jobs on it; -1: no record yet
 	slots    []slot
 	slotOf   []int // by job; -1: it does not run
 	free     []int // slots
@@ -86,13 +87,13 @@ type Affinity struct {
 
 // slot is a running job.
 type slot struct {
-	since           float64 // Running.Since, the identity of its stay on these GPUs
+	since           float64 // Running.Since; identifies the stay on these GPUs
 	seen, remaining float64 // time in seconds, and remaining steps, when Watch saw the stay first
 	gpus            []int   // records of its GPUs, each once
-	epoch           int     // the last call of Watch in which it ran
+	epoch           int     // the last call of Watch in which the job ran
 }
 
-// records numbers keys, and holds a vector for each.
+// records numbers keys, and stores a vector for each key.
 type records[K comparable] struct {
 	ids     map[K]int
 	vectors []Vector
@@ -100,7 +101,7 @@ type records[K comparable] struct {
 
 func newRecords[K comparable]() records[K] { return records[K]{ids: map[K]int{}} }
 
-// id returns the number of a key. Only a key that is not known yet needs a vector.
+// id returns the number of a key. It calls vector only for an unknown key.
 func (r *records[K]) id(key K, vector func() Vector) (id int, added bool) {
 	id, known := r.ids[key]
 	if !known {
@@ -116,7 +117,7 @@ type cached struct {
 	score   float64
 }
 
-// experience is a bundle of the last placements.
+// experience is the bundle of the last placements.
 type experience struct {
 	bundle   *Bundle
 	majority Vector
@@ -173,7 +174,7 @@ func (a *Affinity) Reset(c *scheduler.Cluster, w *scheduler.Workload) {
 	}
 }
 
-// refill returns a list of n times -1.
+// refill returns a list of n elements with value -1.
 func refill(list []int, n int) []int {
 	list = slices.Grow(list[:0], n)[:n]
 	for i := range list {
@@ -228,9 +229,10 @@ func (a *Affinity) gpuID(f *GPUFacts) int {
 	return id
 }
 
-// Watch learns from the next state of a run. A job that ran in an earlier state and has left its GPUs is a placement.
-// The states must be of the cluster and the workload of Reset, in the order of time. Call Watch at each event: a job
-// counts as running until the first state without it, so a missing state makes its efficiency too small.
+// Watch learns from the next state of a run. It learns a placement when a job that ran in an earlier state has left its
+// GPUs. The states must be of the cluster and the workload of Reset, in chronological order. Call Watch at each event:
+// a job counts as running until the first state in which it does not run, so a missing state makes the efficiency too
+// small.
 func (a *Affinity) Watch(s *scheduler.State) {
 	a.epoch++
 	for i := range s.Running {
@@ -240,7 +242,7 @@ func (a *Affinity) Watch(s *scheduler.State) {
 		}
 	}
 	kept := a.active[:0]
-	for _, job := range a.active { // learn from jobs that ended, or that started again
+	for _, job := range a.active { // learn from jobs that finished or started again
 		at := a.slotOf[job]
 		if a.slots[at].epoch == a.epoch {
 			kept = append(kept, job)
@@ -323,7 +325,8 @@ func (a *Affinity) Placements() []Placement {
 	return append(append([]Placement(nil), e.facts[start:]...), e.facts[:start]...)
 }
 
-// Score is the affinity of a job for a GPU in its present state, between -1 and 1. It is 0 without experience.
+// Score returns the affinity of a job for a GPU in the current state of the GPU, between -1 and 1. Without experience,
+// the score is 0.
 func (a *Affinity) Score(s *scheduler.State, job, gpu int) float64 {
 	return a.score(a.jobRecord(job), a.gpuRecord(gpu, len(s.OnGPU[gpu])))
 }

@@ -2,11 +2,11 @@ package hyper
 
 import "fmt"
 
-// Bundle is a sum of vectors, from which [Bundle.Majority] makes a vector. It counts exactly, so members can be removed
-// again.
+// Bundle is a sum of vectors. [Bundle.Majority] turns the sum into a vector. The counts are exact, so members can be
+// removed again.
 //
-// The counts are stored by bit: plane p has bit p of the counts of 64 components in each word. Adding a vector adds 1 to
-// the counts of its bits by a ripple carry, which ends after two planes on average.
+// The counts are stored in bit planes: each word of plane p has bit p of the counts of 64 components. Add increments
+// the counts with a ripple carry, which ends after two planes on average.
 type Bundle struct {
 	space  *Space
 	planes [][]uint64
@@ -42,8 +42,8 @@ func (b *Bundle) Add(v Vector) {
 	}
 }
 
-// Remove removes a vector that was added before. If it was not, Remove or a later call panics, or the result is
-// meaningless.
+// Remove removes a vector that was added before. If the vector is not a member, Remove or a later call panics, or the
+// result is meaningless.
 func (b *Bundle) Remove(v Vector) {
 	if b.n == 0 {
 		panic(fmt.Sprintf("hyper: Remove from a bundle without members (dimension %d)", b.space.dimension))
@@ -58,8 +58,8 @@ func (b *Bundle) Remove(v Vector) {
 	}
 }
 
-// Majority writes to dst the majority of the members, by component. A tie takes the component of a fixed random vector.
-// Without members, the result is that vector.
+// Majority writes the majority of the members to dst, component by component. In a tie, it takes the component of a
+// fixed random vector. Without members, the result is that vector.
 func (b *Bundle) Majority(dst Vector) {
 	half := b.n / 2
 	for i := range dst {

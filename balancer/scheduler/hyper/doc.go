@@ -1,5 +1,5 @@
 // Package hyper represents facts as vectors of many dimensions (hyperdimensional computing, vector symbolic
-// architecture), and scores where a job should run by its similarity to earlier jobs.
+// architecture), and scores GPUs for a job by the similarity to earlier placements.
 //
 // # Vectors
 //
@@ -29,31 +29,31 @@
 //	query  := Bind(record, model)          // "V100" and noise
 //	match  := models.Nearest(query, ...)   // "V100"
 //
-// A fact that is not known has no pair in the record.
+// An unknown fact has no pair in the record.
 //
 // # The affinity of a job for a GPU
 //
-// An [Affinity] remembers placements: which job ran on which GPU, and how well. A placement is Bind(J, G). J is the record
-// of the job (kind, class, priority, demands), in which the kind has three times the weight of another fact. G is
-// Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute, utilization). The efficiency of
-// a placement is the work that the job did there, divided by the work that it would have done in the same time on its fastest type of
-// GPU without another job. The memory M is the bundle of the last Options.Window placements. A placement with an
-// efficiency below Options.Well enters it with the opposite sign.
+// An [Affinity] remembers placements: a job, a GPU, and how well the job ran on the GPU. A placement is Bind(J, G). J
+// is the record of the job (kind, class, priority, demands), in which the kind has three times the weight of another
+// fact. G is Bind(model, R), where R is the record of the GPU's numbers (memory, bandwidth, compute, utilization). The
+// efficiency of a placement is the work that the job did there, divided by the work that the job would have done in the
+// same time alone on its fastest type of GPU. The memory M is the bundle of the last Options.Window placements. A
+// placement with an efficiency below Options.Well has the opposite sign in the bundle.
 //
 //	score(job, GPU) = similarity(Bind(J, G), M)
 //
-// Binding makes the similarity of two placements about the product of the similarities of their jobs and of their GPUs.
-// The score is therefore the estimate of a kernel method. It is positive if similar jobs ran well on similar GPUs,
-// negative if they ran poorly, and 0 without experience. A model of GPU without placements has scores of about 0, with a
-// standard deviation of 1/sqrt(d): the affinity does not guess from other models.
+// Because of the binding, the similarity of two placements is about the similarity of their jobs times the similarity
+// of their GPUs. The score is therefore the estimate of a kernel method. It is positive if similar jobs ran well on
+// similar GPUs, negative if they ran poorly, and 0 without experience. A model of GPU without placements has scores of
+// about 0, with a standard deviation of 1/sqrt(d): the affinity does not guess from other models.
 //
 // The scores are facts of the state for package dqn. [Affinity.Watch] learns from the states that a policy sees, so no
 // other part of the simulator depends on this package.
 //
 // # Cost and memory
 //
-// Operations on vectors do not allocate memory. docs/benchmarks/scheduling.md has their times, and the capacity next to
-// theory.
+// Operations on vectors do not allocate memory. docs/benchmarks/scheduling.md lists their times, and compares the
+// capacity with theory.
 //
 // # Sources
 //

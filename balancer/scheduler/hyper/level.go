@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// Levels are the vectors of numbers between 0 and 1. Level 0 is a random vector. Each next level differs from it in more
-// components, always the earlier ones and some others. The last level differs in half of the components and is therefore
-// unrelated to level 0.
+// Levels are the vectors of numbers between 0 and 1. Level 0 is a random vector. Each level differs from level 0 in all
+// components in which the level before differs, and in some more. The last level differs in half of the components and
+// is therefore unrelated to level 0.
 type Levels struct {
 	space   *Space
 	vectors []Vector
@@ -36,7 +36,8 @@ func (s *Space) NewLevels(name string, n int) (*Levels, error) {
 // Len returns the number of levels.
 func (l *Levels) Len() int { return len(l.vectors) }
 
-// Index returns the level of x. Numbers below 0 have level 0, numbers above 1 the last level. The index of NaN is -1.
+// Index returns the level of x. Numbers below 0 have level 0, and numbers above 1 have the last level. The index of NaN
+// is -1.
 func (l *Levels) Index(x float64) int {
 	if math.IsNaN(x) {
 		return -1

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Memory is an item memory: vectors with names. It answers which items are most similar to a vector.
+// Memory is an item memory: named vectors. It finds the items that are most similar to a vector.
 type Memory struct {
 	space   *Space
 	names   []string
@@ -22,18 +22,18 @@ type Match struct {
 // NewMemory returns a memory without items.
 func (s *Space) NewMemory() *Memory { return &Memory{space: s, index: map[string]int{}} }
 
-// Add adds an item and returns its number. The memory keeps v. A name that exists is an error.
+// Add adds an item and returns its number. The memory keeps v. It is an error if the name exists already.
 func (m *Memory) Add(name string, v Vector) (int, error) {
 	if i, ok := m.index[name]; ok {
-		return 0, fmt.Errorf("item memory: got %q again, want unique names: item %d has it", name, i)
+		return 0, fmt.Errorf("item memory: item name %q is already used by item %d, want unique names", name, i)
 	}
 	m.index[name] = len(m.names)
 	m.names, m.vectors = append(m.names, name), append(m.vectors, v)
 	return len(m.names) - 1, nil
 }
 
-// Item returns the number of the item with this name, which it adds with the random vector of the name if it does not
-// exist.
+// Item returns the number of the item with this name. If there is none, Item adds one with the random vector of the
+// name.
 func (m *Memory) Item(name string) int {
 	if i, ok := m.index[name]; ok {
 		return i
@@ -51,8 +51,8 @@ func (m *Memory) Name(item int) string { return m.names[item] }
 // At returns the vector of an item. The caller must not change it.
 func (m *Memory) At(item int) Vector { return m.vectors[item] }
 
-// Nearest writes the items that are most similar to v into matches, the most similar first, and returns the part that
-// it filled. Of equal similarities the item that was added first comes first.
+// Nearest writes the items that are most similar to v into matches, the most similar first, and returns the filled
+// part. Items of equal similarity are in the order of addition.
 func (m *Memory) Nearest(v Vector, matches []Match) []Match {
 	found := matches[:0]
 	for i, item := range m.vectors {

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// JobFacts are the facts of a job that its record contains. NaN and "" are facts that are not known.
+// JobFacts are the facts of a job that its record contains. NaN and "" are unknown facts.
 type JobFacts struct {
 	Kind     string
 	Class    string
@@ -17,7 +17,7 @@ type JobFacts struct {
 	Network  float64 // bytes/s, for each GPU
 }
 
-// GPUFacts are the facts of a GPU that its record contains. NaN and "" are facts that are not known.
+// GPUFacts are the facts of a GPU that its record contains. NaN and "" are unknown facts.
 type GPUFacts struct {
 	Model       string
 	Memory      float64 // bytes
@@ -37,8 +37,8 @@ func FactsOfJob(w *scheduler.Workload, job int) JobFacts {
 	return f
 }
 
-// FactsOfGPU returns the facts of a GPU on which n jobs of this scheduler run. Its utilization is the measured one plus
-// n / scheduler.MaxSharing, and at most 1. A measured utilization that is not known adds nothing.
+// FactsOfGPU returns the facts of a GPU on which n jobs of this scheduler run. Its utilization is the measured
+// utilization plus n / scheduler.MaxSharing, but at most 1. An unknown measured utilization counts as 0.
 func FactsOfGPU(c *scheduler.Cluster, gpu, n int) GPUFacts {
 	g := &c.GPUs[gpu]
 	t := &c.Types[g.Type]
@@ -74,8 +74,8 @@ const (
 // power of two.
 const numberLevels = 17
 
-// The ranges of numbers are fixed, so that records of different clusters and of different days are comparable. Numbers
-// outside have the level of the limit.
+// The ranges of numbers are fixed, so that records of different clusters and of different runs are comparable. A number
+// outside of the range has the level of the nearer limit.
 var (
 	countRange     = logarithmic{1, 1 << 10}       // GPUs, CPU cores
 	memoryRange    = logarithmic{1 << 28, 1 << 40} // 256 MiB to 1 TiB
@@ -96,7 +96,7 @@ func (l logarithmic) of(x float64) float64 {
 	return math.Log2(max(x, l.low)/l.low) / math.Log2(l.high/l.low)
 }
 
-// jobKey and gpuKey are records before encoding: item or level of each role, -1 if the fact is not known. Equal keys
+// jobKey and gpuKey are records before encoding: the item or level of each role, -1 for an unknown fact. Equal keys
 // have equal records.
 type (
 	jobKey [jobRoles]int
@@ -109,7 +109,7 @@ type Encoder struct {
 	kinds    *Memory
 	classes  *Memory
 	models   *Memory
-	levels   *Levels // of all numbers: the role makes them different
+	levels   *Levels // the same for all numbers, because the role distinguishes them
 	jobRoles [jobRoles]Vector
 	gpuRoles [gpuRoles]Vector
 	bundle   *Bundle
@@ -191,9 +191,9 @@ func (e *Encoder) encodeJob(dst Vector, k jobKey) {
 }
 
 // encodePlace writes the vector of a GPU in a placement: the record of its numbers, bound to its model. Placements on
-// different models are therefore unrelated. With the record alone, equal numbers of two models would transfer the
-// experience of one model to the other, although speed also depends on software. On the default cluster, scores would
-// then have the right sign for 86 % of the pairs of jobs and GPUs instead of 95 %.
+// different models are therefore unrelated. With the record alone, experience with one model would change the scores of
+// another model with similar numbers, although the speed also depends on software. On the default cluster, the scores
+// would then have the right sign for 86 % of the pairs of jobs and GPUs instead of 95 %.
 func (e *Encoder) encodePlace(dst Vector, k gpuKey) {
 	model := k[roleModel]
 	k[roleModel] = -1

@@ -13,7 +13,7 @@ const Dimension = 10000
 // are 0.
 type Vector []uint64
 
-// Space is the set of all vectors of one dimension, with the seed of its random vectors.
+// Space is the set of all vectors of one dimension. It has the seed of its random vectors.
 type Space struct {
 	dimension int
 	words     int
@@ -117,7 +117,7 @@ func (s *Space) shift(dst, a Vector, n int) {
 func (s *Space) Distance(a, b Vector) int {
 	b = b[:len(a)]
 	var n0, n1, n2, n3, i int
-	for ; i+4 <= len(a); i += 4 { // four sums, so that no popcount waits for the one before
+	for ; i+4 <= len(a); i += 4 { // four independent sums, so that the popcounts run in parallel
 		n0 += bits.OnesCount64(a[i] ^ b[i])
 		n1 += bits.OnesCount64(a[i+1] ^ b[i+1])
 		n2 += bits.OnesCount64(a[i+2] ^ b[i+2])

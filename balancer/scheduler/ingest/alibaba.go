@@ -12,8 +12,8 @@ import (
 // Iterations has the times of iterations of one job with several workers: cluster-trace-gpu-v2020 of Alibaba. The
 // workers wait for each other in each iteration, so the slowest worker determines the speed of the job.
 //
-// The files have no arrivals, no demands and no types of GPUs, so they are no workload. They state how much equal
-// workers of a busy cluster differ: [Iterations.Summary] and [Iterations.Slowdowns]. Times are relative: the file
+// The files have no arrivals, no demands and no types of GPUs, so they do not describe a workload. They show how much
+// equal workers of a busy cluster differ: [Iterations.Summary] and [Iterations.Slowdowns]. Times are relative: the file
 // divides them by an unknown number.
 type Iterations struct {
 	Workers []WorkerTimes
@@ -22,17 +22,18 @@ type Iterations struct {
 // WorkerTimes has the times of one worker.
 type WorkerTimes struct {
 	Worker int
-	GPU    float64   // fraction of a GPU that the worker was given
-	Number []int     // of each iteration; they do not fall, and the last one can occur twice
-	Time   []float64 // of each iteration, relative
+	GPU    float64   // fraction of a GPU that the worker has
+	Number []int     // number of each iteration; never decreasing, and the last number can occur twice
+	Time   []float64 // time of each iteration, in an unknown unit
 }
 
 // alibabaHeader is the first line of the files. The first column is the number of the row.
 const alibabaHeader = ",worker,gpu,time,batch_time_norm"
 
-// ReadAlibaba reads files of the form of job_1_norm.csv. The columns are the number of the row, the worker, the percentage
-// of a GPU, the number of the iteration, and the normalised time of the iteration. It reports all faults: another header,
-// rows that are out of order or lacking, iterations that are out of order, times that are not above 0.
+// ReadAlibaba reads files in the format of job_1_norm.csv. The columns are the number of the row, the worker, the
+// percentage of a GPU, the number of the iteration, and the normalised time of the iteration. It reports all faults: a
+// different header, rows that are missing or out of order, iterations that are out of order, and times that are not
+// above 0.
 func ReadAlibaba(source string, r io.Reader) (*Iterations, error) {
 	text, err := readAll(source, r)
 	if err != nil {
@@ -57,7 +58,7 @@ func ReadAlibaba(source string, r io.Reader) (*Iterations, error) {
 		}
 		row, err := strconv.Atoi(strings.TrimSpace(fields[0]))
 		if err != nil || row != next {
-			f.add(source, n, "number of the row", quote(fields[0]), fmt.Sprintf("%d: rows are lacking or out of order", next))
+			f.add(source, n, "number of the row", quote(fields[0]), fmt.Sprintf("%d: rows are missing or out of order", next))
 			next = row
 		}
 		next++
@@ -101,7 +102,7 @@ func (it *Iterations) add(source string, line int, f *faults, worker int, gpu fl
 	}
 	w := &it.Workers[i]
 	if n := len(w.Number); n > 0 && number < w.Number[n-1] {
-		f.add(source, line, fmt.Sprintf("time of worker %d", worker), fmt.Sprintf("%d after %d", number, w.Number[n-1]), "numbers of iterations that do not fall")
+		f.add(source, line, fmt.Sprintf("time of worker %d", worker), fmt.Sprintf("%d after %d", number, w.Number[n-1]), "iteration numbers that never decrease")
 		return
 	}
 	if gpu != w.GPU {
@@ -111,14 +112,14 @@ func (it *Iterations) add(source string, line int, f *faults, worker int, gpu fl
 	w.Number, w.Time = append(w.Number, number), append(w.Time, time)
 }
 
-// Summary describes how much the workers of a job differ.
+// Summary describes how much the times of the workers of a job differ.
 type Summary struct {
 	Workers    int
-	Iterations int     // that all workers have
+	Iterations int     // iterations that all workers have
 	Spread     float64 // largest median of a worker, divided by the smallest: lasting differences
 	Jitter     float64 // median over the workers of (deviation of a worker's times / their mean)
 	Barrier    float64 // mean over the iterations of (slowest worker / mean of the workers): the cost of waiting
-	Levels     float64 // that part of Barrier that remains if each worker always takes its median
+	Levels     float64 // Barrier if the time of each worker were always its median
 	P50        float64 // quantiles of Slowdowns
 	P90        float64
 	P99        float64
@@ -157,7 +158,8 @@ func (it *Iterations) Summary() Summary {
 	return s
 }
 
-// barrier returns the number of iterations that all workers have, and the mean of (slowest / mean) over them.
+// barrier returns the number of iterations iterations that all workers have, and the mean of (slowest / mean) over
+// them.
 func (it *Iterations) barrier() (count int, mean float64) {
 	if len(it.Workers) == 0 {
 		return 0, math.NaN()
@@ -189,8 +191,8 @@ func (it *Iterations) barrier() (count int, mean float64) {
 	return count, sum / float64(count)
 }
 
-// Slowdowns returns the times of all iterations relative to the median of their worker, ascending: the distribution of the
-// interference that a worker suffers from one iteration to the next. A simulation draws from it by a random index.
+// Slowdowns returns the times of all iterations relative to the median of their worker, ascending: the distribution of
+// the interference between iterations. To draw from it, a simulation uses a random index.
 func (it *Iterations) Slowdowns() []float64 {
 	var list []float64
 	for _, w := range it.Workers {
@@ -203,8 +205,8 @@ func (it *Iterations) Slowdowns() []float64 {
 	return list
 }
 
-// Levels returns the medians of the workers relative to the smallest, ascending: lasting differences between equal
-// workers.
+// Levels returns the medians of the workers relative to the smallest median, ascending. They show lasting differences
+// between equal workers.
 func (it *Iterations) Levels() []float64 {
 	var list []float64
 	for _, w := range it.Workers {

@@ -35,7 +35,7 @@ func TestFaultyIterationsAreErrors(t *testing.T) {
 		{"worker,gpu\n", `a.csv:1: header: got "worker,gpu", want ,worker,gpu,time,batch_time_norm`},
 		{"", "rows: got none"},
 		{alibabaHeader + "\n", "rows: got none"},
-		{alibabaText[:60], "cut short"},
+		{alibabaText[:60], "want a complete file"},
 		{strings.Replace(alibabaText, "2,0,25,11,120\n", "", 1), "a.csv:4: number of the row: got \"3\", want 2"},
 		{strings.Replace(alibabaText, "2,0,25,11,120", "2,0,25,0,120", 1), "a.csv:4: time of worker 0: got 0 after 1"},
 		{strings.Replace(alibabaText, "2,0,25,11,120", "2,0,30,11,120", 1), "a.csv:4: gpu of worker 0: got 30 %"},

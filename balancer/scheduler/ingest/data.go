@@ -13,13 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// Data is the content of sources. Figures that no source states are NaN, also those that the simulator needs; see
-// [Data.Missing] and [Data.Fill].
+// Data is the content of sources. Figures that no source states are NaN, including figures that the simulator needs;
+// see [Data.Missing] and [Data.Fill].
 type Data struct {
 	Cluster  scheduler.Cluster
 	Workload scheduler.Workload
 	Speeds   *workload.Table // nil if the sources have no speeds
-	JobPlace []Place         // by job: where it comes from; nil if the jobs were not read by Read
+	JobPlace []Place         // by job: its line; nil if Read did not read the jobs
 }
 
 // Place is a line of a source.
@@ -78,12 +78,12 @@ func Read(sources ...Source) (*Data, error) {
 	return a.d, nil
 }
 
-// assembler makes the result from checked rows.
+// assembler creates the result from checked rows.
 type assembler struct {
 	f       *faults
 	d       *Data
 	records [8][]record // by table
-	broken  bool        // rows are lacking: a reference to a name that does not exist is no fault of its own
+	broken  bool        // rows are missing, so a reference to an unknown name may not be a fault
 
 	types, machines, gpus, kinds names
 	batches                      []float64 // by kind
@@ -108,13 +108,13 @@ func (a *assembler) empty() bool {
 
 func (a *assembler) of(t Table) []record { return a.records[tableIndex(string(t))] }
 
-// define adds a name. ok is false if it exists.
+// define adds a name. It returns false if the name exists already.
 func (a *assembler) define(n *names, r *record, what, name string, index int) bool {
 	if *n == nil {
 		*n = names{}
 	}
 	if first, ok := (*n)[name]; ok {
-		a.f.add(r.source, r.line, what+" "+quote(name), "it again", "unique names: "+first.place.String()+" has it")
+		a.f.add(r.source, r.line, what+" "+quote(name), "a second definition", "unique names: the first definition is at "+first.place.String())
 		return false
 	}
 	(*n)[name] = named{index, Place{r.source, r.line}}
@@ -127,15 +127,15 @@ func (a *assembler) find(n names, r *record, what, name string) (int, bool) {
 		return found.index, true
 	}
 	if a.broken {
-		return 0, false // the row of the name may be one of the faulty ones
+		return 0, false // the row of the name may be one of the faulty rows
 	}
 	best, distance := "", math.MaxInt
-	for other := range n { // the smallest distance, then the first name: independent of the order
+	for other := range n { // the smallest distance, then the alphabetically first name: independent of the map's order
 		if d := editDistance(name, other); d < distance || d == distance && other < best {
 			best, distance = other, d
 		}
 	}
-	want := "a name that a row defines: there are none"
+	want := "a name that a row defines, but no row defines one"
 	if best != "" {
 		want = "a name that a row defines; the nearest is " + quote(best)
 	}
@@ -244,7 +244,7 @@ func (a *assembler) job(r *record, last *Place) {
 	a.d.JobPlace = append(a.d.JobPlace, *last)
 }
 
-// speeds makes the table of speeds.
+// speeds creates the table of speeds.
 func (a *assembler) speeds() {
 	if len(a.of(Speeds))+len(a.of(Pairs))+len(a.of(Curves)) == 0 {
 		return
@@ -258,7 +258,7 @@ func (a *assembler) speeds() {
 	seen := map[[4]int]Place{}
 	unique := func(r *record, key [4]int) bool {
 		if first, again := seen[key]; again {
-			a.f.add(r.source, r.line, "speed of "+quote(r.texts[0]), "it again", "each kind, GPU type and number of GPUs once: "+first.String()+" has it")
+			a.f.add(r.source, r.line, "speed of "+quote(r.texts[0]), "a second row", "each kind, GPU type and number of GPUs once: the first row is "+first.String())
 			return false
 		}
 		seen[key] = Place{r.source, r.line}
@@ -303,7 +303,7 @@ func (a *assembler) speeds() {
 		return
 	}
 	if err := t.Build(types); err != nil {
-		a.f.add("speeds", 0, "invalid", err.Error(), "") // a fault that the checks above do not cover
+		a.f.add("speeds", 0, "invalid", err.Error(), "") // a fault that the checks above do not find
 		return
 	}
 	a.d.Speeds = t
@@ -338,7 +338,7 @@ func (a *assembler) curves(t *workload.Table, types int) {
 type Missing struct {
 	Table  Table
 	Column string
-	Rows   int    // that lack it
+	Rows   int    // rows that lack it
 	Of     int    // rows
 	First  string // name of the first row that lacks it
 	Needed bool   // the simulator needs it: see Data.Fill
@@ -346,9 +346,9 @@ type Missing struct {
 
 // String returns one line.
 func (m Missing) String() string {
-	s := fmt.Sprintf("%s.%s: missing in %d of %d rows, the first is %s", m.Table, m.Column, m.Rows, m.Of, quote(m.First))
+	s := fmt.Sprintf("%s.%s: missing in %d of %d rows (first: %s)", m.Table, m.Column, m.Rows, m.Of, quote(m.First))
 	if m.Needed {
-		s += "; the simulator needs it"
+		s += "; the simulator needs this figure"
 	}
 	return s
 }
@@ -436,7 +436,7 @@ func (d *Data) Missing() []Missing {
 	return list
 }
 
-// Default is a figure that the user gives for all rows that lack it.
+// Default is a figure that the user gives for all rows rows that lack it.
 type Default struct {
 	Table  Table
 	Column string
@@ -453,7 +453,7 @@ func ParseDefault(text string) (Default, error) {
 		for _, f := range figures {
 			names = append(names, string(f.table)+"."+f.column)
 		}
-		return Default{}, fmt.Errorf("default for missing figures: got %s, want TABLE.COLUMN=NUMBER with one of %s", quote(text), strings.Join(names, ", "))
+		return Default{}, fmt.Errorf("default for missing figures: got %s, want TABLE.COLUMN=NUMBER, where TABLE.COLUMN is one of %s", quote(text), strings.Join(names, ", "))
 	}
 	for _, c := range Columns(Table(name)) {
 		if c.Name == column {
@@ -464,7 +464,7 @@ func ParseDefault(text string) (Default, error) {
 			return Default{Table(name), column, x}, nil
 		}
 	}
-	panic("ingest: a figure without a column: " + name + "." + column) // a mistake in the tables
+	panic("ingest: a figure without a column: " + name + "." + column) // a mistake in the tables of this package
 }
 
 // Unlimited returns defaults for traces that state no demands: no job needs CPU cores, memory or network, checkpoints
@@ -474,8 +474,8 @@ func Unlimited() []Default {
 		{Jobs, "cpus", 0}, {Jobs, "memory", 0}, {Jobs, "network", 0}, {Jobs, "priority", 0}}
 }
 
-// Fill puts defaults in the place of missing figures, and returns what it filled. Figures that sources state never
-// change. Of several defaults for one figure the last counts.
+// Fill replaces missing figures by defaults, and returns the figures that it replaced. Fill never changes a figure that
+// a source states. If one figure has several defaults, the last one counts.
 func (d *Data) Fill(defaults []Default) []Missing {
 	var filled []Missing
 	for _, f := range figures {
@@ -504,13 +504,14 @@ func (d *Data) Fill(defaults []Default) []Missing {
 	return filled
 }
 
-// Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster and
-// of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its place).
+// Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster
+// and of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its
+// line).
 func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {
 		if m.Needed {
-			faults = append(faults, fmt.Errorf("%v: state it in the source, or give a default: %s.%s=NUMBER", m, m.Table, m.Column))
+			faults = append(faults, fmt.Errorf("%v: add the figure to the source, or give a default: %s.%s=NUMBER", m, m.Table, m.Column))
 		}
 	}
 	if len(faults) > 0 {
@@ -523,7 +524,7 @@ func (d *Data) Check() error {
 		return errors.New("jobs: got none, want at least one")
 	}
 	if d.Speeds == nil {
-		return errors.New("speeds: got none, want the speeds of the kinds of jobs on the types of GPUs: table speeds")
+		return errors.New("speeds: got none, want table speeds with the speeds of all kinds of jobs on the types of GPUs")
 	}
 	if len(d.Speeds.Kinds) != len(d.Workload.Kinds) {
 		return fmt.Errorf("speeds: got %d kinds, want the %d kinds of the jobs", len(d.Speeds.Kinds), len(d.Workload.Kinds))

@@ -228,7 +228,7 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("missing: got %q, want %q", got, want)
 	}
-	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `jobs.cpus: missing in 1 of 2 rows, the first is "second"; the simulator needs it: state it in the source, or give a default: jobs.cpus=NUMBER`) {
+	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `jobs.cpus: missing in 1 of 2 rows (first: "second"); the simulator needs this figure: add the figure to the source, or give a default: jobs.cpus=NUMBER`) {
 		t.Errorf("check: got %v", err)
 	}
 	cpus, err := ParseDefault("jobs.cpus = 8")
@@ -285,29 +285,29 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 `)}, lines{
 			`x.jsonl:2: machine "a": gpu_type: got "V101", want a name that a row defines; the nearest is "V100"`,
 			`x.jsonl:3: gpu "g": machine: got "aa", want a name that a row defines; the nearest is "a"`,
-			`x.jsonl:4: job "j": kind: got "ResNet", want a name that a row defines: there are none`,
+			`x.jsonl:4: job "j": kind: got "ResNet", want a name that a row defines, but no row defines one`,
 		}},
 		{"order of arrival", []Source{source("x.jsonl", JSONLines, "", `{"table": "kinds", "name": "k", "class": "learning"}
 {"table": "jobs", "name": "a", "kind": "k", "arrival": 5, "work": 1, "gpus": 1}
 {"table": "jobs", "name": "b", "kind": "k", "arrival": 4, "work": 1, "gpus": 1}
 `)}, lines{`x.jsonl:3: job "b": arrival: got 4 s after 5 s at x.jsonl:2, want jobs in the order of arrival`}},
 		{"duplicates", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"k\"\nclass = \"learning\"\nclass = \"x\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n")},
-			lines{`x.toml:4: kind "k": class: got it again`, `x.toml:8: GPU type "t": got it again, want unique names: x.toml:5 has it`}},
+			lines{`x.toml:4: kind "k": class: got the column a second time`, `x.toml:8: GPU type "t": got a second definition, want unique names: the first definition is at x.toml:5`}},
 		{"classes and tables", []Source{source("x.toml", TOML, "", "a = 1\n[[kind]]\nname = \"k\"\n[jobs]\n[[kinds]]\nname = \"k\"\nclass = \"game\"\nsize = 1\n")},
 			lines{`x.toml:1: key: got "a", want a table before it`, `x.toml:2: table: got "kind", want one of gpu_types, machines`, `x.toml:4: table: got "[jobs]", want double brackets`, `x.toml:8: column of table kinds: got "size", want one of name, class`}},
 		{"an unknown class", []Source{source("k.csv", CSV, Kinds, "name,class\nk,game\n")}, lines{`k.csv:2: kind "k": class: got "game", want one of simulation, learning, processing`}},
 		{"values of another type", []Source{source("x.toml", TOML, "", "[[machines]]\nname = 3\ncpus = true\nmemory = [1]\nnetwork = nan\n")},
 			lines{`x.toml:2: machine: name: got "3", want a text`, `x.toml:3: machine: cpus: got "true"`, `x.toml:4: machine: memory: got "a list"`, `x.toml:5: machine: network: got "NaN"`}},
-		{"texts that were cut short", []Source{
+		{"incomplete texts", []Source{
 			source("a.csv", CSV, Kinds, "name,class\nk,learn"), source("b.jsonl", JSONLines, "", "{\"table\": \"kinds\",\n"),
 			source("c.toml", TOML, "", "[[kinds]]\nname = \"k"), source("d.jsonl", JSONLines, "", `{"table": "kinds"}`), source("e.csv", CSV, Kinds, ""),
-		}, lines{"a.csv:2: last line: got no line end", "b.jsonl:1: line: got an object that was cut short", "c.toml:2: not valid TOML", "d.jsonl:1: last line", "e.csv:1: header: got none"}},
+		}, lines{"a.csv:2: last line: got no line end", "b.jsonl:1: line: got an incomplete object", "c.toml:2: not valid TOML", "d.jsonl:1: last line", "e.csv:1: header: got none"}},
 		{"invalid CSV", []Source{source("a.csv", CSV, Kinds, "name,class\n\"k,learning\n"), source("b.csv", CSV, Kinds, "name,class,name,other\n"), source("c.csv", CSV, "kind", "name\n"), source("d.csv", CSV, Kinds, "name,class\nk\n")},
-			lines{"a.csv:", "not valid CSV", `b.csv:1: column of table kinds: got "name" again`, `b.csv:1: column of table kinds: got "other"`, `c.csv: table: got "kind"`, "d.csv:2: fields: got 1, want 2"}},
+			lines{"a.csv:", "not valid CSV", `b.csv:1: column of table kinds: got "name" a second time`, `b.csv:1: column of table kinds: got "other"`, `c.csv: table: got "kind"`, "d.csv:2: fields: got 1, want 2"}},
 		{"invalid JSON lines", []Source{source("a.jsonl", JSONLines, "", "[1]\n{\"table\": 3}\n{\"name\": 1}\n{} {}\n")},
-			lines{"a.jsonl:1: line: got [", `a.jsonl:2: table: got "3"`, "a.jsonl:3: table: got none", "a.jsonl:4: line: got { after the object"}},
+			lines{"a.jsonl:1: line: got [", `a.jsonl:2: table: got "3"`, "a.jsonl:3: table: got none", "a.jsonl:4: line: got { after the JSON object"}},
 		{"speeds", []Source{source("x.toml", TOML, "", tomlText+"[[speeds]]\nkind=\"ResNet\"\ngpu_type=\"T4\"\ngpus=1\nspeed=3\n[[curves]]\nkind=\"ResNet\"\ngpu_type=\"V100\"\nsamples=64\nseconds=1\n[[pairs]]\nkind=\"ResNet\"\nother=\"x\"\ngpu_type=\"V100\"\ngpus=1\nspeed=1\nother_speed=1\n")},
-			lines{`speed of "ResNet": got it again`, "got 64 samples after 64, want ascending", `pair: other: got "x"`}},
+			lines{`speed of "ResNet": got a second row`, "got 64 samples after 64, want ascending", `pair: other: got "x"`}},
 		{"a curve without a batch", []Source{source("x.toml", TOML, "", strings.Replace(tomlText, "batch = 64\n", "", 1))}, lines{`curve of kind "ResNet": got no batch`}},
 		{"nothing", []Source{source("x.toml", TOML, "", "# nothing\n")}, lines{"x.toml: rows: got none"}},
 		{"bytes that are no text", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"\xff\"\n")}, lines{"x.toml:2: text: got bytes that are not UTF-8"}},
@@ -348,7 +348,7 @@ func TestFaultsAreInTheOrderOfSourcesAndLinesAndComplete(t *testing.T) {
 func TestJobsThatNoMachineCanHoldAreNamedWithTheirLine(t *testing.T) {
 	for change, want := range map[string]string{
 		"gpus = 1\n\n[[speeds]]":                           "", // the control
-		"gpus = 4\n\n[[speeds]]":                           "it needs 4 GPUs, and at most 2 of one type can hold it",
+		"gpus = 4\n\n[[speeds]]":                           "it needs 4 GPUs, but at most 2 GPUs of one type can hold it",
 		"gpus = 1\ncpus = 64\n\n[[speeds]]":                "CPU cores",
 		"gpus = 1\nmemory = \"1 TiB\"\n\n[[speeds]]":       "bytes of memory for each GPU",
 		"gpus = 2\nnetwork = \"1 GB/s\"\n\n[[speeds]]":     "",

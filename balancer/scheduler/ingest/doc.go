@@ -1,9 +1,9 @@
-// Package ingest reads clusters, jobs and speeds for package scheduler. It reads from io.Reader only; commands open the
+// Package ingest reads clusters, jobs and speeds for package scheduler. It reads only from io.Reader; commands open the
 // files.
 //
 //	d, err := ingest.Read(ingest.Source{Name: "cluster.toml", Format: ingest.TOML, Reader: f})
-//	for _, m := range d.Missing() {}            // figures that the source lacks
-//	d.Fill(ingest.Unlimited())                  // figures that the user gives for them
+//	for _, m := range d.Missing() {}            // figures that are missing in the source
+//	d.Fill(ingest.Unlimited())                  // values for these figures
 //	err = d.Check()                             // everything that prevents a simulation
 //	result, err := simulate.Run(policy, &d.Cluster, &d.Workload, d.Speeds, simulate.Options{})
 //
@@ -14,8 +14,8 @@
 // tables and columns:
 //
 //	TOML        a row is a table of an array, such as [[jobs]]
-//	CSV         one table in each source; the first line has the names of columns; an empty field is missing
-//	JSON lines  an object in each line, with a key "table"; null is missing
+//	CSV         one table in each source; the first line has the names of the columns; an empty field is a missing figure
+//	JSON lines  one object in each line, with a key "table"; null is a missing figure
 //
 // A number without a unit is in the base unit: bytes, bytes/s, FLOP/s, s, degrees Celsius, fractions, steps/s. A text such
 // as "16 GiB" or "10 Gbit/s" is a number with a unit ([Quantity]).
@@ -29,12 +29,13 @@
 //
 // # Missing figures
 //
-// A figure that no source states is NaN, and [Data.Missing] lists it. No reader puts a guess in its place. The simulator
-// cannot run without demands, priorities and the costs of checkpoints, so the user gives them ([Data.Fill]).
+// A figure that no source states is NaN, and [Data.Missing] lists it. No reader replaces it by a guess. The simulator
+// needs demands, priorities and the costs of checkpoints. If they are missing, the user must give values for them
+// ([Data.Fill]).
 //
 // # Errors
 //
-// All faults of all sources are reported at once, as an [*Error]: each has the file, the line, what was found and what is
-// valid. A source that was cut short and jobs that are not in the order of arrival are faults. [Data.Check] names each job
-// that no GPUs of the cluster can hold, with its line.
+// An [*Error] reports all faults of all sources at once. Each fault has the file, the line, the value found and the
+// valid values. An incomplete source is a fault, and so are jobs that are not in the order of arrival. [Data.Check]
+// names each job that no GPUs of the cluster can hold, with its line.
 package ingest

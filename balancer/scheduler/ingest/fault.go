@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Fault is one invalid place of a source.
+// Fault is one fault of a source, with its line.
 type Fault struct {
 	Source string // name of the file
 	Line   int    // from 1; 0 if the fault concerns the whole source
 	What   string // what is invalid, such as "job \"a\": priority"
-	Got    string // "" if it adds no information
+	Got    string // the value found; "" if it adds no information
 	Want   string // how to make it valid
 }
 
@@ -37,10 +37,10 @@ func (f Fault) String() string {
 // Error is the list of all faults of the sources.
 type Error struct {
 	Faults []Fault // at most maxFaults
-	More   int     // faults beyond them
+	More   int     // number of faults that are not in Faults
 }
 
-// maxFaults limits the list: a file of another format can have a fault in each line.
+// maxFaults limits the list: a file in another format can have a fault on each line.
 const maxFaults = 100
 
 // Error returns the faults, one per line.
@@ -76,7 +76,7 @@ func (f *faults) err() error {
 	return &Error{f.list, f.more}
 }
 
-// quote returns a text of a source for a fault: quoted, without control characters, and at most 60 characters long.
+// quote quotes a text of a source for an error. The result has no control characters, and at most 60 characters.
 func quote(text string) string {
 	if len(text) > 60 {
 		cut := 57

@@ -20,10 +20,10 @@ import (
 
 // Gavel has the measurements of Gavel's simulation_throughputs.json.
 //
-// Gavel counts steps as package scheduler does: a step is a batch of one GPU, and n GPUs compute n steps at a time.
+// Gavel counts steps like package scheduler: a step is a batch of one GPU, and n GPUs compute n steps at the same time.
 type Gavel struct {
 	Types  []string         // names of the types of GPUs, in the order of the file
-	Kinds  []scheduler.Kind // all of class Learning; GPU memory and times of checkpoints are not known (NaN)
+	Kinds  []scheduler.Kind // all of class Learning; GPU memory and times of checkpoints are unknown (NaN)
 	Speeds *workload.Table
 }
 
@@ -43,13 +43,13 @@ var gavelKey = regexp.MustCompile(`^\('([^']{1,200})', ([0-9]{1,6})\)$`)
 // gavelBatch finds the model and the batch size in the name of a kind.
 var gavelBatch = regexp.MustCompile(`^(.+) \(batch size ([0-9]{1,9})\)$`)
 
-// ReadGavel reads the measured speeds of Gavel (simulation_throughputs.json). The file is an object of the form
-// {type: {"('kind', GPUs)": {"null": speed, "('other kind', GPUs)": [speed, speed of the other kind]}}}, with speeds in
-// steps/s. A type with suffix "_unconsolidated" has the speeds of GPUs in several machines. If the file has no such
-// measurement of one GPU or of a number of GPUs, one GPU has its packed speed, and the others have speed 0 there.
+// ReadGavel reads the measured speeds of Gavel (simulation_throughputs.json). The file is an object of the form {type:
+// {"('kind', GPUs)": {"null": speed, "('other kind', GPUs)": [speed, speed of the other kind]}}}, with speeds in
+// steps/s. A type with suffix "_unconsolidated" has the speeds of GPUs in several machines. Without such a measurement,
+// one GPU has its packed speed, and other numbers of GPUs have speed 0 on several machines.
 //
-// Kinds whose names differ only in "(batch size N)" are one model. Their speeds on one GPU form its step-time curve, so
-// the table can price sets of GPUs of several types.
+// Kinds whose names differ only in "(batch size N)" are one model. Their speeds on one GPU form the step-time curve of
+// the model. With this curve, the table predicts speeds on GPUs of several types.
 func ReadGavel(source string, r io.Reader) (*Gavel, error) {
 	text, err := readAll(source, r)
 	if err != nil {
@@ -76,9 +76,9 @@ func ReadGavel(source string, r io.Reader) (*Gavel, error) {
 		typ := slices.Index(g.types, name)
 		switch {
 		case seen[m.key]:
-			g.fault(m.at, "GPU type", quote(m.key)+" again", "each type once")
+			g.fault(m.at, "GPU type", quote(m.key)+" a second time", "each type once")
 		case typ < 0:
-			g.fault(m.at, "GPU type", quote(m.key)+" without "+quote(name), "speeds of "+quote(name)+", too")
+			g.fault(m.at, "GPU type", quote(m.key)+" without "+quote(name), "speeds of both types")
 		case name == "":
 			g.fault(m.at, "GPU type", "no name", "a name")
 		default:
@@ -155,12 +155,12 @@ func object(text []byte) ([]member, error) {
 		return nil, err
 	}
 	if t, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%v after the object", t)
+		return nil, fmt.Errorf("%v after the JSON object", t)
 	}
 	return list, nil
 }
 
-// lineOf returns the line of a syntax error of JSON; the last line if the text was cut short.
+// lineOf returns the line of a JSON syntax error. For an incomplete text, this is the last line.
 func lineOf(text []byte, err error) int {
 	at := len(text)
 	var syntax *json.SyntaxError
@@ -190,7 +190,7 @@ func (g *gavelReader) readType(m member, typ int, spread bool) {
 		}
 		key := rateKey{kind, typ, gpus, spread}
 		if _, again := g.rates[key]; again {
-			g.fault(j.at, "kind "+quote(j.key), "it again", "each kind and number of GPUs once")
+			g.fault(j.at, "kind "+quote(j.key), "the same key a second time", "each kind and number of GPUs once")
 			continue
 		}
 		for _, o := range others {
@@ -217,12 +217,12 @@ func (g *gavelReader) readType(m member, typ int, spread bool) {
 				continue
 			}
 			if pairs[[3]int{kind, other, gpus}] {
-				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "them again", "each pair once")
+				g.fault(o.at, "speeds of "+quote(j.key)+" with "+quote(o.key), "the same pair a second time", "each pair once")
 				continue
 			}
 			pairs[[3]int{kind, other, gpus}] = true
 			if spread || kind != other && pairs[[3]int{other, kind, gpus}] {
-				continue // a table has one speed for each pair, and the file has each pair twice
+				continue // the file has each pair twice, and the table has it once
 			}
 			g.pairs = append(g.pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: gpus, Speed: speeds[0], OtherSpeed: speeds[1]})
 		}
@@ -261,7 +261,7 @@ func (g *gavelReader) table() (*Gavel, error) {
 		r := &out.Speeds.Kinds[kind]
 		r.Types = make([][]workload.Rate, len(g.types))
 	}
-	for key, packed := range g.rates { // the order does not matter: rates are sorted below
+	for key, packed := range g.rates { // in any order: rates are sorted below
 		if key.spread {
 			continue
 		}
@@ -281,8 +281,8 @@ func (g *gavelReader) table() (*Gavel, error) {
 	return out, out.Speeds.Build(len(g.types))
 }
 
-// curves gives each kind the step-time curves of its model: the time of a step on one GPU at each batch size that was
-// measured. A model with one batch size has no curve.
+// curves adds the step-time curves of its model to each kind: the time of a step on one GPU at each measured batch
+// size. A model with one batch size has no curve.
 func (g *gavelReader) curves(t *workload.Table) {
 	type member struct{ kind, batch int }
 	models, order := map[string][]member{}, []string(nil)
@@ -329,10 +329,10 @@ func (g *gavelReader) curves(t *workload.Table) {
 // directory, steps, number of GPUs, weight, deadline, arrival in seconds. Both forms are read; all lines must have the
 // same form. Weights and deadlines are ignored.
 //
-// kinds are those of [ReadGavel]. A trace does not state priorities and the needs of CPU cores, memory and network, so
+// kinds are those of [ReadGavel]. A trace states no priorities and no demands for CPU cores, memory and network, so
 // these are NaN in the result; see [Data.Fill]. Jobs are named by their line.
 //
-// Arrivals must not fall, and the last line must end with a line feed: otherwise the trace was cut short.
+// Arrivals must not decrease. The last line must end with a line feed; otherwise the trace is incomplete.
 func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler.Job, error) {
 	text, err := readAll(source, r)
 	if err != nil {
@@ -402,13 +402,14 @@ func nearestKind(name string, kinds []scheduler.Kind) string {
 		}
 	}
 	if best == "" {
-		return "a kind that has speeds: there are none"
+		return "a kind that has speeds, but no kind has speeds"
 	}
 	return "a kind that has speeds; the nearest is " + quote(best)
 }
 
-// Unmeasured returns the jobs that no GPU type can run, because the table has no speed for their kind on their number of
-// GPUs. Gavel's traces have such jobs: 16 GPUs and more were not measured, and some kinds were measured on one GPU only.
+// Unmeasured returns the jobs that no GPU type can run, because the table has no speed for their kind on their number
+// of GPUs. Gavel's traces contain such jobs: Gavel did not measure 16 or more GPUs, and measured some kinds on one GPU
+// only.
 func Unmeasured(jobs []scheduler.Job, t *workload.Table) []int {
 	var list []int
 	for i, j := range jobs {
@@ -434,8 +435,8 @@ func Without(jobs []scheduler.Job, list []int) []scheduler.Job {
 	return kept
 }
 
-// Data joins the speeds with a cluster and the jobs of a trace. The types of the cluster are found by name, without regard
-// to case; a type that Gavel did not measure is an error. The kinds of the jobs must be those of [Gavel.Kinds].
+// Data combines the speeds with a cluster and the jobs of a trace. It matches the types of the cluster by name,
+// ignoring case; a type that Gavel did not measure is an error. The kinds of the jobs must be those of [Gavel.Kinds].
 func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
 	place := make([]int, len(g.Types)) // by Gavel's type: the type of the cluster, -1 for none
 	for i := range place {
@@ -446,9 +447,9 @@ func (g *Gavel) Data(c scheduler.Cluster, jobs []scheduler.Job) (*Data, error) {
 		from[t] = slices.IndexFunc(g.Types, func(name string) bool { return strings.EqualFold(name, typ.Name) })
 		switch {
 		case from[t] < 0:
-			return nil, fmt.Errorf("GPU type %s of the cluster: got no speeds of it, want one of %s", quote(typ.Name), strings.Join(g.Types, ", "))
+			return nil, fmt.Errorf("GPU type %s of the cluster: got no speeds for this type, want one of %s", quote(typ.Name), strings.Join(g.Types, ", "))
 		case place[from[t]] >= 0:
-			return nil, fmt.Errorf("GPU type %s of the cluster: got it twice, want names that differ in more than case", quote(typ.Name))
+			return nil, fmt.Errorf("GPU type %s of the cluster: got two types with this name, want names that differ in more than case", quote(typ.Name))
 		}
 		place[from[t]] = t
 	}

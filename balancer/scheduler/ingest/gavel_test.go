@@ -82,8 +82,8 @@ func TestReadGavelNamesAllFaults(t *testing.T) {
 		{"{\"k80\":\n {\"('A', 1)\": {\"null\": 1,", "g.json:2: not a JSON object"},
 		{`[]`, "g.json:1: not a JSON object of GPU types: got ["},
 		{`{}`, "types of GPUs: got none"},
-		{`{"k80_unconsolidated": {}}`, `want speeds of "k80", too`},
-		{`{"k80": {}, "k80": {}}`, `got "k80" again`},
+		{`{"k80_unconsolidated": {}}`, `want speeds of both types`},
+		{`{"k80": {}, "k80": {}}`, `got "k80" a second time`},
 		{`{"k80": {"('A', 1)": {"null": 1}, "('A', 1)": {"null": 2}}}`, "each kind and number of GPUs once"},
 		{"{\"k80\": {\n\"('A', 1)\": {\"null\": 1,\n\"('B', 2)\": [1, 1], \"('C', 1)\": [1], \"('D', 1)\": [1, 2], \"('D', 1)\": [1, 2]}}}", "g.json:3: speeds of \"('A', 1)\" with \"('B', 2)\": got different numbers"},
 		{`{"k80": {"('A', 1)": {"null": 1}}} x`, "not a JSON object"},
@@ -129,7 +129,7 @@ func TestGavelTraceNamesAllFaults(t *testing.T) {
 		"A (batch size 17)\tc\t-n\t0\t0\t-6\t0\n" +
 		"B\tc\t-n\t0\t7\n" +
 		"B\tc\t-n\t0\t7\tNaN\t1\n" +
-		"B\tc\t-n\t0\t7\t9" // cut short
+		"B\tc\t-n\t0\t7\t9" // incomplete
 	_, err := GavelTrace("t.trace", strings.NewReader(text), traceKinds)
 	if err == nil {
 		t.Fatal("got no error")
@@ -140,7 +140,7 @@ func TestGavelTraceNamesAllFaults(t *testing.T) {
 		`t.trace:3: steps: got "0"`, `t.trace:3: arrival: got "-6"`, `t.trace:3: number of GPUs: got "0"`,
 		"t.trace:4: fields of a job: got 5, want 7",
 		`t.trace:5: arrival: got "NaN"`,
-		"t.trace:6: last line: got", "cut short",
+		"t.trace:6: last line: got", "want a complete file",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got\n%v\nwant %s", err, want)

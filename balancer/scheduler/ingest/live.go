@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// LiveGPU is a GPU that a program found, with its telemetry. Figures that are not known are NaN.
+// LiveGPU is a GPU that a program found, with its telemetry. Unknown figures are NaN.
 type LiveGPU struct {
 	Machine     string
 	Name        string  // unique on its machine
@@ -23,7 +23,7 @@ type LiveGPU struct {
 	Temperature float64 // degrees Celsius
 }
 
-// LiveMachine is a machine that a program found. Figures that are not known are NaN.
+// LiveMachine is a machine that a program found. Unknown figures are NaN.
 type LiveMachine struct {
 	Name    string
 	CPUs    float64 // cores
@@ -31,8 +31,8 @@ type LiveMachine struct {
 	Network float64 // bytes/s
 }
 
-// Live makes a cluster of machines and GPUs that a program found. Bandwidth and compute of a type are the medians of its
-// GPUs. A GPU on a machine that is not in the list, names that repeat, and invalid figures are errors.
+// Live creates a cluster from machines and GPUs that a program found. Bandwidth and compute of a type are the medians
+// of its GPUs. A GPU on a machine that is not in the list, names that repeat, and invalid figures are errors.
 func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 	d := new(Data)
 	c := &d.Cluster
@@ -91,7 +91,7 @@ func Live(machines []LiveMachine, gpus []LiveGPU) (*Data, error) {
 	return d, d.checkKnown()
 }
 
-// checkKnown checks the figures of a cluster that are known.
+// checkKnown checks the known figures of a cluster.
 func (d *Data) checkKnown() error {
 	known := d.Cluster
 	known.Machines = slices.Clone(known.Machines)
@@ -107,7 +107,7 @@ func (d *Data) checkKnown() error {
 	return known.Check()
 }
 
-// median returns the median of the figures that are known, NaN if none is.
+// median returns the median of the known figures, or NaN if no figure is known.
 func median(list []int, figure func(int) float64) float64 {
 	var known []float64
 	for _, i := range list {
@@ -171,10 +171,10 @@ type profileSystem struct {
 	} `json:"hosts"`
 }
 
-// Profile makes a cluster of the two files that `hetero-train profile` writes. Each rank is a GPU, also a rank that
+// Profile creates a cluster from the two files that `hetero-train profile` writes. Each rank is a GPU, even a rank that
 // computes on the CPU. gpu_profiles.json gives the model, the memory, the measured memory bandwidth and the measured
 // arithmetic; system_profile.json gives the CPU cores, the memory and the fastest network interface of each machine. If
-// system is nil, these figures are missing. Utilizations are always missing, and temperatures of CPUs, too.
+// system is nil, these figures are missing. Utilizations and the temperatures of CPUs are always missing.
 func Profile(ranksName string, ranks io.Reader, systemName string, system io.Reader) (*Data, error) {
 	var p profileRanks
 	if err := profileFile(ranksName, ranks, &p, &p.SchemaVersion); err != nil {

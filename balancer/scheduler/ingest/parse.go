@@ -24,7 +24,7 @@ const (
 	JSONLines Format = "jsonl"
 )
 
-// FormatOf returns the format of a file by the end of its name: .toml, .csv, .jsonl or .ndjson.
+// FormatOf returns the format of a file from the extension of its name: .toml, .csv, .jsonl or .ndjson.
 func FormatOf(name string) (Format, error) {
 	lower := strings.ToLower(name)
 	switch {
@@ -35,14 +35,14 @@ func FormatOf(name string) (Format, error) {
 	case strings.HasSuffix(lower, ".jsonl"), strings.HasSuffix(lower, ".ndjson"):
 		return JSONLines, nil
 	}
-	return "", fmt.Errorf("format of %s: got another ending, want .toml, .csv, .jsonl or .ndjson", quote(name))
+	return "", fmt.Errorf("format of %s: want a file name that ends with .toml, .csv, .jsonl or .ndjson", quote(name))
 }
 
 // Source is a text with rows.
 type Source struct {
 	Name   string // for errors
 	Format Format
-	Table  Table // of CSV; the other formats name the table of each row
+	Table  Table // table of a CSV source; the other formats name the table of each row
 	Reader io.Reader
 }
 
@@ -79,8 +79,8 @@ func tableNames() string {
 	return strings.Join(names, ", ")
 }
 
-// csvRows reads CSV: a header with the names of columns, then one row in each line. Fields may be quoted. Lines that are
-// blank or begin with # are left out.
+// csvRows reads CSV: a header with the names of columns, then one row in each line. Fields may be quoted. Lines that
+// are blank or begin with # are ignored.
 func csvRows(source string, name Table, text []byte, f *faults) []row {
 	table := tableIndex(string(name))
 	if table < 0 {
@@ -88,7 +88,7 @@ func csvRows(source string, name Table, text []byte, f *faults) []row {
 		return nil
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
-		f.add(source, 1+bytes.Count(text, []byte("\n")), "last line", "no line end", "a complete file: it was cut short; if it is complete, add a line end")
+		f.add(source, 1+bytes.Count(text, []byte("\n")), "last line", "no line end", "a complete file that ends with a line end")
 		return nil
 	}
 	r := csv.NewReader(bytes.NewReader(text))
@@ -151,7 +151,7 @@ func checkHeader(source string, line, table int, header []string, f *faults) boo
 		}
 		for _, earlier := range header[:i] {
 			if earlier == h {
-				f.add(source, line, "column of table "+string(tables[table].name), quote(h)+" again", "each column once")
+				f.add(source, line, "column of table "+string(tables[table].name), quote(h)+" a second time", "each column once")
 				ok, known = false, true
 			}
 		}
@@ -171,7 +171,7 @@ func jsonRows(source string, text []byte, f *faults) []row {
 		if err != nil {
 			got := err.Error()
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				got = "an object that was cut short"
+				got = "an incomplete object"
 			}
 			f.add(source, n, "line", got, "one JSON object")
 			continue
@@ -251,7 +251,7 @@ func flatObject(line string) ([]cell, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%v after the object", t)
+		return nil, fmt.Errorf("%v after the JSON object", t)
 	}
 	return list, nil
 }
@@ -263,7 +263,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	var p unstable.Parser
 	p.Reset(text)
 	var rows []row
-	open, skip := false, false // rows has a row for the present table; the present table is unknown, which is one fault
+	open, skip := false, false // rows has a row for the current table; the table is unknown, which is reported once
 	for p.NextExpression() {
 		node := p.Expression()
 		if node.Kind == unstable.Comment {
@@ -314,7 +314,7 @@ func tomlRows(source string, text []byte, f *faults) []row {
 	return rows
 }
 
-// strange is a value that no column takes.
+// strange is a value that is valid in no column.
 type strange string
 
 func tomlValue(node *unstable.Node) any {

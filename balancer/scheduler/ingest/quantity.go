@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Dimension is what a number measures. It decides which units are valid.
+// Dimension is the quantity that a number measures. It determines the valid units.
 type Dimension int
 
 const (

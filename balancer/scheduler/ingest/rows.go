@@ -27,15 +27,15 @@ const (
 // Column describes a column of a table.
 type Column struct {
 	Name      string
-	Text      bool      // a text, else a number
+	Text      bool      // true: a text; false: a number
 	Dimension Dimension // of a number
-	Needed    bool      // a row without it is a fault; otherwise the figure is marked as missing
+	Needed    bool      // a row without this column is a fault; if false, the figure is missing (NaN)
 	Integer   bool
 	Least     float64 // smallest valid number, in the base unit
 	Most      float64 // largest valid number
 	About     string
 
-	plausible float64 // a number below it, but not 0, probably lacks its unit
+	plausible float64 // a number between 0 and this limit probably lacks its unit
 }
 
 const (
@@ -48,7 +48,7 @@ func text(name, about string) Column {
 	return Column{Name: name, Text: true, Needed: true, About: about}
 }
 
-// tables has the columns of each table. Numbers that are not needed are NaN in the result if they are missing.
+// tables has the columns of each table. Missing numbers that are not Needed are NaN in the result.
 var tables = []struct {
 	name    Table
 	columns []Column
@@ -85,7 +85,7 @@ var tables = []struct {
 	{Jobs, []Column{
 		text("name", "name of the job"),
 		text("kind", "name of its kind"),
-		{Name: "arrival", Dimension: Seconds, Needed: true, Most: unlimited, About: "time of its arrival; rows are in this order"},
+		{Name: "arrival", Dimension: Seconds, Needed: true, Most: unlimited, About: "time of arrival; rows must be in this order"},
 		{Name: "work", Needed: true, Least: math.SmallestNonzeroFloat64, Most: unlimited, About: "steps"},
 		{Name: "gpus", Needed: true, Integer: true, Least: 1, Most: maxCount, About: "GPUs, all at the same time"},
 		{Name: "cpus", Most: maxCount, About: "CPU cores for each GPU"},
@@ -183,7 +183,7 @@ func (r *row) check(f *faults) (out record, ok bool) {
 			continue
 		}
 		if seen[i] {
-			f.add(r.source, c.line, r.what(i), "it again", "each column once")
+			f.add(r.source, c.line, r.what(i), "the column a second time", "each column once")
 			ok = false
 			continue
 		}
@@ -213,7 +213,7 @@ func (r *row) check(f *faults) (out record, ok bool) {
 	return out, ok
 }
 
-// what names a cell: the table, the name of its row if it has one, and the column.
+// what returns the name of a cell for an error: the table, the name of the row if there is one, and the column.
 func (r *row) what(column int) string {
 	name := strings.TrimSuffix(string(tables[r.table].name), "s")
 	for _, c := range r.cells {

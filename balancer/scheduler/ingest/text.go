@@ -14,7 +14,7 @@ import (
 // MaxBytes is the maximum size of a source.
 const MaxBytes = 256 << 20
 
-// readAll reads a source. A byte order mark at its start is left out.
+// readAll reads a source. It removes a byte order mark at the start.
 func readAll(source string, r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -40,8 +40,8 @@ func readAll(source string, r io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// lines yields the lines that are not blank, with their numbers from 1. A text that does not end with a line feed was cut
-// short, which is a fault; its last line is not yielded.
+// lines yields the lines that are not blank, with their numbers from 1. If the text does not end with a line feed, it
+// is incomplete, which is a fault; its last line is not yielded.
 func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		n := 0
@@ -49,7 +49,7 @@ func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 			n++
 			line, after, complete := strings.Cut(rest, "\n")
 			if !complete {
-				f.add(source, n, "last line", quote(line)+" without a line end", "a complete file: it was cut short; if it is complete, add a line end")
+				f.add(source, n, "last line", quote(line)+" without a line end", "a complete file that ends with a line end")
 				return
 			}
 			rest = after
@@ -60,7 +60,7 @@ func lines(text []byte, source string, f *faults) iter.Seq2[int, string] {
 	}
 }
 
-// editDistance compares names without regard to case, by their first 100 bytes.
+// editDistance returns the edit distance of two names. It ignores case, and compares only the first 100 bytes.
 func editDistance(a, b string) int {
 	return spelling.Distance(strings.ToLower(a[:min(len(a), 100)]), strings.ToLower(b[:min(len(b), 100)]))
 }

@@ -1,12 +1,12 @@
-// Package simulate plays scheduling policies on a simulated cluster.
+// Package simulate runs scheduling policies on a simulated cluster.
 //
 //	result, err := simulate.Run(policy, cluster, workload, speeds, simulate.Options{})
 //
-// Environments that decide themselves, such as a learner, advance a [Sim] step by step:
+// A caller that decides itself, such as a learner, advances a [Sim] step by step:
 //
 //	sim, err := simulate.New(cluster, workload, speeds, simulate.Options{})
 //	for !sim.Done() {
-//		err := sim.Apply(action)        // any number of starts and stops at the present time
+//		err := sim.Apply(action)        // any number of starts and stops at the current time
 //		more := sim.Next(math.Inf(1))   // to the next event
 //	}
 //	result := sim.Result("name")
@@ -17,12 +17,12 @@
 // loading or saving a checkpoint, and a [Change] of the availability of a GPU. Events with equal times are handled in
 // this order: jobs that run (in the order of their start), changes, arrivals. Then the policy decides.
 //
-//   - GPUs: at most [scheduler.MaxSharing] jobs use a GPU. Two jobs share GPUs only if their sets of GPUs are equal. While
-//     both have the GPUs, both have the speeds of their pair, also while one of them loads or saves.
+//   - GPUs: at most [scheduler.MaxSharing] jobs use a GPU. Two jobs share GPUs only if their sets of GPUs are equal.
+//     While both have the GPUs, both have the speeds of their pair, even while one of them loads or saves.
 //   - CPU cores and host memory are hard limits of each machine.
-//   - Network: each job that spans machines and computes sends [scheduler.Job.Network] bytes/s from each of its GPUs. If a
-//     machine has to send more than its link transfers, each of these jobs gets the same fraction of its demand. A job
-//     has the speed of its slowest machine.
+//   - Network: each job that spans machines and computes sends [scheduler.Job.Network] bytes/s from each of its GPUs.
+//     If a machine has more to send than its link can transfer, each of these jobs gets the same fraction of its
+//     demand. A job has the speed of its slowest machine.
 //   - Stop: a job that computes keeps its GPUs for the time to save ([scheduler.Kind.Save]). A job that still loads has
 //     nothing to save and frees its GPUs at once.
 //   - Start of a job that was stopped or failed: it loads ([scheduler.Kind.Load]) before it computes.
@@ -35,6 +35,6 @@
 // # Errors
 //
 // [New] returns faults of the inputs, and an [*scheduler.UnplaceableError] for a job that no GPUs can hold. [Sim.Apply]
-// returns an [*ActionError] for an action that is not possible and changes nothing. [Run] returns a [*StalledError] if
-// jobs remain that the policy does not start although nothing else can happen.
+// returns an [*ActionError] for an impossible action, and then changes nothing. [Run] returns a [*StalledError] if no
+// further event can occur and the policy does not start the remaining jobs.
 package simulate

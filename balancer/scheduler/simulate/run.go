@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// StalledError is a run in which jobs remain that the policy does not start, although no other event can come.
+// StalledError reports a run in which no further event can occur and the policy does not start the remaining jobs.
 type StalledError struct {
 	Policy string
 	Queue  []int  // jobs that wait
@@ -16,21 +16,21 @@ type StalledError struct {
 }
 
 func (e *StalledError) Error() string {
-	return fmt.Sprintf("policy %s starts none of %d waiting jobs (first: job %d %q) at %v s, and nothing else can happen; are enough GPUs available?",
+	return fmt.Sprintf("policy %s starts none of the %d waiting jobs (first: job %d %q) at %v s, and no further event can occur; check that enough GPUs are available",
 		e.Policy, len(e.Queue), e.Queue[0], e.First, e.Now)
 }
 
-// maxIdle limits how often a policy may ask for another time while nothing runs and nothing else can happen.
+// maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
 const maxIdle = 1000
 
 // maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
 const maxActions = 1000
 
-// maxFruitless limits the actions after which no job finishes: a policy that moves jobs forever is faulty. A fair policy may swap
-// all jobs of a large cluster for months of simulated time, so the limit is high.
+// maxFruitless limits the actions since a job last finished: a policy that moves jobs forever is faulty. A fair policy
+// may swap all jobs of a large cluster for months of simulated time, so the limit is high.
 const maxFruitless = 10_000_000
 
-// Run plays a policy until all jobs have finished. If it returns a [*StalledError], the result is that of the run so far.
+// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	s, err := New(c, w, speeds, o)
 	if err != nil {
@@ -39,7 +39,7 @@ func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds
 	return s.Run(p)
 }
 
-// Run plays a policy from the present state to the end.
+// Run runs a policy from the current state to the end.
 func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 	st := &s.state
 	if err := p.Reset(st.Cluster, st.Workload, st.Speeds); err != nil {
@@ -51,7 +51,7 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 		if st.Finished > finished {
 			finished, before = st.Finished, s.decisions
 		} else if s.decisions-before > maxFruitless {
-			return nil, fmt.Errorf("policy %s: no job has finished in %d starts and stops, at %v s", p.Name(), s.decisions-before, st.Now)
+			return nil, fmt.Errorf("policy %s: no job finished during the last %d starts and stops, until %v s", p.Name(), s.decisions-before, st.Now)
 		}
 		until, err := s.decide(p, limit)
 		if err != nil {
@@ -73,7 +73,7 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 	return s.Result(p.Name()), nil
 }
 
-// decide applies actions until the policy waits, and returns the time at which it wants to decide again.
+// decide applies actions until the policy waits, and returns the time at which the policy decides again.
 func (s *Sim) decide(p scheduler.Policy, limit int) (until float64, err error) {
 	for range limit {
 		a := p.Decide(&s.state)
@@ -82,7 +82,7 @@ func (s *Sim) decide(p scheduler.Policy, limit int) (until float64, err error) {
 				return math.Inf(1), nil
 			}
 			if !(a.Until > s.state.Now) {
-				return 0, fmt.Errorf("policy %s: waits until %v s at %v s: want a later time", p.Name(), a.Until, s.state.Now)
+				return 0, fmt.Errorf("policy %s: got a wait until %v s at %v s, want a later time", p.Name(), a.Until, s.state.Now)
 			}
 			return a.Until, nil
 		}

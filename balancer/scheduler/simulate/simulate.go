@@ -17,13 +17,13 @@ type Change struct {
 
 // Options of a simulation. The zero value is a cluster that does not change.
 type Options struct {
-	Changes    []Change // in the order of At; those before the first arrival apply at the start
+	Changes    []Change // in the order of At; changes before the first arrival apply at the start
 	Checkpoint float64  // seconds of computation between checkpoints of a job; 0: jobs save only when they are stopped
 	Record     bool     // keep segments
-	Until      float64  // seconds: the run ends then; 0: when all jobs have finished
+	Until      float64  // end of the run, in seconds; 0: when all jobs have finished
 }
 
-// phase is what a job does on its GPUs.
+// phase is the current activity of a job on its GPUs.
 type phase uint8
 
 const (
@@ -37,13 +37,13 @@ type stay struct {
 	phase     phase
 	spread    bool    // over several machines
 	base      float64 // steps/s before the limits of the network
-	anchor    float64 // seconds: when the present speed began
+	anchor    float64 // seconds: when the current speed began
 	remaining float64 // steps at anchor
 	saved     float64 // steps that remain after the last checkpoint
 	segment   int     // index into Result.Segments, -1 if not recorded
 }
 
-// Sim is a cluster in motion. It is not safe for concurrent use.
+// Sim is a running simulation of a cluster. It is not safe for concurrent use.
 type Sim struct {
 	state   scheduler.State
 	options Options
@@ -100,7 +100,7 @@ func (o *Options) check(c *scheduler.Cluster) error {
 	}
 	for i, x := range o.Changes {
 		if math.IsNaN(x.At) || x.GPU < 0 || x.GPU >= len(c.GPUs) {
-			faults = append(faults, fmt.Errorf("change %d: got GPU %d at %v s, want a GPU from 0 to %d at a time", i, x.GPU, x.At, len(c.GPUs)-1))
+			faults = append(faults, fmt.Errorf("change %d: got GPU %d at %v s, want a GPU from 0 to %d and a finite time", i, x.GPU, x.At, len(c.GPUs)-1))
 		}
 		if i > 0 && x.At < o.Changes[i-1].At {
 			faults = append(faults, fmt.Errorf("change %d: got %v s after %v s, want the order of time", i, x.At, o.Changes[i-1].At))
@@ -147,7 +147,7 @@ func (s *Sim) Reset(w *scheduler.Workload) error {
 	return nil
 }
 
-// sized is a slice of n elements, which reuses the memory of v.
+// sized returns a slice of n elements, which reuses the memory of v.
 func sized[E any](v []E, n int) []E {
 	if cap(v) < n {
 		return make([]E, n)
@@ -155,16 +155,16 @@ func sized[E any](v []E, n int) []E {
 	return v[:n]
 }
 
-// State is the present state. It changes with each Apply and Next; callers must not change it.
+// State returns the current state. It changes with each Apply and Next; callers must not change it.
 func (s *Sim) State() *scheduler.State { return &s.state }
 
-// Done reports whether all jobs have finished, or the end of the simulation is reached.
+// Done reports whether all jobs have finished, or the simulation has reached its end.
 func (s *Sim) Done() bool {
 	return s.state.Finished == len(s.state.Workload.Jobs) || s.options.Until > 0 && s.state.Now >= s.options.Until
 }
 
-// Next advances to the next event, but not beyond a time in seconds (+Inf: no limit). It returns false, and does not
-// advance, if all jobs have finished or if no event can come and the time is +Inf.
+// Next advances to the next event, but not beyond a time in seconds (+Inf: no limit). It returns false and does not
+// advance if all jobs have finished, or if until is +Inf and no further event can occur.
 func (s *Sim) Next(until float64) bool {
 	if s.Done() {
 		return false
@@ -188,7 +188,7 @@ func (s *Sim) Next(until float64) bool {
 	return true
 }
 
-// upcoming is the time of the next event, +Inf if there is none.
+// upcoming returns the time of the next event, or +Inf if there is none.
 func (s *Sim) upcoming() float64 {
 	next := math.Inf(1)
 	for _, at := range s.due {
@@ -229,7 +229,7 @@ func (s *Sim) happen() {
 	s.settle()
 }
 
-// settle brings speeds and remaining steps up to date.
+// settle updates speeds and remaining steps.
 func (s *Sim) settle() {
 	if s.crowded {
 		s.network()
@@ -286,7 +286,7 @@ func (s *Sim) apply(c Change) {
 	s.upSince[g] = math.NaN()
 }
 
-// fail takes a job from its GPUs and sets it back to its last checkpoint.
+// fail removes a job from its GPUs and resets it to its last checkpoint.
 func (s *Sim) fail(i int) {
 	s.progress(i)
 	job := s.state.Running[i].Job
@@ -315,7 +315,7 @@ func (s *Sim) progress(i int) {
 	s.state.Remaining[r.Job] = a.remaining
 }
 
-// pace gives a job another speed from now on.
+// pace changes the speed of a job from now on.
 func (s *Sim) pace(i int, speed float64) {
 	a, r := &s.stays[i], &s.state.Running[i]
 	if a.phase != computing || r.Speed == speed || s.due[i] <= s.state.Now {
@@ -389,7 +389,7 @@ func (s *Sim) dequeue(job int) bool {
 	return true
 }
 
-// search is the index of the first element that is not below v.
+// search returns the index of the first element that is at least v.
 func search(q []int, v int) int {
 	low, high := 0, len(q)
 	for low < high {
@@ -402,7 +402,7 @@ func search(q []int, v int) int {
 	return low
 }
 
-// find is the index of a running job, -1 if it does not run.
+// find returns the index of a running job, or -1 if the job does not run.
 func (s *Sim) find(job int) int {
 	for i := range s.state.Running {
 		if s.state.Running[i].Job == job {
@@ -412,7 +412,7 @@ func (s *Sim) find(job int) int {
 	return -1
 }
 
-// ActionError is an action that is not possible.
+// ActionError reports an impossible action.
 type ActionError struct {
 	Action scheduler.Action
 	Why    string
@@ -488,7 +488,7 @@ func (s *Sim) start(a scheduler.Action) error {
 	return nil
 }
 
-// pair gives a running job another partner, or none (-1), and the speed that it has then.
+// pair changes the partner of a running job (-1: none), and its speed accordingly.
 func (s *Sim) pair(i, partner int) {
 	r, a := &s.state.Running[i], &s.stays[i]
 	r.Partner = partner
@@ -503,14 +503,14 @@ func (s *Sim) pair(i, partner int) {
 func (s *Sim) stop(a scheduler.Action) error {
 	i := s.find(a.Job)
 	if i < 0 {
-		return &ActionError{a, "the job does not run"}
+		return &ActionError{a, "the job is not running"}
 	}
 	st, y := &s.state, &s.stays[i]
 	switch {
 	case y.phase == saving:
-		return &ActionError{a, "the job already stops"}
+		return &ActionError{a, "the job is already stopping"}
 	case s.due[i] <= st.Now:
-		return &ActionError{a, "the job finishes now"}
+		return &ActionError{a, "the job finishes at this time"}
 	}
 	s.decisions++
 	s.jobs[a.Job].Stops++
@@ -569,7 +569,7 @@ func (s *Sim) drop(i int) {
 	st.Running, s.stays, s.due = st.Running[:n], s.stays[:n], s.due[:n]
 }
 
-// slice is an empty slice for the GPUs of a job.
+// slice returns an empty slice for the GPUs of a job.
 func (s *Sim) slice() []int {
 	if n := len(s.pool); n > 0 {
 		v := s.pool[n-1]
@@ -579,7 +579,8 @@ func (s *Sim) slice() []int {
 	return nil
 }
 
-// account computes what is free on the machines of GPUs. Each time it sums all demands, so rounding errors do not add up.
+// account computes the free CPU cores and memory on the machines of GPUs. It always sums all demands, so that rounding
+// errors do not accumulate.
 func (s *Sim) account(gpus []int) {
 	st := &s.state
 	for i, g := range gpus {
@@ -599,7 +600,7 @@ func (s *Sim) account(gpus []int) {
 	}
 }
 
-// Result is the outcome up to now. It shares no memory with the simulation.
+// Result returns the outcome up to the current time. It shares no memory with the simulation.
 func (s *Sim) Result(policy string) *scheduler.Result {
 	st := &s.state
 	r := &scheduler.Result{Policy: policy, Jobs: append([]scheduler.Completion(nil), s.jobs...),

@@ -232,7 +232,7 @@ func (p *restless) Decide(s *scheduler.State) scheduler.Action {
 
 func TestRestlessPolicyIsAnError(t *testing.T) {
 	_, err := simulate.Run(&restless{}, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
-	if err == nil || !strings.Contains(err.Error(), "no job has finished") {
+	if err == nil || !strings.Contains(err.Error(), "no job finished") {
 		t.Errorf("got %v, want an error", err)
 	}
 }

@@ -13,12 +13,12 @@ type Setup struct {
 	Cluster *scheduler.Cluster
 	Kinds   []scheduler.Kind
 	Speeds  *Table
-	Shapes  []Shape // by kind: what a job of the kind asks for
+	Shapes  []Shape // by kind: demands of a job of the kind
 }
 
-// Shape states what jobs of a kind ask for. Zero values: the kind is in no mix.
+// Shape describes the demands of jobs of a kind. Generate makes no jobs of a kind with weight 0.
 type Shape struct {
-	Weight    float64   // fraction of all jobs, before the weights are divided by their sum
+	Weight    float64   // relative frequency of the kind; Generate divides the weights by their sum
 	Sizes     []float64 // Sizes[i]: fraction of jobs that need 1 << i GPUs
 	Seconds   float64   // median running time on GPUs of type 0
 	Sigma     float64   // standard deviation of the logarithm of the running time
@@ -51,14 +51,14 @@ var defaultTypes = []scheduler.GPUType{
 // MachineSpec describes machines of [NewCluster].
 type MachineSpec struct {
 	Count   int     // machines
-	Type    int     // of their GPUs
-	GPUs    int     // of each machine
+	Type    int     // type of their GPUs
+	GPUs    int     // GPUs of each machine
 	CPUs    float64 // cores
 	Memory  float64 // bytes
 	Network float64 // bytes/s
 }
 
-// NewCluster makes a cluster of machines. Temperatures and utilizations are not known.
+// NewCluster creates a cluster of machines. Temperatures and utilizations are unknown.
 func NewCluster(types []scheduler.GPUType, specs ...MachineSpec) *scheduler.Cluster {
 	c := &scheduler.Cluster{Types: types}
 	for _, spec := range specs {
@@ -90,9 +90,10 @@ type defaultKind struct {
 	shape Shape
 	// speeds on one GPU of each type, relative to Volta
 	speed [3]float64
-	// fractions of a GPU's arithmetic and memory bandwidth, and of the host's part of a step, that a job alone uses
+	// fractions of the GPU's arithmetic, of its memory bandwidth, and of the host's time, that the job uses when it
+	// runs alone
 	compute, bandwidth, host float64
-	// fraction of a step that a gang spends in communication, within a machine and over several machines
+	// fraction of a step that a gang spends in communication, within one machine and across machines
 	packed, spread float64
 	batch          int     // samples for each GPU; 0: not divisible
 	fixed          float64 // fraction of a step's time that does not depend on the number of samples
@@ -130,8 +131,8 @@ const stepsPerSecond = 10
 // sharingCost is the fraction of their speeds that two jobs lose on one GPU, even if they use different parts of it.
 const sharingCost = 0.05
 
-// Default is the default cluster with seven kinds of jobs: simulation, machine learning and data processing. The speeds are a
-// model, not measurements: read measured ones with package ingest.
+// Default is the default cluster with seven kinds of jobs: simulation, machine learning and data processing. The speeds
+// are a model, not measurements. Package ingest reads measured speeds.
 func Default() *Setup {
 	s := &Setup{Cluster: DefaultCluster(), Speeds: &Table{}}
 	for i, d := range defaultKinds {
@@ -173,14 +174,15 @@ func (d *defaultKind) rates() Rates {
 	return r
 }
 
-// gang is the speed of n GPUs in one machine and over several. Communication grows with (n-1)/n, as in a ring all-reduce, and
-// takes as long between GPUs of any type as between Volta GPUs.
+// gang returns the speed of n GPUs in one machine and across machines. The communication time grows with (n-1)/n, as in
+// a ring all-reduce, and is the same for all types of GPUs.
 func (d *defaultKind) gang(one float64, n int) (packed, spread float64) {
 	ring := 2 * float64(n-1) / float64(n) / stepsPerSecond
 	return float64(n) / (1/one + d.packed*ring), float64(n) / (1/one + d.spread*ring)
 }
 
-// pairsOf models two jobs on the same GPUs: the most demanded part of the GPU is divided in proportion to demand.
+// pairsOf models two jobs on the same GPUs. The jobs divide the resource with the highest total demand in proportion to
+// their demands.
 func pairsOf(i, k int, a, b defaultKind) []Pair {
 	if a.kind.GPUMemory+b.kind.GPUMemory > 16*gib {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 )
 
-// Arrivals state how many jobs arrive, and when.
+// Arrivals defines how many jobs arrive, and when.
 type Arrivals struct {
 	Jobs int
 	Seed uint64
 	// Load is the work that arrives per second divided by the work that the cluster computes per second, if each job
-	// took the speed of its kind averaged over all GPUs. Above 1 the queue grows until the last arrival.
+	// had the speed of its kind averaged over all GPUs. Above 1 the queue grows until the last arrival.
 	Load float64
 	// Burst is the mean number of jobs that arrive at the same time; 0 and 1: jobs arrive one by one (Poisson). The number of
 	// jobs of a burst has a geometric distribution.
@@ -46,14 +46,14 @@ func (a *Arrivals) check(s *Setup) error {
 	return errors.Join(faults...)
 }
 
-// Generate makes jobs of a setup's kinds. Running times have a log-normal distribution around the median of their kind, at most
-// ten times it.
+// Generate makes jobs of a setup's kinds. Running times have a log-normal distribution around the median of their kind,
+// limited to ten times the median.
 func Generate(s *Setup, a Arrivals) (*scheduler.Workload, error) {
 	w := &scheduler.Workload{}
 	return w, GenerateInto(w, s, a)
 }
 
-// GenerateInto is [Generate] that reuses the memory of a workload.
+// GenerateInto is like [Generate], but reuses the memory of a workload.
 func GenerateInto(w *scheduler.Workload, s *Setup, a Arrivals) error {
 	if err := a.check(s); err != nil {
 		return err
@@ -62,7 +62,7 @@ func GenerateInto(w *scheduler.Workload, s *Setup, a Arrivals) error {
 	w.Kinds, w.Jobs = s.Kinds, w.Jobs[:0]
 	demand := s.demand()
 	if !(demand > 0) {
-		return errors.New("load: got kinds without demand for GPUs, want running times, sizes and speeds above 0")
+		return errors.New("load: the kinds of jobs have no demand for GPUs, want running times, sizes and speeds above 0")
 	}
 	rate := a.Load * float64(len(s.Cluster.GPUs)) / demand // jobs/s
 	length := float64(a.Jobs) / rate                       // seconds
@@ -77,7 +77,7 @@ func GenerateInto(w *scheduler.Workload, s *Setup, a Arrivals) error {
 			now += random.ExpFloat64() * burst / (rate * s.faster(surge))
 			left = 1
 			if burst > 1 {
-				// geometric with mean burst, at least 1
+				// geometric distribution with mean burst, at least 1
 				left += int(math.Log(1-random.Float64()) / math.Log(1-1/burst))
 			}
 		}
@@ -87,7 +87,7 @@ func GenerateInto(w *scheduler.Workload, s *Setup, a Arrivals) error {
 	return nil
 }
 
-// weight is the frequency of a kind during a surge.
+// weight returns the relative frequency of a kind during a surge.
 func (s *Setup) weight(kind int, surge float64) float64 {
 	if s.Kinds[kind].Class == scheduler.Learning {
 		return s.Shapes[kind].Weight * surge
@@ -95,7 +95,7 @@ func (s *Setup) weight(kind int, surge float64) float64 {
 	return s.Shapes[kind].Weight
 }
 
-// faster is the factor by which a surge of machine-learning jobs raises the rate of all jobs.
+// faster returns the factor by which a surge of machine-learning jobs raises the rate of all jobs.
 func (s *Setup) faster(surge float64) float64 {
 	usual, now := 0.0, 0.0
 	for kind := range s.Shapes {
@@ -105,7 +105,7 @@ func (s *Setup) faster(surge float64) float64 {
 	return now / usual
 }
 
-// names of jobs: made once, so that generating jobs for training allocates nothing.
+// name returns the name of job i. Names are cached, so that generating jobs for training allocates no memory.
 func name(i int) string {
 	if i < len(names) {
 		return names[i]

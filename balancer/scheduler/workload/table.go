@@ -20,22 +20,22 @@ type Rate struct {
 type Rates struct {
 	// Types has the measured rates for each type of GPU, in ascending numbers of GPUs.
 	Types [][]Rate
-	// Batch is the number of samples per GPU in a step; 0: the kind can not run on GPUs of several types.
+	// Batch is the number of samples per GPU in a step; 0: the kind cannot run on GPUs of several types.
 	Batch int
-	// Curves states for each type of GPU how long one GPU takes for a number of samples of a step; nil: not known.
+	// Curves has, for each type of GPU, the time of a step on one GPU by the number of samples; nil: unknown.
 	Curves []balancer.Curve
 }
 
 // Pair is the speed of two jobs that share the same GPUs.
 type Pair struct {
 	Kind, Other       int
-	Type              int     // of the GPUs
-	GPUs              int     // that each of both uses
-	Speed, OtherSpeed float64 // steps/s of Kind and of Other; both 0: they do not fit together
+	Type              int     // type of the GPUs
+	GPUs              int     // number of GPUs that both use
+	Speed, OtherSpeed float64 // steps/s of Kind and of Other; both 0: the two do not fit on the same GPUs
 }
 
-// Table implements [scheduler.Speeds] with measured figures. Fill Kinds and Pairs, then call [Table.Build] once. After that
-// a table does not change, and any number of goroutines may use it.
+// Table implements [scheduler.Speeds] with measured figures. Fill Kinds and Pairs, then call [Table.Build] once. After
+// that, the table does not change, and several goroutines may use it concurrently.
 //
 // For a number of GPUs between two measured numbers, the speed is interpolated linearly between the two. A number of GPUs
 // outside of the measured range has speed 0. Speeds of pairs are not interpolated.
@@ -171,11 +171,11 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 	return speed, ok
 }
 
-// Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the solver of
-// the trainer, which minimises the time of the slowest GPU. To this time comes the time in which the gang communicates:
-// for each type, the measured time of a step on its number of GPUs of this type minus that on one; the longest of these counts.
-// No GPU gets more samples than its curve was measured with. ok is false if the kind has no batch, or no curve on one of the
-// types.
+// Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the
+// solver of the trainer, which minimises the time of the slowest GPU. Mixed adds the communication time of the gang to
+// this time. For each type, the communication time is the measured time of a step on that number of GPUs minus the time
+// on one GPU; the longest one counts. No GPU gets more samples than the largest measured number of its curve. ok is
+// false if the kind has no batch, or no curve on one of the types.
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
 	k := &t.Kinds[kind]
 	if k.Batch == 0 || k.Curves == nil {
@@ -201,7 +201,7 @@ func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bo
 		communication = max(communication, float64(gpus)/all-1/one)
 		for range n {
 			curves = append(curves, c)
-			limits = append(limits, int(c[len(c)-1].Samples)) // larger shares were not measured
+			limits = append(limits, int(c[len(c)-1].Samples)) // the curve has no larger number of samples
 		}
 	}
 	total := k.Batch * gpus

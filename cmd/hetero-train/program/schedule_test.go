@@ -56,23 +56,23 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"compare", "--policy", "srf,srf"}, 2, "got srf twice"},
 		{[]string{"simulate", "--change", "4volta@3"}, 2, "want +COUNTtype@SECONDS"},
 		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"`},
-		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 GPUs more than the cluster has"},
-		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in the order of time"},
+		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 more GPUs than the cluster has"},
+		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
 		{gavel(speeds, trace, "v100"), 2, "want TYPE=COUNT"},
 		{gavel(speeds, trace, "h100=4"), 2, "unknown type of GPU: got \"h100\", want one of v100, k80"},
-		{gavel(speeds, file(strings.TrimSuffix(goodTrace, "\n")), "v100=4"), 3, "cut short"},
+		{gavel(speeds, file(strings.TrimSuffix(goodTrace, "\n")), "v100=4"), 3, "want a complete file"},
 		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
 		{gavel(speeds, file(strings.Replace(goodTrace, "20.0", "-5.0", 1)), "v100=4"), 3, "a finite number of seconds, at least 0"},
 		{gavel(speeds, file(strings.Replace(goodTrace, "LM", "LN", 1)), "v100=4"), 3, `the nearest is "LM (batch size 5)"`},
-		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of 1 jobs"},
+		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t100\t0\t8\n"), "v100=4"), 3, "the cluster can hold none of the 1 jobs"},
 		{append(gavel(speeds, trace, "v100=4"), "--jobs", "5"), 2, "got --jobs with --trace"},
-		{[]string{"simulate", "--default", "jobs.cpus=4"}, 2, "got --default without --input"},
-		{[]string{"advise"}, 2, "want one of them"},
-		{[]string{"advise", "--slurm", "--speeds", trace}, 2, "want .toml, .csv, .jsonl or .ndjson"},
-		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "cannot keep all running jobs"},
-		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "are for --kubernetes"},
+		{[]string{"simulate", "--default", "jobs.cpus=4"}, 2, "--default needs --input"},
+		{[]string{"advise"}, 2, "want exactly one of --slurm and --kubernetes"},
+		{[]string{"advise", "--slurm", "--speeds", trace}, 2, "ends with .toml, .csv, .jsonl or .ndjson"},
+		{[]string{"advise", "--slurm", "--policy", "maxmin"}, 2, "does not support this setting"},
+		{[]string{"advise", "--slurm", "--namespace", "ml"}, 2, "no effect without --kubernetes"},
 	} {
 		o := execute(append([]string{"schedule"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) {
@@ -281,11 +281,11 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		{nil, 2, "got 0 inputs"},
 		{[]string{cluster, "--live"}, 2, "got 2 inputs"},
 		{[]string{"--trace", trace}, 2, "got 0 inputs"},
-		{[]string{cluster, "--trace", trace}, 2, "got --trace without --speeds"},
+		{[]string{cluster, "--trace", trace}, 2, "--trace needs --speeds"},
 		{[]string{cluster, "--rows", "-1"}, 2, "--rows: got -1"},
 		{[]string{cluster, "--default", "jobs.size=1"}, 2, "want TABLE.COLUMN=NUMBER"},
 		{[]string{cluster, "--ranges", "missing.json"}, 2, "missing.json"},
-		{[]string{cluster, "--ranges", cluster}, 3, "no complete JSON object"},
+		{[]string{cluster, "--ranges", cluster}, 3, "one complete JSON object"},
 		{[]string{cluster, "--save-ranges", filepath.Join(profile, "none", "r.json")}, 7, "/none: no such file"},
 		{[]string{cluster, "--save-ranges", os.DevNull}, 2, "want a regular file or a new one"},
 		{[]string{"--profile", filepath.Dir(cluster)}, 2, "gpu_profiles.json"},
@@ -340,7 +340,7 @@ func TestScheduleExplainsAJob(t *testing.T) {
 		t.Errorf("got %+v and %+v", chosen, other)
 	}
 	text := execute(append(args, "fcfs", "--job", "third"))
-	for _, want := range []string{"third: LM | GPUs: 1 |", "started after 80.0 s", "started because: it is the first of 1 jobs", "finished after 90.0 s"} {
+	for _, want := range []string{"third: LM | GPUs: 1 |", "started after 80.0 s", "started because: the job is the first of 1 jobs", "finished after 90.0 s"} {
 		if text.code != 0 || !strings.Contains(text.stdout, want) {
 			t.Errorf("got exit code %d, %q, %q, want %q", text.code, text.stdout, text.stderr, want)
 		}
@@ -359,7 +359,7 @@ func TestScheduleExplainsAJob(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "got no --job"},
+		{nil, "want the name of a job in --job"},
 		{[]string{"--job", "job-20", "--jobs", "20"}, `got "job-20", want one of 20 jobs from "job-0" to "job-19"`},
 		{[]string{"--job", "a", "--policy", "best"}, "unknown job"},
 		{[]string{"--job", "job-1", "--policy", "best"}, "unknown policy"},
@@ -418,7 +418,7 @@ func TestScheduleAdvisesSlurm(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	o := execute([]string{"schedule", "advise", "--slurm"})
-	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "JobHeldUser", "nothing was changed"} {
+	for _, want := range []string{"job 7 (a) can start on n1 with 2 v100: ", "all GPUs count as equally fast", "JobHeldUser", "nothing changed"} {
 		if o.code != 0 || !strings.Contains(o.stdout, want) || strings.Contains(o.stdout, "\x1b") {
 			t.Errorf("got exit code %d and %q %q, want %q and no control characters", o.code, o.stdout, o.stderr, want)
 		}
@@ -454,7 +454,7 @@ func TestScheduleTrains(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "network")
 	for _, c := range []struct {
 		episodes, want string
-	}{{"1", "episode "}, {"1", "has "}, {"20", "continuing from "}} {
+	}{{"1", "episode "}, {"1", "has "}, {"20", "resuming from "}} {
 		o := execute([]string{"schedule", "train", "--output", dir, "--episodes", c.episodes})
 		if o.code != 0 || !strings.Contains(o.stderr, c.want) {
 			t.Fatalf("%s episodes: got exit code %d and %q, want %q", c.episodes, o.code, o.stderr, c.want)

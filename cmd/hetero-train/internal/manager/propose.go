@@ -17,14 +17,14 @@ type Table interface {
 	Type(name string) (index int, ok bool)
 }
 
-// unlimited is the work in seconds that a job without known work and without time limit counts as: one year.
+// unlimited is the assumed work, in seconds, of a job without known work and without time limit: one year.
 const unlimited = 365 * 24 * 3600
 
-// Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that have to wait, or
-// that no placement can be proposed for, follow in the order of the snapshot, without nodes. table may be nil.
+// Propose returns a placement for each pending job, in the order in which the policy places them. Jobs that must wait,
+// or that the package cannot place, follow in the order of the snapshot, without nodes. table may be nil.
 //
-// The policy sees the jobs in the order of the manager: by urgency, then by submission. It sees running jobs with the GPUs
-// that they hold. It may not stop jobs; such an action is an error.
+// The policy sees the jobs in the order of the manager: by urgency, then by submission. It sees running jobs with the
+// GPUs that they hold. It must not stop jobs; a stop is an error.
 func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, error) {
 	b := newBoard(s, table)
 	if err := policy.Reset(&b.cluster, &b.workload, b); err != nil {
@@ -36,7 +36,7 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 		a := policy.Decide(&b.state)
 		switch a.Verb {
 		case scheduler.Stop:
-			return nil, fmt.Errorf("policy %s wants to stop job %s; want a policy that only starts jobs", policy.Name(), b.name(a.Job))
+			return nil, fmt.Errorf("policy %s stops job %s, want a policy that only starts jobs", policy.Name(), b.name(a.Job))
 		case scheduler.Start:
 			if why := b.start(a); why != "" {
 				refused[a.Job] = why
@@ -49,12 +49,12 @@ func Propose(s *Snapshot, policy scheduler.Policy, table Table) ([]Placement, er
 	}
 }
 
-// board is a snapshot in the terms of package scheduler. GPUs of one model have different types if a job may use one and not
-// the other, and each job has a kind of its own, so that speeds of 0 represent all constraints.
+// board is a snapshot converted to the types of package scheduler. GPUs of one model have different types if a job may
+// use one and not the other, and each job has its own kind. Speeds of 0 then represent all constraints.
 type board struct {
 	snapshot *Snapshot
 	table    Table
-	wanted   map[string]bool // labels that a job requires; others make no difference between nodes
+	wanted   map[string]bool // labels that some job requires; other labels are ignored
 	cluster  scheduler.Cluster
 	workload scheduler.Workload
 	state    scheduler.State
@@ -66,10 +66,10 @@ type board struct {
 // class is a set of GPUs that are equal for all jobs.
 type class struct {
 	model  string
-	labels string // of the node, those that a job requires
+	labels string // labels of the node that some job requires
 	repels string
 	node   int // one of its nodes
-	typ    int // in the table, or -1
+	typ    int // type in the table, or -1
 }
 
 func newBoard(s *Snapshot, table Table) *board {
@@ -125,7 +125,7 @@ func (b *board) addNode(i int) {
 	b.state.FreeMem = append(b.state.FreeMem, max(0, n.Memory-n.UsedMemory))
 }
 
-// addActive lets running jobs hold GPUs. GPUs in use that no job explains are held by a job without name.
+// addActive assigns GPUs to running jobs. An unnamed job holds the GPUs that are in use but belong to no known job.
 func (b *board) addActive() {
 	for i := range b.snapshot.Jobs {
 		j := &b.snapshot.Jobs[i]
@@ -210,7 +210,7 @@ func (b *board) addPending() {
 	}
 }
 
-// addJob adds a job with a kind of its own. Times are relative to the snapshot.
+// addJob adds a job with its own kind. Times are relative to the snapshot.
 func (b *board) addJob(i int, j *Job, gpus int) int {
 	job, kind := len(b.workload.Jobs), -1
 	if b.table != nil && j.Kind != "" {
@@ -220,7 +220,7 @@ func (b *board) addJob(i int, j *Job, gpus int) int {
 	}
 	work := j.Work
 	if kind < 0 || work == 0 {
-		// Without speed or work, the time limit bounds the work: a step is then a second of the job.
+		// Without speed or work, the time limit bounds the work. A step is then one second of the job.
 		kind, work = -1, min(j.Limit, unlimited)
 	}
 	b.jobs, b.kinds = append(b.jobs, i), append(b.kinds, kind)
@@ -286,7 +286,7 @@ func (b *board) Alone(job, typ, n int, spread bool) float64 {
 	return b.table.Alone(b.kinds[job], b.classes[typ].typ, n, spread)
 }
 
-// Shared implements scheduler.Speeds. Neither Slurm's GPUs nor those of Kubernetes are shared.
+// Shared implements scheduler.Speeds. Jobs of Slurm and Kubernetes do not share GPUs.
 func (b *board) Shared(_, _, _, _ int) (float64, bool) { return 0, false }
 
 // Mixed implements scheduler.Speeds.
@@ -316,7 +316,8 @@ func (b *board) name(job int) string {
 	return b.snapshot.Jobs[b.jobs[job]].ID
 }
 
-// start applies an action to the state. It returns why it cannot, and then removes the job from the queue.
+// start applies an action to the state. If this is impossible, it removes the job from the queue and returns the
+// reason.
 func (b *board) start(a scheduler.Action) string {
 	at := slices.Index(b.state.Queue, a.Job)
 	speed, why := b.state.Fit(a.Job, a.GPUs)
@@ -328,7 +329,7 @@ func (b *board) start(a scheduler.Action) string {
 	}
 	j := &b.workload.Jobs[a.Job]
 	if want, got := b.snapshot.Jobs[b.jobs[a.Job]].Nodes, len(b.nodes(a.GPUs)); want > 0 && want != got {
-		return fmt.Sprintf("it requires %d nodes, and the policy chose GPUs of %d", want, got)
+		return fmt.Sprintf("the job requires %d nodes, but the policy chose GPUs of %d nodes", want, got)
 	}
 	gpus := slices.Clone(a.GPUs)
 	for _, g := range gpus {
@@ -359,14 +360,14 @@ func (b *board) placement(a scheduler.Action) Placement {
 	if b.kinds[a.Job] >= 0 {
 		return p
 	}
-	note := "its kind is not in the speed table, so all GPUs count as equally fast"
+	note := "the kind of the job is not in the speed table, so all GPUs count as equally fast"
 	switch {
 	case j.Kind == "":
-		note = "its kind is not known, so all GPUs count as equally fast"
+		note = "the kind of the job is unknown, so all GPUs count as equally fast"
 	case j.Work == 0:
-		note = "its work is not known, so all GPUs count as equally fast"
+		note = "the work of the job is unknown, so all GPUs count as equally fast"
 	}
-	p.Reason = "these GPUs are free; " + note // the policy's own reason has times, which would be meaningless
+	p.Reason = "these GPUs are free; " + note // the reason of the policy contains times, which would be meaningless
 	return p
 }
 
@@ -386,7 +387,7 @@ func (b *board) waiting(refused map[int]string) []Placement {
 	for i := range b.snapshot.Jobs {
 		j := &b.snapshot.Jobs[i]
 		if j.Phase == Pending && !placed[i] {
-			out = append(out, Placement{Job: j.ID, Name: j.Name, Reason: cmp.Or(j.Skip, reasons[i], "the policy starts it later: not enough free GPUs, CPU cores or memory, or it waits behind another job")})
+			out = append(out, Placement{Job: j.ID, Name: j.Name, Reason: cmp.Or(j.Skip, reasons[i], "the policy starts the job later: too few free GPUs, CPU cores or too little memory, or another job goes first")})
 		}
 	}
 	return out

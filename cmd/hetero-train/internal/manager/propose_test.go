@@ -69,7 +69,7 @@ func TestPropose(t *testing.T) {
 	}
 	got := propose(t, s, "fcfs", table{})
 	// By urgency: late, two, tolerant, strict. fcfs blocks at the first job that does not fit; strict is the last one.
-	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 || !strings.Contains(p.Reason, "kind is not known") {
+	if p := got["5"]; strings.Join(p.Nodes, " ") != "turing1" || p.GPUs["t4"] != 1 || !strings.Contains(p.Reason, "kind of the job is unknown") {
 		t.Errorf("late: got %+v", p)
 	}
 	if p := got["6"]; len(p.Nodes) != 0 || !strings.Contains(p.Reason, "requires 2 nodes") {
@@ -78,7 +78,7 @@ func TestPropose(t *testing.T) {
 	if p := got["3"]; strings.Join(p.Nodes, " ") != "volta2" || p.GPUs["v100"] != 2 || strings.Contains(p.Reason, "not known") {
 		t.Errorf("tolerant: got %+v", p)
 	}
-	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "the policy starts it later: not enough free GPUs, CPU cores or memory, or it waits behind another job" {
+	if p := got["4"]; len(p.Nodes) != 0 || p.Reason != "the policy starts the job later: too few free GPUs, CPU cores or too little memory, or another job goes first" {
 		t.Errorf("strict: got %+v", p)
 	}
 	if p := got["2"]; len(p.Nodes) != 0 || p.Reason != "held by its user" {

@@ -10,7 +10,7 @@ const (
 
 // GPUs is a number of GPUs of one type on one node.
 type GPUs struct {
-	Type  string // as the manager names it, for example "v100"; "" if it has no types
+	Type  string // in the manager's notation, for example "v100"; "" if the manager has no types
 	Total int
 	Used  int
 }
@@ -23,8 +23,8 @@ type Node struct {
 	UsedCPUs   float64
 	Memory     float64 // bytes
 	UsedMemory float64
-	Down       string   // why no job can start here; "" if one can
-	Labels     []string // what jobs can require: partitions, features, labels
+	Down       string   // reason why no job can start here; "" if jobs can start
+	Labels     []string // properties that jobs can require: partitions, features, labels
 	Repels     []string // taints: only jobs that tolerate all of them can start here
 }
 
@@ -40,15 +40,15 @@ type Job struct {
 	GPUs      int      // all GPUs of the job
 	GPUType   string   // required type; "" if any
 	Nodes     int      // required number of nodes; 0 if any
-	CPUs      float64  // cores, all together
-	Memory    float64  // bytes, all together
+	CPUs      float64  // cores in total
+	Memory    float64  // bytes in total
 	Requires  []string // labels that a node needs
-	Tolerates []string // taints; "*" as key and no effect tolerate all
+	Tolerates []string // taints; key "*" without an effect tolerates all taints
 	On        []string // Active: names of its nodes
-	Holds     [][]GPUs // Active: its GPUs (Total) on each node of On; nil if not known
-	Kind      string   // kind of the speed table; "" if not known
-	Work      float64  // steps; 0 if not known
-	Skip      string   // why no placement is proposed; "" if one is
+	Holds     [][]GPUs // Active: its GPUs (Total) on each node of On; nil if unknown
+	Kind      string   // kind in the speed table; "" if unknown
+	Work      float64  // steps; 0 if unknown
+	Skip      string   // reason why no placement is proposed; "" if one is proposed
 }
 
 // Snapshot is a cluster at one moment.

@@ -19,20 +19,20 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-const adviseLong = `Propose placements for the jobs that wait in the queue of a real cluster.
+const adviseLong = `Propose placements for the pending jobs of a real cluster.
 
 The command reads the queue and the nodes with the programs of the cluster: squeue, sinfo and scontrol for Slurm, kubectl for Kubernetes.
 A policy then chooses GPUs for each pending job. Without --apply, the command changes nothing.
 
-With --apply, it places the jobs by the means of the cluster:
+With --apply, the command places the jobs through the workload manager:
 
-  Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts on these nodes only
-  Kubernetes  suspended batch/v1 Jobs get a required node affinity on these nodes, and are resumed
+  Slurm       scontrol update JobId=N ReqNodeList=NODES; the job then starts only on these nodes
+  Kubernetes  a suspended batch/v1 Job gets a required node affinity for these nodes, and is resumed
 
-A job names its kind and its work in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations hetero-train/kind and
-hetero-train/steps. --speeds states the speeds of kinds: a .json file in the form of Gavel's simulation_throughputs.json, or a TOML or JSON
-lines file with the tables gpu_types, kinds and speeds (docs/scheduling.md, "Input files"). Without a kind or its speeds, all GPUs count as
-equally fast for the job.`
+A job states its kind and its number of steps in Slurm's comment, "hetero-train: kind=KIND; steps=STEPS", or in the annotations
+hetero-train/kind and hetero-train/steps. --speeds gives the speeds of kinds: a .json file in the form of Gavel's
+simulation_throughputs.json, or a TOML or JSON lines file with the tables gpu_types, kinds and speeds (docs/scheduling.md, "Input
+files"). Without a kind or its speeds, the policy treats all GPUs as equally fast for the job.`
 
 const adviseExample = `  hetero-train schedule advise --slurm
   hetero-train schedule advise --slurm --speeds simulation_throughputs.json
@@ -72,10 +72,10 @@ func newAdvise(a *cli.App) *cobra.Command {
 
 func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.slurm == f.kubernetes {
-		return exit.Usagef("schedule advise: got both or none of --slurm and --kubernetes, want one of them")
+		return exit.Usagef("schedule advise: want exactly one of --slurm and --kubernetes")
 	}
 	if f.slurm && (f.context != "" || f.namespace != "") {
-		return exit.Usagef("schedule advise: --context and --namespace are for --kubernetes")
+		return exit.Usagef("schedule advise: --context and --namespace have no effect without --kubernetes")
 	}
 	var table manager.Table
 	if f.speeds != "" {
@@ -143,7 +143,7 @@ func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manage
 	}
 	fmt.Fprintf(&b, "%s: %d nodes, %d running jobs with GPUs or known nodes, %d pending jobs; policy %s\n", s.Manager, len(s.Nodes), len(s.Jobs)-pending, pending, f.name)
 	for _, p := range placements {
-		// Names of jobs are foreign text.
+		// Names of jobs can contain control characters.
 		name, id := show.Foreign(p.Name), show.Foreign(p.Job)
 		if len(p.Nodes) == 0 {
 			fmt.Fprintf(&b, "job %s (%s) waits: %s\n", id, name, show.Foreign(p.Reason))
@@ -156,7 +156,7 @@ func (f *adviseFlags) print(a *cli.App, s *manager.Snapshot, placements []manage
 		fmt.Fprintf(&b, "job %s (%s) %s %s with %s: %s\n", id, name, what, strings.Join(p.Nodes, ","), gpuText(p.GPUs), show.Foreign(p.Reason))
 	}
 	if !f.apply && slices.ContainsFunc(placements, func(p manager.Placement) bool { return len(p.Nodes) > 0 }) {
-		b.WriteString("nothing was changed; --apply places the jobs\n")
+		b.WriteString("nothing changed; use --apply to place the jobs\n")
 	}
 	_, err := io.WriteString(a.Env.Stdout, b.String())
 	return err

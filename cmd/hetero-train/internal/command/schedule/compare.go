@@ -27,21 +27,21 @@ import (
 
 const compareLong = `Compare scheduling policies on the same simulated jobs.
 
-Each seed gives one list of jobs, and each policy runs on each list. So every ratio compares two policies on equal jobs.
+Each seed gives one list of jobs, and each policy runs on each list. Each ratio therefore compares two policies on the same jobs.
 
 Columns:
 
   completion    mean time from the arrival of a job to its end
   throughput    finished jobs per hour, from the first arrival to the last end
-  utilization   fraction of the time of available GPUs in which they had a job
+  utilization   fraction of the available GPU time in which the GPUs had a job
   x fcfs        ratio to policy fcfs, above 1 if the policy is better: geometric mean over the seeds
   p             probability of such a difference in completion time by chance: signed-rank test of Wilcoxon, corrected for the number of
                 policies by Holm's method
   HyperScore    100 * (1 + sigma(5 ln V - ln 2)^2.1), where sigma is the logistic function and V is the geometric mean of the three ratios
                 to fcfs; fcfs has V = 1 and HyperScore 109.955
 
-A policy under which jobs wait forever, for example after a change of the cluster, is left out with a warning. So is policy dqn on a cluster
-that is too large for its network.
+If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
+It also leaves out policy dqn on a cluster that is too large for its network.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -50,7 +50,7 @@ const compareExample = `  hetero-train schedule compare
   hetero-train schedule compare --surge 5 --csv runs.csv --json > comparison.json
   hetero-train schedule compare --speeds simulation_throughputs.json --gpus v100=12,p100=12,k80=12 --trace a.trace --trace b.trace`
 
-// baseline is the policy that all others are compared with.
+// baseline is the policy with which all others are compared.
 const baseline = "fcfs"
 
 type compareFlags struct {
@@ -64,7 +64,7 @@ type compareFlags struct {
 
 func newCompare(a *cli.App) *cobra.Command {
 	f := &compareFlags{source: source{policies: policies{command: "schedule compare"}}}
-	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on equal jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
+	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on the same jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; "+baseline+" is always included")
 	flags.IntVar(&f.count, "seeds", 20, "number of job lists")
@@ -89,7 +89,7 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return exit.Usagef("%s: --policy: got %s twice, want each policy once", f.command, name)
 		}
 		if !slices.Contains(policyNames(), name) {
-			return exit.Usagef("%s: --policy: unknown policy: got %q, want some of %s", f.command, name, strings.Join(policyNames(), ", "))
+			return exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", f.command, name, strings.Join(policyNames(), ", "))
 		}
 	}
 	if f.csv != "" {
@@ -132,7 +132,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	unable := make([]atomic.Pointer[error], len(f.names)) // by policy: why it cannot run some of the jobs
+	unable := make([]atomic.Pointer[error], len(f.names)) // by policy: the reason why it cannot run some of the jobs
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -201,7 +201,7 @@ func (f *compareFlags) figures(p *policies, name string, jobs *scheduler.Workloa
 	return compare.FiguresOf(r)
 }
 
-// comparisonText is the table that people read.
+// comparisonText returns the table for the terminal.
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x fcfs", "throughput jobs/h", "x fcfs", "utilization %", "x fcfs", "p", "HyperScore")

@@ -16,13 +16,13 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
-const explainLong = `Explain why a job of a simulation ran where it ran.
+const explainLong = `Explain why a job of a simulation ran on its GPUs.
 
-The command simulates a policy as schedule simulate does. For each stay of the job on GPUs, it prints the reason of the policy and the
+The command runs the same simulation as schedule simulate. For each stay of the job on GPUs, it prints the reason of the policy and the
 alternatives at this moment: for each type of GPU, how many were free, how fast the job would have been, and when it would have finished
-if nothing had changed. Where a running job would have shared its GPUs, the fastest such place of each type is listed, too.
+if nothing had changed. The list also has the fastest way to share the GPUs of a running job, for each type.
 
-Speeds are those before the limits of the network.` + sourceLong
+The speeds do not include the limits of the network.` + sourceLong
 
 const explainExample = `  hetero-train schedule explain --job job-7
   hetero-train schedule explain --job job-7 --policy srf --seed 3
@@ -49,7 +49,7 @@ func newExplain(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// explanation is the life of a job, as JSON. Figures that do not exist are null.
+// explanation is the history of a job, as JSON. Missing figures are null.
 type explanation struct {
 	Policy   string   `json:"policy"`
 	Seed     *uint64  `json:"seed"` // null if the jobs come from files
@@ -62,7 +62,7 @@ type explanation struct {
 	Start    float64  `json:"start_s"`
 	Finish   float64  `json:"finish_s"`
 	Stops    int      `json:"stops"`
-	Before   int      `json:"jobs_before_it"` // in the queue when it arrived
+	Before   int      `json:"jobs_before_it"` // jobs in the queue when the job arrived
 	Free     []pool   `json:"free_at_arrival"`
 	Stays    []stayed `json:"stays"`
 }
@@ -81,17 +81,17 @@ type stayed struct {
 	To           float64  `json:"to_s"`
 	Ended        string   `json:"ended"` // finished, stopped, failed or unfinished
 	Remaining    float64  `json:"remaining_steps"`
-	Queue        int      `json:"queue"` // jobs in the queue, with this job
+	Queue        int      `json:"queue"` // jobs in the queue, including this job
 	Reason       string   `json:"reason"`
 	StopReason   string   `json:"stop_reason,omitempty"`
-	Alternatives []option `json:"alternatives"` // the first is what the policy chose
+	Alternatives []option `json:"alternatives"` // the first one is the choice of the policy
 }
 
 // option is a set of GPUs on which the job could have started, or a type on which it could not.
 type option struct {
 	Types  string   `json:"types"` // such as "2 volta"
 	GPUs   []string `json:"gpus,omitempty"`
-	Shares string   `json:"shares_with,omitempty"` // the job on these GPUs
+	Shares string   `json:"shares_with,omitempty"` // the running job on these GPUs
 	Speed  any      `json:"speed_steps_per_s"`
 	Finish any      `json:"finish_s"` // if nothing changes
 	Not    string   `json:"not,omitempty"`
@@ -101,7 +101,7 @@ type option struct {
 func (f *explainFlags) run(a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	if f.job == "" {
-		return exit.Usagef("%s: got no --job, want the name of a job", f.command)
+		return exit.Usagef("%s: want the name of a job in --job", f.command)
 	}
 	if err := f.open(a); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (f *explainFlags) find(w *scheduler.Workload) (int, error) {
 	return job, nil
 }
 
-// witness is a policy that notes the decisions of another policy about one job.
+// witness is a policy that records the decisions of another policy about one job.
 type witness struct {
 	scheduler.Policy
 	job     int
@@ -192,8 +192,8 @@ func pools(s *scheduler.State) []pool {
 	return out
 }
 
-// alternatives lists what the policy chose, then the free GPUs of each type, then the fastest running job of each type that
-// could share its GPUs.
+// alternatives lists the choice of the policy, then the free GPUs of each type, then the fastest running job of each
+// type that could share its GPUs.
 func alternatives(s *scheduler.State, job int, chosen []int) []option {
 	speed, _ := s.Fit(job, chosen)
 	list := []option{placement(s, job, chosen, speed)}
@@ -244,19 +244,19 @@ func placement(s *scheduler.State, job int, gpus []int, speed float64) option {
 	return o
 }
 
-// obstacle states why a job can not start on free GPUs of a type.
+// obstacle returns the reason why a job cannot start on free GPUs of a type.
 func obstacle(s *scheduler.State, job, typ, free int) string {
 	j := &s.Workload.Jobs[job]
 	need, t := s.Workload.Kinds[j.Kind].GPUMemory, &s.Cluster.Types[typ]
 	switch {
 	case need > t.Memory:
-		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, and these have %.4g GiB", need/(1<<30), t.Memory/(1<<30))
+		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, but these have %.4g GiB", need/(1<<30), t.Memory/(1<<30))
 	case !(s.Speeds.Alone(j.Kind, typ, j.GPUs, false) > 0 || s.Speeds.Alone(j.Kind, typ, j.GPUs, true) > 0):
-		return "its kind has no speed there"
+		return "this kind of job has no speed there"
 	case free < j.GPUs:
 		return fmt.Sprintf("%d free", free)
 	}
-	return fmt.Sprintf("%d free, but their machines lack free CPU cores or memory, or its kind has no speed over several machines", free)
+	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines", free)
 }
 
 func gpuNames(c *scheduler.Cluster, gpus []int) []string {
@@ -285,7 +285,7 @@ func typesOf(c *scheduler.Cluster, gpus []int) string {
 // ends are the names of scheduler.End.
 var ends = [...]string{scheduler.Finished: "finished", scheduler.Stopped: "stopped", scheduler.Failed: "failed", scheduler.Unfinished: "unfinished"}
 
-// explain joins what the witness noted with the result of the run.
+// explain joins the records of the witness with the result of the run.
 func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler.Workload) *explanation {
 	j, done := &w.Jobs[watch.job], r.Jobs[watch.job]
 	out := &explanation{Policy: f.policyName, Job: j.Name, Kind: w.Kinds[j.Kind].Name, GPUs: j.GPUs, Work: j.Work, Priority: j.Priority,
@@ -294,7 +294,7 @@ func (f *explainFlags) explain(watch *witness, r *scheduler.Result, w *scheduler
 		out.Seed = &f.seed
 	}
 	i := 0
-	for _, s := range r.Segments { // both are in the order of time
+	for _, s := range r.Segments { // both are in chronological order
 		if s.Job == watch.job {
 			out.Stays[i].To, out.Stays[i].Ended = s.To, ends[s.Ended]
 			i++

@@ -120,7 +120,7 @@ func (n *namedSpeeds) Kind(name string) (int, bool) { return place(n.kinds, name
 // Type implements manager.Table.
 func (n *namedSpeeds) Type(name string) (int, bool) { return place(n.types, name) }
 
-// place finds a name without regard to case: managers write V100 as v100.
+// place finds a name and ignores case, because managers write V100 as v100.
 func place(names []string, name string) (int, bool) {
 	i := slices.IndexFunc(names, func(o string) bool { return strings.EqualFold(o, name) })
 	return i, i >= 0

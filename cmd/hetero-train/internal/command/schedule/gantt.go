@@ -15,8 +15,8 @@ import (
 // classNames are the classes of jobs in figures, by scheduler.Class.
 var classNames = [scheduler.Classes]string{scheduler.Simulation: "simulation", scheduler.Learning: "machine learning", scheduler.Processing: "data processing"}
 
-// drawGantt draws which job had which GPU when: one row per GPU, one bar per stay. The colour is the class of the job. A bar
-// of half height is a job that shares its GPU, or had it before or after another job at the same moment.
+// drawGantt draws the GPUs of each job over time: one row per GPU, one bar per stay. The colour is the class of the
+// job. A bar of half height is a job that shares its GPU.
 func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, r *scheduler.Result) error {
 	const most = 256 // rows of a readable figure
 	if len(c.GPUs) > most {
@@ -58,7 +58,7 @@ func drawGantt(path, title string, c *scheduler.Cluster, w *scheduler.Workload, 
 	return exit.With(exit.IO, drawing.File(path, 1.6*drawing.Width, height, p))
 }
 
-// lane is the part of a row that a stay has on one GPU.
+// lane is the part of the row of one GPU that a stay fills.
 type lane struct{ lane, lanes int }
 
 // lanesOf returns the lanes of each segment on each of its GPUs. A stay gets the first lane that is free at its start, and

@@ -30,21 +30,21 @@ The input is one of these:
 
   FILE...      tables in TOML, CSV or JSON lines (docs/scheduling.md, "Input files"); a CSV file has the name of its table, such as
                jobs.csv, or is given as TABLE=FILE
-  --speeds     speeds in the form of Gavel's simulation_throughputs.json, with --trace also jobs in the form of Gavel's traces
+  --speeds     speeds in the form of Gavel's simulation_throughputs.json; with --trace, also jobs in the form of Gavel's traces
   --profile    the folder with the files of hetero-train profile
-  --live       the Nvidia GPUs, CPU cores, memory and network of this machine; memory bandwidth and arithmetic are missing, because only a
-               profile measures them
+  --live       the Nvidia GPUs, CPU cores, memory and network of this machine; memory bandwidth and arithmetic are missing, because only
+               hetero-train profile measures them
 
 Each figure is printed in its unit, followed by its value between 0 and 1 in parentheses. A dash marks a missing figure; the program never
-guesses it. The ranges state which figures become 0 and 1: defaults, ranges learnt from this input, or those of a file. The last line states
-whether schedule simulate --input can run the input.`
+guesses it. The ranges define which figures become 0 and 1: default ranges, ranges learnt from this input, or ranges of a file. The
+last line states whether schedule simulate --input can run the input.`
 
 const ingestExample = `  hetero-train schedule ingest cluster.toml jobs.csv
   hetero-train schedule ingest cluster.toml jobs=monday.csv --default jobs.cpus=4 --ranges quantiles --save-ranges ranges.json
   hetero-train schedule ingest --speeds simulation_throughputs.json --trace a.trace --json
   hetero-train schedule ingest --live`
 
-// Origins of ranges, the values of --ranges beside files.
+// Values of --ranges that are not files.
 const (
 	defaultRanges  = "default"
 	extremeRanges  = "extremes"
@@ -62,7 +62,7 @@ type ingestFlags struct {
 
 func newIngest(a *cli.App) *cobra.Command {
 	f := &ingestFlags{}
-	cmd := &cobra.Command{Use: "ingest [FILE...]", Short: "Check a cluster, jobs and speeds, and print them normalised", Long: ingestLong, Example: ingestExample}
+	cmd := &cobra.Command{Use: "ingest [FILE...]", Short: "Check a cluster, jobs and speeds, and print them in normalised form", Long: ingestLong, Example: ingestExample}
 	flags := cmd.Flags()
 	flags.StringVar(&f.speeds, "speeds", "", "JSON `FILE` with speeds in Gavel's form")
 	flags.StringVar(&f.trace, "trace", "", "`FILE` with jobs in the form of Gavel's traces; needs --speeds")
@@ -112,7 +112,7 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 	return err
 }
 
-// read reads the one input that the flags name.
+// read reads the input that the flags name.
 func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.Data, error) {
 	inputs := 0
 	for _, set := range []bool{len(files) > 0, f.speeds != "", f.profile != "", f.live} {
@@ -124,7 +124,7 @@ func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.
 	case inputs != 1:
 		return nil, exit.Usagef("%s: got %d inputs, want one of FILE..., --speeds, --profile and --live", command, inputs)
 	case f.trace != "" && f.speeds == "":
-		return nil, exit.Usagef("%s: got --trace without --speeds, want both: the speeds name the kinds of jobs", command)
+		return nil, exit.Usagef("%s: --trace needs --speeds, because the file of the speeds names the kinds of jobs", command)
 	case f.speeds != "":
 		return f.readGavel(command)
 	case f.profile != "":
@@ -159,7 +159,7 @@ func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 	return g.Data(c, jobs)
 }
 
-// readProfile reads the files of hetero-train profile. The file about the machines may be missing.
+// readProfile reads the files of hetero-train profile. The file that describes the machines may be missing.
 func readProfile(what, folder string) (*ingest.Data, error) {
 	ranks, machines := filepath.Join(folder, profiles.RanksFile), filepath.Join(folder, profiles.SystemFile)
 	var d *ingest.Data
@@ -176,7 +176,8 @@ func readProfile(what, folder string) (*ingest.Data, error) {
 	return d, err
 }
 
-// readLive describes this machine. Bandwidth and compute of its GPUs are missing, because only a profile measures them.
+// readLive describes this machine. Bandwidth and compute of its GPUs are missing, because only
+// hetero-train profile measures them.
 func readLive(a *cli.App, what string) (*ingest.Data, error) {
 	host, err := system.Detect()
 	if err != nil {

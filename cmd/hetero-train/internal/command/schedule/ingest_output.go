@@ -79,7 +79,7 @@ type (
 		Rows   int    `json:"rows"`
 		Of     int    `json:"of"`
 		First  string `json:"first"`
-		Needed bool   `json:"needed"` // by the simulator
+		Needed bool   `json:"needed"` // needed by the simulator
 	}
 )
 
@@ -150,7 +150,7 @@ func missingList(list []ingest.Missing) []ingestedMissing {
 	return out
 }
 
-// obstacleTo states what prevents a simulation; "" if nothing does.
+// obstacleTo returns the reason why the input cannot be simulated, or "".
 func obstacleTo(d *ingest.Data) string {
 	if err := d.Check(); err != nil {
 		return err.Error()
@@ -190,7 +190,7 @@ func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []inge
 		s := &doc.Speeds[i]
 		return []string{show.Foreign(s.Kind), show.Foreign(s.GPUType), strconv.Itoa(s.GPUs), fmt.Sprintf("%.4g", s.Speed), fmt.Sprintf("%.4g", s.Spread)}
 	})
-	f.table(&b, "range\tbecomes 0\tbecomes 1\tscale\torigin", len(doc.Ranges), func(i int) []string {
+	f.table(&b, "range\tmaps to 0\tmaps to 1\tscale\torigin", len(doc.Ranges), func(i int) []string {
 		r, scale := &doc.Ranges[i], "linear"
 		if r.Log {
 			scale = "logarithmic"
@@ -214,7 +214,7 @@ func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []inge
 	case doc.Simulation == "":
 		b.WriteString("simulation: possible\n")
 	case slices.ContainsFunc(d.Missing(), needed):
-		b.WriteString("simulation: not possible: the simulator needs figures that are missing; state them in the input, or give --default TABLE.COLUMN=VALUE\n")
+		b.WriteString("simulation: not possible: the simulator needs figures that are missing; add them to the input, or use --default TABLE.COLUMN=VALUE\n")
 	default:
 		fmt.Fprintf(&b, "simulation: not possible:\n  %s\n", strings.ReplaceAll(doc.Simulation, "\n", "\n  "))
 	}
@@ -236,18 +236,18 @@ func (f *ingestFlags) table(b *strings.Builder, head string, rows int, row func(
 	for i := range shown {
 		fmt.Fprintln(t, strings.Join(row(i), "\t"))
 	}
-	t.Flush() // into memory
+	t.Flush() // writes to memory
 	if shown < rows {
 		fmt.Fprintf(b, "%d more rows; --rows 0 prints all\n", rows-shown)
 	}
 }
 
-// shown reports whether a fact has a column of its own. The class of a job is in its kind's row.
+// shown reports whether a fact has its own column. The class of a job is in the row of its kind.
 func shown(v features.Value) bool {
 	return !slices.Contains([]string{"job.simulation", "job.learning", "job.processing"}, v.Name)
 }
 
-// heads are the names of facts as heads of columns.
+// heads returns the names of facts as column heads.
 func heads(values []features.Value) string {
 	var b strings.Builder
 	for _, v := range values {
@@ -259,7 +259,7 @@ func heads(values []features.Value) string {
 	return b.String()
 }
 
-// cells are facts with their normalised values, such as "16 GiB (0.32)".
+// cells returns facts with their normalised values, such as "16 GiB (0.32)".
 func cells(values []features.Value) []string {
 	var out []string
 	for _, v := range values {

@@ -24,11 +24,11 @@ func policyUsage(before string) string {
 	return fmt.Sprintf("%s: `%s`", before, strings.Join(policyNames(), "|"))
 }
 
-// policies makes policies by their names, and keeps them for later runs. It is for one goroutine.
+// policies creates policies by name, and keeps them for later runs. Only one goroutine may use it.
 type policies struct {
 	command string // for errors
-	network string // folder with checkpoints of policy dqn; "" is the network of the program
-	device  string // that computes the network
+	network string // folder with checkpoints of policy dqn; "" is the built-in network
+	device  string // device that computes the network
 	explain bool
 	keep    bool // never stop a running job
 
@@ -38,11 +38,11 @@ type policies struct {
 
 // addNetwork adds the flags of policy dqn.
 func (p *policies) addNetwork(flags *pflag.FlagSet) {
-	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, for policy dqn; default: the network of the program")
+	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, for policy dqn; default: the built-in network")
 	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
 }
 
-// own returns a copy without policies, for another goroutine.
+// own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
 	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep}
 }

@@ -19,7 +19,7 @@ import (
 // progressEvery is the time between two progress messages.
 const progressEvery = 5 * time.Second
 
-// progress reports how many of a number of runs are complete. It is quiet in the first seconds.
+// progress reports the number of complete runs. In the first seconds it prints nothing.
 type progress struct {
 	mutex sync.Mutex
 	app   *cli.App

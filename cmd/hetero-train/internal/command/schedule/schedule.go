@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
-const scheduleLong = `Decide which job runs on which GPUs of a cluster whose GPUs are not equal.
+const scheduleLong = `Decide which job runs on which GPUs of a cluster with unequal GPUs.
 
 The commands simulate a cluster, compare scheduling policies on it, and propose placements for the queue of a real cluster.
 No command needs a GPU. Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a
@@ -20,7 +20,7 @@ func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "schedule", Short: "Decide which job runs on which GPUs of an unequal cluster", Long: scheduleLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	for _, one := range []*cobra.Command{newSimulate(a), newCompare(a), newExplain(a), newIngest(a), newTrain(a), newAdvise(a)} {
-		cmd.AddCommand(cli.WithoutConfig(one, "the commands of schedule have flags of their own"))
+		cmd.AddCommand(cli.WithoutConfig(one, "the commands of schedule have their own flags"))
 	}
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/drawing"
 )
 
-const simulateLong = `Simulate one scheduling policy on a cluster, and print what happened.
+const simulateLong = `Simulate one scheduling policy on a cluster, and print the results.
 
 The simulation is exact and repeatable: equal flags give equal results. HyperScore compares the run with policy fcfs on the same jobs.` + sourceLong
 
@@ -38,7 +38,7 @@ func newSimulate(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
-	flags.StringVar(&f.gantt, "gantt", "", "draw which job had which GPU when, into this PNG or SVG `FILE`")
+	flags.StringVar(&f.gantt, "gantt", "", "draw the GPUs of each job over time into this PNG or SVG `FILE`")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	f.add(flags)
 	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
@@ -117,7 +117,7 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 	_, base, err := run(baseline)
 	switch {
 	case leavesOut(err):
-		a.WarnOf(fmt.Sprintf("there is no comparison with policy %s: %v", baseline, err))
+		a.WarnOf(fmt.Sprintf("the results have no comparison with policy %s: %v", baseline, err))
 	case err != nil:
 		return err
 	default:

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// source is where cluster, jobs and speeds come from: the flags that simulate and compare share.
+// source has the flags of simulate and compare that select the cluster, the jobs and the speeds.
 type source struct {
 	policies
 	arrivals workload.Arrivals
@@ -41,29 +41,30 @@ const sourceLong = `
 
 Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a generated mix of simulations,
 machine learning and data processing, whose speeds are a model. With --speeds, the speeds are measured: the file has the form of Gavel's
-simulation_throughputs.json. --gpus then states the cluster, and --trace the jobs: files in the form of Gavel's traces.
+simulation_throughputs.json. --gpus then defines the cluster, and --trace gives the jobs: files in the form of Gavel's traces.
 
 With --input, cluster, jobs and speeds come from tables in TOML, CSV or JSON lines (docs/scheduling.md, "Input files"). A CSV file has the
-name of its table, such as jobs.csv, or is given as TABLE=FILE. The program never guesses figures that the files lack: --default states them.`
+name of its table, such as jobs.csv, or is given as TABLE=FILE. If the files lack figures, the program does not guess them:
+--default sets them.`
 
 func (s *source) add(flags *pflag.FlagSet) {
 	s.flags = flags
 	s.addNetwork(flags)
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
-	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "work that arrives, as a fraction of what the cluster can compute; above 1 the queue grows")
-	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: one by one")
-	flags.Float64Var(&s.arrivals.Surge, "surge", 1, "factor by which machine-learning jobs arrive more often in the middle third of the run; 1: no surge")
+	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "arriving work as a fraction of the capacity of the cluster; above 1, the queue grows")
+	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: jobs arrive one by one")
+	flags.Float64Var(&s.arrivals.Surge, "surge", 1, "factor on the arrival rate of machine-learning jobs in the middle third of the run; 1: no surge")
 	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
 	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, each file replaces one seed")
 	flags.StringVar(&s.gpus, "gpus", "", "cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
-	flags.StringArrayVar(&s.input, "input", nil, "`FILE` (.toml, .csv, .jsonl) with tables of the cluster, jobs and speeds; repeatable, all files together are one input")
+	flags.StringArrayVar(&s.input, "input", nil, "`FILE` (.toml, .csv, .jsonl) with tables of the cluster, jobs and speeds; repeatable, all files together form one input")
 	flags.StringArrayVar(&s.defaults, "default", nil, "value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
 	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
 
-// open prepares the setup. Warnings say which jobs of a trace are left out.
+// open prepares the setup. Warnings list the jobs of a trace that are left out.
 func (s *source) open(a *cli.App) error {
-	const most = 1_000_000 // jobs: a run of them takes minutes
+	const most = 1_000_000 // jobs; a run with this number takes minutes
 	if s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
@@ -115,14 +116,14 @@ func (s *source) checkFlags() error {
 	case len(s.input) > 0:
 		return refuse("--input", append(measured, generated...))
 	case len(s.defaults) > 0:
-		return exit.Usagef("%s: got --default without --input, want it for files that lack figures", s.command)
+		return exit.Usagef("%s: --default needs --input: it sets figures that the input files lack", s.command)
 	case len(s.traces) > 0:
 		return refuse("--trace", generated)
 	}
 	return nil
 }
 
-// readInput reads --input. Its jobs are one list.
+// readInput reads --input. All its jobs form one list.
 func (s *source) readInput() error {
 	d, err := readTables(s.command+": --input", s.input)
 	if err != nil {
@@ -188,9 +189,9 @@ func (s *source) list(a *cli.App, path string, w *scheduler.Workload) error {
 	w.Jobs = ingest.Without(jobs, out)
 	switch {
 	case len(w.Jobs) == 0:
-		return exit.With(exit.Data, fmt.Errorf("%s: --trace %s: the cluster can hold none of %d jobs; the first: %w", s.command, path, len(jobs), first))
+		return exit.With(exit.Data, fmt.Errorf("%s: --trace %s: the cluster can hold none of the %d jobs; the first one: %w", s.command, path, len(jobs), first))
 	case len(out) > 0:
-		a.WarnOf(fmt.Sprintf("%s: %d of %d jobs are left out, because the cluster cannot hold them; the first: %v", path, len(out), len(jobs), first))
+		a.WarnOf(fmt.Sprintf("%s: leaving out %d of %d jobs that the cluster cannot hold; the first one: %v", path, len(out), len(jobs), first))
 	}
 	s.listed = append(s.listed, w)
 	return nil
@@ -217,7 +218,7 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 		case !ok || err != nil || err2 != nil || n < 1 || n > most || each < 1 || each > most:
 			return nil, exit.Usagef("%s: --gpus: got %q, want TYPE=COUNT or TYPE=COUNT/GPUS_PER_MACHINE with counts from 1 to %d", s.command, part, most)
 		case t < 0:
-			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, which %s has", s.command, name, strings.Join(types, ", "), s.speeds)
+			return nil, exit.Usagef("%s: --gpus: unknown type of GPU: got %q, want one of %s, the types in %s", s.command, name, strings.Join(types, ", "), s.speeds)
 		}
 		spec := workload.MachineSpec{Count: n / each, Type: t, GPUs: each, Network: math.NaN()}
 		if spec.Count > 0 {
@@ -245,7 +246,7 @@ func (s *source) readChanges() error {
 		typ := slices.IndexFunc(c.Types, func(t scheduler.GPUType) bool { return t.Name == name })
 		switch {
 		case sign != "+" && sign != "-" || !ok || err != nil || err2 != nil || n < 1 || !(at >= last) || math.IsInf(at, 0):
-			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, in the order of time", s.command, text)
+			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, in chronological order", s.command, text)
 		case typ < 0:
 			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q", s.command, text, name)
 		}
@@ -258,13 +259,13 @@ func (s *source) readChanges() error {
 			}
 		}
 		if n > 0 {
-			return exit.Usagef("%s: --change %s: got %d GPUs more than the cluster has at this time", s.command, text, n)
+			return exit.Usagef("%s: --change %s: got %d more GPUs than the cluster has at this time", s.command, text, n)
 		}
 	}
 	return nil
 }
 
-// seeds returns how many lists of jobs there are.
+// seeds returns the number of job lists.
 func (s *source) seeds(wanted int) int {
 	if s.listed != nil {
 		return len(s.listed)
@@ -272,7 +273,7 @@ func (s *source) seeds(wanted int) int {
 	return wanted
 }
 
-// jobs are the jobs of a seed. With files, seed i means list i, from 0.
+// jobs returns the jobs of a seed. With files, seed i is list i, counted from 0.
 func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
 	if s.listed != nil {
 		return s.listed[seed], nil
@@ -297,7 +298,7 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// play runs a policy of p on jobs. A watcher, which may be nil, sees all decisions.
+// play runs a policy of p on jobs. watch, which may be nil, sees all decisions.
 func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {

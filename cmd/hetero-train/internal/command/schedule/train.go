@@ -28,8 +28,8 @@ import (
 const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
 
 Each episode is a list of 60 generated jobs on the default cluster. The output folder gets a checkpoint at the end, every --save-minutes
-minutes, and when a signal stops the training. If the folder has a checkpoint, the training continues from it, bit for bit as without the
-interruption. The program has a trained network: this command is for experiments.
+minutes, and when a signal stops the training. If the folder has a checkpoint, the training resumes from it and gives the same bits as
+without the interruption. The program contains a trained network, so you need this command only for experiments.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
@@ -68,7 +68,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	case !(f.minutes > 0 && f.minutes <= 1e6):
 		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0", f.minutes)
 	case f.output == "":
-		return exit.Usagef("schedule train: --output: got an empty name, want a folder")
+		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
 	}
 	if f.threads == 0 {
 		f.threads = runtime.NumCPU()
@@ -82,7 +82,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	cancel()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait for its end", f.output)
+		return exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait until that process ends", f.output)
 	case err != nil:
 		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
 	}
@@ -114,7 +114,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 			err = exit.With(exit.Data, err)
 		}
 		if err = errors.Join(err, c.Close()); err == nil {
-			a.Progress(fmt.Sprintf("continuing from %s: %d episodes", c.Path, learner.Progress().Episodes))
+			a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
 		}
 	case errors.Is(err, checkpoint.ErrNone):
 		learner, err = dqn.NewLearner(dev, options, f.threads, environments)
@@ -135,7 +135,8 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	})
 }
 
-// comparable reports a checkpoint of another training, which would not continue as without the interruption.
+// comparable returns an error if the checkpoint is of another training, because the result would then differ from an
+// uninterrupted training.
 func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessage) error {
 	if c.State.Seed != f.seed {
 		return exit.Usagef("--seed: got %d, want %d, the seed of %s; choose another --output for a new training", f.seed, c.State.Seed, c.Path)
@@ -149,15 +150,15 @@ func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessag
 		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
 	}
 	if one.String() != other.String() {
-		return exit.Usagef("%s was trained on other episodes than this version of the program makes; choose another --output for a new training", c.Path)
+		return exit.Usagef("%s was trained on episodes that this version of the program does not generate; choose another --output for a new training", c.Path)
 	}
 	return nil
 }
 
-// train runs the learner, and saves it from time to time and at the end.
+// train runs the learner, and saves it regularly and at the end.
 func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner, save func(context.Context) (checkpoint.Saved, error)) error {
 	if done := learner.Progress().Episodes; done >= f.episodes {
-		a.Progress(fmt.Sprintf("%s has %d episodes already; --episodes asks for %d", f.output, done, f.episodes))
+		a.Progress(fmt.Sprintf("%s already has %d episodes; --episodes is %d", f.output, done, f.episodes))
 		return nil
 	}
 	began := time.Now()
@@ -186,7 +187,7 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 		}
 		a.Progress(fmt.Sprintf("%s | saved %s", trainText(learner.Progress()), saved.Path))
 		if ctx.Err() != nil {
-			a.Progress("to continue, run the same command again")
+			a.Progress("to resume, run the same command again")
 			return context.Cause(ctx)
 		}
 	}

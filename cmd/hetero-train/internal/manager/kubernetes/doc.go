@@ -3,11 +3,12 @@
 // It runs kubectl, so the usual kubeconfig, plug-ins of clouds, and service accounts work. It reads with `kubectl get --raw`.
 //
 // Kubernetes permits changes of the placement of a batch/v1 Job only while the job is suspended. So the pending jobs of
-// the snapshot are the suspended Jobs that request GPUs; all GPUs of a Job's parallel pods are its gang. Pods without a
-// node are listed with the reason why their placement cannot change.
+// the snapshot are the suspended Jobs that request GPUs; all GPUs of a Job's parallel pods are its gang. The snapshot
+// lists Pods without a node with the reason why their placement cannot change.
 //
-// [Client.Apply] patches a Job: a required node affinity on the chosen nodes, and suspend = false. The patch contains the
-// version that was read, so a Job that changed since then is left alone.
+// [Client.Apply] patches a Job: a required node affinity on the chosen nodes, and suspend = false. The patch contains
+// the version that was read, so it fails if the Job has changed since then.
 //
-// The annotations hetero-train/kind and hetero-train/steps of a Job name its kind in the speed table and its work.
+// The annotations hetero-train/kind and hetero-train/steps of a Job state its kind in the speed table and its number of
+// steps.
 package kubernetes

@@ -126,7 +126,7 @@ func checkSnapshot(t *testing.T, s *manager.Snapshot) {
 		{ID: "pod ml/lost", Name: "lost", Limit: math.Inf(1), GPUs: 1, Skip: "Kubernetes does not permit changes of a pod's placement; submit a suspended Job instead"},
 		{ID: "ml/lm", Name: "lm", Submitted: 1767323045, Limit: 3600, GPUs: 2, CPUs: 8, Memory: 16e9, Requires: []string{"zone=a"},
 			Tolerates: []string{"nvidia.com/gpu=*:NoSchedule", "*:NoExecute"}, Kind: "LM (batch size 5)", Work: 5e4},
-		{ID: "ml/own", Name: "own", Limit: math.Inf(1), GPUs: 1, Skip: "it has a required node affinity of its own"},
+		{ID: "ml/own", Name: "own", Limit: math.Inf(1), GPUs: 1, Skip: "the Job already has a required node affinity"},
 	}
 	if !reflect.DeepEqual(s.Jobs, jobs) {
 		t.Errorf("jobs: got %+v\nwant %+v", s.Jobs, jobs)

@@ -116,7 +116,8 @@ type demand struct {
 	gpus   int
 }
 
-// requested adds the containers of a pod. Containers that run before the others count if they request more.
+// requested returns the sum over the containers of a pod. Containers that run before the others count only if they
+// request more.
 func (s *podSpec) requested() (demand, error) {
 	var sum demand
 	for _, c := range s.Containers {

@@ -29,8 +29,8 @@ var ErrOutput = errors.New("unexpected output")
 
 // Client runs kubectl from the search path.
 type Client struct {
-	Context   string            // of the kubeconfig; "" is its current one
-	Namespace string            // of the jobs to place; "" is all
+	Context   string            // context of the kubeconfig; "" is the current one
+	Namespace string            // namespace of the jobs to place; "" is all
 	versions  map[string]string // by job ID: the version that was read
 	hosts     map[string]string // by node: the value of its host name label
 }
@@ -241,9 +241,9 @@ func (j *job) job() (out manager.Job, ok bool) {
 	if a := spec.Affinity; a != nil {
 		switch {
 		case a.NodeAffinity != nil && a.NodeAffinity.Required != nil:
-			out.Skip = "it has a required node affinity of its own"
+			out.Skip = "the Job already has a required node affinity"
 		case a.PodAffinity != nil && len(a.PodAffinity.Required) > 0, a.PodAntiAffinity != nil && len(a.PodAntiAffinity.Required) > 0:
-			out.Skip = "it has a required pod affinity"
+			out.Skip = "the Job has a required pod affinity"
 		}
 	}
 	return out, true

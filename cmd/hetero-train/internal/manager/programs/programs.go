@@ -14,11 +14,11 @@ import (
 // Limits of one program.
 const (
 	patience   = 60 * time.Second
-	mostOutput = 256 << 20 // bytes: 100,000 jobs have about 200 MB
+	mostOutput = 256 << 20 // bytes; the output for 100,000 jobs is about 200 MB
 )
 
-// Run returns the standard output of a program in the search path. A failure contains the last line of its standard
-// error. Run fails after 60 s, and if the program writes more than 256 MiB.
+// Run returns the standard output of a program in the search path. The error of a failed program contains the last line
+// of its standard error. Run fails after 60 s, or if the program writes more than 256 MiB.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -30,7 +30,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if err := cmd.Run(); err != nil {
 		switch {
 		case errors.Is(err, exec.ErrNotFound):
-			return nil, fmt.Errorf("%s: the program is not in PATH; run this on a machine with the client programs of the cluster", name)
+			return nil, fmt.Errorf("%s: the program is not in PATH; run this command on a machine with the client programs of the cluster", name)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case limit.Err() != nil:
@@ -42,12 +42,12 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}
 	if out.cut {
-		return nil, fmt.Errorf("%s: got more than %d MiB of output", call, mostOutput>>20)
+		return nil, fmt.Errorf("%s: got more than %d MiB of output, want at most this size", call, mostOutput>>20)
 	}
 	return out.Bytes(), nil
 }
 
-// limited keeps the first bytes that are written to it.
+// limited keeps the first bytes that a program writes to it.
 type limited struct {
 	bytes.Buffer
 	most int

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// number is a number in one of Slurm's two notations. It is NaN if it is not set and +Inf if it is infinite.
+// number is a number in one of Slurm's two notations. An unset number is NaN, and an infinite number is +Inf.
 type number float64
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -41,7 +41,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// or returns the number, or another value if it is not set.
+// or returns the number, or other if the number is not set.
 func (n number) or(other float64) float64 {
 	if math.IsNaN(float64(n)) {
 		return other
@@ -49,7 +49,7 @@ func (n number) or(other float64) float64 {
 	return float64(n)
 }
 
-// words is a string with commas, or a list of strings.
+// words is a comma-separated string, or a list of strings.
 type words []string
 
 func (w *words) UnmarshalJSON(text []byte) error {
@@ -125,7 +125,7 @@ type answer struct {
 	Nodes []node `json:"nodes"`
 }
 
-// faults lists the errors that Slurm reports in its answer.
+// faults returns the errors that Slurm reports in its output.
 func (a *answer) faults() string {
 	text := ""
 	for _, e := range a.Errors {
@@ -137,7 +137,7 @@ func (a *answer) faults() string {
 func parse(name string, text []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("%s: %w: got %d bytes, want the JSON of Slurm: %w", name, ErrOutput, len(text), err)
+		return a, fmt.Errorf("%s: %w: got %d bytes, want JSON from Slurm: %w", name, ErrOutput, len(text), err)
 	}
 	if len(a.Errors) > 0 {
 		return a, fmt.Errorf("%s: Slurm reports an error%s", name, a.faults())
@@ -158,7 +158,7 @@ type gpus struct {
 var index = regexp.MustCompile(`\([^)]*\)`)
 
 // parseGRES reads the GPUs of Slurm's notations: "gpu:v100:4(S:0-1),shard:8", "gres:gpu:2", "gres/gpu:v100=4", "gpu".
-// Other resources are left out.
+// It ignores other resources.
 func parseGRES(text string) ([]gpus, error) {
 	var all []gpus
 	for _, part := range strings.Split(index.ReplaceAllString(text, ""), ",") {

@@ -15,10 +15,10 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/manager/programs"
 )
 
-// Client runs the programs of Slurm that the search path contains.
+// Client runs the programs of Slurm in the search path.
 type Client struct{}
 
-// ErrOutput is the cause of an error about the output of a program of Slurm.
+// ErrOutput is wrapped by errors about the output of Slurm's programs.
 var ErrOutput = errors.New("unexpected output")
 
 // Read returns the queue and the nodes. now is in seconds since 1970.
@@ -120,17 +120,17 @@ func partition(name string) string { return "partition " + name }
 const mostSteps = 1e15
 
 var (
-	// noted is the comment that names the kind and the work of a job.
+	// noted matches a comment with the kind and the work of a job.
 	noted = regexp.MustCompile(`hetero-train:\s*kind=([^;]+?)\s*(?:;\s*steps=(\S+)\s*)?$`)
-	// simple is a list of features that a node needs, all of them.
+	// simple matches a list of features, all of which a node needs.
 	simple = regexp.MustCompile(`^[A-Za-z0-9_.-]+(&[A-Za-z0-9_.-]+)*$`)
 )
 
-// job converts a record. ok is false for jobs that neither wait nor run.
+// job converts a record. ok is false for jobs that are neither pending nor running.
 func (j *job) job() (out manager.Job, ok bool) {
 	out = manager.Job{ID: strconv.FormatInt(j.ID, 10), Name: j.Name, Submitted: j.Submit.or(0), Started: j.Start.or(0),
 		Limit: j.TimeLimit.or(math.Inf(1)) * 60, Urgency: j.Priority.or(0), On: expand(j.Nodes)}
-	if j.TimeLimit == 0 { // data parser v0.0.38 has no infinity
+	if j.TimeLimit == 0 { // data parser v0.0.38 writes infinity as 0
 		out.Limit = math.Inf(1)
 	}
 	states := strings.ToUpper(strings.Join(j.State, " "))
@@ -152,17 +152,17 @@ func (j *job) job() (out manager.Job, ok bool) {
 	if strings.Contains(j.Comment, "hetero-train:") {
 		found := noted.FindStringSubmatch(strings.TrimSpace(j.Comment))
 		if found == nil {
-			damaged = fmt.Sprintf("its comment is damaged: got %q, want hetero-train: kind=KIND; steps=STEPS", j.Comment)
+			damaged = fmt.Sprintf("the comment of the job is invalid: got %q, want hetero-train: kind=KIND; steps=STEPS", j.Comment)
 		} else if out.Kind = found[1]; found[2] != "" {
 			v, err := strconv.ParseFloat(found[2], 64)
 			if err != nil || !(v > 0) || v > mostSteps {
-				damaged = fmt.Sprintf("its comment is damaged: steps: got %s, want a number above 0 and at most %.0g", found[2], mostSteps)
+				damaged = fmt.Sprintf("the comment of the job is invalid: steps: got %s, want a number above 0 and at most %.0g", found[2], mostSteps)
 			}
 			out.Work = v
 		}
 	}
 	if out.Skip = j.demand(&out); j.ID < 1 {
-		out.Skip = "Slurm states no job ID"
+		out.Skip = "Slurm reports no job ID"
 	}
 	out.Skip = cmp.Or(out.Skip, damaged)
 	return out, true
@@ -176,9 +176,9 @@ func holdings(all []gpus) []manager.GPUs {
 	return out
 }
 
-// demand sets what the job needs. It returns why no placement can be proposed, or "".
+// demand sets the demands of the job. It returns the reason why no placement can be proposed, or "".
 func (j *job) demand(out *manager.Job) string {
-	const most = 1 << 20 // of nodes, tasks or GPUs: larger numbers are damage
+	const most = 1 << 20 // nodes, tasks or GPUs; larger numbers are invalid
 	nodes, tasks := j.NodeCount.or(1), j.Tasks.or(1)
 	if !(nodes >= 0 && nodes <= most && tasks >= 0 && tasks <= most) {
 		return fmt.Sprintf("got %v nodes and %v tasks, want at most %d", nodes, tasks, most)
@@ -209,9 +209,9 @@ func (j *job) demand(out *manager.Job) string {
 	case err != nil:
 		return err.Error()
 	case len(asked) == 0:
-		return "it requests no GPU"
+		return "the job requests no GPU"
 	case len(asked) > 1:
-		return "it requests GPUs of several types"
+		return "the job requests GPUs of several types"
 	}
 	total := float64(asked[0].count) * times
 	if !(total >= 1 && total <= most) {
@@ -223,7 +223,7 @@ func (j *job) demand(out *manager.Job) string {
 	}
 	if j.Features != "" {
 		if !simple.MatchString(j.Features) {
-			return fmt.Sprintf("its constraint %q is not a list of features with &", j.Features)
+			return fmt.Sprintf("the constraint %q of the job is not a list of features separated by &", j.Features)
 		}
 		out.Requires = append(out.Requires, strings.Split(j.Features, "&")...)
 	}
@@ -231,25 +231,25 @@ func (j *job) demand(out *manager.Job) string {
 	case out.Phase == manager.Active:
 		return ""
 	case len(j.Partition) > 1:
-		return "it names several partitions"
+		return "the job names several partitions"
 	case j.ArrayTasks != "":
-		return "it is a job array, which Slurm places task by task"
+		return "the job is a job array, which Slurm places task by task"
 	case j.HetID.or(0) > 0:
-		return "it is part of a heterogeneous job"
+		return "the job is part of a heterogeneous job"
 	case len(j.RequiredNodes) > 0:
-		return "it already requires nodes " + strings.Join(j.RequiredNodes, ",")
+		return "the job already requires nodes " + strings.Join(j.RequiredNodes, ",")
 	}
 	switch j.StateReason {
 	case "", "None", "Resources", "Priority":
 		return ""
 	}
-	return "Slurm holds it back: " + j.StateReason
+	return "Slurm holds the job: " + j.StateReason
 }
 
-// list matches one item of a list of nodes: "gpu[01-03,7]-a" or "volta1".
+// list matches one item of a node list: "gpu[01-03,7]-a" or "volta1".
 var list = regexp.MustCompile(`([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)`)
 
-// expand returns the names in Slurm's notation of a list of nodes. It reads one bracket for each item.
+// expand returns the names in Slurm's notation of a node list. It reads one bracket per item.
 func expand(text string) []string {
 	var names []string
 	for _, m := range list.FindAllStringSubmatch(text, -1) {
@@ -289,5 +289,5 @@ func (Client) Apply(ctx context.Context, p manager.Placement) error {
 	return err
 }
 
-// name is a name of a node. Names come from Slurm, but reach a command line.
+// name matches a valid node name. Names come from Slurm and become part of a command line, so they are checked.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

@@ -106,7 +106,7 @@ func TestFailures(t *testing.T) {
 		"no list of jobs":   {map[string]string{"squeue": "echo '{}'\n"}, "got no list of jobs"},
 		"error in JSON":     {map[string]string{"squeue": "echo '{\"jobs\":[],\"errors\":[{\"error\":\"Zero Bytes were transmitted\"}]}'\n"}, "Slurm reports an error: Zero Bytes were transmitted"},
 		"many GPUs":         {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:v:99999999999\"}]}'\n"}, "at most 1048576"},
-		"text":              {map[string]string{"squeue": "echo JOBID\n"}, "want the JSON of Slurm"},
+		"text":              {map[string]string{"squeue": "echo JOBID\n"}, "want JSON from Slurm"},
 		"nodes twice wrong": {map[string]string{"squeue": ok, "scontrol": "exit 1\n", "sinfo": "exit 2\n"}, "sinfo --json: exit status 2"},
 		"no nodes":          {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[]}'\n"}, "got no nodes"},
 		"damaged GPUs":      {map[string]string{"squeue": ok, "scontrol": "echo '{\"nodes\":[{\"name\":\"a\",\"gres\":\"gpu:x:y:1\"}]}'\n"}, `node a: GPUs "gpu:x:y:1"`},
@@ -235,7 +235,7 @@ func TestComments(t *testing.T) {
 	}{
 		{"", "", 0, ""}, {"nightly", "", 0, ""}, {"hetero-train: kind=LM (batch size 5)", "LM (batch size 5)", 0, ""},
 		{"hetero-train: kind=LM; steps=5e4", "LM", 5e4, ""}, {"hetero-train: kind=LM; steps=-4", "LM", -4, "steps: got -4"},
-		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"}, {"hetero-train: kind=LM; foo=1", "", 0, "its comment is damaged"},
+		{"hetero-train: kind=LM; steps=1e308", "LM", 1e308, "at most 1e+15"}, {"hetero-train: kind=LM; foo=1", "", 0, "the comment of the job is invalid"},
 	} {
 		j := job{ID: 1, State: words{"PENDING"}, TRESPerJob: "gpu:1", NodeCount: 1, Comment: c.comment}
 		got, ok := j.job()
