@@ -76,7 +76,7 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 func sameMeasure(trials []*Trial) error {
 	for i, t := range trials {
 		for _, other := range trials[:i] {
-			if sameFolder(t.Path, other.Path) {
+			if sameRun(t.Path, other.Path) {
 				return fmt.Errorf("%w: %s and %s are the same run", ErrNotComparable, other.Path, t.Path)
 			}
 			if t.Unit != "" && other.Unit != "" && t.Unit != other.Unit {
@@ -101,8 +101,11 @@ func sameMeasure(trials []*Trial) error {
 	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
 }
 
-// sameFolder reports whether two paths lead to the same folder.
-func sameFolder(a, b string) bool {
+// sameRun reports whether two paths lead to the same folder, or are the same address.
+func sameRun(a, b string) bool {
+	if strings.Contains(a, "://") || strings.Contains(b, "://") {
+		return a == b
+	}
 	for _, p := range []*string{&a, &b} {
 		if whole, err := filepath.Abs(*p); err == nil {
 			*p = whole

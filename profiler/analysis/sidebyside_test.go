@@ -39,7 +39,7 @@ func mlflowRun(t *testing.T, name string, files map[string]string) string {
 func trials(t *testing.T, paths ...string) (all []*Trial) {
 	t.Helper()
 	for _, p := range paths {
-		trial, err := ReadTrial(p)
+		trial, err := ReadTrial(t.Context(), p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,9 +235,9 @@ func TestFoldersThatAreNoRun(t *testing.T) {
 		empty:                        "is not the folder of a run",
 		silent:                       "profile.enabled is false",
 		bare:                         "no metric that can be compared",
-		"http://host:5000/":          "want the folder of a run",
+		"http://host:5000/":          "want the address of a run's page in MLflow",
 	} {
-		if _, err := ReadTrial(path); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := ReadTrial(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", path, err, says)
 		}
 	}

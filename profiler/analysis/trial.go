@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ import (
 type Trial struct {
 	Name   string `json:"name"` // unique in a comparison
 	Path   string `json:"path"`
-	Source string `json:"source"` // "records": files of this program; "mlflow": file store of MLflow
+	Source string `json:"source"` // "records": files of this program; "mlflow": file store or server of MLflow
 
 	Status    string `json:"status"` // running, finished, stopped, failed, crashed, unknown
 	Model     string `json:"model,omitempty"`
@@ -94,11 +95,12 @@ func newTrial(path, source string) *Trial {
 	return t
 }
 
-// ReadTrial reads the run in a folder. The run may be running, finished or killed. The folder is that of a run of this
-// program, or of a run in a file store of MLflow.
-func ReadTrial(path string) (*Trial, error) {
+// ReadTrial reads a run, which may be running, finished or killed. path is the folder of a run of this program, the
+// folder of a run in a file store of MLflow, or the address of a run on an MLflow server (mlflow.ErrAddress). environ has
+// the credentials for the server. The error for a server that fails is a ServerError.
+func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, error) {
 	if strings.Contains(path, "://") {
-		return nil, fmt.Errorf("%s: got an address, want the folder of a run, or of a run in a file store of MLflow", path)
+		return readRemote(ctx, path, environ)
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

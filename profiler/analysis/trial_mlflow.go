@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
 // mlflowMeta is the file that each run in a file store of MLflow has.
@@ -26,8 +28,11 @@ const (
 	mostMLflowParams = 4096
 )
 
-// mlflowStatuses are the statuses of meta.yaml, in the words of Trial.Status.
-var mlflowStatuses = map[string]string{"1": "running", "2": "scheduled", "3": "finished", "4": "failed", "5": "stopped"}
+// mlflowStatuses are the statuses of meta.yaml and of servers, in the words of Trial.Status.
+var mlflowStatuses = map[string]string{
+	"1": "running", "2": "scheduled", "3": "finished", "4": "failed", "5": "stopped",
+	mlflow.Running: "running", "SCHEDULED": "scheduled", mlflow.Finished: "finished", mlflow.Failed: "failed", mlflow.Killed: "stopped",
+}
 
 // mlflowCurves are the curves that are read, with the names of their metrics. The first names are those of this
 // program; the others are common in other programs.
@@ -42,6 +47,7 @@ var mlflowCurves = []struct {
 	{Curve{Key: evalPrefix + "top1", Title: "evaluation accuracy", Unit: "%"}, []string{"eval/top1", "eval_accuracy", "val_accuracy", "val_acc", "test_accuracy"}, 100},
 	{Curve{Key: evalPrefix + "top5", Title: "evaluation top-5", Unit: "%"}, []string{"eval/top5"}, 100},
 	{Curve{Key: evalPrefix + "perplexity", Title: "evaluation perplexity"}, []string{"eval/perplexity", "eval_perplexity", "val_perplexity"}, 1},
+	{Curve{Key: evalPrefix + "next_sentence", Title: "evaluation next sentence", Unit: "%"}, []string{"eval/next_sentence"}, 100},
 	{Curve{Key: evalPrefix + "f1", Title: "evaluation F1"}, []string{"eval/f1", "eval_f1", "val_f1"}, 1},
 	{Curve{Key: oracleCurve, Title: "fraction of the oracle", Unit: "%"}, []string{"balance/oracle_ratio"}, 100},
 }
@@ -58,6 +64,10 @@ func isMLflowRun(path string) bool {
 	}
 	return true
 }
+
+// mlflowMetrics returns the points of a metric, in the order in which they were written; nil if there is no such
+// metric.
+type mlflowMetrics func(name string) ([]mlflowPoint, error)
 
 // readMLflow reads a run from a file store of MLflow.
 func readMLflow(path string) (*Trial, error) {
@@ -79,27 +89,98 @@ func readMLflow(path string) (*Trial, error) {
 			t.Status = mlflowStatuses[value]
 		}
 	}
+	if err := t.readParams(path); err != nil {
+		return nil, err
+	}
+	t.addMLflowFacts(func(name string) string {
+		text, err := regular.Read(filepath.Join(path, "tags", name), mostMLflowText)
+		if err != nil {
+			return "" // tags are optional
+		}
+		return strings.TrimSpace(string(text))
+	})
+	return t, t.addMLflowMetrics(func(name string) ([]mlflowPoint, error) { return t.readMetric(path, name) })
+}
+
+// readRemote reads a run from a server of MLflow.
+func readRemote(ctx context.Context, address string, environ []string) (*Trial, error) {
+	server, run, err := mlflow.OpenRun(ctx, address, environ)
+	if server, _, _ := strings.Cut(address, "#"); strings.Contains(server, "@") {
+		address = "http://…" + address[strings.LastIndexByte(server, '@'):] // without a password
+	}
+	if errors.Is(err, mlflow.ErrAddress) || errors.Is(err, mlflow.ErrNotFound) {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	if err != nil {
+		return nil, &ServerError{address, err}
+	}
+	t := newTrial(run.Address, "mlflow")
+	t.Name, t.Status = cmp.Or(run.Name, run.ID), mlflowStatuses[run.Status]
+	if len(run.Params) > mostMLflowParams {
+		return nil, fmt.Errorf("%s: got %d parameters, want at most %d", address, len(run.Params), mostMLflowParams)
+	}
+	t.Settings = run.Params
+	t.addMLflowFacts(func(name string) string { return run.Tags[name] })
+	return t, t.addMLflowMetrics(func(name string) ([]mlflowPoint, error) {
+		if _, has := slices.BinarySearch(run.Metrics, name); !has {
+			return nil, nil
+		}
+		points, err := server.History(ctx, run.ID, name, mostMLflowPoints)
+		if err != nil {
+			return nil, &ServerError{address, err}
+		}
+		list := make([]mlflowPoint, 0, len(points))
+		for _, p := range points {
+			list = append(list, mlflowPoint{p.Time, p.Value, p.Step})
+		}
+		return list, nil
+	})
+}
+
+// ServerError is the failure of an MLflow server to send a run.
+type ServerError struct {
+	Address string // of the run
+	Err     error
+}
+
+func (e *ServerError) Error() string { return fmt.Sprintf("read %s from MLflow: %v", e.Address, e.Err) }
+
+// Unwrap returns the cause.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// addMLflowFacts sets the fields that follow from parameters and from the tags of this program.
+func (t *Trial) addMLflowFacts(tag func(name string) string) {
 	if t.Status == "" {
 		t.Status = "unknown"
 	}
-	if err := t.addParams(path); err != nil {
-		return nil, err
-	}
-	steps, err := t.metric(path, "time_seconds/step")
+	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"], t.Settings["train.precision"]
+	t.BatchSize, _ = strconv.ParseInt(t.Settings["data.batch_size"], 10, 64) // 0 if unknown
+	t.Device = tag("hetero_train.device")
+	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
+}
+
+// addMLflowMetrics reads the metrics and adds the curves and the figures of speed.
+func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
+	steps, err := of.sorted("time_seconds/step")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, c := range mlflowCurves {
-		points, err := t.firstMetric(path, c.names)
-		if err != nil {
-			return nil, err
+		for _, name := range c.names {
+			points, err := of.sorted(name)
+			if err != nil {
+				return err
+			}
+			if len(points) > 0 {
+				t.addMLflowCurve(c.Curve, points, c.scale, steps)
+				break
+			}
 		}
-		t.addMLflowCurve(c.Curve, points, c.scale, steps)
 	}
 	for _, unit := range sortedKeys(mlflowRates) {
-		points, err := t.metric(path, mlflowRates[unit])
+		points, err := of.sorted(mlflowRates[unit])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(points) > 0 {
 			t.Unit = unit
@@ -109,13 +190,22 @@ func readMLflow(path string) (*Trial, error) {
 		}
 	}
 	if len(t.Curves) == 0 {
-		return nil, fmt.Errorf("%s: the run of MLflow has no metric that can be compared, such as train/loss, train_loss, loss or val_loss", path)
+		return fmt.Errorf("%s: the run of MLflow has no metric that can be compared, such as train/loss, train_loss, loss or val_loss", t.Path)
 	}
-	return t, nil
+	return nil
 }
 
-// addParams reads the parameters, and the tags of this program.
-func (t *Trial) addParams(path string) error {
+// sorted returns the points of a metric, one for each step, sorted by step. Of several points of a step, which a resumed
+// run writes, it returns the last one.
+func (of mlflowMetrics) sorted(name string) ([]mlflowPoint, error) {
+	points, err := of(name)
+	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
+	slices.SortStableFunc(points, func(a, b mlflowPoint) int { return cmp.Compare(a.step, b.step) })
+	return slices.CompactFunc(points, func(a, b mlflowPoint) bool { return a.step == b.step }), err
+}
+
+// readParams reads the parameters from a file store.
+func (t *Trial) readParams(path string) error {
 	dir := filepath.Join(path, "params")
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,40 +224,19 @@ func (t *Trial) addParams(path string) error {
 		}
 		t.Settings[e.Name()] = strings.TrimSuffix(string(text), "\n")
 	}
-	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"], t.Settings["train.precision"]
-	t.BatchSize, _ = strconv.ParseInt(t.Settings["data.batch_size"], 10, 64) // 0 if unknown
-	tag := func(name string) string {
-		text, err := regular.Read(filepath.Join(path, "tags", name), mostMLflowText)
-		if err != nil {
-			return "" // tags are optional
-		}
-		return strings.TrimSpace(string(text))
-	}
-	t.Device = tag("hetero_train.device")
-	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
 	return nil
 }
 
-// mlflowPoint is a line of a metric's file.
+// mlflowPoint is a value of a metric.
 type mlflowPoint struct {
 	time  int64 // ms since 1970 UTC
 	value float64
 	step  int64
 }
 
-// firstMetric returns the points of the first of several metrics that exists.
-func (t *Trial) firstMetric(path string, names []string) ([]mlflowPoint, error) {
-	for _, name := range names {
-		if points, err := t.metric(path, name); err != nil || len(points) > 0 {
-			return points, err
-		}
-	}
-	return nil, nil
-}
-
-// metric returns the points of a metric, one for each step, sorted by step. It returns nil if there is no such metric.
-// Of several points of a step, which a resumed run writes, it returns the last one.
-func (t *Trial) metric(path, name string) ([]mlflowPoint, error) {
+// readMetric returns the points of a metric in a file store, in the order of the file. It returns nil if there is no
+// such metric.
+func (t *Trial) readMetric(path, name string) ([]mlflowPoint, error) {
 	var points []mlflowPoint
 	damaged := 0
 	file := filepath.Join(path, "metrics", filepath.FromSlash(name))
@@ -205,9 +274,7 @@ func (t *Trial) metric(path, name string) ([]mlflowPoint, error) {
 	if damaged > 0 {
 		t.Damaged = append(t.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", file, damaged))
 	}
-	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
-	slices.SortStableFunc(points, func(a, b mlflowPoint) int { return cmp.Compare(a.step, b.step) })
-	return slices.CompactFunc(points, func(a, b mlflowPoint) bool { return a.step == b.step }), nil
+	return points, nil
 }
 
 // addMLflowCurve adds a curve and its last value. steps are the points of the step time; they may be empty.

@@ -1,4 +1,4 @@
-// Package mlflow sends parameters, metrics, tags and files of a run to MLflow.
+// Package mlflow sends parameters, metrics, tags and files of a run to MLflow, and reads runs of a server.
 //
 //	w, err := mlflow.OpenSpool(logDir, start, onFault)         // the training goroutine adds lines; it never waits
 //	w.Add(mlflow.Line{Step: 10, Time: now, Metrics: values})
@@ -7,6 +7,9 @@
 //	left := s.Close(10 * time.Second)                          // sends the rest, for at most 10 s
 //
 //	err := mlflow.Sync(ctx, mlflow.SenderOptions{…})           // later, without a run
+//
+//	r, run, err := mlflow.OpenRun(ctx, "http://127.0.0.1:5000/#/experiments/1/runs/…", environ)
+//	points, err := r.History(ctx, run.ID, "train/loss", most)
 //
 // # Spool
 //
@@ -29,5 +32,6 @@
 // # Security
 //
 // Credentials come from the variables of MLflow's own client: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and
-// MLFLOW_TRACKING_PASSWORD. The client follows no redirects and reads at most mostReply bytes of a reply.
+// MLFLOW_TRACKING_PASSWORD. The client follows no redirects. A sender reads at most mostReply bytes of a reply, and a
+// Reader at most mostReadReply bytes.
 package mlflow

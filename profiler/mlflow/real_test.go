@@ -183,6 +183,20 @@ func checkRealRun(t *testing.T, direct, run string) {
 			got = append(got, m.Step)
 		}
 		once(t, name, got, every, 8000)
+		reader, remote, err := OpenRun(t.Context(), direct+"/#/experiments/1/runs/"+run, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.page = 30 // the server has several pages
+		points, err := reader.History(t.Context(), remote.ID, name, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, p := range points {
+			got = append(got, p.Step)
+		}
+		once(t, name, got, every, 8000)
 	}
 	var reply struct {
 		Run struct {

@@ -22,7 +22,7 @@ const (
 	mostParamBytes = 6000
 	mostTagBytes   = 5000
 	mostName       = 250
-	mostReply      = 4 << 20
+	mostReply      = 4 << 20 // bytes, for a sender
 )
 
 // server is a store behind MLflow's REST interface.
@@ -31,6 +31,8 @@ type server struct {
 	header  http.Header
 	client  *http.Client
 	folders map[string]string // path of the files of a run, by run; "": the server does not take files
+
+	mostReply int64 // bytes
 }
 
 func newServer(address string, environ []string, timeout time.Duration) (*server, error) {
@@ -41,7 +43,7 @@ func newServer(address string, environ []string, timeout time.Duration) (*server
 	if u.User != nil {
 		return nil, errors.New("the address contains a user name or a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead")
 	}
-	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{},
+	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{}, mostReply: mostReply,
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	variables := map[string]string{}
 	for _, pair := range environ {
@@ -87,13 +89,16 @@ func (s *server) call(ctx context.Context, method, path string, query url.Values
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostReply))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, s.mostReply+1))
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode == http.StatusOK {
 		if reply == nil {
 			return nil
+		}
+		if int64(len(text)) > s.mostReply {
+			return &Refused{fmt.Errorf("%s: the reply is longer than %d bytes", path, s.mostReply)}
 		}
 		if err := json.Unmarshal(text, reply); err != nil {
 			return &Refused{fmt.Errorf("%s: the reply is not one of an MLflow server: %w", path, err)}

@@ -1,13 +1,20 @@
 package program
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"math"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -210,11 +217,87 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 			t.Errorf("%q: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
 	}
+	if o := execute([]string{"analyze", "--compare", slow, fmt.Sprintf("http://127.0.0.1:%d#resnet/fast", freePort(t))}); o.code != exit.Communication || !strings.Contains(o.stderr, "from MLflow") {
+		t.Errorf("a server that is down: got exit code %d and %q, want 5", o.code, o.stderr)
+	}
 	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage || !strings.Contains(o.stderr, "--json needs --compare") {
 		t.Errorf("--json without --compare: got exit code %d and %q", o.code, o.stderr)
 	}
 	blocked := filepath.Join(output, "report.md", "x") // a path below a regular file
 	if o := execute([]string{"analyze", "--compare", slow, fast, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
+	}
+}
+
+// Command analyze --compare must read what training sends to a real MLflow server.
+func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an MLflow server, which takes half a minute")
+	}
+	tool, err := exec.LookPath(cmp.Or(os.Getenv("HETERO_MLFLOW"), "mlflow"))
+	if err != nil {
+		t.Skip("MLflow is missing: pip install mlflow, and set HETERO_MLFLOW to its program")
+	}
+	p, root := buildProgram(t), t.TempDir()
+	address := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"), "--artifacts-destination", filepath.Join(root, "files"),
+		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
+	var messages bytes.Buffer
+	server.Dir, server.Stdout, server.Stderr, server.WaitDelay = root, &messages, &messages, time.Second
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { server.Wait(); close(ended) }()
+	t.Cleanup(func() { syscall.Kill(-server.Process.Pid, syscall.SIGKILL); <-ended })
+	for up := false; !up; {
+		select {
+		case <-ended:
+			t.Fatalf("mlflow server ended:\n%s", &messages)
+		case <-time.After(100 * time.Millisecond):
+			if reply, err := http.Get(address + "/health"); err == nil {
+				reply.Body.Close()
+				up = true
+			}
+		}
+	}
+	const name = "it's one"
+	var paths []string
+	for _, rate := range []string{"0.001", "0.01"} {
+		run := "rate-" + rate[2:]
+		if out, err := p.command(root, "experiment.name="+run, "optimizer.lr="+rate, "train.steps=60", "tracking.mlflow="+address, "tracking.experiment="+name, "tracking.interval=5").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if o := execute([]string{"tracking", "sync", filepath.Join(root, run)}); o.code != exit.Done { // if the run's end did not wait long enough
+			t.Fatalf("got exit code %d, %s", o.code, o.stderr)
+		}
+		paths = append(paths, filepath.Join(root, run), address+"#"+name+"/"+run)
+	}
+	o := execute(append([]string{"analyze", "--compare", "--json", "--output-dir", filepath.Join(root, "out")}, paths...))
+	var s struct {
+		Runs []struct {
+			Name, Path, Status, Model string
+			Steps                     int64
+			Loss                      float64 `json:"final_train_loss"`
+			Rate                      float64 `json:"throughput_per_sec"`
+		}
+		Settings []struct{ Key string } `json:"settings_that_differ"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &s); err != nil || o.code != exit.Done || len(s.Runs) != 4 {
+		t.Fatalf("got exit code %d, %v, %q and %q", o.code, err, o.stdout, o.stderr)
+	}
+	if len(s.Settings) != 1 || s.Settings[0].Key != "optimizer.lr" {
+		t.Errorf("got settings that differ %v, want optimizer.lr alone", s.Settings)
+	}
+	for i := 0; i < 4; i += 2 {
+		own, sent := s.Runs[i], s.Runs[i+1]
+		if sent.Name != own.Name+" (MLflow)" || sent.Status != "finished" || sent.Model != own.Model || sent.Steps != 60 || sent.Rate <= 0 || math.Abs(sent.Loss-own.Loss) > 1e-6*own.Loss {
+			t.Errorf("got %+v from the server, want the values of %+v", sent, own)
+		}
+	}
+	// The address of the run's page leads to the same run.
+	if o := execute([]string{"analyze", "--compare", s.Runs[1].Path, paths[1]}); o.code != exit.Usage || !strings.Contains(o.stderr, "are the same run") {
+		t.Errorf("%s: got exit code %d and %q, want 2, because it is %s", s.Runs[1].Path, o.code, o.stderr, paths[1])
 	}
 }

@@ -103,7 +103,7 @@ var layers = []layer{
 	{"profiler/runtime", imports("engine/regular", "telemetry", "profiler/spool")},
 	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
 	{"profiler/runs", imports("engine/experiment", "engine/regular", "telemetry", "profiler/runtime")},
-	{"profiler/analysis", imports("balancer", "engine/regular", "telemetry", "engine/experiment", "profiler/runtime", "profiler/runs")},
+	{"profiler/analysis", imports("balancer", "engine/regular", "telemetry", "engine/experiment", "profiler/mlflow", "profiler/runtime", "profiler/runs")},
 	{"profiler/drawing", imports("engine/experiment", "engine/regular")},
 	{"profiler/analysis/figures", imports("profiler/stats", "engine/experiment", "profiler/analysis", "profiler/drawing")},
 	{"profiler/httpguard", nil},

@@ -24,9 +24,10 @@ RUN is the folder of a finished or killed run. For each RUN, the command reads t
 logs/latency_histogram.png, and prints the results. A run itself also does this at its end.
 
 With --compare, the command prints 2 to 8 runs side by side: their results, speed, fraction of the oracle and cost, and the settings
-that differ. RUN is then also the folder of a run in a file store of MLflow (a folder with meta.yaml). A run may still be running.
-The command writes report.md, comparison.json, and figures of all curves (*.png, *.svg) into --output-dir, by default
-experiments/comparison. --json prints comparison.json in place of the tables.
+that differ. RUN is then also a run of MLflow: its folder in a file store (with meta.yaml), the address of its page on a server, or
+http://HOST:PORT#EXPERIMENT/RUN with names. MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, are
+the credentials. A run may still be running. The command writes report.md, comparison.json, and figures of all curves (*.png, *.svg)
+into --output-dir, by default experiments/comparison. --json prints comparison.json in place of the tables.
 
 Without a RUN, the command reads all runs below --input-dir, whether scripts/run_benchmark.sh or another command made them. It
 compares runs that differ only in policy and seed, prints a table, and writes these files into --output-dir:
@@ -39,7 +40,8 @@ compares runs that differ only in policy and seed, prints a table, and writes th
 
 Exit codes:
   0  done
-  2  bad flags, missing folder, no runs to compare, or runs that cannot be compared
+  2  bad flags, missing folder or run, no runs to compare, or runs that cannot be compared
+  5  an MLflow server cannot be reached or refuses the request
   7  output cannot be written`
 
 // analyzeFlags are the flags of command analyze.
@@ -59,6 +61,7 @@ func New(a *cli.App) *cobra.Command {
 		Long:  analyzeLong,
 		Example: `  hetero-train analyze experiments/resnet50
   hetero-train analyze --compare experiments/a experiments/b mlruns/1/0123456789abcdef0123456789abcdef
+  hetero-train analyze --compare experiments/a "http://127.0.0.1:5000#resnet/baseline"
   hetero-train analyze
   hetero-train analyze --input-dir experiments/benchmarks --output-dir experiments/analysis
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,

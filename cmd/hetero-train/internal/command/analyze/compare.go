@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
 )
 
-// sideBySide compares the runs in the given folders.
+// sideBySide compares the runs in the given folders, and at the given addresses of MLflow.
 func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string) error {
 	for _, other := range []string{"input-dir", "warmup-steps", "confidence", "replicates", "seed", "log-dir"} {
 		if cmd.Flags().Changed(other) {
@@ -30,7 +31,10 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 	}
 	var trials []*analysis.Trial
 	for _, dir := range dirs {
-		t, err := analysis.ReadTrial(dir)
+		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
+		if server := new(analysis.ServerError); errors.As(err, &server) && cmd.Context().Err() == nil {
+			return exit.With(exit.Communication, fmt.Errorf("analyze --compare: %w", err))
+		}
 		if err != nil {
 			return exit.Usagef("analyze --compare: %w", err)
 		}
