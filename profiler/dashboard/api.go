@@ -3,12 +3,14 @@ package dashboard
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,16 +118,41 @@ func parseQuery(values url.Values) (q runs.Query, err error) {
 	return q, err
 }
 
-// stream sends the version of a run after each change, until the client disconnects. Without a run, it sends an event
-// every few seconds, after which the page reloads the list.
+// streamEvent is an event of a stream.
+type streamEvent struct {
+	kind string // "version", "refused"; "" ends the stream
+	Run  string `json:"run"`
+
+	Version int64  `json:"version,omitempty"` // of the run, after a change
+	Why     string `json:"why,omitempty"`     // the server refuses the run
+}
+
+// stream sends the versions of runs after each change, until the client disconnects. If it follows none of the runs, it
+// sends an error; otherwise it sends an event for each run that it does not follow.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("run")
-	f, release, err := s.follow(r.Context(), name)
-	if err != nil {
-		s.fail(w, err)
+	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
+	if len(names) == 0 || len(names) > mostFollowers {
+		http.Error(w, fmt.Sprintf("run: got %d names, want 1 to %d", len(names), mostFollowers), http.StatusBadRequest)
 		return
 	}
-	defer release()
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	opened, events := make(chan error), make(chan streamEvent)
+	for _, name := range names {
+		all.Go(func() { s.watch(ctx, name, opened, events) })
+	}
+	var failed []error
+	for range names {
+		if err := <-opened; err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) == len(names) {
+		s.fail(w, failed[0])
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)
@@ -141,47 +168,90 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	alive := time.NewTicker(15 * time.Second)
 	defer alive.Stop()
-	for version := int64(-1); ; {
-		next := f.wait()
-		if next == nil {
-			return // the client connects again, which starts a new follower
-		}
-		if v := f.run.Version(); v != version {
-			version = v
-			if tell(fmt.Sprintf("event: version\ndata: %d\n\n", v)) != nil {
-				return
-			}
-		}
+	for {
+		text := ": alive\n\n"
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-s.over.Done():
 			return
-		case <-next:
-		case <-alive.C:
-			if tell(": alive\n\n") != nil {
-				return
+		case e := <-events:
+			data, err := json.Marshal(e)
+			if e.kind == "" || err != nil {
+				return // the client connects again, which starts a new follower
 			}
+			text = fmt.Sprintf("event: %s\ndata: %s\n\n", e.kind, data)
+		case <-alive.C:
+		}
+		if tell(text) != nil {
+			return
 		}
 	}
 }
 
-// fail sends an error. Clients do not see the text of an internal error, because it may name files.
+// watch follows a run and sends its versions until ctx is canceled. It first sends the result of opening the run.
+func (s *Server) watch(ctx context.Context, name string, opened chan<- error, events chan<- streamEvent) {
+	send := func(e streamEvent) bool {
+		select {
+		case events <- e:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	f, release, err := s.follow(ctx, name)
+	opened <- err
+	if err != nil {
+		_, why := s.explain(err)
+		send(streamEvent{kind: "refused", Run: name, Why: why})
+		return
+	}
+	defer release()
+	for version := int64(-1); ; {
+		next := f.wait()
+		if next == nil {
+			send(streamEvent{})
+			return
+		}
+		if v := f.run.Version(); v != version {
+			version = v
+			if !send(streamEvent{kind: "version", Run: name, Version: v}) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next:
+		}
+	}
+}
+
+// fail sends an error.
 func (s *Server) fail(w http.ResponseWriter, err error) {
+	status, text := s.explain(err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "10")
+	}
+	http.Error(w, text, status)
+}
+
+// explain returns the status and the text of an error. Clients do not see the text of an internal error, because it may
+// name files.
+func (s *Server) explain(err error) (status int, text string) {
 	query := new(runs.QueryError)
 	switch {
 	case errors.As(err, &query):
-		http.Error(w, query.Error(), http.StatusBadRequest)
+		return http.StatusBadRequest, query.Error()
 	case errors.As(err, new(*runs.NameError)):
-		http.Error(w, "this is not a valid name of a run", http.StatusBadRequest)
+		return http.StatusBadRequest, "this is not a valid name of a run"
 	case errors.Is(err, errBusy):
-		w.Header().Set("Retry-After", "10")
-		http.Error(w, errBusy.Error()+": close a page, and try again", http.StatusServiceUnavailable)
+		return http.StatusServiceUnavailable, errBusy.Error() + ": close a page, and try again"
 	case errors.Is(err, fs.ErrNotExist):
-		http.Error(w, "there is no such run", http.StatusNotFound)
+		return http.StatusNotFound, "there is no such run"
 	default:
 		s.options.Log.Debug("request failed", "error", err)
-		http.Error(w, "the files cannot be read", http.StatusInternalServerError)
+		return http.StatusInternalServerError, "the files cannot be read"
 	}
 }
 

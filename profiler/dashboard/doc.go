@@ -11,12 +11,15 @@
 //	GET  /api/runs/NAME             a run without figures over steps (runs.View)
 //	GET  /api/runs/NAME/figures     figures over steps: columns=loss,own&from=1&to=0&points=800&ranks=0,3
 //	GET  /api/runs/NAME/config      settings, as text
-//	GET  /api/stream?run=NAME       server-sent events: the version of the run after each change
+//	GET  /api/stream?run=A&run=B    server-sent events: the version of a run after each change, for up to 8 runs
 //	POST /login                     exchanges the token for a cookie
 //
 // For each run that a client watches, a follower reads the files of the run. Clients that send the same request about
 // the same version of a run share one answer, so a further client costs little. The server follows at most 8 runs at a
 // time. While clients watch all of them, it refuses a further run (status 503).
+//
+// A browser opens at most six connections to a server with HTTP/1.1. All pages of a browser therefore share one stream,
+// which a shared worker reads (ui/src/hub.ts).
 //
 // # Security
 //

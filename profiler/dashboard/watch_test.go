@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -232,6 +233,54 @@ func TestAStreamFollowsARun(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end it.
+func TestOneStreamFollowsSeveralRuns(t *testing.T) {
+	folder, dir := folderOf(t, "a", "b")
+	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
+	answer, err := http.Get("http://" + at + "/api/stream?run=b&run=a&run=none&run=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	type event struct {
+		kind, Run, Why string
+		Version        int64
+	}
+	next := func() (e event) {
+		t.Helper()
+		for lines.Scan() {
+			if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				e.kind = kind
+			}
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := json.Unmarshal([]byte(data), &e); err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return e
+	}
+	first := map[string]event{}
+	for range 3 {
+		e := next()
+		first[e.Run] = e
+	}
+	if first["a"].kind != "version" || first["b"].kind != "version" || first["none"] != (event{"refused", "none", "there is no such run", 0}) {
+		t.Fatalf("got %+v, want a version of a and b, and the refusal of none", first)
+	}
+	for _, name := range []string{"b", "a"} {
+		if err := os.WriteFile(filepath.Join(dir, name, "logs", "balance.jsonl"), []byte(`{"step":1,"shares":[1],"next":[1]}`+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if e := next(); e.kind != "version" || e.Run != name || e.Version == first[name].Version {
+			t.Errorf("after a change of %s: got %+v", name, e)
 		}
 	}
 }

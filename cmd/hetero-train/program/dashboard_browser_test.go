@@ -476,3 +476,125 @@ func TestDashboardLogin(t *testing.T) {
 	await(t, ctx, `location.pathname === '/' && document.querySelector('tbody a')?.textContent === 'run'`)
 	visit(t, ctx, "about:blank") // before the server ends
 }
+
+// recordsOf opens the records of two ranks of a run, and returns a function that adds steps up to a step, and one that
+// closes them.
+func recordsOf(t *testing.T, dir string) (add func(to int64), done func()) {
+	t.Helper()
+	var files []*runtime.Writer
+	for rank := range 2 {
+		logs := filepath.Join(dir, "logs")
+		if err := os.MkdirAll(logs, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := runtime.Open(filepath.Join(logs, runtime.FileName(rank)), runtime.Options{Fresh: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, w)
+	}
+	step := int64(0)
+	add = func(to int64) {
+		for step < to {
+			step++
+			for rank, w := range files {
+				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Loss: 2.123456789012 / float64(step), LearningRate: 0.1, GradNorm: 1.23456789, LossScale: 1,
+					Accuracy: math.NaN(), Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(10e6 + step%977*1000), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
+				if step%4000 == 0 || step == to {
+					w.Flush()
+				}
+			}
+		}
+	}
+	return add, func() {
+		for _, w := range files {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestSevenPagesOfOneBrowser: a browser opens at most six connections to a server. All seven pages show their runs and
+// follow them.
+func TestSevenPagesOfOneBrowser(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	var add []func(int64)
+	for i := range 7 {
+		more, done := recordsOf(t, filepath.Join(dir, fmt.Sprint("run", i)))
+		defer done()
+		more(10)
+		add = append(add, more)
+	}
+	_, address, _ := startDashboard(t, p, "--input-dir", dir)
+	var tabs []context.Context
+	shows := func(i int, step int) {
+		t.Helper()
+		await(t, tabs[i], fmt.Sprintf(`document.querySelector('main.run')?.dataset.step === '%d'`, step))
+	}
+	for i := range add {
+		tab, cancel := chromedp.NewContext(ctx)
+		defer cancel()
+		tabs = append(tabs, tab)
+		visit(t, tab, fmt.Sprintf("%s?run=run%d", address, i))
+		shows(i, 10)
+	}
+	for i, more := range add {
+		more(20)
+		shows(i, 20)
+	}
+	// The page of another run, in the place of a page that has ended.
+	visit(t, tabs[3], address+"?run=run4")
+	shows(3, 20)
+	add[4](30)
+	for _, i := range []int{3, 4} {
+		shows(i, 30)
+	}
+	for _, tab := range tabs { // before the server ends
+		visit(t, tab, "about:blank")
+	}
+}
+
+// TestDashboardPaintsALongRun opens the page of a run with a million steps. It logs the time until the page shows the run,
+// and the memory of the server.
+func TestDashboardPaintsALongRun(t *testing.T) {
+	if os.Getenv("HETERO_HOSTILE") == "" {
+		t.Skip("writes 1 GB; set HETERO_HOSTILE=1")
+	}
+	const steps = 1_000_000
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	add, done := recordsOf(t, filepath.Join(dir, "run"))
+	add(steps)
+	done()
+	for range 3 {
+		server, address, _ := startDashboard(t, p, "--input-dir", dir)
+		memory := func() (bytes int) { // other than the pages of files
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, rest, _ := strings.Cut(string(text), "RssAnon:")
+			if bytes, err = strconv.Atoi(strings.Fields(rest)[0]); err != nil {
+				t.Fatal(err)
+			}
+			return bytes << 10
+		}
+		visit(t, ctx, address+"?run=run")
+		await(t, ctx, `performance.getEntriesByName('charts').length > 0`)
+		painted := evaluate[float64](t, ctx, `performance.getEntriesByName('charts')[0].startTime`)
+		first := evaluate[string](t, ctx, `document.querySelector('main.run').dataset.step`)
+		most := memory()
+		for evaluate[string](t, ctx, `document.querySelector('main.run').dataset.step`) != fmt.Sprint(steps) {
+			most = max(most, memory())
+			time.Sleep(50 * time.Millisecond)
+		}
+		most = max(most, memory())
+		all := evaluate[float64](t, ctx, `performance.now()`)
+		t.Logf("%d steps: the page shows the run after %.0f ms (up to step %s) and all steps after %.0f ms; memory of the server: at most %d MB", steps, painted, first, all, most>>20)
+		if most > 50<<20 {
+			t.Errorf("memory of the server: got %d bytes, want at most 50 MB", most)
+		}
+		visit(t, ctx, "about:blank") // before the server ends
+		server.Process.Kill()
+	}
+}

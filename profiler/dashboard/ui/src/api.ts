@@ -2,6 +2,9 @@
 
 import type { Communication } from './communication'
 import type { Maybe } from './format'
+import { Hub, signPause } from './hub'
+import type { FromHub, FromPage } from './hub'
+import { busyPause } from './pauses'
 
 export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
 
@@ -68,7 +71,7 @@ export type Figures = { from: number; to: number; width: number; steps: number[]
 // Busy is the error of a request that the server refuses temporarily (503), for example because the server follows too many runs.
 export class Busy extends Error {}
 
-export const busyPause = 5000 // ms between two attempts while the server refuses
+export { busyPause }
 
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
@@ -89,23 +92,46 @@ export function figures(run: string, columns: string[], range: Range, points: nu
   return get<Figures>(`/api/runs/${run}/figures?${query}`, signal)
 }
 
-// follow calls changed after each change of a run, and state when the connection is lost or restored. The returned function closes the stream.
-// A browser reconnects after a lost connection, but not after a response such as 503; follow then opens the stream again.
-export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
-  let source: EventSource
-  let timer: ReturnType<typeof setTimeout> | undefined
-  const open = (): void => {
-    source = new EventSource(`/api/stream?run=${run}`)
-    source.addEventListener('version', () => changed())
-    source.addEventListener('open', () => state(true))
-    source.addEventListener('error', () => {
-      state(false)
-      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, busyPause)
-    })
+type Post = (message: FromPage) => void
+
+// connect returns the function that sends messages to the hub of all pages, which runs in a shared worker. A browser without shared workers,
+// or one that does not start this worker, gets a hub for this page alone.
+function connect(receive: (message: FromHub) => void): Post {
+  const own = (): Post => {
+    const hub = new Hub(() => performance.now()), port = { postMessage: receive }
+    return message => hub.receive(port, message)
   }
-  open()
+  if (typeof SharedWorker === 'undefined') return own()
+  const worker = new SharedWorker(new URL('./stream.ts', import.meta.url), { type: 'module' })
+  let post: Post = message => worker.port.postMessage(message)
+  let last: FromPage = { run: null }
+  worker.addEventListener('error', () => {
+    post = own()
+    post(last)
+  })
+  worker.port.onmessage = (e: MessageEvent<FromHub>) => receive(e.data)
+  return message => {
+    last = message
+    post(message)
+  }
+}
+
+// follow calls changed after each change of a run, and state when the connection is lost or restored. The returned function ends it.
+export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
+  const post = connect(message => {
+    if ('version' in message) changed()
+    else state(message.connected)
+  })
+  const here = (): void => post({ run })
+  const gone = (): void => post({ run: null })
+  const timer = setInterval(here, signPause)
+  addEventListener('pagehide', gone)
+  addEventListener('pageshow', here) // again after the user has come back to the page
+  here()
   return () => {
-    clearTimeout(timer)
-    source.close()
+    clearInterval(timer)
+    removeEventListener('pagehide', gone)
+    removeEventListener('pageshow', here)
+    gone()
   }
 }

@@ -43,6 +43,7 @@ export class RunPage {
     this.build()
     document.addEventListener('visibilitychange', this.shown)
     this.stop = api.follow(name, () => this.changed(), connected => this.connection(connected))
+    this.changed() // does not wait for the stream
   }
 
   private readonly shown = (): void => {
@@ -167,6 +168,7 @@ export class RunPage {
   }
 
   private show(v: View, f: Figures): void {
+    if (!this.view) requestAnimationFrame(() => performance.mark('charts')) // for measurements: the next frame shows the run
     this.view = v
     this.figures = f
     document.title = `${v.name}: ${v.state.kind}`

@@ -1,0 +1,132 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { follow } from './api'
+import { Hub, signPause } from './hub'
+import type { FromHub } from './hub'
+import { busyPause } from './pauses'
+
+// Source is an EventSource whose events the test sends.
+class Source {
+  static readonly CLOSED = 2
+  static all: Source[] = []
+  readyState = 1
+  private readonly listeners = new Map<string, (e: { data: string }) => void>()
+  constructor(readonly url: string) { Source.all.push(this) }
+  addEventListener(name: string, listener: (e: { data: string }) => void): void { this.listeners.set(name, listener) }
+  send(name: string, data: unknown = null): void { this.listeners.get(name)?.({ data: JSON.stringify(data) }) }
+  close(): void { this.readyState = Source.CLOSED }
+  static get open(): string[] { return Source.all.filter(s => s.readyState !== Source.CLOSED).map(s => s.url) }
+  static get last(): Source { return Source.all.at(-1) as Source }
+}
+
+beforeEach(() => {
+  vi.useFakeTimers()
+  Source.all = []
+  vi.stubGlobal('EventSource', Source)
+})
+afterEach(() => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+})
+
+// pageOf returns a page that keeps its messages.
+function pageOf(): { got: FromHub[]; postMessage: (m: FromHub) => void } {
+  const got: FromHub[] = []
+  return { got, postMessage: m => got.push(m) }
+}
+
+describe('hub', () => {
+  test('seven pages share one stream, and each gets the versions of its run', () => {
+    const hub = new Hub(() => 0), pages = Array.from({ length: 7 }, pageOf)
+    pages.forEach((p, i) => hub.receive(p, { run: i < 6 ? 'a' : 'b' }))
+    vi.advanceTimersByTime(100)
+    expect(Source.all.map(s => s.url)).toEqual(['/api/stream?run=a&run=b'])
+    Source.last.send('version', { run: 'a', version: 3 })
+    Source.last.send('version', { run: 'b', version: 4 })
+    expect(pages.map(p => p.got.at(-1))).toEqual([...Array(6).fill({ version: 3 }), { version: 4 }])
+  })
+  test('a page that opens later gets the version, and no other page loads again', () => {
+    const hub = new Hub(() => 0), first = pageOf(), second = pageOf()
+    hub.receive(first, { run: 'a' })
+    vi.advanceTimersByTime(100)
+    Source.last.send('version', { run: 'a', version: 3 })
+    hub.receive(second, { run: 'a' })
+    expect(second.got).toContainEqual({ version: 3 })
+    hub.receive(pageOf(), { run: 'b' })
+    vi.advanceTimersByTime(100)
+    expect(Source.open).toEqual(['/api/stream?run=a&run=b'])
+    Source.last.send('version', { run: 'a', version: 3 })
+    expect(first.got.filter(m => 'version' in m)).toEqual([{ version: 3 }])
+  })
+  test('closes the stream after the last page', () => {
+    const hub = new Hub(() => 0), page = pageOf()
+    hub.receive(page, { run: 'a' })
+    vi.advanceTimersByTime(100)
+    expect(Source.open.length).toBe(1)
+    hub.receive(page, { run: null })
+    vi.advanceTimersByTime(100)
+    expect(Source.open.length).toBe(0)
+  })
+  test('takes a page that is silent for minutes for closed', () => {
+    let now = 0
+    const hub = new Hub(() => now), crashed = pageOf(), other = pageOf()
+    hub.receive(crashed, { run: 'a' })
+    hub.receive(other, { run: 'b' })
+    vi.advanceTimersByTime(100)
+    for (now = signPause; now <= 8 * signPause; now += signPause) hub.receive(other, { run: 'b' })
+    vi.advanceTimersByTime(100)
+    expect(Source.open).toEqual(['/api/stream?run=b'])
+  })
+  test('asks again for a run that the server has refused, and leaves the others alone', () => {
+    const hub = new Hub(() => 0), page = pageOf()
+    hub.receive(page, { run: 'a' })
+    hub.receive(pageOf(), { run: 'b' })
+    vi.advanceTimersByTime(100)
+    Source.last.send('version', { run: 'a', version: 1 })
+    Source.last.send('refused', { run: 'b', why: 'busy' })
+    vi.advanceTimersByTime(busyPause)
+    expect(Source.all.length).toBe(2)
+    expect(Source.open.length).toBe(1)
+    Source.last.send('version', { run: 'a', version: 1 })
+    expect(page.got.filter(m => 'version' in m).length).toBe(1)
+  })
+})
+
+// Without shared workers, as in this test, a page has a hub of its own.
+describe('follow', () => {
+  const begin = (): { stop: () => void; states: boolean[]; changes: () => number } => {
+    vi.stubGlobal('addEventListener', () => {})
+    vi.stubGlobal('removeEventListener', () => {})
+    const states: boolean[] = []
+    let changes = 0
+    const stop = follow('a', () => changes++, c => states.push(c))
+    vi.advanceTimersByTime(100)
+    return { stop, states, changes: () => changes }
+  }
+  const refuse = (): void => {
+    Source.last.close()
+    Source.last.send('error')
+  }
+  test('opens the stream again after the server has refused it', () => {
+    const page = begin()
+    refuse()
+    expect(Source.all.length).toBe(1)
+    vi.advanceTimersByTime(busyPause)
+    expect(Source.all.map(s => s.url)).toEqual(['/api/stream?run=a', '/api/stream?run=a'])
+    Source.last.send('open')
+    Source.last.send('version', { run: 'a', version: 1 })
+    expect([page.states, page.changes()]).toEqual([[true, false, true], 1])
+  })
+  test('leaves a lost connection to the browser', () => {
+    begin()
+    Source.last.send('error')
+    vi.advanceTimersByTime(10 * busyPause)
+    expect(Source.all.length).toBe(1)
+  })
+  test('does not open a stream after its end', () => {
+    const page = begin()
+    refuse()
+    page.stop()
+    vi.advanceTimersByTime(10 * busyPause)
+    expect(Source.all.length).toBe(1)
+  })
+})
