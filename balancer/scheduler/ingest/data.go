@@ -504,6 +504,18 @@ func (d *Data) Fill(defaults []Default) []Missing {
 	return filled
 }
 
+// Unplaceable returns the jobs that no GPUs of the cluster can hold, and the reason for the first of them. Gavel's traces
+// contain such jobs: Gavel did not measure 16 or more GPUs, and measured some kinds on one GPU only.
+func (d *Data) Unplaceable() (jobs []int, first error) {
+	for job := range d.Workload.Jobs {
+		if err := scheduler.Holds(&d.Cluster, &d.Workload, d.Speeds, job); err != nil {
+			jobs = append(jobs, job)
+			first = cmp.Or(first, err)
+		}
+	}
+	return jobs, first
+}
+
 // Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster
 // and of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its
 // line).

@@ -407,23 +407,6 @@ func nearestKind(name string, kinds []scheduler.Kind) string {
 	return "a kind that has speeds; the nearest is " + quote(best)
 }
 
-// Unmeasured returns the jobs that no GPU type can run, because the table has no speed for their kind on their number
-// of GPUs. Gavel's traces contain such jobs: Gavel did not measure 16 or more GPUs, and measured some kinds on one GPU
-// only.
-func Unmeasured(jobs []scheduler.Job, t *workload.Table) []int {
-	var list []int
-	for i, j := range jobs {
-		runs := false
-		for typ := range t.Kinds[j.Kind].Types {
-			runs = runs || t.Alone(j.Kind, typ, j.GPUs, false) > 0 || t.Alone(j.Kind, typ, j.GPUs, true) > 0
-		}
-		if !runs {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
 // Without returns the jobs that are not in the list, which is ascending.
 func Without(jobs []scheduler.Job, list []int) []scheduler.Job {
 	kept := make([]scheduler.Job, 0, len(jobs))

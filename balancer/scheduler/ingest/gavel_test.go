@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
 const gavelText = `{
@@ -195,6 +196,13 @@ func TestGavelsOwnFiles(t *testing.T) {
 	if mixed, ok := g.Speeds.Mixed(kind, []int{0, 1, 1}, true); !ok || !(mixed > slow*0.99 && mixed < fast*1.01) {
 		t.Errorf("ResNet-50 on a P100 and a V100: got %v, %v, want a speed between %v and %v", mixed, ok, slow, fast)
 	}
+	var types []scheduler.GPUType
+	var machines []workload.MachineSpec
+	for i, name := range g.Types {
+		types = append(types, scheduler.GPUType{Name: name, Memory: 16 << 30})
+		machines = append(machines, workload.MachineSpec{Count: 1, Type: i, GPUs: 64, Network: 1e9})
+	}
+	cluster := workload.NewCluster(types, machines...)
 	for name, want := range map[string]struct {
 		unmeasured int
 		last       float64
@@ -206,9 +214,15 @@ func TestGavelsOwnFiles(t *testing.T) {
 		if len(jobs) != 2000 || jobs[1999].Arrival != want.last {
 			t.Errorf("%s: got %d jobs, the last at %v s, want 2000, %v s", name, len(jobs), jobs[len(jobs)-1].Arrival, want.last)
 		}
-		unmeasured := Unmeasured(jobs, g.Speeds)
-		if kept := Without(jobs, unmeasured); len(unmeasured) != want.unmeasured || len(kept)+len(unmeasured) != 2000 || len(Unmeasured(kept, g.Speeds)) != 0 {
-			t.Errorf("%s: got %d jobs without speeds, %d with, want %d without", name, len(unmeasured), len(kept), want.unmeasured)
+		d, err := g.Data(*cluster, jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Fill(Unlimited())
+		unmeasured, first := d.Unplaceable()
+		d.Workload.Jobs = Without(d.Workload.Jobs, unmeasured)
+		if err := d.Check(); err != nil || len(unmeasured) != want.unmeasured || len(d.Workload.Jobs)+len(unmeasured) != 2000 {
+			t.Errorf("%s: got %d jobs without speeds (%v), %d with (%v), want %d without", name, len(unmeasured), first, len(d.Workload.Jobs), err, want.unmeasured)
 		}
 	}
 }
@@ -315,14 +329,19 @@ gpus = 8
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := g.Data(cluster.Cluster, Without(jobs, Unmeasured(jobs, g.Speeds)))
+	d, err := g.Data(cluster.Cluster, jobs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Check(); err == nil || !strings.Contains(err.Error(), "jobs.priority: missing in 1937 of 1937 rows") {
+	if err := d.Check(); err == nil || !strings.Contains(err.Error(), "jobs.priority: missing in 2000 of 2000 rows") {
 		t.Errorf("before the defaults: got %v", err)
 	}
 	d.Fill(Unlimited())
+	unplaceable, first := d.Unplaceable()
+	if first == nil || d.Check() == nil {
+		t.Error("jobs that the cluster cannot hold: got no error")
+	}
+	d.Workload.Jobs = Without(d.Workload.Jobs, unplaceable)
 	if err := d.Check(); err != nil {
 		t.Errorf("after the defaults: got %v", err)
 	}

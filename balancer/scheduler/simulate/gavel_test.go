@@ -151,7 +151,9 @@ func TestPoliciesOnGavelsTraces(t *testing.T) {
 	g := gavelSpeeds(t, filepath.Join(data, "simulation_throughputs.json"))
 	for _, trace := range []string{"6c71a0-seed0", "6c71a0-seed1", "ee9e8c-seed0", "ee9e8c-seed1"} {
 		w := gavelJobs(t, filepath.Join(data, "traces", trace+".trace"), g.Kinds, nil)
-		w.Jobs = ingest.Without(w.Jobs, ingest.Unmeasured(w.Jobs, g.Speeds))
+		d := &ingest.Data{Cluster: *gavelCluster([3]int{36, 36, 36}), Workload: *w, Speeds: g.Speeds}
+		unplaceable, _ := d.Unplaceable()
+		w.Jobs = ingest.Without(w.Jobs, unplaceable)
 		for _, n := range []int{36, 60} {
 			first := math.NaN()
 			for _, name := range scheduler.Names() {

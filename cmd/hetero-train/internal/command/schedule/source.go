@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -168,7 +167,7 @@ func (s *source) readGavel(a *cli.App) error {
 		}
 		d.Fill(ingest.Unlimited()) // Gavel states neither memory nor checkpoints, and a trace states only GPUs
 		s.setup = &workload.Setup{Cluster: &d.Cluster, Kinds: d.Workload.Kinds, Speeds: d.Speeds}
-		if err := s.list(a, path, &d.Workload); err != nil {
+		if err := s.list(a, path, d); err != nil {
 			return err
 		}
 	}
@@ -176,16 +175,9 @@ func (s *source) readGavel(a *cli.App) error {
 }
 
 // list adds the jobs of a trace that the cluster can hold.
-func (s *source) list(a *cli.App, path string, w *scheduler.Workload) error {
-	jobs := w.Jobs
-	var out []int
-	var first error
-	for i := range jobs {
-		if err := scheduler.Holds(s.setup.Cluster, w, s.setup.Speeds, i); err != nil {
-			out = append(out, i)
-			first = cmp.Or(first, err)
-		}
-	}
+func (s *source) list(a *cli.App, path string, d *ingest.Data) error {
+	w, jobs := &d.Workload, d.Workload.Jobs
+	out, first := d.Unplaceable()
 	w.Jobs = ingest.Without(jobs, out)
 	switch {
 	case len(w.Jobs) == 0:
