@@ -5,7 +5,7 @@
     .venv/bin/python scripts/check_hf.py [--program ./hetero-train] [--device cpu]
 
  1. hetero-train -> transformers: the script trains a small GPT-2 for some steps and exports it with --format hf.
-    from_pretrained must load the folder without missing and unexpected names. The loss of transformers for the
+    from_pretrained must load the folder without missing or unexpected names. The loss of transformers for the
     evaluation samples must be that of hetero-train's last evaluation.
  2. transformers -> hetero-train: the script saves a GPT-2 with random weights and large biases by save_pretrained, as
     GPT2LMHeadModel and as GPT2Model. The program imports and exports it. All weights must be equal bit by bit, and the
@@ -245,7 +245,7 @@ def main():
         config = transformers.GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=3, n_head=4, bos_token_id=None, eos_token_id=None)
         model = transformers.GPT2LMHeadModel(config)
         with torch.no_grad():
-            for p in model.parameters():  # changes biases and weights of LayerNorm, so that a mistake in them is noticed
+            for p in model.parameters():  # changes biases and weights of LayerNorm, so that the comparison finds mistakes in them
                 p.add_(torch.randn_like(p) * 0.2)
         for kind, saved in (("GPT2LMHeadModel", model), ("GPT2Model", model.transformer)):
             theirs, imported, back = folder / kind, folder / (kind + ".imported"), folder / (kind + ".back")

@@ -7,7 +7,7 @@
 # Every run trains the same 40 steps. Runs with the same number of ranks must end with a bit-equal loss.
 # A launcher that is not installed is skipped.
 #
-# Variables: HETERO_TRAIN (the program, default ./hetero-train), TORCHRUN (default torchrun),
+# Environment variables: HETERO_TRAIN (the program, default ./hetero-train), TORCHRUN (default torchrun),
 # OPENMPI (default mpirun.openmpi), MPICH (default mpirun.mpich).
 #
 # exit: 1 a launcher failed; 2 no launcher is installed
@@ -93,4 +93,4 @@ else
 fi
 [ "$ran" -gt 0 ] || exit 2
 [ "$bad" = 0 ] || { echo "check_launchers.sh: $bad of $ran runs failed"; exit 1; }
-echo "check_launchers.sh: all $ran runs worked"
+echo "check_launchers.sh: all $ran runs succeeded"

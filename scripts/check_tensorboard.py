@@ -33,7 +33,7 @@ def fail(text):
 
 
 def near(got, want):
-    """Equal as f32, which is what event files hold."""
+    """Whether two values are equal in f32, the type in event files."""
     if want is None:
         return math.isnan(got) or math.isinf(got)
     return got == struct.unpack("f", struct.pack("f", want))[0]
@@ -42,7 +42,7 @@ def near(got, want):
 def check_points(how, tag, points, records):
     steps = [step for step, _ in points]
     if steps != sorted(set(steps)):
-        fail(f"{how}: {tag}: steps are not in order, or there twice: {steps}")
+        fail(f"{how}: {tag}: steps are out of order, or occur twice: {steps}")
     for step, value in points:
         if step not in records:
             fail(f"{how}: {tag}: step {step} is not in the records")
@@ -67,7 +67,7 @@ def check_process(folder, records):
     content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     settings = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
     if "optimizer.lr" not in settings or "model.name" not in settings:
-        fail(f"settings hold only {sorted(settings)}")
+        fail(f"got only the settings {sorted(settings)}")
     return len(tags["scalars"]), points, len(settings)
 
 

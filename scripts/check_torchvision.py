@@ -71,7 +71,7 @@ def random_model(name, classes, seed):
     torch.manual_seed(seed)
     model = getattr(torchvision.models, name)(num_classes=classes)
     for m in model.modules():
-        if isinstance(m, torch.nn.BatchNorm2d):  # with only 0 and 1, a swap would not be noticed
+        if isinstance(m, torch.nn.BatchNorm2d):  # with only 0 and 1, the comparison would not find a swap
             torch.nn.init.uniform_(m.weight, 0.5, 1.0)
             torch.nn.init.uniform_(m.bias, -0.1, 0.1)
             m.running_mean.uniform_(-0.1, 0.1)
@@ -125,7 +125,7 @@ def check_in(work, args):
             want = theirs.state_dict()
         other = [k for k in want if not torch.equal(want[k], tensors[k])]
         faults += len(other)
-        print(f"{dtype}: load_state_dict(strict=True) took {len(tensors)} tensors, {len(other)} of them differ {other[:3] if other else ''}".rstrip())
+        print(f"{dtype}: load_state_dict(strict=True) loaded {len(tensors)} tensors, {len(other)} of them differ {other[:3] if other else ''}".rstrip())
     return faults + compare(args, work, source, name, classes, f32)
 
 
@@ -153,7 +153,7 @@ def compare(args, work, source, name, classes, tensors):
     error, own = (ours - exact).abs().max().item(), (theirs - exact).abs().max().item()
     same = (ours.argmax(1) == theirs.argmax(1)).sum().item()
     print(f"{name}, {len(images)} images of {args.size} pixels, {classes} classes: log-probabilities from {exact.min():.2f} to {exact.max():.2f}")
-    print(f"largest difference to torchvision's f32: {(ours - theirs).abs().max().item():.3g}; to its f64: {error:.3g}, where its own f32 is {own:.3g} off")
+    print(f"largest difference to torchvision's f32: {(ours - theirs).abs().max().item():.3g}; to its f64: {error:.3g}, where torchvision's f32 differs by {own:.3g}")
     print(f"the same most likely class: {same} of {len(images)}")
     bad = not error <= args.factor * max(own, 1e-6)
     print("FAILED" if bad else "ok")

@@ -34,7 +34,7 @@ def inside(e, others):
 
 
 def union(spans, low, high):
-    """Time within [low, high] that some span covers."""
+    """Time within [low, high] that at least one span covers."""
     covered, at = Decimal(0), low
     for e in sorted(spans, key=lambda e: e["ts"]):
         begin, stop = max(e["ts"], at), min(end(e), high)
@@ -72,7 +72,7 @@ def main():
     for rank, tracks in sorted(ranks.items()):
         for part in tracks["parts"]:
             if not inside(part, tracks["steps"]):
-                fail(f"rank {rank}: part {part['name']} at {part['ts']} us lies in no step")
+                fail(f"rank {rank}: part {part['name']} at {part['ts']} us is not within any step")
         noted = [e for name, spans in tracks.items() if name.startswith("gpu stream ") for e in spans]
         leaves = noted or tracks["stream"] + tracks.get("host", [])
         for leaf in noted:
@@ -81,7 +81,7 @@ def main():
         for leaf in tracks.get("stream", []):
             args = leaf.get("args", {})
             if "kernel" in args and args["pass"] != "between steps" and not inside(leaf, tracks["parts"]):
-                fail(f"rank {rank}: launch {leaf['name']} at {leaf['ts']} us lies in no part of a step")
+                fail(f"rank {rank}: launch {leaf['name']} at {leaf['ts']} us is not within any part of a step")
             if args.get("pass") != "between steps":
                 kernels[args.get("kernel", leaf["name"])] += leaf["dur"]
         for step in tracks["steps"]:
@@ -89,16 +89,16 @@ def main():
             measured, explained = measured + step["dur"], explained + covered
             if not noted:
                 timed, named = timed + step["dur"], named + covered
-            print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, {100 * covered / step['dur']:.2f} % explained")
+            print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, {100 * covered / step['dur']:.2f} % covered")
     for name, took in kernels.most_common(8):
         print(f"  {name}: {100 * took / measured:.1f} %")
     share = explained / measured
     told = trace["otherData"]["explained"]
     if abs(share - told) > Decimal("0.001"):
-        fail(f"the file says that it explains {told}, its events say {share}")
+        fail(f"the file states a covered fraction of {told}, but its events cover {share}")
     if named < WANT * timed:
-        fail(f"{100 * named / timed:.2f} % explained, want {100 * WANT} %")
-    print(f"ok: {sum(map(len, events.values()))} events of {len(ranks)} ranks explain {100 * share:.2f} % of the steps")
+        fail(f"{100 * named / timed:.2f} % covered, want at least {100 * WANT} %")
+    print(f"ok: {sum(map(len, events.values()))} events of {len(ranks)} ranks cover {100 * share:.2f} % of the steps")
 
 
 if __name__ == "__main__":

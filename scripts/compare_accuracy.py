@@ -15,7 +15,7 @@ half of the threads: use it on a machine with two idle cores, or if only the acc
 stdout: a Markdown table. With --output DIR the script also writes ours.log, pytorch.log, accuracy.json and accuracy.md to
 DIR, and extends them after each epoch. DIR must not contain an earlier comparison.
 
-exit: 0 compared; 1 a training failed; 2 bad arguments, or something to install first
+exit: 0 success; 1 a training failed; 2 bad arguments, or a missing requirement
 """
 
 import argparse
@@ -36,7 +36,7 @@ EVALUATION = re.compile(r"^eval after step \d+\b.*?\btop-1 ([\d.]+) %")
 
 
 class Comparison:
-    """What both sides have reached, kept on disk after each epoch."""
+    """The results of both sides so far, saved to disk after each epoch."""
 
     def __init__(self, a):
         self.a, self.rows, self.lock = a, {"ours": [], "pytorch": []}, threading.Lock()
@@ -54,7 +54,7 @@ class Comparison:
             (self.a.output / "accuracy.md").write_text(self.table())
 
     def table(self):
-        """One row an epoch; seconds include the evaluation."""
+        """One row per epoch; seconds include the evaluation."""
         lines = ["| epoch | hetero-train top-1 | seconds | PyTorch top-1 | seconds |", "|---|---|---|---|---|"]
         for i in range(max(map(len, self.rows.values()))):
             cells = []
@@ -84,7 +84,7 @@ def commands(a):
     peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a)]
     if a.zero_init_residual:
         peer.append("--zero-init-residual")
-    if a.epoch_steps:  # the schedule of a trial has the length of its steps
+    if a.epoch_steps:  # the schedule of a trial ends with the steps of the trial
         ours += ["--set", f"data.num_samples={128 * a.epoch_steps}"]
         peer += ["--epoch-steps", a.epoch_steps]
     return {"ours": [str(x) for x in ours], "pytorch": [str(x) for x in peer]}
@@ -135,9 +135,9 @@ def parse_arguments():
         p.error("--epochs and --threads: want at least 1; --epoch-steps: want at least 0")
     for path, what in ((a.data, "--data"), (a.config, "--config"), (a.binary, "--binary")):
         if not path.is_file():
-            p.error(f"{what}: there is no file {path}")
+            p.error(f"{what}: {path} not found")
     if (a.output / "accuracy.json").exists() or (a.output / "compare_accuracy").exists():
-        p.error(f"--output: {a.output} holds an earlier comparison: remove it, or name another folder")
+        p.error(f"--output: {a.output} contains an earlier comparison: remove it, or use another folder")
     try:
         a.versions = {name: importlib.metadata.version(name) for name in ("torch", "torchvision")}
     except importlib.metadata.PackageNotFoundError as e:

@@ -23,7 +23,7 @@ import time
 
 
 def peer(args, out):
-    """One run of the DataLoader; a process of its own, so that its children's CPU time is its own."""
+    """One run of the DataLoader in a separate process, so that the CPU time of its children can be measured."""
     import torch
     from torchvision import datasets, transforms as T
 
@@ -43,7 +43,7 @@ def peer(args, out):
         for _ in iterator:
             pass
         wall = time.monotonic() - started
-        del iterator, loader  # the CPU time of workers counts after they have ended; their start is below 1 % of a long run
+        del iterator, loader  # the CPU time of workers is known after they have ended; their start takes below 1 % of a long run
         return batches * args.batch_size, wall, used() - cpu
 
     n, wall, _ = run(4)
@@ -58,7 +58,7 @@ def ours(args):
         command += ["--augment", args.augment]
     r = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     if not r["decoder"].startswith("libturbojpeg"):
-        sys.exit(f"the native library is not in use: {r['decoder']}")
+        sys.exit(f"hetero-train does not use the native library, but the decoder {r['decoder']}")
     return r["images_per_second"], r["images_per_core_second"]
 
 
@@ -86,7 +86,7 @@ def main():
     for i in range(args.rounds):
         rows.append((ours(args), theirs(args)))
         (a, ac), (b, bc) = rows[-1]
-        print(f"round {i + 1}: hetero-train {a:.0f} img/s, {ac:.0f} a CPU second; torchvision {b:.0f}, {bc:.0f}; ratios {a / b:.2f}, {ac / bc:.2f}", flush=True)
+        print(f"round {i + 1}: hetero-train {a:.0f} img/s, {ac:.0f} per CPU second; torchvision {b:.0f}, {bc:.0f}; ratios {a / b:.2f}, {ac / bc:.2f}", flush=True)
     for name, k in (("wall time", 0), ("CPU time", 1)):
         ratios = sorted(r[0][k] / r[1][k] for r in rows)
         print(f"{name}: hetero-train {statistics.median(r[0][k] for r in rows):.0f} img/s, torchvision {statistics.median(r[1][k] for r in rows):.0f}, "

@@ -6,7 +6,7 @@
     .venv/bin/python scripts/compare_loss.py --data CIFAR.tar.gz --precision f32 --run experiments/compare_loss
 
 The archive contains train/<class>/*.jpg. Both programs draw their own initial weights, order and augmentation from the same
-distributions. The curves therefore agree as those of two seeds do, not digit by digit (scripts/goldens.py compares digits).
+distributions. The curves therefore agree like the curves of two seeds, not digit by digit (scripts/goldens.py compares digits).
 """
 
 import argparse

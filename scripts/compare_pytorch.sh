@@ -13,7 +13,7 @@
 # is faster.
 # Run the script on an idle machine. It warns if the machine is busy.
 #
-# exit: 0 compared; 1 a run failed; 2 bad arguments, or something to install first
+# exit: 0 success; 1 a run failed; 2 bad arguments, or a missing requirement
 set -euo pipefail
 
 usage() {
@@ -48,7 +48,7 @@ number() { # option, value: fails unless the value is an integer above 0
 
 members() { # option, value, allowed words: fails unless the value is a comma-separated list of allowed words
 	local word
-	[[ -n $2 ]] || fail 2 "$1: got nothing, want a list of: $3"
+	[[ -n $2 ]] || fail 2 "$1: got an empty list, want a list of: $3"
 	for word in ${2//,/ }; do
 		[[ " $3 " == *" $word "* ]] || fail 2 "$1: got '$word', want a list of: $3"
 	done
@@ -104,8 +104,8 @@ esac
 output=${output:-build/compare_pytorch/$device-$model-$size-$batch-$ranks.json}
 
 # Check requirements.
-command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and $library"
-[[ -x $binary ]] || fail 2 "no $binary: run make first"
+command -v "$PYTHON" >/dev/null || fail 2 "'$PYTHON' not found: set PYTHON to a Python that has torch and $library"
+[[ -x $binary ]] || fail 2 "$binary not found: run make first"
 "$PYTHON" -c "import torch, $library" 2>/dev/null || fail 2 "$PYTHON has no torch and $library. Install them:
     python3 -m venv .venv && .venv/bin/pip install torch $library
     PYTHON=.venv/bin/python $0"
@@ -121,8 +121,8 @@ cpus=$(env -u OMP_NUM_THREADS nproc)
 ((threads <= cpus)) || fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 if [[ $device == cpu ]] && awk "BEGIN { exit !($load > 0.5) }"; then
-	echo "WARNING: the machine is busy (load average $load). other work slows PyTorch down more than hetero-train, up to" >&2
-	echo "         ten times, because its threads wait for each other at every operation: do not publish the result" >&2
+	echo "WARNING: the machine is busy (load average $load). Other work slows PyTorch down more than hetero-train, up to" >&2
+	echo "         ten times, because PyTorch's threads wait for each other at every operation. Do not publish the result" >&2
 fi
 
 scratch=$(mktemp -d)
@@ -135,11 +135,11 @@ record() {
 	shift 3
 	"$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
 		tail -n 20 "$scratch/stderr" >&2
-		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler use --modes eager, and state this with the figures" >&2
+		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler, use --modes eager, and state this next to the figures" >&2
 		fail 1 "failed: $*"
 	}
 	line=$(tail -n 1 "$scratch/stdout")
-	[[ $line == {*} ]] || fail 1 "no JSON line last on stdout, got '$line': $*"
+	[[ $line == {*} ]] || fail 1 "the last line on stdout: got '$line', want JSON: $*"
 	echo "{\"who\": \"$who\", \"precision\": \"$precision\", \"round\": $round, \"result\": $line}" >>"$records"
 	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
 }

@@ -7,7 +7,7 @@
 The model and the optimizer are those of configs/gpt2_shakespeare.toml, with a constant learning rate. transformers draws the
 initial weights; hetero-train reads them with model.init_from. The script computes the order of the samples as engine/data does,
 from the seed of the run. Both programs compute in f32. Rounding errors grow with each step, so the curves agree to some digits.
-As a yardstick, the script also trains in PyTorch in f64.
+For comparison, the script also trains in PyTorch in f64.
 Exit code 1 if a loss differs by more than --tolerance, relative to the loss of PyTorch.
 """
 

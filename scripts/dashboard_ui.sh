@@ -27,12 +27,12 @@ if [ "$mode" = --check ]; then
 	listed=$(cd bundle && ls | sed 's/\.gz$//')
 	built=$(cd dist && ls)
 	[ "$listed" = "$built" ] || {
-		echo "dashboard_ui: the bundle has the files" $listed", the sources give" $built": run scripts/dashboard_ui.sh" >&2
+		echo "dashboard_ui: the bundle has the files" $listed", but the sources generate" $built": run scripts/dashboard_ui.sh" >&2
 		exit 1
 	}
 	for file in $built; do
 		gzip -dc "bundle/$file.gz" | cmp - "dist/$file" || {
-			echo "dashboard_ui: $file in the bundle is not what the sources give: run scripts/dashboard_ui.sh" >&2
+			echo "dashboard_ui: $file in the bundle differs from the file that the sources generate: run scripts/dashboard_ui.sh" >&2
 			exit 1
 		}
 	done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks a release that scripts/dist.sh has packed.
 #
-#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs glibc 2.31 at most, and only
+#   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs at most glibc 2.31, and only
 #                                                   libraries of glibc or of the folder
 #   scripts/dist_check.sh TARBALL [RELEASE…]        the same check, then runs the release in a root of each Debian release
 #                                                   (default: bullseye trixie): lists the devices, and trains with two
@@ -27,7 +27,7 @@ check_elf() {
 		done
 		case $file in
 		"$1"/lib/*) readelf -d "$file" | grep -q 'RUNPATH.*\[$ORIGIN\]' ||
-			{ echo "dist_check: ${file#"$1"/} does not look next to itself for what it needs: want the run path \$ORIGIN" >&2; bad=1; } ;;
+			{ echo "dist_check: ${file#"$1"/} does not search its own folder for libraries: want the run path \$ORIGIN" >&2; bad=1; } ;;
 		esac
 		version=$(readelf -VW "$file" | grep -o 'Name: GLIBC_[0-9.]*' | sed 's/.*_//' | sort -V | tail -n 1)
 		[ "$(printf '%s\n' "${version:-0}" $newest | sort -V | tail -n 1)" = $newest ] ||
@@ -35,7 +35,7 @@ check_elf() {
 	done < <(find "$1" -type f)
 	[ $count -ge 5 ] || fail "found $count programs and libraries in $1, want at least 5"
 	[ $bad = 0 ] || exit 1
-	echo "dist_check: $count programs and libraries need glibc $newest at most and nothing else"
+	echo "dist_check: $count programs and libraries need at most glibc $newest and no other libraries"
 }
 
 # check_release RELEASE TARBALL
@@ -63,7 +63,7 @@ check_release() {
 			grep "\"final_train_loss\"" "experiments/check-$memory/results/result.json" >"loss-$memory.txt"
 		done
 		cat loss-auto.txt loss-off.txt
-		cmp -s loss-auto.txt loss-off.txt || { echo "got the losses above over shared memory and over Gloo, want equal ones"; exit 1; }
+		cmp -s loss-auto.txt loss-off.txt || { echo "the losses over shared memory and over Gloo (above) differ, want equal losses"; exit 1; }
 		if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' ||
 		fail "the release does not run on Debian $1"
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
@@ -79,7 +79,7 @@ case ${1:-} in
 *)
 	tarball=$(realpath "$1")
 	shift
-	[ -f "$tarball" ] || fail "no file $tarball"
+	[ -f "$tarball" ] || fail "$tarball not found"
 	[ "$(id -u)" = 0 ] || fail "needs root, for chroot"
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT

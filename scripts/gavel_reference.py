@@ -5,7 +5,7 @@ Usage:  python scripts/gavel_reference.py CHECKOUT TRACE OUT.json [--policy fifo
 
 CHECKOUT is a clone of https://github.com/stanford-futuredata/gavel. Python needs numpy, cvxpy and ecos. The script replaces Gavel's
 network code, which simulations do not use. TRACE has 7 fields per line. Only the first --jobs jobs of one GPU take part;
-with --gangs, the first --jobs jobs that Gavel's table has a speed for on all types of GPUs.
+with --gangs, the first --jobs jobs for which Gavel's table has a speed on all types of GPUs.
 
 go test ./balancer/scheduler/simulate -run Gavel -v compares the result with our simulator; see docs/benchmarks/scheduling.md.
 """

@@ -33,7 +33,7 @@ Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 paramet
 
 Fields: `loss_*` before each step's update. `grad_norm_*` the L2 norm of each parameter's gradient at step 0, summed in
 f64. `eval_loss_*` after the last step, on the batch that follows, with running statistics and without label smoothing.
-`first_*` excerpts of what both sides make, to tell a wrong batch from a wrong step.
+`first_*` excerpts of the batch of both sides, which distinguish a wrong batch from a wrong step.
 """
 
 import argparse
@@ -52,7 +52,7 @@ from peers.simple_cnn import SimpleCNN
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "engine" / "models" / "testdata"
 
-# The constants of CIFAR-10, for values in 0…1.
+# The constants of CIFAR-10, for values from 0 to 1.
 MEAN = (0.4914, 0.4822, 0.4465)
 STD = (0.2470, 0.2435, 0.2616)
 
@@ -122,7 +122,7 @@ def normalize(images):
 
 
 def parameter_groups(model, finetune):
-    """One group a layer and kind of decay, with the layer's part of the learning rate."""
+    """One group per layer and kind of decay, with the layer's fraction of the learning rate."""
     layers = [name for name, _ in model.named_children() if name.startswith("block")] + ["fc"]
     groups = []
     for i, layer in enumerate(layers):
@@ -222,7 +222,7 @@ def require_stable_gradients(f64, f32):
     for variant, run in zip(VARIANTS, f32):
         off, name = max((abs(run["grad_norm"][name] - norm) / norm, name) for name, norm in f64["grad_norm"].items())
         if off > NORM_LIMIT:
-            raise SystemExit(f"gradient norm of {name}, {variant}: {off:.1e} from f64's, want at most {NORM_LIMIT}: take another seed")
+            raise SystemExit(f"gradient norm of {name}, {variant}: relative difference {off:.1e} from f64, want at most {NORM_LIMIT}: use another seed")
 
 
 def golden(config):
@@ -245,7 +245,7 @@ def golden(config):
 
 
 def summarize(name, run):
-    """Prints what the tolerances of the tests rest on: how far PyTorch's own f32 runs are from its f64 run."""
+    """Prints the basis of the tests' tolerances: the differences between PyTorch's f32 runs and its f64 run."""
     print(f"{name}: loss {run['loss_f64'][0]:.4f} -> {run['loss_f64'][-1]:.4f}, evaluation {run['eval_loss_f64']:.4f}")
     print("  loss, f64:    ", *(f"{x:.3f}" for x in run["loss_f64"]))
     for variant, loss in zip(VARIANTS, run["loss_f32"]):

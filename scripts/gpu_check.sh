@@ -7,9 +7,9 @@
 # Each part has its own time limit. A part that fails or hangs does not affect the results of the others. A part
 # writes its output to OUTPUT/PART.log and its figures to OUTPUT/PART.json. All results are in OUTPUT/gpu_check.json:
 # {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}. The entry of a part without figures
-# contains the reason: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
+# contains the reason: {"exit": 1, "seconds": 0, "result": null, "said": "tests/train.test not found: …"}.
 #
-# exit: 0 all parts passed; 1 some parts failed, the figures of all others are complete; 2 bad arguments, or nothing to
+# exit: 0 all parts passed; 1 some parts failed, the figures of the other parts are complete; 2 bad arguments, or nothing to
 # check; 130 interrupted, the figures of the parts that ended are complete
 set -uo pipefail
 caller=$PWD
@@ -69,10 +69,10 @@ while (($#)); do
 done
 declare -A limits=([selftest]=80 [goldens]=30 [text]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [resnet224]=80 [half]=30 [resnet32]=35 [gpt2]=55 [bert]=45 [memcheck]=25)
 for part in ${parts//,/ }; do
-	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
+	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want one or more of ${!limits[*]}"
 done
-[[ -n ${parts//,/} ]] || fail 2 "--parts: got nothing, want some of ${!limits[*]}"
-[[ -x $binary ]] || fail 2 "no $binary: run make, or unpack the bundle"
+[[ -n ${parts//,/} ]] || fail 2 "--parts: got an empty list, want one or more of ${!limits[*]}"
+[[ -x $binary ]] || fail 2 "$binary not found: run make, or unpack the bundle"
 mkdir -p "$output" || exit 2
 HETERO_LIB_DIR=$(callers "${HETERO_LIB_DIR:-$PWD/build/lib}")
 export HETERO_LIB_DIR PYTHON
@@ -85,7 +85,7 @@ part_selftest() { HETERO_REQUIRE=cuda,nccl "$binary" selftest --device cuda,nccl
 follow() {
 	local program=tests/$1.test
 	[[ -x $program ]] || {
-		echo "no $program: make gpu-bundle makes it"
+		echo "$program not found: run make gpu-bundle"
 		return 1
 	}
 	(cd "tests/engine/$1" && HETERO_TEST_DEVICE=cuda "../../$1.test" -test.run "$2" -test.v)
@@ -119,7 +119,7 @@ part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
 
-# The settings equal those of narrow, whose engines are already compiled. The part fails if the host waits for the GPU
+# The settings equal those of part narrow, which has already compiled the engines. The part fails if the host waits for the GPU
 # more than once per step, or before it has submitted the whole step. It also fails if the timeline does not show
 # this.
 part_trace() {
@@ -190,7 +190,7 @@ figures_of() {
 	[[ $2 != 124 && $2 != 137 && $2 != 130 && -s $1 && $(head -c 1 "$1") == '{' && $(tail -c 8 "$1" | tr -d '[:space:]') == *'}' ]] && cat "$1"
 }
 
-# ending LINES LOG prints the last lines of a log, which should contain the reason.
+# ending LINES LOG prints the last lines of a log, which usually contain the reason.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
 export -f part_selftest part_goldens part_text follow part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_gpt2 part_bert part_memcheck compare compare_text at_least_one

@@ -48,18 +48,18 @@ while (($#)); do
 	shift 2
 done
 ranks=${#cpus[@]}
-((ranks > 0)) || fail "--cpu: want a quota for each rank, as --cpu 0.8,0.4"
-(($# > 0)) || fail "no command: want one after --"
+((ranks > 0)) || fail "--cpu: want a quota for each rank, for example --cpu 0.8,0.4"
+(($# > 0)) || fail "got no command, want a command after --"
 for q in "${cpus[@]}"; do
 	[[ $q =~ ^[0-9]{0,4}(\.[0-9]+)?$ ]] && awk -v q="$q" 'BEGIN { exit !(q >= 0.01) }' || fail "--cpu: got '$q', want a number of CPUs of at least 0.01"
 done
 ((${#pins[@]} == 0 || ${#pins[@]} == ranks)) || fail "--pin: got ${#pins[@]} entries, want one for each of the $ranks ranks"
 for p in ${pins[@]+"${pins[@]}"}; do
-	[[ $p =~ ^[0-9]+(-[0-9]+)?$ ]] && taskset -c "$p" true 2>/dev/null || fail "--pin: got '$p', want a core of this machine, or a range of them"
+	[[ $p =~ ^[0-9]+(-[0-9]+)?$ ]] && taskset -c "$p" true 2>/dev/null || fail "--pin: got '$p', want a core of this machine, or a range of cores"
 done
 ((${#links[@]} == 0 || ${#links[@]} == ranks)) || fail "--link: got ${#links[@]} entries, want one for each of the $ranks ranks"
 for l in ${links[@]+"${links[@]}"}; do
-	[[ $l == none || $l =~ ^[0-9]+(\.[0-9]+)?[kmgt]?bit$ ]] || fail "--link: got '$l', want a rate as 100mbit, or none"
+	[[ $l == none || $l =~ ^[0-9]+(\.[0-9]+)?[kmgt]?bit$ ]] || fail "--link: got '$l', want a rate such as 100mbit, or none"
 done
 [[ $port =~ ^([1-9][0-9]{0,4})?$ ]] && ((${port:-1} < 65536)) || fail "--port: got '$port', want 1 to 65535"
 
@@ -99,7 +99,7 @@ remove_groups() { # folder
 		[[ -d $1 ]] || return 0
 		sleep 0.1
 	done
-	echo "lab: control group $1 could not be removed" >&2
+	echo "lab: cannot remove control group $1" >&2
 }
 
 # find_parent sets parent, the folder in which control groups for CPUs can be created, and their version. If there is
@@ -131,7 +131,7 @@ make_groups() {
 	done
 	mkdir "$parent/hetero-lab-$id" 2>/dev/null || { why="$parent cannot be written" && return 1; }
 	groups=$parent/hetero-lab-$id
-	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups: no cpu controller" && return 1; }
+	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups has no cpu controller" && return 1; }
 	for rank in "${!cpus[@]}"; do
 		# The kernel requires at least 1 ms of CPU time per period. The period is therefore longer for very small
 		# quotas.
@@ -174,7 +174,7 @@ free_port() {
 		port=$((20000 + RANDOM % 12000))
 		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return 0
 	done
-	fail "no free port found: give one with --port"
+	fail "no free port found: set --port"
 }
 
 run_rank() { # rank, command...: replaces this process
@@ -207,7 +207,7 @@ why='asked for' slowdowns=()
 if [[ -n $simulate ]] || ! make_groups; then
 	simulate=yes
 	for q in "${cpus[@]}"; do slowdowns+=("$(awk -v q="$q" 'BEGIN { n = int(q); if (n < q) n++; printf "%.4g", n / q }')"); done
-	what="SIMULATED slowdown of the ranks' devices: $(printf 'x%s ' "${slowdowns[@]}" | sed 's/ $//; s| |/|g'), as with quotas of $(list "${cpus[@]}") CPUs ($why)"
+	what="SIMULATED slowdown of the ranks' devices: $(printf 'x%s ' "${slowdowns[@]}" | sed 's/ $//; s| |/|g'), like quotas of $(list "${cpus[@]}") CPUs ($why)"
 else
 	what="CPU quotas of $(list "${cpus[@]}") CPUs are real (control groups $version)"
 fi
@@ -220,7 +220,7 @@ fi
 [[ -n $port ]] || free_port
 echo "lab: $ranks ranks on one machine: $what" >&2
 awk -v q="$(list "${cpus[@]}")" -v n="$(nproc)" 'BEGIN { k = split(q, all, "/"); for (i = 1; i <= k; i++) s += all[i]
-	if (s > 0.801 * n) printf "lab: the quotas add up to %g of %d CPUs: leave a fifth free, or steps vary by 7 to 15 %%\n", s, n }' >&2
+	if (s > 0.801 * n) printf "lab: the quotas add up to %g of %d CPUs: leave a fifth of the CPUs free, otherwise step times vary by 7 to 15 %%\n", s, n }' >&2
 
 interrupted=0 starting=1 pending=''
 # still_script reports whether the process of a rank is still a copy of this script. Such a copy can lose a signal.

@@ -4,7 +4,7 @@
 #
 #   make && sudo scripts/overlap.sh --rate 1gbit
 #
-# stdout: a table with the communication time of a step, the part of it that the backward pass hid, and this part as a
+# stdout: a table with the communication time of a step, the part of it that the backward pass hides, and this part as a
 # fraction of the possible maximum, min(communication, backward). The script needs root (ip netns, tc) and an idle
 # machine.
 #
@@ -51,10 +51,10 @@ while (($#)); do
 	shift 2
 done
 ((steps > 3)) || fail 2 "--steps: got $steps, want at least 4"
-[[ -x $binary ]] || fail 2 "no $binary: run make first"
+[[ -x $binary ]] || fail 2 "$binary not found: run make first"
 [[ $(id -u) == 0 ]] || fail 2 "network namespaces need root"
 for tool in ip tc python3; do
-	command -v "$tool" >/dev/null || fail 2 "no $tool: install iproute2 and python3"
+	command -v "$tool" >/dev/null || fail 2 "$tool not found: install iproute2 and python3"
 done
 
 scratch=$(mktemp -d)

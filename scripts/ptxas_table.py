@@ -35,7 +35,7 @@ def find_nvcc():
 
 
 def short(name):
-    """What a kernel is called in its file: without namespaces and parameters."""
+    """The name of a kernel in its file, without namespaces and parameters."""
     name = re.sub(r"hetero::|\(anonymous namespace\)::|^void ", "", name)
     name = name.replace("__nv_bfloat16", "bf16").replace("__half", "f16")
     depth = 0
@@ -80,7 +80,7 @@ def table(head, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", action="append", help="compute capability without the point; may be repeated (80 and 90)")
+    parser.add_argument("--arch", action="append", help="compute capability without the point; repeatable (default 80 and 90)")
     parser.add_argument("--all", action="store_true", help="every kernel instead of the ten with the most registers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -94,7 +94,7 @@ def main():
     for arch in archs:
         mine = [k for k in kernels if k[0] == arch]
         rows.append((f"sm_{arch}", len(mine), max(k[3] for k in mine), sum(k[4] > 0 for k in mine), max(k[5] for k in mine)))
-    table(["", "kernels", "most registers", "that spill", "most shared memory (bytes)"], rows)
+    table(["", "kernels", "most registers", "kernels that spill", "most shared memory (bytes)"], rows)
     heaviest = sorted((k for k in kernels if k[0] == archs[-1]), key=lambda k: (-k[3], k[1], k[2]))
     table([f"kernel (sm_{archs[-1]})", "file", "registers", "spilled (bytes)", "shared memory (bytes)"],
           [(f"`{k[2]}`", k[1], k[3], k[4], k[5]) for k in (heaviest if args.all else heaviest[:10])])

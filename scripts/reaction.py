@@ -19,7 +19,7 @@ import statistics
 
 
 def fit(points):
-    """Least-squares line through (share, seconds); through nothing in no time where there is one share only."""
+    """Least-squares line through (share, seconds). With only one share, the line goes through the origin."""
     mx, my = statistics.fmean(p[0] for p in points), statistics.fmean(p[1] for p in points)
     sxx = sum((p[0] - mx) ** 2 for p in points)
     slope = sum((p[0] - mx) * (p[1] - my) for p in points) / sxx if sxx > 0 else my / mx
@@ -27,7 +27,7 @@ def fit(points):
 
 
 def best_time(lines, total, unit):
-    """Least slowest time of whole units, by bisection over times."""
+    """Smallest time of the slowest rank, with shares in whole units, by bisection over times."""
     low, high = 0.0, max(a + b * total for a, b in lines)
     for _ in range(60):
         mid = (low + high) / 2
@@ -46,7 +46,7 @@ def main():
     o = p.parse_args()
     ranks = [json.load(open(f)) for f in sorted(glob.glob(o.run + "/logs/rank_*_metrics.json"))]
     if not ranks or not 0 <= o.rank < len(ranks):
-        p.error(f"{o.run}: got the metrics of {len(ranks)} ranks, want those of rank {o.rank} among them")
+        p.error(f"{o.run}: got the metrics of {len(ranks)} ranks, want those of rank {o.rank} too")
     slow = lambda step: o.begin <= step <= o.end
     own = lambda m: m["data_loading_time"] + m["forward_time"] + m["backward_time"] - m["exchange_time"] + m["optimizer_time"]
 

@@ -6,8 +6,8 @@
 #   ./hetero-train analyze                                                    compares the runs
 #
 # Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N>. It contains the files of the program, and
-# benchmark.json, which describes the run. If the same command is called again, it skips finished runs and restarts
-# interrupted ones.
+# benchmark.json, which describes the run. The same command, run again, skips finished runs and restarts
+# interrupted runs.
 # - Each different rank of a scenario also trains alone once (scenario solo-...), as the reference for scaling efficiency.
 # - Before the first run of a scenario with several ranks, the script profiles the ranks under the same quotas and links.
 #   All policies use this profile.
@@ -15,7 +15,7 @@
 # - Runs do not use the step-time curves of earlier runs (balance.curve_cache is off, unless --set turns it on), so
 #   repetitions are independent.
 #
-# exit: 0 all runs are finished; 1 some run failed, all others are finished; 2 bad arguments, or a tool is missing;
+# exit: 0 all runs are finished; 1 a run failed, all other runs are finished; 2 bad arguments, or a tool is missing;
 # 130 interrupted
 set -euo pipefail
 
@@ -64,7 +64,7 @@ number() { # option, value: fails unless the value is an integer above 0
 }
 
 words() { # option, value: fails unless the value is a comma-separated list of names
-	[[ $2 =~ ^[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*$ ]] || fail 2 "$1: got '$2', want names with commas between"
+	[[ $2 =~ ^[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*$ ]] || fail 2 "$1: got '$2', want names separated by commas"
 }
 
 json() { # a text as a JSON string
@@ -132,7 +132,7 @@ done
 for entry in ${settings[@]+"${settings[@]}"}; do
 	case ${entry%%=*} in
 	experiment.name | experiment.output_dir | experiment.seed | experiment.log_dir | balance.policy | balance.fixed_shares | model.name | data.dataset | data.batch_size | train.steps | train.resume | parallel.ranks)
-		fail 2 "--set ${entry%%=*}: this script sets it itself; use its own option" ;;
+		fail 2 "--set ${entry%%=*}: this script sets the key itself; use the option of this script" ;;
 	esac
 done
 [[ -n $scenarios || -n $quotas ]] || scenarios=four-unequal
@@ -143,8 +143,8 @@ done
 for seed in ${seeds//,/ }; do
 	[[ $seed =~ ^[0-9]{1,9}$ ]] || fail 2 "--seeds: got '$seed', want whole numbers"
 done
-((steps > 50)) || fail 2 "--steps: got $steps, want at least 51: 30 are warm-up and at least 20 are compared"
-((solo_steps > 50)) || fail 2 "--solo-steps: got $solo_steps, want at least 51: 30 are warm-up and at least 20 are compared"
+((steps > 50)) || fail 2 "--steps: got $steps, want at least 51: 30 steps are warm-up, and more than 20 are compared"
+((solo_steps > 50)) || fail 2 "--solo-steps: got $solo_steps, want at least 51: 30 steps are warm-up, and more than 20 are compared"
 
 # The scenarios. A scenario with CPU quotas has a list of quotas and a list of devices, with one entry per rank.
 laptop_quotas="0.8,0.5,0.3" laptop_names="gaming laptop,office laptop,old laptop"
@@ -152,7 +152,7 @@ declare -A quotas_of=([four-unequal]="0.8,0.53,0.23,0.23" [laptops]=$laptop_quot
 declare -A devices_of=([four-unequal]="RTX 3060,RTX 3050,GTX 1650,GTX 1650" [laptops]=$laptop_names [laptops-lan]=$laptop_names [laptops-wifi]=$laptop_names)
 declare -A links_of=([laptops-lan]="1gbit,1gbit,1gbit" [laptops-wifi]="100mbit,100mbit,100mbit")
 if [[ -n $quotas ]]; then
-	[[ $quotas =~ ^[0-9]*\.?[0-9]+(,[0-9]*\.?[0-9]+)*$ ]] || fail 2 "--cpu: got '$quotas', want CPUs of each rank, as 0.8,0.4,0.2,0.2"
+	[[ $quotas =~ ^[0-9]*\.?[0-9]+(,[0-9]*\.?[0-9]+)*$ ]] || fail 2 "--cpu: got '$quotas', want the CPUs of each rank, for example 0.8,0.4,0.2,0.2"
 	own=lab
 	for quota in ${quotas//,/ }; do
 		percent=$(awk "BEGIN { printf \"%.0f\", 100 * $quota }")
@@ -191,7 +191,7 @@ for scenario in ${scenarios//,/ }; do
 done
 load=$(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo 0)
 if awk "BEGIN { exit !($load > 0.5) }"; then
-	say "WARNING: the machine is busy (load average $load): other work makes figures worse and differences smaller"
+	say "WARNING: the machine is busy (load average $load): other work makes the figures worse and the differences between policies smaller"
 fi
 
 # The list of runs. Each line contains policy, model, data set, scenario, seed and steps, separated by tabs.
@@ -306,11 +306,11 @@ prepare() {
 # state DIR STEPS prints finished, unfinished or absent. A finished run with other settings is an error.
 state() {
 	[[ -d $1 ]] || { echo absent && return; }
-	[[ -f $1/benchmark.json ]] || fail 2 "$1 exists and was not made by this script: use another --output-dir"
+	[[ -f $1/benchmark.json ]] || fail 2 "$1 exists, but this script did not create it: use another --output-dir"
 	grep -qx '  "exit": 0,\?' "$1/results/result.json" 2>/dev/null || { echo unfinished && return; }
 	[[ $(<"$1/benchmark.json") == "$description" ]] || {
 		diff <(echo "$description") "$1/benchmark.json" >&2 || true
-		fail 2 "$1 holds a finished run of other settings (see above: <wanted, >there): use another --output-dir, or remove it"
+		fail 2 "$1 contains a finished run with other settings (above: < is wanted, > is in the folder): use another --output-dir, or remove the folder"
 	}
 	grep -qx "  \"steps\": $2," "$1/results/result.json" || { echo unfinished && return; }
 	echo finished
@@ -374,12 +374,12 @@ say "${#plan[@]} runs: $skipped finished, ${#todo[@]} to do, into $output"
 child=
 interrupted() {
 	[[ -z $child ]] || { kill -TERM "$child" 2>/dev/null && wait "$child"; } || true
-	say "interrupted; the same command goes on with the run that was cut short"
+	say "interrupted; the same command continues with the interrupted run"
 	exit 130
 }
 trap interrupted INT TERM HUP
 
-mkdir -p "$output" || fail 2 "cannot make $output"
+mkdir -p "$output" || fail 2 "cannot create $output"
 began=$SECONDS done_runs=0 done_steps=0 all_steps=0 failures=()
 for line in ${todo[@]+"${todo[@]}"}; do all_steps=$((all_steps + ${line##*$'\t'})); done
 for line in ${todo[@]+"${todo[@]}"}; do
@@ -387,7 +387,7 @@ for line in ${todo[@]+"${todo[@]}"}; do
 	prepare "${run[@]}"
 	dir=$output/$name eta="no estimate yet"
 	((done_runs == 0)) || eta="about $(duration $(((SECONDS - began) * (all_steps - done_steps) / done_steps))) to go"
-	[[ ! -d $dir ]] || say "$name was cut short: set aside as $(set_aside "$dir"), run again"
+	[[ ! -d $dir ]] || say "$name was interrupted: its folder is now $(set_aside "$dir"), and the run starts again"
 	say "[$((done_runs + 1))/${#todo[@]}] $name ($eta)"
 	measure_ranks
 	mkdir -p "$dir"
@@ -400,11 +400,11 @@ for line in ${todo[@]+"${todo[@]}"}; do
 	done_runs=$((done_runs + 1)) done_steps=$((done_steps + run[5]))
 	case $code in
 	0)
-		[[ $(state "$dir" "${run[5]}") == finished ]] || fail 1 "$name: exit code 0, and $dir/results/result.json is not of a finished run"
+		[[ $(state "$dir" "${run[5]}") == finished ]] || fail 1 "$name: got exit code 0, but $dir/results/result.json is not of a finished run"
 		say "    $(sed -n 's/^  "samples_per_second": \([0-9]*\).*/\1 samples\/s/p' "$dir/results/result.json")"
 		[[ $keep == yes ]] || rm -rf "$dir/checkpoints"
 		;;
-	2) fail 2 "$name: the program refuses the settings: $(reason "$dir")" ;;
+	2) fail 2 "$name: the program rejects the settings: $(reason "$dir")" ;;
 	75 | 130 | 143) interrupted ;;
 	*)
 		say "    FAILED with exit code $code: $(reason "$dir")"

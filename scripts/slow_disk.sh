@@ -33,7 +33,7 @@ elif grep -qw io /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
 	mkdir "$group"
 	echo "$device wbps=$rate" >"$group/io.max"
 else
-	echo "slow_disk.sh: there is neither a blkio nor an io controller" >&2
+	echo "slow_disk.sh: this system has neither a blkio nor an io controller" >&2
 	exit 2
 fi
 train() { # name, seconds between checkpoints

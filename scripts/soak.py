@@ -20,7 +20,7 @@ the counts. Exit code 1: violations.
 import collections, hashlib, os, random, shutil, signal, subprocess, sys, tempfile, time
 
 PROGRAM = os.path.abspath(os.environ.get("HETERO_TRAIN", "hetero-train"))
-STEPS, PATIENCE = 4000, 60  # PATIENCE: seconds after which the script reports that something hangs
+STEPS, PATIENCE = 4000, 60  # PATIENCE: seconds after which the script reports a hang
 VERIFY_TIME = 60
 
 
@@ -62,7 +62,7 @@ def log_size(folder):
 
 
 def trains(folder, before):
-    """Whether the log file shows a step behind its first bytes."""
+    """Whether the log file contains a step after its first bytes."""
     try:
         with open(os.path.join(folder, "run", "logs", "train.log"), "rb") as log:
             log.seek(before)
@@ -248,7 +248,7 @@ def soak(root, minutes, seed, disks):
                 time.sleep(0.05)
             left = processes(folder)
             if left:
-                violation(f"processes are left: {left}")
+                violation(f"processes still run: {left}")
                 for pid in left:
                     send(pid, signal.SIGKILL)
             t.out.close()
@@ -269,9 +269,9 @@ def soak(root, minutes, seed, disks):
                 try:
                     code = subprocess.run(command(folder, ranks), stdout=out, stderr=out, timeout=4 * PATIENCE).returncode
                 except subprocess.TimeoutExpired:
-                    code = "none: it hangs"
+                    code = "none: the process hangs"
             if code != 0:
-                violation(f"the last start: got exit code {code}, want 0")
+                violation(f"last start: got exit code {code}, want 0")
             elif digest(folder) != clean[ranks]:
                 violation("the final checkpoint differs from that of a run without faults")
             runs += 1

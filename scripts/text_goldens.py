@@ -11,7 +11,7 @@ with the seed of the file and the name of a stream. Element i of a tensor, in ro
 
   parameters  The stream is named as the parameter (names of transformers). Values are normal with deviation `spread`,
               computed in f64 and rounded to f32; the mean is 1 for weights of LayerNorm, else 0. Weights of linear layers
-              are (outputs, inputs), also where transformers stores them transposed (Conv1D).
+              are (outputs, inputs), even where transformers stores them transposed (Conv1D).
   batch of step t = 0, 1, 2 …; N samples, T positions
       tokens (N, T)    Bits(i) mod vocabulary, of "golden.tokens.<t>"
       lengths (N)      1 + Bits(n) mod T of "golden.lengths.<t>", and T for sample 0; only if `padded`
@@ -147,7 +147,7 @@ def golden(c):
 
 def main():
     parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata/text; see the top of this file.")
-    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable (default: all)")
+    parser.add_argument("--case", action="append", choices=CASES, help="run only this case; repeatable (default: all)")
     arguments = parser.parse_args()
     TESTDATA.mkdir(parents=True, exist_ok=True)
     for name in arguments.case or CASES:

@@ -59,7 +59,7 @@ may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have
 # install PACKAGE… installs packages. A first failure is usually due to an empty or old package list, so install
 # refreshes the list once.
 install() {
-	echo "deps: installing with apt-get, as root: $* (HETERO_INSTALL=off leaves the system as it is)"
+	echo "deps: installing with apt-get, as root: $* (to prevent this, set HETERO_INSTALL=off)"
 	local log=build/deps.log
 	mkdir -p build
 	export DEBIAN_FRONTEND=noninteractive
@@ -127,7 +127,7 @@ if [ ${#needed[@]} -gt 0 ]; then
 	status=1
 fi
 if [ ${#optional[@]} -gt 0 ]; then
-	echo "deps: missing: ${optional[*]} (the build goes on without it); run: $(advise "${optional[@]}")" >&2
+	echo "deps: missing: ${optional[*]} (optional: the build continues without them); run: $(advise "${optional[@]}")" >&2
 fi
 [ $status = 0 ] || exit $status
 

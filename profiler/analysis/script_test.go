@@ -165,13 +165,13 @@ func TestScriptGoesOnWhereItStopped(t *testing.T) {
 	}
 	before := b.called(t)
 	writeFile(t, b.fails, "")
-	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 || !strings.Contains(said, "cut short: set aside as "+b.output+"/.unfinished/"+name+".1") {
+	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 || !strings.Contains(said, "was interrupted: its folder is now "+b.output+"/.unfinished/"+name+".1") {
 		t.Errorf("got exit code %d after %d calls, want one call more than %d:\n%s", code, b.called(t), before, said)
 	}
 	if code, said = b.run(t, args...); code != 0 || b.called(t) != before+1 || !strings.Contains(said, "0 to do") {
 		t.Errorf("all finished: got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
-	if code, said = b.run(t, append(args, "--batch-size", "64")...); code != 2 || b.called(t) != before+1 || !strings.Contains(said, "holds a finished run of other settings") {
+	if code, said = b.run(t, append(args, "--batch-size", "64")...); code != 2 || b.called(t) != before+1 || !strings.Contains(said, "contains a finished run with other settings") {
 		t.Errorf("other settings: got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
 }

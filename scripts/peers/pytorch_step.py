@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times PyTorch's training step: the peer of `hetero-train bench train`.
+"""Times PyTorch's training step, for comparison with `hetero-train bench train`.
 
     python3 scripts/peers/pytorch_step.py --model resnet50 --image-size 32 --batch-size 128 --precision bf16 [--compile]
     python3 scripts/peers/pytorch_step.py --model gpt2 --seq-len 256 --batch-size 4 --precision bf16 [--compile]
@@ -22,7 +22,7 @@ scaled loss for fp16), and torch.compile on request. f32 is f32 without TF32, as
 the host, so the script times ten steps together.
 
 --ranks N starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them. The result is that
-of rank 0, with the samples of all ranks. Each rank normalises by its own samples, the only way that PyTorch has on a CPU.
+of rank 0, with the samples of all ranks. Each rank normalises over its own samples, because PyTorch on a CPU supports nothing else.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def preload_tcmalloc():
 
 
 def loaded_allocator():
-    """Which allocator the process has mapped, asked of the kernel."""
+    """The allocator that the process has mapped, according to the kernel."""
     with open("/proc/self/maps") as maps:
         text = maps.read()
     return next((name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in text), "system")
@@ -87,7 +87,7 @@ def parse_arguments():
     if a.device == "cpu" and a.precision == "fp16":
         p.error("--precision fp16 needs --device cuda")
     if a.device == "cuda" and a.ranks > 1:
-        p.error("--ranks: the ranks of --device cuda are not timed by this script")
+        p.error("--ranks: this script cannot time several ranks with --device cuda")
     return a
 
 
@@ -119,7 +119,7 @@ def make_images(a):
 
 
 def make_text(a):
-    """As make_images."""
+    """Like make_images, for text."""
     import torch
     import transformers
 
@@ -168,7 +168,7 @@ def make_step(a):
 
 
 def start_ranks(ranks):
-    """Runs this program once a rank. Rank 0 writes to this one's standard output."""
+    """Runs this program once per rank. Rank 0 writes to the standard output of this process."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

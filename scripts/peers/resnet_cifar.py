@@ -5,7 +5,7 @@
 
 Same network, initial distribution, augmentation (4 black pixels on each side, random window, mirrored in half of the
 cases), label smoothing 0.1, SGD with Nesterov momentum and weight decay on weights only, one warm-up epoch and a cosine
-to zero at the last step. The seeds of the two programs differ, so curves agree as those of two seeds do, not digit by digit.
+to zero at the last step. The seeds of the two programs differ, so the curves agree like the curves of two seeds, not digit by digit.
 
 The archive contains train/<class>/*.jpg and test/<class>/*.jpg. Prints one JSON line after each epoch: epoch, train_loss
 (mean over the epoch), top1 (fraction of the test images), train_seconds, eval_seconds.
@@ -47,7 +47,7 @@ def load(path, part):
 
 
 class Training:
-    """One training. step() trains on the next batch; evaluate() answers top-1 over the test images."""
+    """One training. step() trains on the next batch; evaluate() returns top-1 over the test images."""
 
     def __init__(self, a, steps):
         import torch

@@ -13,7 +13,7 @@ OURS = ("model", "device", "precision", "batch_size", "step_seconds_median", "sa
 
 
 def machine():
-    """The CPU's name as the kernel has it, with family and model: virtual machines often have no better name."""
+    """The CPU's name according to the kernel, with family and model, because virtual machines often have a generic name."""
     fields = {}
     with open("/proc/cpuinfo") as info:
         for line in info:
@@ -26,7 +26,7 @@ def machine():
 
 
 def check(record, first):
-    """Fails where a run is not the run that was asked for, or ours lacks a field."""
+    """Exits if a run has other settings than requested, or if a field of ours is missing."""
     result = record["result"]
     if record["who"] == "ours":
         missing = [key for key in OURS if key not in result]
@@ -39,7 +39,7 @@ def check(record, first):
 
 def compare(records):
     """The comparison in one precision."""
-    seconds = {}  # median seconds of a step in each round, by who
+    seconds = {}  # median seconds of a step in each round, by program
     for r in sorted(records, key=lambda r: r["round"]):
         seconds.setdefault(r["who"], []).append(r["result"]["step_seconds_median"])
     ours = seconds["ours"]
@@ -94,7 +94,7 @@ def main():
         check(r, first)
     comparisons = [compare([r for r in records if r["precision"] == precision]) for precision in dict.fromkeys(r["precision"] for r in records)]
 
-    print("| work | ours, samples/s (share of peak) | PyTorch eager | PyTorch compile | ours / best PyTorch, median (spread) | machine | versions | date |")
+    print("| work | ours, samples/s (fraction of peak) | PyTorch eager | PyTorch compile | ours / best PyTorch, median (spread) | machine | versions | date |")
     print("|---|---|---|---|---|---|---|---|")
     for c in comparisons:
         print(row(c, first, peer, a))
