@@ -31,7 +31,7 @@ const (
 func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget time.Duration) (Compute, error) {
 	best := Compute{DType: dt.String()}
 	if dev.Info().Modelled {
-		return best, fmt.Errorf("matrix products: device %s does not compute, so it cannot be measured", dev.Info().Name)
+		return best, fmt.Errorf("matrix products: device %s is simulated and computes no values, so it cannot be measured", dev.Info().Name)
 	}
 	began := time.Now()
 	for size := smallestProduct; size <= largestProduct; size *= 2 {

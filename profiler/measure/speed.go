@@ -57,7 +57,7 @@ type work struct {
 // therefore call OpenSpeed before they take turns, so that it does not disturb a measurement.
 func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("compute score: device %s does not compute, so it cannot be measured", dev.Info().Name)
+		return nil, fmt.Errorf("compute score: device %s is simulated and computes no values, so it cannot be measured", dev.Info().Name)
 	}
 	s := &Speed{clock: newClock(o.CPUs), dtype: o.DType, size: smallestProduct, moved: o.TensorBytes}
 	defer func() {

@@ -99,7 +99,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, "--set", "data.num_classes=7"}, exit.Usage, `the first 7 of the 10 classes`},
 		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, "12 classes, the model of"},
 		{[]string{dir, "--set", "data.image_size=1"}, exit.Usage, "data.image_size"},
-		{[]string{dir, "--device", "null"}, exit.Usage, "does not compute"},
+		{[]string{dir, "--device", "null"}, exit.Usage, "computes no values"},
 	} {
 		o := execute(append([]string{"eval"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {

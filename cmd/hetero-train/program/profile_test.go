@@ -103,7 +103,7 @@ func TestProfileRefusesWhatItCannotDo(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--set", "device.kind=null"}, exit.Usage, "does not compute"},
+		{[]string{"--set", "device.kind=null"}, exit.Usage, "computes no values"},
 		{[]string{"--output-dir", ""}, exit.Usage, "--output-dir"},
 		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exit.Usage, "not a directory"},
 		{[]string{"more"}, exit.Usage, "takes no arguments"},

@@ -36,7 +36,7 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
 	}
 	if info := a.Device.Info(); info.Modelled {
-		out.Notes = append(out.Notes, "device "+info.Name+" does not compute, so losses and accuracies have no meaning")
+		out.Notes = append(out.Notes, "device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
 	}
 	newest := newest(a, r)
 	if inside, relErr := filepath.Rel(a.Folder.Dir, newest); newest != "" && relErr == nil {

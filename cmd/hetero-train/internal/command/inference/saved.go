@@ -286,7 +286,7 @@ func (m *savedModel) openDevice(ctx context.Context) error {
 		return err
 	}
 	if info := m.Device.Info(); info.Modelled {
-		return exit.Usagef("device %s does not compute, so all results would be zero", info.Name)
+		return exit.Usagef("device %s is simulated and computes no values: all results would be zero", info.Name)
 	}
 	before, err := compute.TypesOf(&m.checkpoint.State)
 	if err != nil {

@@ -85,7 +85,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	if info := k.Device.Info(); info.Modelled {
-		return exit.Usagef("profile: device %s does not compute, so it cannot be measured", info.Name)
+		return exit.Usagef("profile: device %s is simulated and computes no values, so it cannot be measured", info.Name)
 	}
 	if k.Opts.Assignment.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
