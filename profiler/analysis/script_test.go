@@ -179,7 +179,7 @@ func TestScriptGoesOnWhereItStopped(t *testing.T) {
 func TestScriptStopsWhereTheProgramRefusesItsSettings(t *testing.T) {
 	b := newBench(t)
 	writeFile(t, b.fails, "none_simple_cnn_synthetic_image_single_seed1 2\n")
-	if code, said := b.run(t, "--scenarios", "single"); code != 2 || b.called(t) != 1 || !strings.Contains(said, "refuses the settings: hetero-train: error: made to fail") {
+	if code, said := b.run(t, "--scenarios", "single"); code != 2 || b.called(t) != 1 || !strings.Contains(said, "rejects the settings: hetero-train: error: made to fail") {
 		t.Errorf("got exit code %d after %d calls:\n%s", code, b.called(t), said)
 	}
 }
@@ -204,7 +204,7 @@ func TestScriptSaysWhatIsWrongWithItsArguments(t *testing.T) {
 		{[]string{"--cpu", "0.001"}, 2, "want at least 0.01"},
 		{[]string{"--cpu", "9999,9999"}, 2, "are more than the"},
 		{[]string{"--steps", "50"}, 2, "--steps: got 50, want at least 51"},
-		{[]string{"--set", "balance.policy=none"}, 2, "--set balance.policy: this script sets it itself"},
+		{[]string{"--set", "balance.policy=none"}, 2, "--set balance.policy: this script sets the key itself"},
 		{[]string{"--set", "x"}, 2, "--set: got 'x', want table.key=value"},
 		{[]string{"--binary", "/nowhere/hetero-train"}, 2, "run make first"},
 		{[]string{"--lab", "/nowhere/lab.sh", "--cpu", "0.01,0.01"}, 2, "no /nowhere/lab.sh, which starts ranks with CPU quotas"},
