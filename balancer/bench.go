@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// bench leaves out ranks that hold everybody up: as long as the slowest rank gets no faster with less, and the step is shorter without it.
+// bench excludes ranks that make the step longer. It excludes the slowest rank while fewer samples do not make it
+// faster and the step is shorter without it.
 func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 	batch.Limits = batch.limits(len(curves))
 	for {
@@ -17,7 +18,7 @@ func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 		limit := batch.Limits[slowest]
 		batch.Limits[slowest] = 0
 		without, err := Solve(batch, curves)
-		if err != nil { // the others cannot hold the batch
+		if err != nil { // the other ranks cannot hold the batch
 			batch.Limits[slowest] = limit
 			return best, nil
 		}
@@ -28,8 +29,8 @@ func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 	}
 }
 
-// release leaves out ranks whose price is more than they are worth: the one that saves most, again and again, as long as the step stays
-// within the slowdown. A rank without samples costs nothing.
+// release excludes ranks that cost more than they are worth. It repeatedly excludes the rank that saves most, while the
+// step stays within the slowdown. A rank without samples costs nothing.
 func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 	best, err := Solve(batch, curves)
 	if err != nil {
@@ -62,7 +63,8 @@ func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 	}
 }
 
-// dearest are the ranks that cost most for each of their samples, dearest first: without them most is saved. So few that a decision stays quick.
+// dearest returns the ranks that cost most per sample, the most expensive first. The list is short, so that a decision
+// stays fast.
 func (h *hybrid) dearest(shares []int) []int {
 	const most = 6
 	var ranks []int
@@ -77,7 +79,8 @@ func (h *hybrid) dearest(shares []int) []int {
 	return ranks[:min(len(ranks), most)]
 }
 
-// recalls tries a benched rank again now and then, more and more rarely, since nothing is heard of one without samples. It changes best.
+// recalls gives an excluded rank samples again from time to time, because a rank without samples has no measurements.
+// The intervals become longer with each attempt. recalls changes best.
 func (h *hybrid) recalls(d *Decision, best []int) bool {
 	if !h.opts.Bench {
 		return false
@@ -106,12 +109,12 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 	return false
 }
 
-// Worth is what a rank brings.
+// Worth is the value of a rank for the group.
 type Worth struct {
-	With, Without float64 // s of the slowest rank's work with the best shares, with and without it; +Inf where the others cannot hold the batch
+	With, Without float64 // s with the best shares; +Inf if the other ranks cannot hold the batch
 }
 
-// Marginal says of every rank what it is worth: the best step with it beside the best one without it.
+// Marginal returns the worth of every rank: it compares the best step with the rank and the best step without the rank.
 func Marginal(b Batch, curves []Curve) ([]Worth, error) {
 	best, err := Solve(b, curves)
 	if err != nil {

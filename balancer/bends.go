@@ -2,15 +2,16 @@ package balancer
 
 import "math"
 
-// bends are standard deviations of the Brownian motion w at e times b0, and the log of the probability of each before any
-// measurement, up to a constant. Measurements must ask for a bend; otherwise the noise of a few shares would choose one.
+// bends lists the possible standard deviations of the Brownian motion w at e times b0. prior is the log of the
+// probability of each before any measurement, up to a constant. The prior prefers small bends, because otherwise the
+// noise of a few shares would select a bend.
 var bends = [...]struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
 
-// belief is the probability of each bend. Kernels that work in tiles do so on every rank, and the noise of one rank tells
-// little, so all ranks share a belief.
+// belief is the probability of each bend. Kernels that work in tiles do so on every rank, and one rank gives little
+// evidence, so all ranks have one belief.
 type belief [len(bends)]float64
 
-// beforehand is the belief before any measurement.
+// beforehand is the prior belief.
 var beforehand = func() (b belief) {
 	sum := 0.0
 	for i, bend := range bends {
@@ -23,10 +24,10 @@ var beforehand = func() (b belief) {
 	return b
 }()
 
-// priorMean is the time of a share before any measurement, as a part of that of the largest measured share.
+// priorMean is the time of a share before any measurement, as a fraction of the time of the largest measured share.
 func priorMean(x float64) float64 { return priorFixed + (1-priorFixed)*x }
 
-// place is a share as the kernel sees it.
+// place is a share in the coordinates of the covariance function.
 type place struct {
 	samples float64
 	x       float64 // b / b1
@@ -46,7 +47,7 @@ func brownian(a, b place) float64 {
 	return a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
 }
 
-// forward solves L y = b, in the place of b.
+// forward solves L y = b and overwrites b with y.
 func forward(l, b []float64) []float64 {
 	n := len(b)
 	for i := range b {
@@ -55,7 +56,7 @@ func forward(l, b []float64) []float64 {
 	return b
 }
 
-// backward solves Lᵀ x = y.
+// backward solves Lᵀ x = y and overwrites y with x.
 func backward(l, y []float64) []float64 {
 	n := len(y)
 	x := make([]float64, n)
@@ -69,7 +70,7 @@ func backward(l, y []float64) []float64 {
 	return x
 }
 
-// dot is of a and the beginning of b.
+// dot returns the dot product of a and the beginning of b.
 func dot(a, b []float64) (sum float64) {
 	b = b[:len(a)]
 	for i, v := range a {

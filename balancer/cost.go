@@ -8,7 +8,7 @@ import (
 
 var inf = math.Inf(1)
 
-// Spent is what a step takes of what the ranks draw: J, or money with prices for watts.
+// Spent returns the energy of a step in J, or its cost if busy and idle are prices instead of watts:
 //
 //	sum over r of busy[r] t_r(b_r) + idle[r] (T - t_r(b_r)),   T = max over r of t_r(b_r)
 func Spent(curves []Curve, shares []int, busy, idle []float64) float64 {
@@ -21,11 +21,12 @@ func Spent(curves []Curve, shares []int, busy, idle []float64) float64 {
 	return sum
 }
 
-// Cheapest finds the shares for which a step takes least of what the ranks draw, and at most slowdown (a fraction) longer than the shortest
-// possible. A rank draws busy[r] while it computes and idle[r] while it waits.
+// Cheapest finds the shares with the least energy or cost of a step, among the shares whose step is at most slowdown (a
+// fraction) longer than the shortest step. A rank draws busy[r] while it computes and idle[r] while it waits.
 //
-// For each of several bounds on the step's time it gives unit after unit to the rank where it costs least, which is exact for curves that are
-// convex and otherwise near it; bounds are tried in steps of a hundredth of the slowdown.
+// For each of several bounds on the step time, it gives one unit after another to the rank where the unit costs least.
+// This is exact for convex curves, and close to the optimum for others. The bounds differ by a hundredth of the
+// slowdown.
 func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) ([]int, error) {
 	if err := checkPowers(len(curves), busy, idle, slowdown); err != nil {
 		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
@@ -70,7 +71,8 @@ func checkPowers(ranks int, busy, idle []float64, slowdown float64) error {
 	return nil
 }
 
-// greedy fills the units where each costs least within a bound on the time; nil where they do not fit.
+// greedy gives each unit to the rank where it costs least within a bound on the time. It returns nil if the units do
+// not fit.
 func (v *valleys) greedy(busy, idle []float64, bound float64) []int {
 	n, sum := v.least(bound)
 	var queue offers
@@ -107,14 +109,14 @@ func (v *valleys) greedy(busy, idle []float64, bound float64) []int {
 	return shares
 }
 
-// offer is what one more unit costs on a rank.
+// offer is the cost of one more unit on a rank.
 type offer struct {
 	rank, most int
 	price      func(units int) float64
 	costs      float64
 }
 
-// next prices the unit after n, false if the rank takes no more.
+// next computes the cost of the unit after n. It returns false if the rank can take no more units.
 func (o *offer) next(n int) bool {
 	if n >= o.most {
 		return false
@@ -140,7 +142,7 @@ func (o *offers) Pop() any {
 	return last
 }
 
-// spent is what a step takes with the objective. Released ranks cost nothing.
+// spent returns the energy or cost of a step, by the objective. Excluded ranks cost nothing.
 func (h *hybrid) spent(shares []int) float64 {
 	if h.opts.Objective == Energy {
 		return Spent(h.curves, shares, h.opts.Watts, h.opts.IdleWatts)
@@ -149,7 +151,7 @@ func (h *hybrid) spent(shares []int) float64 {
 	return seconds * h.price(shares)
 }
 
-// price is that of the ranks that have samples.
+// price returns the sum of the prices of the ranks that have samples.
 func (h *hybrid) price(shares []int) float64 {
 	price := 0.0
 	for r, n := range shares {

@@ -10,14 +10,15 @@ import (
 // Point is a rank's step time at one share.
 type Point struct {
 	Samples float64 // > 0
-	Seconds float64 // >= 0: the rank's own time, waiting for others left out
+	Seconds float64 // >= 0: the rank's own time, without waits for other ranks
 }
 
-// Curve is a rank's step time as a function of its share: linear between the points, flat below the first one, and going
-// on with the slope of the last two beyond the last where that rises (else flat). A rank without samples takes no time.
+// Curve is the step time of a rank as a function of its share. It is linear between the points, and flat below the
+// first point. Beyond the last point, it continues with the slope of the last two points if this slope is positive,
+// otherwise it is flat. A rank without samples takes no time.
 type Curve []Point // ascending in Samples, at least one
 
-// Check reports points that are no curve.
+// Check reports points that do not form a curve.
 func (c Curve) Check() error {
 	if len(c) == 0 {
 		return fmt.Errorf("got a curve without points")
@@ -62,8 +63,8 @@ func between(a, b Point, samples float64) float64 {
 	return a.Seconds + (b.Seconds-a.Seconds)*((samples-a.Samples)/(b.Samples-a.Samples))
 }
 
-// most is the largest share of at most limit samples that a rising curve finishes within seconds, 0 if there is none. It is exact: At of it
-// is within seconds, At of one more is not.
+// most returns the largest share of at most limit samples that a rising curve finishes within seconds, or 0. It is
+// exact: At of this share is within seconds, and At of the next share is not.
 func (c Curve) most(seconds float64, limit int) int {
 	if limit < 1 || c.At(1) > seconds {
 		return 0
@@ -71,7 +72,7 @@ func (c Curve) most(seconds float64, limit int) int {
 	if c.At(float64(limit)) <= seconds {
 		return limit
 	}
-	// The inverse of a line, then what rounding spoiled.
+	// The inverse of a line; the loops then correct its rounding error.
 	n := int(min(max(c.passes(seconds, float64(limit)), 1), float64(limit)))
 	for n > 1 && c.At(float64(n)) > seconds {
 		n--
@@ -82,12 +83,13 @@ func (c Curve) most(seconds float64, limit int) int {
 	return n
 }
 
-// rising is the least curve above this one that rises.
+// rising returns the lowest rising curve that is nowhere below this curve.
 func (c Curve) rising() Curve {
 	if c.Rises() {
 		return c
 	}
-	// Between a fall and the point where the line is back at its old height the curve is flat, which takes a point of its own.
+	// Between a fall and the point where the line reaches its old height again, the result is flat. The end of this
+	// part needs an additional point.
 	out := Curve{c[0]}
 	high := c[0].Seconds
 	for i, p := range c[1:] {
@@ -104,7 +106,8 @@ func (c Curve) rising() Curve {
 	return out
 }
 
-// within is the part of a curve between two shares, its ends where it has none there; nil if it lies elsewhere.
+// within returns the part of a curve between two shares. Where the curve has no point at a share, the part begins or
+// ends with the nearest point. It is nil if the curve has no points between the shares.
 func (c Curve) within(least, most float64) Curve {
 	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
 		return nil
@@ -124,14 +127,14 @@ func (c Curve) within(least, most float64) Curve {
 
 // simplify returns the curve with at most the given number of points, at least 2. It first chooses the points with the
 // largest relative distance from the line through their chosen neighbours. If all other points lie on these lines, it
-// chooses points within the widest ratios of samples, because a curve that is a line there is knowledge, too.
+// chooses points within the widest ratios of samples, because it is also information that the curve is a line there.
 func (c Curve) simplify(points int) Curve {
 	if len(c) <= 2 {
 		return c
 	}
 	chosen := []int{0, len(c) - 1}
 	for len(chosen) < min(points, len(c)) {
-		furthest, widest, at, place := 1e-9, 0.0, -1, 0 // less than that is rounding
+		furthest, widest, at, place := 1e-9, 0.0, -1, 0 // smaller values are rounding errors
 		for i, last := range chosen[:len(chosen)-1] {
 			next := chosen[i+1]
 			for k := last + 1; k < next; k++ {
@@ -158,7 +161,7 @@ func (c Curve) simplify(points int) Curve {
 	return out
 }
 
-// inverse is the real share that a rising curve finishes within seconds, at most limit; flat below the first point means down to nothing.
+// inverse returns the largest real share, at most limit, that a rising curve finishes within seconds.
 func (c Curve) inverse(seconds, limit float64) float64 {
 	if seconds < c[0].Seconds {
 		return 0
@@ -169,7 +172,7 @@ func (c Curve) inverse(seconds, limit float64) float64 {
 	return min(c.passes(seconds, limit), limit)
 }
 
-// passes is where a rising curve passes a time that lies within it; where it jumps there, otherwise.
+// passes returns the share at which a rising curve reaches a time, or otherwise if the curve does not reach the time.
 func (c Curve) passes(seconds, otherwise float64) float64 {
 	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
 		if p.Seconds <= s {

@@ -13,26 +13,29 @@ import (
 //	score       = (0.6 base + 0.4 performance) (1 - 0.2 utilization) (1 - 0.2 memory) straggler
 //	share       = Total * score / sum of scores              largest remainder, at least 1
 //
-// straggler is 0.5 for a rank whose own time was over 1.5 times the median in two windows running ("consistently slow"), else 1. A rank with half the
-// share takes about half the time, so its measured time says that it is no straggler. Without hysteresis its share would be restored and halved again for ever.
-// Therefore a straggler is judged by the times that all ranks would take with the shares that the formula gives them without the factor, and remains one
-// until its time is below 1.25 times the median in two windows running. Each relapse doubles this number of windows: curves that are no lines mislead the estimate.
+// straggler is 0.5 for a rank whose own time was over 1.5 times the median in two consecutive windows ("consistently
+// slow"), else 1. With half the share, a rank takes about half the time, so its measured time no longer shows that it
+// is a straggler. Without hysteresis, its share would be restored and halved again forever. The policy therefore
+// estimates the times of all ranks with the shares that the formula gives without the factor. A rank remains a
+// straggler until this time is below 1.25 times the median in two consecutive windows. Each relapse doubles this number
+// of windows, because the estimate is wrong for curves that are not lines.
 //
-// Time per sample, and not the iteration's time, keeps balanced ranks balanced: in synchronous training the iteration takes equally long everywhere.
+// The formula uses the time per sample and not the time of the iteration. In synchronous training, the time of an
+// iteration is equal on all ranks, so a formula of it would return to equal shares.
 type dynamic struct {
 	opts   Options
 	start  []int
 	window *window
 	median *MedianRule
 	slow   []bool    // ranks that are consistently slow
-	calm   []int     // windows running in which each of them was below the lower bound
-	proof  []int     // windows that clear each rank
-	speed  []float64 // samples/s of each rank, the last one measured; 0: never
+	calm   []int     // consecutive windows in which each of them was below the lower bound
+	proof  []int     // number of such windows after which each rank is no longer slow
+	speed  []float64 // last measured samples/s of each rank; 0: never measured
 }
 
 const (
 	stragglerScore = 0.5  // factor of a straggler's score
-	clearedFactor  = 1.25 // times the median: the lower bound of the hysteresis. Nearer to 1.5, noise of a tenth restores a straggler's share by chance
+	clearedFactor  = 1.25 // times the median: the lower bound of the hysteresis. Larger: noise of 10 % restores shares
 )
 
 func newDynamic(o Options) (Policy, error) {
@@ -70,7 +73,7 @@ const (
 	keepFraction = 0.02
 )
 
-// decide returns the next shares, or why they stay.
+// decide returns the next shares, or the reason to keep the current shares.
 func (d *dynamic) decide() ([]int, string) {
 	w := d.window
 	own := make([]float64, d.opts.Ranks)
@@ -107,7 +110,8 @@ func (d *dynamic) decide() ([]int, string) {
 
 func fraction(m mean) float64 { return min(max(m.or(0), 0), 1) }
 
-// weights are the ranks' scores before stragglers are halved. missing is a rank that was never measured, -1 if there is none.
+// weights returns the scores of the ranks without the factor of stragglers. missing is a rank that was never measured,
+// or -1.
 func (d *dynamic) weights() (weight []float64, missing int) {
 	w, scores := d.window, d.opts.scores()
 	var sumScores, sumSpeeds float64
@@ -129,9 +133,10 @@ func (d *dynamic) weights() (weight []float64, missing int) {
 	return weight, -1
 }
 
-// judge finds the ranks that are consistently slow, from their own times (s) in this window. full are the shares that they would get without the factor.
+// judge finds the ranks that are consistently slow, from their own times (s) in this window. full has the shares that
+// the ranks would get without the factor.
 func (d *dynamic) judge(own []float64, full []int) {
-	restored := make([]float64, len(own)) // s: times with the full shares. They change the median, too
+	restored := make([]float64, len(own)) // times in s with the full shares, which also change the median
 	for r, seconds := range own {
 		restored[r] = seconds * float64(full[r]) / float64(d.window.shares[r]) // NaN of a rank without samples
 	}

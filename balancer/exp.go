@@ -2,16 +2,17 @@ package balancer
 
 import "math"
 
-// exp is e to the x with the same bits on every processor of an architecture, which math.Exp does not promise: it multiplies and adds in one
-// rounding where the processor can. Ranks that fit the same data must fit the same curves. Its error is below 1e-15, relative.
+// exp returns e to the x, with the same bits on every processor of an architecture. math.Exp does not guarantee this,
+// because it uses fused multiply-add where the processor has it. Ranks that fit the same data must get the same curves.
+// The relative error is below 1e-15.
 func exp(x float64) float64 {
-	const most = 700 // far beyond any time, and short of overflow
+	const most = 700 // far beyond any time, and below overflow
 	x = min(max(x, -most), most)
 	k := math.Round(x / math.Ln2)
-	// ln 2 in two parts, the first with so few bits that k times it is exact.
+	// ln 2 in two parts. The first part has few bits, so that its product with k is exact.
 	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 	r := (x - k*high) - k*low  // |r| <= ln 2 / 2
-	const negligible = 0x1p-55 // the sum is at least 0.7: neither this term nor those after it change it
+	const negligible = 0x1p-55 // the sum is at least 0.7, so this term and the later ones do not change it
 	sum, term := 1.0, 1.0
 	for i := 1; i <= 17; i++ { // 0.35^18 / 18! is below 1e-24
 		term *= r / float64(i)

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// A probe is shares that may be better than the best known ones, tried for a window. It ends after two steps where it
+// A probe tries shares that may be better than the best known shares, for one window. It ends after two steps if it
 // costs more than probeCost ([hybrid.early]).
 
-// explore is the next probe, nil where there is nothing to be found out within the budget.
+// explore returns the shares of the next probe, or nil if no probe pays.
 func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reason string) {
 	if h.opts.Bench { // a probe gives no samples to an excluded rank
 		batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
@@ -34,9 +34,10 @@ func (h *hybrid) explore(batch Batch, from []int, now float64) (next []int, reas
 	return next, "a probe (trial of other shares): the step-time curves are uncertain at these shares"
 }
 
-// confirm gives ranks that surprised their curve at a new share one of their earlier shares again, at most probeCost
-// slower than now: the surprise is the curve's or the level's, and only a known share tells. nil: no rank did, or the
-// best shares tell.
+// confirm measures earlier shares of ranks again whose time at a new share was far from their curve. The difference
+// comes from the shape of the curve or from the level, and only a known share distinguishes the two. The shares make
+// the step at most probeCost slower. The result is nil if no rank needs this, or if the best shares already distinguish
+// the two.
 func (h *hybrid) confirm(batch Batch, from, best []int) []int {
 	batch.Limits, batch.least = batch.limits(len(from)), slices.Clone(batch.least)
 	found := false
@@ -67,16 +68,18 @@ func (h *hybrid) confirm(batch Batch, from, best []int) []int {
 	return next
 }
 
-// windowsLeft is the number of windows in which a better division pays: those that are left of the run, or the number so
-// far if the end of the run is unknown.
+// windowsLeft returns the number of windows in which better shares pay: the remaining windows of the run, or the number
+// of windows so far if the end of the run is unknown.
 func (h *hybrid) windowsLeft() float64 {
 	if h.left > 0 {
-		return max(float64(h.left)/float64(h.opts.Interval)-1, 0) // one is the probe's
+		return max(float64(h.left)/float64(h.opts.Interval)-1, 0) // one window is the probe itself
 	}
 	return float64(h.decisions)
 }
 
-// pays reports whether the expected gain of a probe's shares in the windows that are left is worth the probe's expected cost. In each scenario every rank's curve is wrong by a draw; shares that turn out worse are left again.
+// pays reports whether the expected gain of the probe's shares in the remaining windows exceeds the expected cost of
+// the probe. Each scenario draws an error for the curve of every rank. After the probe, the policy leaves shares that
+// turn out to be worse.
 func (h *hybrid) pays(next, from []int, now float64) bool {
 	ranks := make([]prospect, len(h.ranks))
 	for r, e := range h.ranks {
@@ -96,8 +99,8 @@ func (h *hybrid) pays(next, from []int, now float64) bool {
 	return probeLesson*gain*h.windowsLeft() >= cost
 }
 
-// cost is the cost of a probe, in windows, that makes a step longer by a fraction. A probe that costs too much ends early,
-// after one more step, in which shares change.
+// cost returns the cost, in windows, of a probe that makes a step longer by the fraction slower. A probe that costs too
+// much ends early, after one more step, in which shares change.
 func (h *hybrid) cost(slower float64) float64 {
 	if slower > probeCost {
 		return min((endsAfter+1)/float64(h.opts.Interval), 1) * slower
@@ -105,13 +108,14 @@ func (h *hybrid) cost(slower float64) float64 {
 	return max(slower, 0)
 }
 
-// probeBeyond gives ranks that hold up the step with however few samples a larger share than any that was measured:
-// there the curve may fall. The share is the one for which the chance of a fall exceeds the expected cost most.
+// probeBeyond gives a larger share than any measured one to ranks that are the slowest even with few samples, because
+// their curves may fall there. It selects the share for which the expected gain of a fall exceeds the expected cost
+// most.
 func (h *hybrid) probeBeyond(batch Batch, from []int, now float64) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
 	worth := fallChance * fallGain * h.windowsLeft() * exp(-math.Ln2*float64(h.beyond)) // windows for each octave
 	found := false
-	var types []string // one rank of a type tells of all
+	var types []string // one rank represents all ranks of its type
 	for r := range h.ranks {
 		if h.lenders != nil && h.lenders[r] != nil && slices.Contains(types, h.opts.Types[r]) {
 			continue
@@ -134,8 +138,8 @@ func (h *hybrid) probeBeyond(batch Batch, from []int, now float64) []int {
 	return h.solved(found, batch, h.curves, from)
 }
 
-// beyondOf is the share of a rank that a probe of a fall tries, 0 if there is none: beyond all measured shares, or, where
-// a fall was found, between the fastest measured share and the next larger one.
+// beyondOf returns the share of a rank that a probe of a fall tries, or 0. The share is beyond all measured shares or,
+// after a fall was found, between the fastest measured share and the next larger one.
 func (h *hybrid) beyondOf(rank, limit int, from []int, now, worth float64) (try int) {
 	curve, e := h.curves[rank], h.ranks[rank]
 	slow := func(samples int) bool { return curve.At(float64(samples)) >= now*(1-probeCost) }
@@ -164,19 +168,20 @@ func (h *hybrid) beyondOf(rank, limit int, from []int, now, worth float64) (try 
 	return try
 }
 
-// lead is one tile that may show on several ranks, the curves that would follow, and the best shares on these.
+// lead is a hypothesis: a tile that several ranks may have, the curves with this tile, and the best shares on these
+// curves.
 type lead struct {
 	tile   *tile
 	chance float64
 	asked  []bool  // ranks that may have the tile
-	curves []Curve // with the tile for these ranks, expected ones for the others
+	curves []Curve // with the tile for these ranks, expected curves for the others
 	next   []int   // the best shares
 	now    float64 // s of a step with the shares in use
 	gain   float64 // of a step, with the best shares
 }
 
-// leadOf is the lead of a tile, its weight a number of standard deviations above the expected one; false if no rank may
-// have the tile, or shares stay.
+// leadOf returns the lead of a tile whose weight is a number of standard deviations above the expected weight. It
+// returns false if no rank may have the tile, or if the shares would not change.
 func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l lead, ok bool) {
 	l = lead{tile: &tiles[tile], asked: make([]bool, len(h.ranks)), curves: slices.Clone(h.curves)}
 	ranks := 0.0
@@ -201,7 +206,7 @@ func (h *hybrid) leadOf(tile int, sigmas float64, batch Batch, from []int) (l le
 	return l, true
 }
 
-// teaches is the part of the ranks of a lead whose share in a probe is the first one that fills the tile.
+// teaches returns the fraction of the ranks of a lead whose share in a probe is their first share that fills the tile.
 func (h *hybrid) teaches(l *lead, probe []int) float64 {
 	first, all := 0.0, 0.0
 	for r, e := range h.ranks {
@@ -215,10 +220,11 @@ func (h *hybrid) teaches(l *lead, probe []int) float64 {
 	return first / all
 }
 
-// probeTiles is the shares that test leads of aligned tiles best: those whose expected gain in the windows that are left
-// exceeds their expected cost most. Candidates are the best shares under each lead, and shares that only fill its tile
-// ([hybrid.cheapest]). The weight of a tile takes two values of half the chance each, because small tiles are worth
-// nothing and large ones much. The same shares may fill the tiles of other leads; then they teach these.
+// probeTiles returns the shares that test leads of aligned tiles best: the shares whose expected gain in the remaining
+// windows exceeds their expected cost most. Candidates are the best shares under each lead, and shares that only fill
+// its tile ([hybrid.cheapest]). The weight of a tile takes two values with half of the chance each, because the value
+// of a tile grows faster than its weight. The same shares may also fill the tiles of other leads, and then test these
+// leads too.
 func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 	var leads []lead
 	for i, t := range tiles {
@@ -261,8 +267,9 @@ func (h *hybrid) probeTiles(batch Batch, from []int, now float64) []int {
 	return best
 }
 
-// cheapest is shares near those in use with which the ranks of a lead that miss its tile fill it; the other ranks take
-// the rest. nil where there are none. If no tile shows, these shares cost less than the best ones of the lead.
+// cheapest returns shares near the shares in use with which the ranks of a lead fill its tile; the other ranks take the
+// rest. It returns nil if there are no such shares. If the ranks do not have the tile, these shares cost less than the
+// best shares of the lead.
 func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
 	batch.Limits, batch.least = slices.Clone(batch.Limits), slices.Clone(batch.least)
 	free, largest := 0, -1 // ranks whose share is not fixed
@@ -287,7 +294,8 @@ func (h *hybrid) cheapest(l *lead, batch Batch, from []int) []int {
 	return h.solved(true, batch, h.curves, from)
 }
 
-// probeHoped is the best shares if each rank were faster by probeSigmas, except for shares whose expected cost is above mostProbe.
+// probeHoped returns the best shares under the assumption that each rank is faster by probeSigmas. It returns nil if
+// their expected cost is above mostProbe.
 func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 	hoped := slices.Clone(h.curves)
 	for r, e := range h.ranks {
@@ -312,7 +320,7 @@ func (h *hybrid) probeHoped(batch Batch, from []int, now float64) []int {
 	return best
 }
 
-// solved is the best shares of a probe, nil where there is none.
+// solved returns the best shares of a probe, or nil.
 func (h *hybrid) solved(found bool, batch Batch, curves []Curve, from []int) []int {
 	if !found {
 		return nil

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Fraction is an estimate of a part of a whole, 0…1, with an interval that covers the truth in nine of ten windows if
-// the curves of the policy and their standard errors are right. NaN: unknown.
+// Fraction is an estimate of a fraction, 0…1, with a 90 % interval. The interval holds if the curves of the policy and
+// their standard errors are right. NaN: unknown.
 type Fraction struct{ Value, Low, High float64 }
 
-// unknownFraction is that of a policy without curves.
+// unknownFraction returns the fraction of a policy without curves.
 func unknownFraction() Fraction { return Fraction{math.NaN(), math.NaN(), math.NaN()} }
 
-// prospect is a rank as the fraction of the oracle sees it: two shares, the expected time of each, and its standard
-// error, s. A rank without samples takes no time.
+// prospect is the input of [ofOracle] for one rank: two shares, the expected time of each, and its standard error, in
+// s. A rank without samples takes no time.
 type prospect struct {
-	now, best           float64 // expected time of the share in use, and of the best one, s
+	now, best           float64 // expected time of the share in use and of the best share, s
 	nowError, bestError float64 // s
-	slope               float64 // of the expected time at the best share, s a sample
+	slope               float64 // of the expected time at the best share, s per sample
 }
 
 const (
 	scenarios  = 64    // draws from the posterior of all ranks
-	tail       = 3     // of the scenarios, below the interval and above it
-	quantiles  = 1024  // of the normal distribution that draws take
-	leastSlope = 0.001 // of a rank's time, for a whole share more: a flat curve would take in all that other ranks give back
+	tail       = 3     // number of scenarios below the interval, and above it
+	quantiles  = 1024  // number of quantiles of the normal distribution from which draws select
+	leastSlope = 0.001 // of a rank's time, per relative growth of its share: bounds flat curves
 )
 
 // normals are quantiles of the normal distribution.
@@ -46,18 +46,18 @@ func (d *draws) next() float64 {
 	return normals[(x^x>>31)%quantiles]
 }
 
-// unseen is what the measured shares cannot tell: ranks may be faster with shares that fill tiles, none of which was
-// measured.
+// unseen is a possibility that the measured shares do not exclude: ranks may be faster with shares that fill tiles, and
+// no such share was measured.
 type unseen struct {
-	chance float64 // that it is so, and nothing else of the list
-	part   float64 // of the oracle that these ranks answer for
+	chance float64 // probability of this possibility, and of no other of the list
+	part   float64 // fraction of the oracle in this case
 }
 
-// ofOracle is the time of a step with the best shares, then, divided by that with the shares in use, both without the
-// noise of steps; exchanged is added to both, s. In each scenario every rank's curve is wrong by a draw. The slowest rank
-// then tells the time of the shares in use. The best shares follow the draw: ranks that are slower than expected give
-// samples to the others, to first order along the slopes of the curves. The value is the median of the scenarios, so that
-// what is possible but unlikely shows in the interval alone.
+// ofOracle returns the time of a step with the best shares (then, in s) divided by the time with the shares in use,
+// both without the noise of steps. It adds exchanged, in s, to both. Each scenario draws an error for the curve of
+// every rank. The slowest rank then gives the time of the shares in use. The best shares follow the draw: ranks that
+// are slower than expected give samples to the other ranks, to first order along the slopes of the curves. The value is
+// the median of the scenarios, so that unlikely cases change only the interval.
 func ofOracle(ranks []prospect, list []unseen, then, exchanged float64) Fraction {
 	parts := make([]float64, scenarios)
 	random := draws(0)
@@ -90,7 +90,7 @@ func ofOracle(ranks []prospect, list []unseen, then, exchanged float64) Fraction
 	return Fraction{(parts[scenarios/2-1] + parts[scenarios/2]) / 2, parts[tail], parts[scenarios-1-tail]}
 }
 
-// gives is how many samples a second the ranks together take, to first order.
+// gives returns how many samples per second the ranks can take together, to first order.
 func gives(ranks []prospect) (give float64) {
 	for i := range ranks {
 		if p := &ranks[i]; p.best > 0 {

@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// gain is what a change of shares brings. All are fractions of a step, or of what a step spends.
+// gain is the gain of a change of shares. All values are fractions of a step, or of the energy or cost of a step.
 type gain struct {
 	fraction float64
-	doubt    float64 // how much of it may be noise
-	cost     float64 // what the change itself costs, spread over the intervals in which it must pay
+	doubt    float64 // part of the gain that may be noise
+	cost     float64 // cost of the change itself, divided by the number of intervals in which the change must pay
 	reason   string
 }
 
-// gain compares shares with those in use, by the objective.
+// gain compares shares with the shares in use, by the objective.
 func (h *hybrid) gain(now, next []int) gain {
 	before, slowest := Slowest(h.sure, now)
 	after, _ := Slowest(h.sure, next)
@@ -24,7 +24,7 @@ func (h *hybrid) gain(now, next []int) gain {
 		return g
 	}
 	spent := h.spent(now)
-	if !(spent > 0) { // nothing is left to be saved
+	if !(spent > 0) { // there is nothing to save
 		g.fraction = 0
 		return g
 	}
@@ -32,11 +32,11 @@ func (h *hybrid) gain(now, next []int) gain {
 	if h.opts.Objective == Energy {
 		g.doubt = gainSigmas * h.spentSigma(now, slowest) / spent
 	}
-	g.reason = fmt.Sprintf("a step takes %.1f %% less of what is to be saved", 100*g.fraction)
+	g.reason = fmt.Sprintf("the energy or cost of a step should fall by %.1f %%", 100*g.fraction)
 	return g
 }
 
-// tooSlow reports whether a step takes longer than the slowdown allows, noise aside.
+// tooSlow reports whether a step takes longer than the slowdown allows, beyond the noise.
 func (h *hybrid) tooSlow(seconds, doubt float64) bool {
 	fastest, err := Solve(h.opts.Batch, h.sure)
 	if err != nil {
@@ -46,7 +46,8 @@ func (h *hybrid) tooSlow(seconds, doubt float64) bool {
 	return seconds > shortest*(1+h.opts.Slowdown)*(1+leastGain+doubt)
 }
 
-// spentSigma is the standard deviation of what a step spends: of each rank's own time, and of the slowest one's, for which all wait.
+// spentSigma returns the standard deviation of the energy or cost of a step. It comes from each rank's own time and
+// from the time of the slowest rank, for which all ranks wait.
 func (h *hybrid) spentSigma(shares []int, slowest int) float64 {
 	variance, idle := 0.0, 0.0
 	for r := range h.ranks {

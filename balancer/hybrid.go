@@ -13,31 +13,31 @@ import (
 type hybrid struct {
 	opts   Options
 	start  []int
-	fed    []bool // ranks that can have samples at all
+	fed    []bool // ranks that can have samples
 	most   []int  // samples of each rank: the end of its curve
 	window *window
 	ranks  []*speed
 	alike  together
 
 	kin     [][]int // ranks of one type
-	lenders [][]int // of each rank: ranks of its type
-	bends   belief  // of all ranks' curves
+	lenders [][]int // by rank: ranks of the same type whose measurements it uses
+	bends   belief  // belief in the bends of all curves
 
 	curves  []Curve // expected times; a rank without measurements takes no time
-	sure    []Curve // expected times plus a margin, on which shares are chosen
-	benched []int   // decisions since a rank has no samples; 0: it has some
+	sure    []Curve // expected times plus a margin, for the choice of shares
+	benched []int   // by rank: decisions without samples; 0: the rank has samples
 	recall  []int   // decisions after which an excluded rank is tried again
 
-	left      int // steps of the run after the last one; 0: unknown
+	left      int // remaining steps of the run; 0: unknown
 	beyond    int // probes of larger shares so far
 	decisions int
-	calm      int     // decisions since the last change that was to gain, or since the last probe
+	calm      int     // decisions since the last probe, or since the last change for a gain
 	patience  int     // decisions without a change before the next probe
-	probing   bool    // the shares in use are a probe's
-	steady    float64 // s of a step in the last window that was no probe
+	probing   bool    // the shares in use are those of a probe
+	steady    float64 // step time in the last window without a probe, s
 
 	change float64 // s: price of a change of shares, averaged over the last ones
-	extra  float64 // s beyond steady in the change that is under way
+	extra  float64 // time beyond steady in the current change, s
 }
 
 func newHybrid(o Options) (Policy, error) {
@@ -73,7 +73,7 @@ func newHybrid(o Options) (Policy, error) {
 	return h, err
 }
 
-// timeless is the curve of a rank that was never measured.
+// timeless is the curve of a rank without measurements: it takes no time.
 var timeless = Curve{{1, 0}}
 
 // Start implements [Policy].
@@ -148,8 +148,8 @@ func (h *hybrid) early() bool {
 	return h.window.usual() > h.steady*(1+probeCost+math.Sqrt(noise/float64(n)))
 }
 
-// learn takes the window into the ranks' speeds. A change that all ranks share is no rank's own: their curves follow it
-// slowly, or at once where it lasts.
+// learn updates the speeds of the ranks with the window. A change that all ranks have in common is not attributed to a
+// rank: the curves follow it slowly, or at once if it lasts.
 func (h *hybrid) learn() {
 	if h.decisions == 0 {
 		h.poolNoise()
@@ -202,10 +202,11 @@ func (h *hybrid) poolNoise() {
 	}
 }
 
-// fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
+// fit computes all curves around the shares in use. missing is a rank that should have been measured, or -1.
 func (h *hybrid) fit(d *Decision) (missing int) {
 	sigmas := 0.0
-	if h.decisions >= settledAfter && h.opts.Objective == Time { // a slowdown is relative to the shortest step, not to a cautious one
+	// A slowdown is relative to the shortest step, without a margin.
+	if h.decisions >= settledAfter && h.opts.Objective == Time {
 		sigmas = caution * math.Sqrt(2*math.Log(float64(len(h.ranks))))
 	}
 	votes := h.votes()
@@ -245,8 +246,9 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 	return -1
 }
 
-// follows scales the curve of a rank by the change of its time at the share in use, and reports whether that is enough
-// for this window. With many ranks, each curve is fitted again only every few windows, unless its measured shares change.
+// follows scales the curve of a rank by the change of its time at the share in use, and reports whether the curve needs
+// no new fit in this window. With many ranks, each curve is fitted again only every few windows, unless its measured
+// shares change.
 func (h *hybrid) follows(rank int, share float64) bool {
 	e := h.ranks[rank]
 	f := e.shape
@@ -268,7 +270,7 @@ func (h *hybrid) follows(rank int, share float64) bool {
 	return true
 }
 
-// times is the curve with its times multiplied by a factor.
+// times returns the curve with its times multiplied by a factor.
 func (c Curve) times(factor float64) Curve {
 	out := slices.Clone(c)
 	for i := range out {
@@ -277,14 +279,14 @@ func (c Curve) times(factor float64) Curve {
 	return out
 }
 
-// pool replaces the common belief in bends by the mean of the ranks' beliefs and the prior.
+// pool replaces the common belief in bends by the mean of the beliefs of the ranks and of the prior.
 func (h *hybrid) pool() {
 	b, ranks := beforehand, believers
 	for i := range b {
 		b[i] *= ranks
 	}
 	for _, e := range h.ranks {
-		if e.shape != nil && len(e.cells) >= 3 { // fewer tell no bends apart
+		if e.shape != nil && len(e.cells) >= 3 { // fewer cells do not distinguish bends
 			ranks++
 			for i, c := range e.shape.bends {
 				b[i] += c
@@ -297,7 +299,7 @@ func (h *hybrid) pool() {
 	h.bends = b
 }
 
-// decide returns the next shares, or nil and why they stay.
+// decide returns the next shares, or nil and the reason to keep the shares.
 func (h *hybrid) decide(d *Decision) ([]int, string) {
 	missing := h.fit(d)
 	h.decisions++
@@ -343,7 +345,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	return nil, g.reason
 }
 
-// reach is the batch with what one decision may go to: from a quarter of the least share of a rank that was measured to
+// reach returns the batch with the limits of one decision: from a quarter of the smallest measured share of a rank to
 // four times the largest.
 func (h *hybrid) reach() Batch {
 	batch := h.opts.Batch
@@ -363,7 +365,7 @@ func (h *hybrid) reach() Batch {
 	return batch
 }
 
-// minimize returns the best shares by the objective.
+// minimize returns the best shares for the objective.
 func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 	switch {
 	case h.opts.Objective == Energy:
@@ -379,7 +381,7 @@ func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
 
 // account divides the time of a step into its causes.
 func (h *hybrid) account(d *Decision, best []int) {
-	if h.opts.Objective != Time { // the oracle has the shortest step, whatever the objective is
+	if h.opts.Objective != Time { // the oracle has the shortest step with every objective
 		if fastest, err := Solve(h.opts.Batch, h.curves); err == nil {
 			best = fastest
 		}
@@ -395,7 +397,7 @@ func (h *hybrid) account(d *Decision, best []int) {
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }
 
-// ofOracle estimates from the posterior how near the shares in use are to the best ones.
+// ofOracle estimates the fraction of the oracle from the posterior.
 func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 	ranks := make([]prospect, len(h.ranks))
 	for r, s := range h.ranks {
@@ -425,8 +427,8 @@ func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
 	return ofOracle(ranks, list, then, d.Lost.Communication)
 }
 
-// divisible is the time of the slowest rank if samples could be cut, s: the time in which the ranks that have samples in
-// best compute the batch.
+// divisible returns the time of the slowest rank, in s, if samples were divisible: the time in which the ranks with
+// samples in best compute the batch.
 func (h *hybrid) divisible(best []int) float64 {
 	low, high := 0.0, 0.0
 	for r, c := range h.curves {

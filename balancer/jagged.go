@@ -7,20 +7,20 @@ import (
 	"sort"
 )
 
-// A curve may rise and fall many times: kernels that work in tiles are fast with shares that fill them, and slow with
-// the next ones. A jagged batch is divided in two steps. The first finds, by bisection over the times that ranks can
-// have, the shortest step for which a division exists. The second constructs the division.
+// A curve may rise and fall many times: kernels that work in tiles are fast with shares that fill the tiles, and slow
+// with the next larger shares. The search for the shares has two steps. The first step finds, by bisection over the
+// possible times of ranks, the shortest step for which a division exists. The second step constructs the division.
 //
-// A division exists within a time T if the ranks can give back the excess: rank r takes at most top[r] units within T,
-// and may take less by any number of units that leaves it within T. Most ranks may give back any number up to some run,
-// and together any number up to the sum of these. Only if the excess is larger are the sums of the other numbers found,
-// as a set of bits.
+// Rank r takes at most top[r] units within a time T. A division exists within T if the ranks can give back the excess
+// of these units over the batch. A rank can give back any number of units with which it stays within T. Most ranks can
+// give back any number up to some run, and together any number up to the sum of the runs. Only for a larger excess, a
+// set of bits holds the possible sums of the other numbers.
 type jagged struct {
 	units
-	times [][]float64 // by rank and units beyond the fewest, s, up to the last one within the time of a division that is known
+	times [][]float64 // by rank and by units beyond the fewest, s; up to the time of a known division
 }
 
-// jagged looks for the shortest time of any curves. known is a division within the limits.
+// jagged finds the division with the shortest time on any curves. known is a division within the limits.
 func (u units) jagged(curves []Curve, known []int) []int {
 	within := 0.0
 	for r, n := range known {
@@ -58,8 +58,8 @@ func (u units) jagged(curves []Curve, known []int) []int {
 	return best
 }
 
-// bracket is two times near each other. Within low the ranks together finish too few units, within high enough of them
-// or more.
+// bracket returns two times that are close to each other. Within low, the ranks together finish too few units; within
+// high, they finish enough.
 func (j *jagged) bracket(within float64) (low, high float64) {
 	low, high = -within, within // times of 0 are above low
 	for range 20 {              // a millionth of the time: few shares lie between
@@ -86,7 +86,8 @@ func (j *jagged) bracket(within float64) (low, high float64) {
 	return low, high
 }
 
-// timesOf is what a rank takes for its fewest units and for each more, up to what it may finish within seconds.
+// timesOf returns the times of a rank for its fewest units and for each further unit, up to the most that it may finish
+// within seconds.
 func (u units) timesOf(rank int, c Curve, within float64) []float64 {
 	few := u.fewest(rank)
 	times := make([]float64, max(u.upTo(rank, c, within), few)-few+1)
@@ -105,7 +106,7 @@ func (u units) timesOf(rank int, c Curve, within float64) []float64 {
 	return times
 }
 
-// upTo is at least the most units that a rank finishes within seconds.
+// upTo returns an upper bound of the units that a rank finishes within seconds.
 func (u units) upTo(rank int, c Curve, seconds float64) int {
 	i := len(c) - 1
 	for i >= 0 && c[i].Seconds > seconds {
@@ -114,7 +115,7 @@ func (u units) upTo(rank int, c Curve, seconds float64) int {
 	samples := float64(u.samples(rank, u.limit[rank]))
 	if i+1 < len(c) {
 		samples = min(samples, c[i+1].Samples)
-	} else if i > 0 && c[i].Seconds > c[i-1].Seconds { // the curve goes on with the slope of its last two points
+	} else if i > 0 && c[i].Seconds > c[i-1].Seconds { // the curve continues with the slope of its last two points
 		a, b := c[i-1], c[i]
 		samples = min(samples, b.Samples+1+(seconds-b.Seconds)*((b.Samples-a.Samples)/(b.Seconds-a.Seconds)))
 	}
@@ -125,7 +126,8 @@ func (u units) upTo(rank int, c Curve, seconds float64) int {
 	return min(n/u.size+1, u.limit[rank])
 }
 
-// back is by how many units a rank may take fewer than its top: any number up to run, and some others up to most.
+// back is the number of units that a rank can give back from its top: any number up to run, and some numbers up to
+// most.
 type back struct {
 	top, run, most int // of j.times, beyond the fewest units
 }
@@ -161,9 +163,9 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	if excess < 0 {
 		return false
 	}
-	var sums [][]uint64 // that the first ranks of order may give back together
+	var sums [][]uint64 // numbers of units that the first ranks of order can give back together
 	var order []int
-	given := 0 // by these
+	given := 0 // units that these ranks give back
 	if excess > pool {
 		for r, b := range backs {
 			if b.most > b.run {
@@ -190,8 +192,8 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	return true
 }
 
-// construct writes the shares of a division that exists: the ranks of order give back given units together, the others
-// the rest of the excess, the slowest first.
+// construct writes the shares of a division that exists: the ranks of order give back given units together, and the
+// other ranks give back the rest of the excess, the slowest first.
 func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int, given int) {
 	fixed := make([]bool, len(shares))
 	left := excess - given
@@ -230,7 +232,7 @@ func (j *jagged) construct(shares []int, backs []back, seconds float64, excess i
 	}
 }
 
-// add is the sums with what one more rank may give back.
+// add returns the sums that are possible with one more rank.
 func (j *jagged) add(sums []uint64, rank int, b back, seconds float64, excess int) []uint64 {
 	out := make([]uint64, len(sums))
 	for n := 0; n <= min(b.most, excess); n++ {
@@ -248,7 +250,7 @@ func (j *jagged) add(sums []uint64, rank int, b back, seconds float64, excess in
 	return out
 }
 
-// highest is the greatest sum up to most.
+// highest returns the largest sum up to most.
 func highest(sums []uint64, most int) int {
 	i := most / 64
 	word := sums[i] << (63 - most%64) >> (63 - most%64)
@@ -259,7 +261,7 @@ func highest(sums []uint64, most int) int {
 	return 64*i + 63 - bits.LeadingZeros64(word)
 }
 
-// slowest is a heap of ranks, the slowest first, then the lower one.
+// slowest is a heap of ranks, the slowest first; ties go to the lower rank.
 type slowest struct {
 	j     *jagged
 	backs []back

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// kin returns the groups of ranks that have one type; nil: no two ranks are known to have one type.
+// kin returns the groups of ranks that have one type; nil if no two ranks are known to have the same type.
 func (o *Options) kin() [][]int {
 	var groups [][]int
 	first := map[string]int{}
@@ -21,9 +21,10 @@ func (o *Options) kin() [][]int {
 	return slices.DeleteFunc(groups, func(g []int) bool { return len(g) < 2 })
 }
 
-// lend finds the lenders of each rank: the ranks of its type with the most measured shares. Ranks of one type run the same
-// kernels, so their curves have the same shape at different levels. The curve of a rank also uses measured shares of its
-// lenders. Their times are shifted to the level of the rank, which its time at the share in use gives.
+// lend finds the lenders of each rank: the ranks of its type with the most measured shares. Ranks of one type run the
+// same kernels, so their curves have the same shape at different levels. The curve of a rank also uses measured shares
+// of its lenders. lend shifts their times to the level of the rank, which follows from the rank's time at the share in
+// use.
 func (h *hybrid) lend() {
 	for _, group := range h.kin {
 		list := slices.Clone(group)
@@ -64,7 +65,7 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 		}
 	}
 	var lent []source
-	for len(lent) < mostLent && len(sources) > 0 { // the share that is furthest from the known ones tells most
+	for len(lent) < mostLent && len(sources) > 0 { // the share furthest from the known ones is most informative
 		best, widest := 0, -1.0
 		for i, s := range sources {
 			nearest := math.Inf(1)
@@ -108,8 +109,8 @@ func (h *hybrid) knowledge(rank int) ([]cell, [][]float64) {
 	return cells, cov
 }
 
-// now is the log of the time of a share as of the last window, and its variance: the curve of the last decision, moved
-// as the nearest measured share has moved since.
+// now returns the log of the time of a share as of the last window, and its variance. It takes the curve of the last
+// decision, and shifts it by the change of the nearest measured share since then.
 func (e *speed) now(samples float64) (value, variance float64) {
 	if at := e.cell(samples); at >= 0 {
 		return e.cells[at].log, 0

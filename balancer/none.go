@@ -2,7 +2,7 @@ package balancer
 
 import "slices"
 
-// newNone divides equally, as plain data parallelism does.
+// newNone divides the batch equally, as in plain data parallelism.
 func newNone(o Options) (Policy, error) {
 	return newFixed(o, slices.Repeat([]float64{1}, o.Ranks), "equal shares")
 }

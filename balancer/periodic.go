@@ -3,11 +3,12 @@ package balancer
 import "slices"
 
 // Periodic returns a policy that starts with the shares start and asks decide for the next ones after each interval.
-// decide gets the shares in use and what each rank measured with them in the interval, means over its steps; the first
-// step after a change of shares is left out. It returns the next shares and the reason, nil to keep the shares.
-// [Batch.Divide] makes shares of speeds.
+// decide gets the shares in use and the measurements of each rank in the interval: means over its steps, without the
+// first step after a change of shares. It returns the next shares and the reason, or nil to keep the shares.
+// [Batch.Divide] converts speeds to shares.
 //
-// decide must be a function of its arguments and of earlier calls: every rank calls it and must get the same answer.
+// decide must depend only on its arguments and on earlier calls, because every rank calls it and must get the same
+// result.
 func Periodic(o Options, start []int, decide func(shares []int, ranks []RankView) (next []int, reason string)) Policy {
 	return &periodic{opts: o, start: slices.Clone(start), window: newWindow(o.Ranks, o.Interval), decide: decide}
 }

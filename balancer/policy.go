@@ -8,31 +8,34 @@ import (
 	"strings"
 )
 
-// Options are what a policy knows before the first step.
+// Options are the inputs of a policy before the first step.
 type Options struct {
 	Batch
 	Ranks    int
 	Interval int // steps between two decisions, at least 1
 
-	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all count alike.
+	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all ranks count as equally fast.
 	Scores []float64
-	// Curves are what is known of the ranks' step times from earlier runs; nil, or an empty curve, where nothing is. They are
-	// believed in their shape; their height is taken from the first measurements.
+	// Curves are the step-time curves of the ranks from earlier runs; nil, or an empty curve for a rank, if there is
+	// none. A policy uses their shape, and takes their height from the first measurements.
 	Curves []Curve
 	// CurveErrors are the standard errors of the times of the ranks' Curves, as fractions of these times, in addition to
 	// the difference between two runs; nil: none.
 	CurveErrors []float64
 
-	// Types are the device types of the ranks; nil: unknown. Ranks of one type have curves of one shape, at levels of their own.
+	// Types are the device types of the ranks; nil: unknown. The curves of ranks of one type have the same shape, but
+	// each rank has its own level.
 	Types []string
 
 	Objective Objective
-	// Slowdown is by how much a step may be longer than the shortest possible for the sake of another objective, as a fraction: 0.1 for 10 %.
+	// Slowdown is how much longer than the shortest step a step may be for another objective than time, as a fraction:
+	// 0.1 for 10 %.
 	Slowdown float64
-	// Watts are what each rank draws while it computes, IdleWatts while it waits. For Cost, Watts are prices, and a rank that is benched costs nothing.
+	// Watts is the power of each rank while it computes, IdleWatts while it waits. For Cost, Watts are prices, and an
+	// excluded rank costs nothing.
 	Watts, IdleWatts []float64
 
-	// Bench gives ranks no samples that make every step longer than it is without them.
+	// Bench excludes ranks without which every step is shorter.
 	Bench bool
 }
 
@@ -43,43 +46,47 @@ type Objective uint8
 const (
 	Time   Objective = iota // of a step
 	Energy                  // of a step, with Watts
-	Cost                    // of a step, with prices as Watts: a rank costs the same whether it computes or waits
+	Cost                    // of a step, with prices in Watts: a rank costs the same while it computes and while it waits
 )
 
-// Policy divides the batch among the ranks, and again after every interval. Fed the same steps on every rank (of one processor architecture), it
-// answers the same on every rank.
+// Policy divides the batch among the ranks, and changes the shares after an interval. With the same steps, it makes the
+// same decisions on every rank of one processor architecture.
 type Policy interface {
-	// Start is the shares of the first step.
+	// Start returns the shares of the first step.
 	Start() []int
-	// Observe takes in one step, and decides where an interval is over: nil, false elsewhere. The decision is valid until the next call.
+	// Observe takes the measurements of one step. At the end of an interval it returns a decision, otherwise nil and
+	// false. The decision is valid until the next call.
 	Observe(s *Step) (*Decision, bool)
 }
 
 // Learner is a policy that fits curves.
 type Learner interface {
-	// Curves are the ranks' curves as far as they are known now, up to what each can hold: nil for a rank that was never measured.
+	// Curves returns the current curve of each rank, up to the largest share that the rank can hold; nil for a rank
+	// that was never measured.
 	Curves() []Curve
 }
 
-// Step is one optimizer step as the ranks measured it. A time that is not between a nanosecond and a billion seconds is no measurement, and
-// ranks beyond the end of a list have none.
+// Step has the measurements of one optimizer step. Policies ignore a time below a nanosecond or above a billion
+// seconds. A rank beyond the end of a list has no measurement.
 type Step struct {
-	Shares []int // samples that each rank had, for every rank; they need not be what was decided
-	// Own is each rank's time for data, forward and backward passes, in seconds, without any waiting for other ranks; Update its optimizer's before
-	// that. Together they are what lies between the end of one exchange of gradients and a rank's part of the next.
+	Shares []int // samples of every rank; they may differ from the decided shares
+	// Own is each rank's time for data, forward and backward, in s, without waits for other ranks. Update is the time
+	// of the optimizer before that. Together they are the time from the end of one exchange of gradients to the rank's
+	// part of the next exchange.
 	Own, Update []float64
 	Data        []float64 // of Own, spent waiting for data; nil: unknown
 	Exposed     float64   // s of communication after the slowest rank's last gradient
 	Seconds     float64   // of the whole step
 	// Utilization and Memory of each rank's device as fractions, 0…1; nil or NaN: unknown.
 	Utilization, Memory []float64
-	// Left is the number of steps of the run after this one; 0: unknown. A probe must pay before the end of the run.
+	// Left is the number of remaining steps of the run; 0: unknown. A probe must pay before the end of the run.
 	Left int
-	// Settling marks steps that a coming change disturbs, because plans for it are being made: they teach nothing.
+	// Settling marks steps during which ranks compile plans for a change. Policies ignore their times.
 	Settling bool
 }
 
-// Decision is what a policy wants after an interval, and why. An explanation without Ranks stands for none.
+// Decision is the decision of a policy after an interval, with its reason. An Explanation without Ranks means that
+// there is none.
 type Decision struct {
 	Shares  []int // in use
 	Next    []int // from now on
@@ -88,16 +95,17 @@ type Decision struct {
 	Explanation
 }
 
-// stay keeps the shares in use, if they divide the batch; somebody else may have set them.
+// stay keeps the shares in use if they are a valid division of the batch. The caller may have set other shares.
 func (d *Decision) stay(o *Options, start []int) {
 	d.Next = d.Shares
 	if !o.valid(d.Shares, start) {
-		d.Next, d.Reason = slices.Clone(start), "the shares in use are not a valid division of the batch: the start shares apply again"
+		d.Next, d.Reason = slices.Clone(start), "the shares in use are not a valid division of the batch: returning to the start shares"
 	}
 	d.Changed = !slices.Equal(d.Next, d.Shares)
 }
 
-// valid reports whether shares are a division of the batch. Ranks that have samples at the start keep some, unless ranks may be benched.
+// valid reports whether shares are a division of the batch. Ranks that have samples at the start must have samples,
+// unless the policy may exclude ranks.
 func (o *Options) valid(shares, start []int) bool {
 	if o.Bench {
 		start = nil
@@ -105,10 +113,10 @@ func (o *Options) valid(shares, start []int) bool {
 	return o.divides(shares, start)
 }
 
-// Maker is a policy by name.
+// Maker creates a policy.
 type Maker struct {
 	Name string
-	Doc  string                        // one sentence: how it divides the batch
+	Doc  string                        // one sentence that describes how the policy divides the batch
 	New  func(Options) (Policy, error) // called with valid options
 }
 
@@ -118,11 +126,11 @@ func Makers() []Maker {
 		{"none", "equal shares", newNone},
 		{"proportional", "shares by the static compute score of each rank", newProportional},
 		{"dynamic", "shares by compute score and measured speed, utilization and memory", newDynamic},
-		{"hybrid", "starts like proportional, then fits step-time curves during training and computes from them the shares with the shortest step", newHybrid},
+		{"hybrid", "starts like proportional, then fits step-time curves during training and computes the shares with the shortest step from them", newHybrid},
 	}
 }
 
-// New makes one of the policies of [Makers].
+// New creates one of the policies of [Makers].
 func New(name string, o Options) (Policy, error) {
 	for _, m := range Makers() {
 		if m.Name == name {
@@ -132,7 +140,7 @@ func New(name string, o Options) (Policy, error) {
 	return nil, fmt.Errorf("policy: got %q, want %s", name, strings.Join(Policies(), ", "))
 }
 
-// Make checks the options and makes the policy.
+// Make checks the options and creates the policy.
 func (m Maker) Make(o Options) (Policy, error) {
 	err := o.check()
 	if err == nil {
@@ -198,7 +206,7 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Objective == Energy && (o.Watts == nil || o.IdleWatts == nil) || o.Objective == Cost && o.Watts == nil {
-		return errors.New("got no power or price, want the value of each rank for an objective other than time")
+		return errors.New("got no power or price, want one value for each rank, because the objective is not time")
 	}
 	if !(o.Slowdown >= 0) || math.IsInf(o.Slowdown, 1) {
 		return fmt.Errorf("slowdown: got %v, want a finite number of at least 0", o.Slowdown)
@@ -206,7 +214,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// scores are the static scores, equal ones where they are unknown.
+// scores returns the static scores, or equal scores if they are unknown.
 func (o *Options) scores() []float64 {
 	if o.Scores != nil {
 		return o.Scores

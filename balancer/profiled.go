@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ProfileShares returns the shares whose times reveal the shape of a rank's curve around an expected share, the most
+// ProfileShares returns the shares whose times determine the shape of a rank's curve around an expected share, the most
 // useful first. A profile measures as many of them as its time allows.
 //
 //	expected  samples, > 0: the share of the rank if the step time were proportional to the share
@@ -17,7 +17,7 @@ import (
 func ProfileShares(expected float64, most, unit int) []int {
 	unit = max(unit, 1)
 	expected = min(max(expected, 1), float64(most))
-	whole := int(math.Exp2(math.Round(math.Log2(expected)))) // fills every tile up to its own size
+	whole := int(math.Exp2(math.Round(math.Log2(expected)))) // fills every tile that is not larger than it
 	var shares []int
 	for _, samples := range []int{whole, 2 * whole, whole / 2, int(math.Round(expected)), whole + 1, whole / 4, whole + 8, whole + 4, whole + 16, whole + 32, whole - 1, 4 * whole} {
 		samples = (samples + unit - 1) / unit * unit

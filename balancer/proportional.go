@@ -1,6 +1,6 @@
 package balancer
 
-// newProportional divides by the static compute scores.
+// newProportional divides the batch by the static compute scores.
 func newProportional(o Options) (Policy, error) {
 	reason := "shares follow the compute scores"
 	if o.Scores == nil {

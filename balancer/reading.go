@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// reading is the mean of a window's steps, all with the same share.
+// reading is the mean of the steps of a window, which all have the same share.
 type reading struct {
 	samples  float64 // 0: the rank was not measured
 	log      float64 // of seconds
 	variance float64
-	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance: large where the share is new,
-	// because two ranks that both come to the next tile look like a host that has become slower.
+	// surprise is the difference of the log from its prediction at this share, or NaN without a prediction. doubt is
+	// the variance of surprise. It is large for a new share, because two ranks that reach the next tile at the same
+	// time look like a slower host.
 	surprise, doubt float64
 
-	// How the level moved within the window, which log and variance are free of: it is as of the last step.
+	// The change of the level within the window. log and variance do not contain it: they are as of the last step.
 	shift, shiftVariance float64 // log, from the first step to the last
-	slope                float64 // log a step, where it moved steadily
+	slope                float64 // log per step, if the level moved steadily
 }
 
-// newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
+// newest removes the steps before a jump within the window: the longest beginning that certainly differs from the rest.
 func newest(logs []float64, noise float64) []float64 {
 	const least, jump = 3, 0.1
 	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
@@ -34,8 +35,8 @@ func newest(logs []float64, noise float64) []float64 {
 	low, high = math.Inf(1), math.Inf(-1) // from the cut on
 	for cut := len(logs) - 1; cut >= 2; cut-- {
 		low, high = min(low, logs[cut]), max(high, logs[cut])
-		// Every step since must be on the new side, or one slow step would count as a jump. Where the two sides overlap they need no medians,
-		// which are what costs.
+		// All steps after the cut must be on one side; otherwise one slow step would count as a jump. If the two sides
+		// overlap, the code skips the medians, which take most of the time.
 		if cut > len(logs)-least || low < highest[cut-1] && high > lowest[cut-1] {
 			continue
 		}
@@ -57,9 +58,10 @@ func sameSide(logs []float64, middle, direction float64) bool {
 	return true
 }
 
-// robustMean is the mean and variance of logs, those far from the median taken as at its edge (Huber): a slow step
-// (a checkpoint, another process) moves them little. Where two fifths are far they are no exceptions, as with a CPU quota that every other step uses
-// up: then it is the log of the mean of what the logs are of.
+// robustMean returns the mean and the variance of logs. It clips values far from the median (Huber), so that one slow
+// step (a checkpoint, another process) changes the result little. If two fifths of the values are far from the median,
+// they are not outliers, for example with a CPU quota that every other step exhausts. robustMean then returns the log
+// of the mean time.
 func robustMean(values []float64) (m, variance float64) {
 	const sigmas, madToSigma, plain = 2.5, 1.4826, 0.1
 	center := median(values)
@@ -88,7 +90,7 @@ func robustMean(values []float64) (m, variance float64) {
 	return m, variance / max(float64(len(values)-1), 1)
 }
 
-// plainMean is the log of the mean time, and the variance of the logs around it.
+// plainMean returns the log of the mean time, and the variance of the logs around it.
 func plainMean(logs []float64) (m, variance float64) {
 	sum := 0.0
 	for _, l := range logs {

@@ -6,46 +6,47 @@ import (
 	"slices"
 )
 
-// shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses of how tiles show
-// ([tile]), each with its chance.
+// shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses about tiles
+// ([tile]), each with its probability.
 //
 //	t(b) / t(b1) = alpha + beta x + m(x) w(log b/b0) + t(b) / t(b1) feature(b) weight + noise,   x = b / b1
 //
 // alpha and beta are normal around a mostly proportional line m; w is Brownian motion from b0, the share in use; b1 is
-// the largest cell. A hypothesis adds one normal weight, so its evidence is a rank-one update of that of the smooth
-// curve.
+// the largest cell. A hypothesis adds one normal weight, so its evidence is a rank-one update of the evidence of the
+// smooth curve.
 type shape struct {
 	*grid
 	scale    float64 // t(b1), s
 	known    []cell
 	cov      [][]float64 // of their logs
 	times    []float64   // of the cells, as fractions of the scale
-	residual []float64   // of these beside m
+	residual []float64   // times minus m
 	straight []float64   // covariance of the cells without bends, n x n
 	bent     []float64   // covariance that a bend of 1 adds
-	parts    []part      // the likeliest hypotheses, chances sum to 1
+	parts    []part      // the most probable hypotheses; their probabilities sum to 1
 	chances  tileBelief
 	expected []float64 // bend, by tile
 	bends    belief
 }
 
-// grid is the part of a curve that depends on the shares alone. It lasts as long as the measured shares and the share in use do.
+// grid is the part of a curve that depends only on the shares. It is valid while the measured shares and the share in
+// use stay the same.
 type grid struct {
 	b0, b1   float64
 	cells    []place
 	features []float64 // of the cells, by tile
-	flat     []float64 // memory of a fit
-	filled   []bool    // by tile: a cell has a feature
+	flat     []float64 // scratch memory of a fit
+	filled   []bool    // by tile: at least one cell has the feature
 	limit    int       // of the knots
-	knots    []place   // at which the regression is evaluated, nil before the first curve
+	knots    []place   // shares at which the regression is evaluated; nil before the first curve
 }
 
-// fits reports whether a grid is that of these cells.
+// fits reports whether the grid belongs to these cells.
 func (g *grid) fits(cells []cell, b0, b1 float64) bool {
 	return g != nil && g.b0 == b0 && g.b1 == b1 && slices.EqualFunc(g.cells, cells, func(p place, c cell) bool { return p.samples == c.samples })
 }
 
-// gridOf is old if that is the cells' grid.
+// gridOf returns the grid of the cells. It returns old if old belongs to them.
 func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
 	if old.fits(cells, b0, b1) {
 		return old
@@ -65,7 +66,7 @@ func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
 	return g
 }
 
-// ownGrid is the grid of a curve, nil if there is no curve.
+// ownGrid returns the grid of a curve, or nil if there is no curve.
 func (f *shape) ownGrid() *grid {
 	if f == nil {
 		return nil
@@ -88,11 +89,11 @@ type part struct {
 	solved  []float64 // half^-1 times the cells' features
 	weight  float64   // of the tile, expected
 	spread  float64   // its variance
-	valley  float64   // share up to which the curve falls, 0: it rises
+	valley  float64   // share up to which the curve falls; 0: the curve rises everywhere
 }
 
-// newShape is the curve around b0, nil where floats hold none. old is the rank's grid as of the last curve, nil if there
-// is none.
+// newShape returns the curve around b0, or nil if the fit fails numerically. old is the grid of the rank's last curve,
+// or nil.
 func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
@@ -140,15 +141,15 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	return f
 }
 
-// features are those of the cells under a hypothesis, times their time, in z.
+// featuresOf writes the features of the cells under a hypothesis, times their times, to z.
 func (f *shape) featuresOf(h int, z []float64) {
 	for i, t := range f.times {
 		z[i] = f.features[h*len(z)+i] * t
 	}
 }
 
-// weigh finds the chance of each tile and of each bend after the data, and the expected bend under each tile; nil where
-// floats hold no evidence.
+// weigh computes the posterior probability of each tile and of each bend, and the expected bend under each tile. It
+// returns nil if the evidence cannot be computed in floating point.
 func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	logs := make([]float64, len(tiles)*len(bends))
 	best := math.Inf(-1)
@@ -183,7 +184,7 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	f.chances, f.bends, expected = make(tileBelief, len(tiles)), belief{}, make([]float64, len(tiles))
 	sum := 0.0
 	for i := range logs {
-		if logs[i] -= best; logs[i] < -40 { // nothing, next to 1
+		if logs[i] -= best; logs[i] < -40 { // negligible relative to 1
 			logs[i] = 0
 		} else {
 			logs[i] = exp(logs[i])
@@ -204,14 +205,15 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	return expected
 }
 
-// gainOf is the log of the evidence of a tile beside that of the smooth curve. half are the cells' features, base their
-// residuals, both divided by the Cholesky factor. The weight is normal, and cut off at its bound.
+// gainOf returns the log of the evidence of a tile relative to the smooth curve. half has the features of the cells and
+// base their residuals, both divided by the Cholesky factor. The weight has a normal distribution that is truncated at
+// its bound.
 func gainOf(t *tile, half, base []float64) float64 {
 	mean, sigma, most := t.weight()
 	v := sigma * sigma
 	q, s := dot(half, half), dot(half, base)
-	s -= mean * q           // of the residuals beside the mean weight
-	spread := v / (1 + v*q) // of the weight after the data
+	s -= mean * q           // of the residuals minus the mean weight
+	spread := v / (1 + v*q) // posterior variance of the weight
 	before := logBelowBound[0]
 	if t.rounds {
 		before = logBelowBound[1]
@@ -220,8 +222,8 @@ func gainOf(t *tile, half, base []float64) float64 {
 	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - before
 }
 
-// regress is the regression under one hypothesis and a bend, nil where floats hold none. The tile's weight is a
-// number of standard deviations above the expected one.
+// regress returns the regression under one hypothesis and a bend, or nil if it fails numerically. The weight of the
+// tile is sigmas standard deviations above the expected weight.
 func (f *shape) regress(h int, bend, sigmas float64) *part {
 	l, _, ok := f.factor(bend)
 	if !ok {
@@ -244,8 +246,9 @@ func (f *shape) regress(h int, bend, sigmas float64) *part {
 	return p
 }
 
-// misfit is the log by which the measured times reduce the chance of a curve that rises on both sides of its valley: half
-// the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise and fall lose their chance.
+// misfit returns by how much the measured times reduce the log probability of a curve that rises on both sides of its
+// valley: half the sum of the squared deviations, in standard deviations. Hypotheses under which the curve would rise
+// and fall again become improbable.
 func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
 	n := len(f.cells)
 	order, k := make([]int, n), make([]float64, n)
@@ -268,8 +271,8 @@ func (f *shape) misfit(p *part, cov [][]float64) (log float64) {
 	return log
 }
 
-// valleyOf is the share with which the rank is fastest, tiles aside, if it took longer for a smaller one beyond doubt,
-// or 0.
+// valleyOf returns the fastest share of the rank, without the effect of tiles, if a smaller share certainly takes
+// longer; otherwise 0.
 func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 	base := func(c cell) float64 { return c.log + math.Log(p.plain(c.samples)) }
 	best := 0
@@ -292,13 +295,13 @@ func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
 	return 0
 }
 
-// plain is the time of a share without its tile, as a part of the whole.
+// plain returns the time of a share without its tile, as a fraction of the whole time.
 func (p *part) plain(samples float64) float64 {
 	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
 }
 
-// factor is the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant; false where
-// floats hold none.
+// factor returns the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant. ok is
+// false if the factorization fails numerically.
 func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool) {
 	n := len(f.cells)
 	l = make([]float64, n*n)
@@ -320,8 +323,8 @@ func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool)
 	return l, determinant, true
 }
 
-// base is the time of a share without its tile under a hypothesis, as a fraction of the scale; k becomes its
-// covariances with the cells.
+// base returns the time of a share without its tile under a hypothesis, as a fraction of the scale. It writes the
+// covariances of the share with the cells to k.
 func (f *shape) base(p *part, at place, k []float64) float64 {
 	for i, c := range f.cells {
 		k[i] = linear(at, c) + p.bend*p.bend*brownian(at, c)
@@ -329,13 +332,14 @@ func (f *shape) base(p *part, at place, k []float64) float64 {
 	return max(at.mean+dot(k, p.weights), 0.1*at.mean, 0.02*at.x)
 }
 
-// free is the variance of a share's time without its tile, with these covariances, which are lost.
+// free returns the variance of a share's time without its tile. k has the covariances of the share with the cells; free
+// overwrites it.
 func (f *shape) free(p *part, at place, k []float64) float64 {
 	forward(p.half, k)
 	return max(linear(at, at)+p.bend*p.bend*brownian(at, at)-dot(k, k), 0)
 }
 
-// at is the mean and the variance of a share's time, s.
+// at returns the mean (s) and the variance (s²) of a share's time.
 func (f *shape) at(samples float64) (mean, variance float64) {
 	at, k := f.place(samples), make([]float64, len(f.cells))
 	for i := range f.parts {
@@ -349,19 +353,19 @@ func (f *shape) at(samples float64) (mean, variance float64) {
 	return mean * f.scale, max(variance-mean*mean, 0) * f.scale * f.scale
 }
 
-// sigma is the standard deviation of a share's time, s.
+// sigma returns the standard deviation of a share's time, in s.
 func (f *shape) sigma(samples float64) float64 {
 	_, v := f.at(samples)
 	return math.Sqrt(v)
 }
 
-// log is the log of a share's time, and its variance.
+// log returns the log of a share's time, and its variance.
 func (f *shape) log(samples float64) (value, variance float64) {
 	m, v := f.at(samples)
 	return math.Log(m), v / (m * m)
 }
 
-// jagged reports whether tiles show.
+// jagged reports whether a hypothesis with tiles is in use.
 func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 }
 
 // between returns a curve up to limit samples that has the times of given points, and between the points the form of f.
@@ -383,7 +387,7 @@ func (f *shape) between(points Curve, limit int) Curve {
 	return curve
 }
 
-// reach is the shares to which a decision may go.
+// reach returns the smallest and the largest share that a decision may select.
 func (f *grid) reach() (least, most float64) {
 	least, most = f.b0, f.b0
 	for _, c := range f.cells {
@@ -392,8 +396,8 @@ func (f *grid) reach() (least, most float64) {
 	return least / furthest, most * furthest
 }
 
-// knotsTo are the shares at which the regression is evaluated: the cells, b0, the ends, and points between. Points are
-// near each other in the reach of a decision, and far apart beyond.
+// knotsTo returns the shares at which the regression is evaluated: the cells, b0, the ends, and points between them.
+// Points within the reach of a decision are close together, and points beyond it are further apart.
 func (f *grid) knotsTo(limit int) []place {
 	if f.knots != nil && f.limit == limit {
 		return f.knots
@@ -433,8 +437,8 @@ func (f *grid) knotsTo(limit int) []place {
 	return f.knots
 }
 
-// under is the expected curve up to limit samples if one tile shows, with a weight that is a number of standard deviations
-// above the expected one; nil where floats hold no curve.
+// under returns the expected curve up to limit samples if the rank has one tile, with a weight that is sigmas standard
+// deviations above the expected weight. It returns nil if the fit fails numerically.
 func (f *shape) under(tile int, sigmas float64, limit int) Curve {
 	p := f.regress(tile, f.expected[tile], sigmas)
 	if p == nil {
@@ -447,8 +451,8 @@ func (f *shape) under(tile int, sigmas float64, limit int) Curve {
 	return mean
 }
 
-// curves are the mean, and the mean plus a number of standard deviations, up to limit samples, or to b0 where that is more.
-// With 0 standard deviations they are one.
+// curves returns the mean curve, and the mean plus sigmas standard deviations, up to limit samples or b0, whichever is
+// larger. With 0 standard deviations, both are the same curve.
 func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 	knots := f.knotsTo(limit)
 	k := make([]float64, len(f.cells))
@@ -479,7 +483,7 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 		}
 	}
 	mean, off = make(Curve, len(shares)), make(Curve, len(shares))
-	next := 0 // the first knot that is not below the share
+	next := 0 // the first knot that is at least the share
 	for j, b := range shares {
 		m, v := 0.0, 0.0
 		for next < len(knots)-1 && knots[next].samples < b {
@@ -496,7 +500,7 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 			v += p.chance * (spreads[i].onto(next, b) + square(z*t)*p.spread + t*t)
 		}
 		mean[j] = Point{b, m * f.scale}
-		if sigmas != 0 { // the variance is at least 0 but for rounding
+		if sigmas != 0 { // rounding can make the variance negative
 			off[j] = Point{b, max(m+sigmas*math.Sqrt(max(v-m*m, 0)), 0.02*m) * f.scale}
 		}
 	}
@@ -509,12 +513,12 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 	return mean, off
 }
 
-// knotOf is the index of a share's knot, 0 if it has none.
+// knotOf returns the index of the knot at a share, or 0 if there is none.
 func knotOf(knots []place, samples float64) int {
 	return max(slices.IndexFunc(knots, func(at place) bool { return at.samples == samples }), 0)
 }
 
-// onto is At of a share of which the first point that is not below it is known.
+// onto is [Curve.At] for a share whose next point is known: the first point that is at least the share.
 func (c Curve) onto(next int, samples float64) float64 {
 	if next == 0 || len(c) == 1 {
 		return c[0].Seconds

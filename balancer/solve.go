@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Batch is what is divided among ranks.
+// Batch is the batch that is divided among ranks.
 type Batch struct {
 	Total int // samples: of the global batch, or of a micro-batch of it
-	// Limits are the most samples that each rank can hold; 0 leaves a rank out, nil means no limits.
+	// Limits are the largest numbers of samples that the ranks can hold; 0 excludes a rank, nil means no limits.
 	Limits []int
-	// Unit makes shares multiples of it, as groups of samples for batch normalisation need; 0 and 1 mean any. Where Total is no
-	// multiple the last rank that is fed has the rest besides.
+	// Unit is a number of which shares must be multiples, such as the group size of batch normalisation; 0 and 1 allow
+	// any share. If Total is not a multiple of Unit, the last rank with samples also gets the rest.
 	Unit int
 
-	least []int // the fewest samples that each rank has, beyond Unit; nil means no more than that
+	least []int // smallest share of each rank, if larger than Unit; nil: Unit
 }
 
-// limits are the most samples that each rank can hold, in a list of their own.
+// limits returns a copy of the largest numbers of samples that the ranks can hold.
 func (b Batch) limits(ranks int) []int {
 	limits := slices.Repeat([]int{b.Total}, ranks)
 	for r, n := range b.Limits {
@@ -29,14 +29,14 @@ func (b Batch) limits(ranks int) []int {
 	return limits
 }
 
-// units is a batch counted in units: what is really divided.
+// units is a batch counted in units. The solvers divide units.
 type units struct {
 	total int
 	size  int   // samples
-	rest  int   // samples beyond whole units; they are rank last's
+	rest  int   // samples beyond whole units, which belong to rank last
 	last  int   // rank
-	limit []int // units, by rank; 0 leaves a rank out
-	floor []int // the fewest units, by rank; nil: one each
+	limit []int // largest number of units, by rank; 0 excludes a rank
+	floor []int // smallest number of units, by rank; nil: one each
 }
 
 func (b Batch) units(ranks int) (units, error) {
@@ -75,7 +75,8 @@ func (b Batch) units(ranks int) (units, error) {
 	return u, u.check(b)
 }
 
-// check reports a batch that the ranks cannot hold, saying how much is missing and who could hold what.
+// check returns an error for a batch that the ranks cannot hold. The error states the missing capacity and the capacity
+// of each rank.
 func (u units) check(b Batch) error {
 	capacity, fed := 0, 0
 	for _, n := range u.limit {
@@ -100,7 +101,7 @@ func (u units) check(b Batch) error {
 	return nil
 }
 
-// holds is "96, 64 and 0", at most the first few.
+// holds returns a text such as "96, 64 and 0", with the first limits of a long list.
 func holds(limits []int) string {
 	const most = 16
 	text := strings.Trim(fmt.Sprint(limits[:min(len(limits), most)]), "[]")
@@ -111,7 +112,8 @@ func holds(limits []int) string {
 	return text
 }
 
-// divides reports whether shares are a division of the batch. Only where others are nil may it leave out a rank to which they give samples.
+// divides reports whether shares are a division of the batch. If others is not nil, each rank that has samples in
+// others must have samples in shares.
 func (b Batch) divides(shares, others []int) bool {
 	sum, last := 0, 0
 	for r, n := range shares {
@@ -134,7 +136,7 @@ func (b Batch) divides(shares, others []int) bool {
 	return sum == b.Total
 }
 
-// samples is what n units are on a rank.
+// samples returns the number of samples of n units on a rank.
 func (u units) samples(rank, n int) int {
 	if n *= u.size; rank == u.last {
 		n += u.rest
@@ -173,16 +175,17 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 	return seconds, rank
 }
 
-// Solve finds the shares whose slowest rank is done first:
+// Solve finds the shares with the shortest time of the slowest rank:
 //
 //	min over integer shares b, sum b = Total, 1 <= b[r] <= Limits[r], of max over r of curves[r](b[r])
 //
-// Communication that cannot be hidden comes on top. It never falls when the slowest rank takes longer by more than that, so the
-// shares with the least slowest time also have the shortest step.
+// The step also contains exposed communication. If the slowest rank takes longer, exposed communication falls by at
+// most the same time. The shares with the shortest time of the slowest rank therefore also have the shortest step.
 //
-// It is exact. For curves that rise, or fall first and then rise, it takes about 64 * ranks * log(points) operations. Curves that fall again
-// take longer: the times of all shares are sorted. Among equally fast shares of curves that rise it takes those that leave every other rank
-// the shortest time, then those in proportion, then lower ranks first.
+// It is exact. For curves that rise, or fall first and then rise, it takes about 64 * ranks * log(points) operations.
+// Curves that fall again take longer, because Solve then sorts the times of all shares. If several shares are equally
+// fast on rising curves, Solve chooses the shares with the shortest times of all other ranks, then the shares in
+// proportion, and then gives more to lower ranks.
 func Solve(b Batch, curves []Curve) ([]int, error) {
 	u, err := b.units(len(curves))
 	if err != nil {
@@ -212,11 +215,12 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 	return u.shares(n), nil
 }
 
-// fill looks for the shortest time in which the ranks together can do all units. Times are searched over all floats, so
-// the two that are left are neighbours: below, the units do not fit; above, they do. Ranks that finish as many units within both are asked no more.
+// fill finds the shortest time in which the ranks together can compute all units. It searches over all floats until two
+// neighbouring floats remain: within the lower time, the units do not fit; within the higher time, they fit. It skips
+// ranks that finish the same number of units within both times.
 func (u units) fill(curves []Curve) []int {
 	few, many := make([]int, len(curves)), make([]int, len(curves)) // units that each finishes within low, within high
-	open, settled := make([]int, 0, len(curves)), 0                 // ranks that finish more within high; units of the others
+	open, settled := make([]int, 0, len(curves)), 0                 // ranks that finish more units within high than within low; units of the other ranks
 	fed := 0
 	for r, c := range curves {
 		if u.limit[r] == 0 {
@@ -231,7 +235,7 @@ func (u units) fill(curves []Curve) []int {
 		}
 	}
 	low, high := uint64(0), math.Float64bits(math.Inf(1))
-	if fed >= u.total { // then there is no shorter time in which they do not fit
+	if fed >= u.total { // the units fit even in the lower bound of the time
 		high, many = 0, few
 		few = make([]int, len(curves))
 		for r := range few {
@@ -264,7 +268,8 @@ func (u units) fill(curves []Curve) []int {
 	return u.even(few, many)
 }
 
-// even is few, and of many what is missing to all units. Only ranks that take exactly the longer time have room; what is left is divided among them.
+// even returns few plus the missing units. Only ranks that take exactly the longer time have room, so even divides the
+// missing units among them.
 func (u units) even(few, many []int) []int {
 	n, left := slices.Clone(few), u.total
 	var ranks, spare []int
@@ -281,7 +286,7 @@ func (u units) even(few, many []int) []int {
 	return n
 }
 
-// proportionally divides total by weight within limits, rounding down first and giving what is left in order.
+// proportionally divides total by weight within limits. It rounds down and then gives out the rest in order.
 func proportionally(total int, weight []float64, limit []int) []int {
 	out, sum := make([]int, len(weight)), 0.0
 	for _, w := range weight {
@@ -300,7 +305,7 @@ func proportionally(total int, weight []float64, limit []int) []int {
 	return out
 }
 
-// fewest is the units that a rank has at least.
+// fewest returns the smallest number of units of a rank.
 func (u units) fewest(rank int) int {
 	if u.floor == nil {
 		return 1
@@ -308,7 +313,8 @@ func (u units) fewest(rank int) int {
 	return u.floor[rank]
 }
 
-// most is the units that a rank finishes within seconds, at least the fewest: no rank that may be fed is left out.
+// most returns the number of units that a rank finishes within seconds, but at least fewest, because every rank that
+// may have samples gets some.
 func (u units) most(rank int, c Curve, seconds float64) int {
 	samples := c.most(seconds, u.samples(rank, u.limit[rank]))
 	if rank == u.last {

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// speed is the posterior of one rank's step time: a Kalman filter whose states (cells) are the logs of the time of each
-// measured share, as of now. The level of a rank moves all cells alike. Two observations tell the level from the shape
-// of the curve:
+// speed is the posterior of one rank's step time: a Kalman filter whose states (cells) are the logs of the current time
+// of each measured share. A change of the level moves all cells equally. Two observations distinguish the level from
+// the shape of the curve:
 //
-//   - Within a window the share is constant, so only the level moves there (reading.shift).
-//   - A share without a cell that surprises its curve opens a boundary. Next to a measured share, in tiles that are as full,
-//     the level is assumed to have moved; elsewhere the shape is assumed to be another one. An older share tells when it is
-//     measured again: the cells from before the boundary then follow the level, or return ([hybrid.confirm]).
+//   - Within a window, the share is constant, so only the level changes (reading.shift).
+//   - If the time of a share without a cell is far from the curve, speed opens a boundary. If a measured share is near
+//     and fills the same tiles, speed assumes that the level has moved. Otherwise it assumes that the shape is
+//     different. The next measurement of an older share decides: the cells from before the boundary then follow the
+//     level, or return to their values ([hybrid.confirm]).
 //
-// Between and beyond the cells the curve comes from the regression in [shape].
+// Between and beyond the cells, the curve comes from the regression in [shape].
 type speed struct {
 	cells   []cell
 	cov     [][]float64 // of the cells' logs
@@ -22,15 +23,16 @@ type speed struct {
 	noise   float64     // variance of the log of a step's time
 	weight  float64     // steps behind noise
 	jitter  float64     // variance of the log of a window's mean that its steps' noise does not explain
-	drift   float64     // innovations in standard deviations, summed with forgetting: many of one sign mean that the level moves
-	trend   float64     // log a step by which the level moved within the last window, 0 where noise explains it
+	drift   float64     // decaying sum of innovations in standard deviations: many of one sign mean that the level moves
+	trend   float64     // change of the level within the last window, log per step; 0 if noise explains it
 	current int         // index of the cell that was measured last, -1 before the first measurement
-	known   bool        // measured in this run: the height of an earlier run's curve is not this one's
+	known   bool        // the rank was measured in this run, so the height of an earlier run's curve does not apply
 
-	surprise float64 // log: of the last boundary at which a new share differed from its curve, 0: none is open.
-	// With moved, the level was taken to move, and surprise is what an older share shows if it was the shape
+	surprise float64 // log difference of a new share from its curve at the open boundary; 0: no boundary is open
+	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
+	// cause
 	moved bool
-	asked bool    // an earlier share was tried since
+	asked bool    // an earlier share was measured since then
 	since int     // windows since that boundary
 	shape *shape  // as of the last decision
 	drawn float64 // log of the time of the share in use, as of the last drawn curve
@@ -45,8 +47,8 @@ type cell struct {
 
 func square(x float64) float64 { return x * x }
 
-// newSpeed makes the posterior of a rank before the first window. sigma is the standard error of the log of a time of the
-// prior curve.
+// newSpeed returns the posterior of a rank before the first window. sigma is the standard error of the log of a time of
+// the prior curve.
 func newSpeed(prior Curve, sigma float64, limit int) *speed {
 	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: leastWander, current: -1}
 	for _, p := range prior.within(1, float64(limit)).simplify(priorCells) {
@@ -84,7 +86,7 @@ func (e *speed) loosen(variance float64) {
 	}
 }
 
-// move makes all cells slower by a factor, the log of which is known with a variance.
+// move makes all cells slower by a factor. by is the log of the factor, and variance the variance of by.
 func (e *speed) move(by, variance float64) {
 	highest := math.Log(mostSeconds)
 	for i := range e.cells {
@@ -109,8 +111,7 @@ func (e *speed) draw(cells []cell, cov [][]float64, before *belief, chances tile
 	e.shape = newShape(cells[nearest:nearest+1], [][]float64{{cov[nearest][nearest]}}, before, chances, b0, nil)
 }
 
-// expect is the log of the time of a share before it is measured, and its variance without that of the measurement.
-// NaN: nothing is known.
+// expect returns the predicted log of the time of a share, and its variance without measurement noise. NaN: unknown.
 func (e *speed) expect(samples float64) (value, variance float64) {
 	if at := e.cell(samples); at >= 0 {
 		return e.cells[at].log, e.cov[at][at] + e.wander*e.wander
@@ -122,7 +123,7 @@ func (e *speed) expect(samples float64) (value, variance float64) {
 	return value, variance + e.wander*e.wander
 }
 
-// update takes in a window. offset is the change that all ranks share; the reading's log contains it.
+// update learns from a window. offset is the change that all ranks have in common; the log of the reading contains it.
 func (e *speed) update(m *reading, offset, variance float64) {
 	start, total := m.log-offset-m.shift, m.variance+variance
 	e.loosen(e.wander * e.wander)
@@ -156,11 +157,12 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	}
 }
 
-// cross takes in the surprise of a share that has no cell yet. A share next to a measured one, in tiles that are as full,
-// takes about as long: then the level has moved. Otherwise the surprise is the shape's.
+// cross learns from the surprise of a share that has no cell yet. A share that is near a measured one and fills the
+// same tiles should take about as long, so a surprise means that the level has moved. Otherwise the cause of the
+// surprise is the shape.
 func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) {
 	total := doubt + variance
-	if first { // the height of an earlier run's curve
+	if first { // the curve of an earlier run has another height
 		e.move(surprise, variance-unknownHeight)
 		return
 	}
@@ -196,7 +198,7 @@ func (e *speed) alike(samples float64) bool {
 	})
 }
 
-// follow takes in a share that has a cell.
+// follow learns from a share that has a cell.
 func (e *speed) follow(value, variance float64, first bool) {
 	c := &e.cells[e.current]
 	innovation := value - c.log
@@ -217,7 +219,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 	case first:
 	case jump:
 		e.loosen(square(innovation))
-		for i := range e.cells { // it is unknown whether the cell was measured before or after the level moved
+		for i := range e.cells { // a cell may have been measured before or after the change of the level
 			if e.cells[i].age < c.age {
 				e.cov[i][i] += square(innovation)
 			}
@@ -225,7 +227,8 @@ func (e *speed) follow(value, variance float64, first bool) {
 		e.drift, e.surprise = 0, 0
 	default:
 		seen := min(square(innovation), square(likelySigmas*sigma))
-		if excess := seen - square(sigma); excess < 0 || innovation*e.drift < 0 { // innovations of one sign are the level's
+		// Innovations of one sign come from the level.
+		if excess := seen - square(sigma); excess < 0 || innovation*e.drift < 0 {
 			e.jitter = max(e.jitter+jitterRate*excess, 0)
 		}
 		e.wanders(innovation/sigma, variance)
@@ -242,8 +245,8 @@ func (e *speed) follow(value, variance float64, first bool) {
 	c.age = 0
 }
 
-// wanders learns from an innovation, in standard deviations, how much the level wanders. The innovations of a filter
-// that forgets as fast as it should are independent; of one that lags behind many have the same sign.
+// wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right
+// rate are independent. If the filter lags behind, many innovations have the same sign.
 func (e *speed) wanders(innovation, variance float64) {
 	agrees := min(max(innovation*e.drift/math.Sqrt(1/(1-driftForget*driftForget))-wanderBias, -2), 2)
 	e.wander = min(max(e.wander*exp(wanderRate*agrees), leastWander), mostWander)
@@ -254,7 +257,7 @@ func (e *speed) wanders(innovation, variance float64) {
 	}
 }
 
-// forget drops the cell that was not measured for longest.
+// forget drops the cell whose last measurement is oldest.
 func (e *speed) forget() {
 	for len(e.cells) > mostShares {
 		oldest := -1
@@ -282,7 +285,7 @@ func logsOf(seconds []float64) []float64 {
 	return logs
 }
 
-// read looks at the logs of the steps of a window, in order.
+// read returns the reading of a window from the logs of its steps, in order.
 func (e *speed) read(samples int, logs []float64) reading {
 	if len(logs) == 0 {
 		return reading{}
@@ -302,7 +305,7 @@ func (e *speed) read(samples int, logs []float64) reading {
 	}
 	m.log, _ = robustMean(logs)
 	n := float64(len(logs))
-	if n > 2 && e.known { // the noise of the first window is that of all ranks
+	if n > 2 && e.known { // the first window uses the noise of all ranks
 		_, variance := robustMean(level(logs))
 		keep := min(e.weight, memory*n)
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
@@ -317,7 +320,8 @@ func (e *speed) read(samples int, logs []float64) reading {
 				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
 			}
 			m.doubt += square(unknownShape * nearest)
-			if square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) { // a surprise of the shape says nothing of a change that all ranks share
+			// A surprise of the shape is no evidence of a change that all ranks have in common.
+			if square(m.surprise) > square(likelySigmas)*m.doubt || e.shape.tests(m.samples) {
 				m.surprise = math.NaN()
 			}
 		}
@@ -325,7 +329,7 @@ func (e *speed) read(samples int, logs []float64) reading {
 	return m
 }
 
-// level is logs without the line through them, so that a moving level is not counted as noise.
+// level returns logs without their linear trend, so that a moving level does not count as noise.
 func level(logs []float64) []float64 {
 	n := float64(len(logs))
 	slope, out := 0.0, make([]float64, len(logs))
@@ -339,7 +343,7 @@ func level(logs []float64) []float64 {
 	return out
 }
 
-// ramp is the slope of a window's logs a step, 0 where noise or a jump explains them better.
+// ramp returns the slope of the logs of a window per step, or 0 if noise or a jump explains them better.
 func ramp(logs []float64, noise float64) float64 {
 	n := len(logs)
 	third := n / 3

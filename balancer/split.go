@@ -8,23 +8,23 @@ import (
 	"slices"
 )
 
-// ErrInfeasible says that no shares meet the conditions: the limits together hold fewer samples than the global batch,
-// or there are fewer samples than ranks to feed.
+// ErrInfeasible means that no shares meet the conditions: the limits sum to less than the global batch, or there are
+// fewer samples than ranks that need samples.
 var ErrInfeasible = errors.New("no feasible split")
 
 // Split divides total samples among ranks in proportion to speed.
 //
 //	total     samples of the global batch
 //	speed[i]  samples per second of rank i, finite and > 0; only ratios matter
-//	limit[i]  most samples rank i can hold; 0 leaves the rank out; nil means no limits
+//	limit[i]  largest number of samples that rank i can hold; 0 excludes the rank; nil means no limits
 //
 // The shares sum to total exactly, and a rank with a limit above 0 gets at least 1. A rank whose proportional share
-// would exceed its limit gets its limit, one whose share would be below 1 gets 1, and the others divide the rest in
-// proportion. Leftovers of rounding down go to the largest remainders, ties to the lower rank. The arithmetic is
-// exact, so every machine computes the same shares.
+// exceeds its limit gets its limit. A rank whose proportional share is below 1 gets 1. The other ranks divide the rest
+// in proportion. Shares are rounded down, and the leftover samples go to the ranks with the largest remainders; ties go
+// to the lower rank. The arithmetic is exact, so every machine computes the same shares.
 //
-// It returns ErrInfeasible if the limits together hold fewer than total, or if total is less than the number of ranks
-// with a limit above 0.
+// Split returns ErrInfeasible if the limits together hold fewer than total, or if total is less than the number of
+// ranks with a limit above 0.
 func Split(total int, speed []float64, limit []int) ([]int, error) {
 	if limit == nil {
 		limit = slices.Repeat([]int{max(total, 0)}, len(speed))
@@ -73,8 +73,8 @@ func check(total int, speed []float64, limit []int) error {
 	return nil
 }
 
-// integerWeights returns integers in exactly the ratios of the speeds: a float64 is an integer times a power of two,
-// so the least power among them is a common unit.
+// integerWeights returns integers with exactly the ratios of the speeds. A float64 is an integer times a power of two,
+// so the smallest of these powers is a common unit.
 func integerWeights(speed []float64) []*big.Int {
 	const mantissaBits = 53
 	least := math.MaxInt
@@ -91,7 +91,8 @@ func integerWeights(speed []float64) []*big.Int {
 	return weights
 }
 
-// division is a split under way: ranks in free still divide rest in proportion to weight, the others have their share.
+// division is a split in progress: the ranks in free still divide rest in proportion to weight; the other ranks have
+// their shares.
 type division struct {
 	weight []*big.Int
 	limit  []int
@@ -104,12 +105,12 @@ type division struct {
 // it fixed any.
 //
 // Let q[i] be the proportional shares of the free ranks. Bringing them into bounds changes their sum by the samples
-// added (ranks below 1) less those taken away (ranks above their limit). If more is added, the others must give, so
-// every rank at its lower bound will stay there whatever follows; if more is taken away, every rank at its limit will.
-// Only those are fixed, which makes the result independent of the order of ranks.
+// added (ranks below 1) less those taken away (ranks above their limit). If more samples are added, the other ranks
+// lose samples, so every rank at its lower bound stays there. If more samples are taken away, every rank at its limit
+// stays there. Only these ranks are fixed, so the result does not depend on the order of ranks.
 func (d *division) settleOutOfBounds() bool {
 	weights := d.freeWeight()
-	change := new(big.Int) // samples added less samples taken away, times weights
+	change := new(big.Int) // samples added minus samples taken away, times weights
 	var below, above []int
 	for _, i := range d.free {
 		q := d.proportional(i) // times weights
@@ -142,8 +143,8 @@ func (d *division) settle(rank, share int) {
 	d.free = slices.DeleteFunc(d.free, func(r int) bool { return r == rank })
 }
 
-// roundToRemainders gives every free rank its proportional share rounded down, and the leftovers, fewer than there
-// are free ranks, to the largest remainders.
+// roundToRemainders gives every free rank its proportional share, rounded down. The leftover samples, fewer than the
+// free ranks, go to the largest remainders.
 func (d *division) roundToRemainders() {
 	if len(d.free) == 0 {
 		return

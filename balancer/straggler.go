@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// MedianRule finds stragglers by comparing ranks with each other: a rank is one while its own compute time is over
-// 1.5 times the median of all ranks in two windows running ("consistently slow"). The zero value is ready to use.
+// MedianRule finds stragglers by comparing ranks with each other. A rank is a straggler while its own compute time is
+// over 1.5 times the median of all ranks in two consecutive windows ("consistently slow"). The zero value is ready to
+// use.
 //
-// It cannot tell a slow device from a sick one: a Detector can.
+// It cannot distinguish a slow device from a sick device; a Detector can.
 type MedianRule struct {
-	over   []int // windows running that each rank has been over
+	over   []int // consecutive windows in which each rank was over the threshold
 	marks  []bool
 	sorted []float64
 }
@@ -20,19 +21,19 @@ const (
 	stragglerWindows = 2
 )
 
-// NewMedianRule watches a number of ranks.
+// NewMedianRule returns a MedianRule for a number of ranks.
 func NewMedianRule(ranks int) *MedianRule {
 	return &MedianRule{over: make([]int, ranks), marks: make([]bool, ranks)}
 }
 
-// Observe takes each rank's own compute time in a window and says which ranks are stragglers.
+// Observe takes each rank's own compute time in a window and returns which ranks are stragglers.
 //
-//	window[i]  seconds a step that rank i spent on data, forward and backward, without waiting for others; mean over the
-//	           window. A rank without samples or without a measurement is NaN or 0: it is left out of the median, is no
-//	           straggler, and begins anew when it comes back.
+//	window[i]  seconds per step that rank i spent on data, forward and backward, without waits for other ranks; mean over
+//	           the window. NaN or 0 is a rank without samples or without a measurement: Observe leaves it out of the
+//	           median, does not report it as a straggler, and resets its history.
 //
-// The median of an even number of ranks is the lower middle one. A number of ranks other than before begins anew. The
-// answer is valid until the next call.
+// The median of an even number of ranks is the lower middle one. If the number of ranks changes, Observe resets the
+// history of all ranks. The result is valid until the next call.
 func (m *MedianRule) Observe(window []float64) []bool {
 	if len(window) != len(m.over) {
 		m.over, m.marks = make([]int, len(window)), make([]bool, len(window))
@@ -49,7 +50,7 @@ func (m *MedianRule) Observe(window []float64) []bool {
 	return m.marks
 }
 
-// median is that of the ranks that measured something, NaN where none did.
+// median returns the median of the ranks with a measurement, or NaN if there are none.
 func (m *MedianRule) median(window []float64) float64 {
 	m.sorted = m.sorted[:0]
 	for _, seconds := range window {
@@ -60,10 +61,11 @@ func (m *MedianRule) median(window []float64) float64 {
 	return lowerMiddle(m.sorted)
 }
 
-// measured is false for what stands for "no measurement": NaN, infinities, and times that are not above 0.
+// measured reports whether a time is a measurement: not NaN, not infinite, and above 0.
 func measured(seconds float64) bool { return seconds > 0 && !math.IsInf(seconds, 1) }
 
-// lowerMiddle is the median, of an even number of values the lower of the two in the middle, NaN of none. It sorts them.
+// lowerMiddle sorts values and returns their median. For an even number of values, it returns the lower of the two
+// middle values; for none, NaN.
 func lowerMiddle(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -72,20 +74,21 @@ func lowerMiddle(values []float64) float64 {
 	return values[(len(values)-1)/2]
 }
 
-// Waiting adds up over a window of steps who waited for whom. In synchronous training all ranks of a step wait for its
-// slowest one, so that whom a rank waited for is known from the steps' compute times alone.
+// Waiting sums over a window how long ranks waited for each other. In synchronous training, all ranks of a step wait
+// for the slowest rank, so the compute times of the steps determine all waits.
 type Waiting struct {
-	// Seconds[i] is how long rank i waited for slower ranks, Caused[i] how long all others together waited for rank i,
-	// Slowest[i] in how many steps rank i was the one waited for (of equally slow ones the lowest rank). Sums over Steps.
+	// Sums over Steps: Seconds[i] is the time that rank i waited for slower ranks. Caused[i] is the total time that
+	// other ranks waited for rank i. Slowest[i] is the number of steps in which rank i was the slowest rank; ties go to
+	// the lower rank.
 	Seconds, Caused []float64
 	Slowest         []int
-	Steps           int // that at least two ranks measured
+	Steps           int // steps that at least two ranks measured
 
 	imbalance float64 // sum over steps
 }
 
-// Add takes the compute times of one step, as seconds of each rank without waiting for others. A rank that is NaN or 0
-// had no samples or no measurement and is left out. A number of ranks other than before begins anew.
+// Add takes the compute times of one step, in s for each rank, without waits for other ranks. NaN or 0 is a rank
+// without samples or without a measurement, which Add leaves out. If the number of ranks changes, the sums start again.
 func (w *Waiting) Add(step []float64) {
 	if len(step) != len(w.Seconds) {
 		*w = Waiting{Seconds: make([]float64, len(step)), Caused: make([]float64, len(step)), Slowest: make([]int, len(step))}
@@ -116,8 +119,8 @@ func (w *Waiting) Add(step []float64) {
 	w.imbalance += (most - least) / most
 }
 
-// Imbalance is the load imbalance: (max-min)/max of the ranks' compute times, mean over the steps; 0 where nothing was
-// measured.
+// Imbalance is the load imbalance: (max-min)/max of the ranks' compute times, mean over the steps; 0 without
+// measurements.
 func (w *Waiting) Imbalance() float64 {
 	if w.Steps == 0 {
 		return 0

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// tile is one hypothesis of how whole tiles of samples show in a rank's times:
+// tile is one hypothesis of the effect of whole tiles of samples on a rank's times:
 //
 //	t(b) = base(b) + weight t(b) feature(b)
 //
 // An aligned tile: shares that are multiples of the period take a faster kernel, feature 1, a weight below 0. A tile
 // that rounds up: the time of a whole tile is paid at its first sample, feature 1 - b / ceil(b to the period), a weight
-// of 0 to 1. Period 0: no tile shows.
+// of 0 to 1. Period 0: tiles have no effect.
 type tile struct {
 	period int
 	rounds bool
-	prior  float64 // chance beforehand
+	prior  float64 // prior probability
 }
 
 var tiles = []tile{
@@ -38,8 +38,8 @@ func (t *tile) feature(samples float64) float64 {
 	return 0
 }
 
-// weight is the mean and the standard deviation of the weight beforehand, and its upper bound: a tile that rounds up
-// costs no more than the whole tile, and filling one costs nothing.
+// weight returns the prior mean and standard deviation of the weight, and its upper bound: a tile that rounds up costs
+// at most the whole tile, and filling an aligned tile costs nothing.
 func (t *tile) weight() (mean, sigma, most float64) {
 	if t.rounds {
 		return roundsWeight, roundsSigma, 1
@@ -47,8 +47,8 @@ func (t *tile) weight() (mean, sigma, most float64) {
 	return alignedWeight, alignedSigma, 0
 }
 
-// logBelow is the log of the chance that a normal variable is below a bound: by the logistic function, far below by the
-// asymptote.
+// logBelow returns the log of the probability that a normal variable is below a bound. It uses the logistic function,
+// and the asymptote far below the mean.
 func logBelow(bound, mean, sigma float64) float64 {
 	x := (bound - mean) / sigma
 	if x > -1.5 {
@@ -57,7 +57,7 @@ func logBelow(bound, mean, sigma float64) float64 {
 	return -x*x/2 - math.Log(-x*math.Sqrt(2*math.Pi))
 }
 
-// logBelowBound is the log of the chance beforehand that the weight of an aligned tile, and of one that rounds up, is
+// logBelowBound is the log of the prior probability that the weight of an aligned tile, and of one that rounds up, is
 // below its bound.
 var logBelowBound = func() (logs [2]float64) {
 	for i := range logs {
@@ -67,10 +67,10 @@ var logBelowBound = func() (logs [2]float64) {
 	return logs
 }()
 
-// tileBelief is the chance of each of the tiles.
+// tileBelief is the probability of each tile.
 type tileBelief []float64
 
-// tilePriors is the belief in tiles before any measurement.
+// tilePriors returns the prior belief in tiles.
 func tilePriors() tileBelief {
 	b, whole := make(tileBelief, len(tiles)), 0.0
 	for _, t := range tiles {
@@ -88,7 +88,7 @@ type votes struct {
 	ranks float64
 }
 
-// votes counts the ranks' beliefs, and the priors as some ranks.
+// votes sums the beliefs of the ranks, and counts the priors like some additional ranks.
 func (h *hybrid) votes() votes {
 	v := votes{make(tileBelief, len(tiles)), believers}
 	for i, chance := range tilePriors() {
@@ -108,7 +108,7 @@ func (h *hybrid) votes() votes {
 // votes reports whether a curve has the three measured shares that distinguish tiles.
 func (f *shape) votes() bool { return f != nil && len(f.cells) >= 3 }
 
-// without is the belief in a rank's tiles before its own data.
+// without returns the belief in the tiles of a rank without its own data.
 func (v votes) without(own *shape) tileBelief {
 	b := slices.Clone(v.sum)
 	ranks := v.ranks

@@ -6,8 +6,8 @@ import "math"
 // the same clock, memory and neighbours. A common change does not change the best shares, which depend only on the
 // ratios of the ranks' speeds. If each rank's own curve contained it, the shares would change.
 type together struct {
-	variance float64 // of the log of a window's mean, in common
-	weight   float64 // windows behind it
+	variance float64 // variance of the log of a window's mean that the ranks have in common
+	weight   float64 // number of windows in variance
 }
 
 func newTogether() together { return together{commonPrior * commonPrior, priorWeight} }
@@ -26,7 +26,8 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	}
 	center, kept, sum, weights := median(surprises), 0, 0.0, 0.0
 	for _, m := range readings {
-		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) { // others have changed by themselves
+		// Ranks far from the median have changed on their own.
+		if m.samples > 0 && math.Abs(m.surprise-center) <= sureSigmas*math.Sqrt(m.doubt) {
 			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt
 		}
 	}
@@ -41,7 +42,8 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	return known * mean, known * chance, lasts
 }
 
-// learn takes in the mean surprise of a window, which has a variance by chance alone.
+// learn updates the variance with the mean surprise of a window. chance is the variance of the mean surprise without a
+// common change.
 func (t *together) learn(mean, chance float64) {
 	tells := square(commonPrior) / (square(commonPrior) + chance)
 	keep := min(t.weight, memory)
@@ -50,8 +52,9 @@ func (t *together) learn(mean, chance float64) {
 	t.weight = keep + tells
 }
 
-// withoutCommon removes from the logs of a window the change that all ranks have in common from step to step, except for its
-// mean, which [together] estimates. noise is the variance of the log of a step of one rank. Two ranks tell nothing in common.
+// withoutCommon removes from the logs of a window the change that all ranks have in common from step to step, except
+// for its mean, which [together] estimates. noise is the variance of the log of a step of one rank. With two ranks, a
+// common change cannot be estimated.
 func withoutCommon(logs [][]float64, noise float64) {
 	steps, ranks := 0, make([]int, 0, len(logs))
 	for r, l := range logs {

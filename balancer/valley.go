@@ -9,7 +9,7 @@ import (
 
 // A rank may take longer for few samples than for more: libraries choose other kernels for them. Such a curve falls to a valley, and rises beyond it.
 
-// valley is the index of the lowest point, the first of several.
+// valley returns the index of the lowest point, or of the first one of several.
 func (c Curve) valley() (lowest int) {
 	for i, p := range c {
 		if p.Seconds < c[lowest].Seconds {
@@ -19,16 +19,16 @@ func (c Curve) valley() (lowest int) {
 	return lowest
 }
 
-// ascent is a curve from its valley on: what at least so many samples take, as long as more cost nothing.
+// ascent returns the part of a curve from its valley on.
 func (c Curve) ascent() Curve { return c[c.valley():] }
 
-// turnsOnce reports whether a curve does nothing but fall before its valley and rise after it.
+// turnsOnce reports whether a curve only falls before its valley and only rises after it.
 func (c Curve) turnsOnce() bool {
 	lowest := c.valley()
 	return c[lowest:].Rises() && slices.IsSortedFunc(c[:min(lowest+1, len(c))], func(a, b Point) int { return cmp.Compare(b.Seconds, a.Seconds) })
 }
 
-// smoothed is the least curve above this one that turns once.
+// smoothed returns the lowest curve that turns once and is nowhere below this curve.
 func (c Curve) smoothed() Curve {
 	if c.turnsOnce() {
 		return c
@@ -38,7 +38,7 @@ func (c Curve) smoothed() Curve {
 	return append(fall, c[lowest:].rising()[1:]...)
 }
 
-// mirrored is a curve over negative samples.
+// mirrored returns the curve mirrored at 0 samples.
 func (c Curve) mirrored() Curve {
 	out := make(Curve, len(c))
 	for i, p := range c {
@@ -47,7 +47,7 @@ func (c Curve) mirrored() Curve {
 	return out
 }
 
-// settle makes a curve fall before its point i and rise after it.
+// settle changes a curve so that it falls before its point i and rises after it.
 func (c Curve) settle(i int) {
 	for k := i + 1; k < len(c); k++ {
 		c[k].Seconds = max(c[k].Seconds, c[k-1].Seconds)
@@ -57,7 +57,7 @@ func (c Curve) settle(i int) {
 	}
 }
 
-// valleys are curves that turn once, divided where they do.
+// valleys has curves that turn once, divided at their turning points.
 type valleys struct {
 	units
 	curves  []Curve
@@ -84,10 +84,11 @@ func (u units) valleys(curves []Curve) valleys {
 	return v
 }
 
-// seconds are what a rank takes for n units.
+// seconds returns the time of a rank for n units.
 func (v *valleys) seconds(rank, n int) float64 { return v.curves[rank].At(float64(v.samples(rank, n))) }
 
-// least is the fewest units that each rank does within a time, or those of its valley where it does none, in a list of their own, and their sum.
+// least returns a new list with the smallest number of units that each rank can finish within a time, or the units of
+// its valley if it can finish none, and the sum of the list.
 func (v *valleys) least(seconds float64) (units []int, sum int) {
 	units = make([]int, len(v.curves))
 	for r := range units {
@@ -100,7 +101,8 @@ func (v *valleys) least(seconds float64) (units []int, sum int) {
 	return units, sum
 }
 
-// solve looks for the shortest time in which the ranks do all units or more, and all or fewer are the least that they do in it.
+// solve finds the shortest time in which the largest numbers of units of the ranks sum to at least all units, and the
+// smallest numbers sum to at most all units.
 func (v *valleys) solve() []int {
 	seconds, _ := Slowest(v.ascents, v.shares(v.units.fill(v.ascents)))
 	highest := seconds

@@ -8,28 +8,28 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// Kind is what a Verdict says of a rank.
+// Kind is the result of a Verdict.
 type Kind int
 
 const (
-	Healthy  Kind = iota // as fast as its own curve says, and no straggler
-	SlowType             // of a type of device that takes longer per sample, but as fast as its own curve says: it needs a smaller share
-	Sick                 // slower than its own curve: something is wrong with the device, and Cause says what
+	Healthy  Kind = iota // as fast as its own curve predicts, and not a straggler
+	SlowType             // as fast as its own curve predicts, but its device type takes longer per sample
+	Sick                 // slower than its own curve predicts: the device has a problem, and Cause names it
 )
 
 // String implements fmt.Stringer.
 func (k Kind) String() string { return [...]string{"healthy", "slow type", "sick"}[k] }
 
-// Cause is what made a rank sick.
+// Cause is the reason why a rank is sick.
 type Cause int
 
 const (
 	CauseNone    Cause = iota // of a rank that is not sick
-	CauseUnknown              // it is slower, and nothing that is measured explains it
-	CauseData                 // it waits for data
-	CauseNetwork              // its links are slower than they were, more than others' are
+	CauseUnknown              // the rank is slower, and no measurement explains why
+	CauseData                 // the rank waits for data
+	CauseNetwork              // the links of the rank have become slower, more than those of other ranks
 
-	firstSensorCause // causes that a sensor's sign explains follow, in the order of telemetry.Declared
+	firstSensorCause // the causes of sensors follow, in the order of telemetry.Declared
 )
 
 // Causes that sensors explain.
@@ -54,53 +54,54 @@ func (c Cause) String() string {
 	return [...]string{"none", "unknown", "data starvation", "network"}[c]
 }
 
-// Verdict is what is known of one rank. It begins after two windows of trouble and ends after two healthy ones.
+// Verdict is the verdict on one rank. It changes after two bad windows, and returns to healthy after two good windows.
 type Verdict struct {
 	Rank      int
 	Kind      Kind
 	Cause     Cause   // of a sick rank
-	Ratio     float64 // Sick: how many times slower it is than when it was healthy; SlowType: per sample, than the median of the ranks; Healthy: 1
+	Ratio     float64 // Sick: time / healthy time; SlowType: time per sample / median of the ranks; Healthy: 1
 	Evidence  string  // "thermal throttling for 12 of 20 samples at 93 °C; clock 58 % of its maximum, was 96 %"
-	SinceStep int64   // of the first window of the trouble
+	SinceStep int64   // step of the first bad window
 }
 
-// Observation is what one rank measured in a window, as means over its steps.
+// Observation has the measurements of one rank in a window, as means over its steps.
 type Observation struct {
 	// Seconds is the rank's own compute time per step, without waiting for other ranks: data, forward and backward, and
-	// the optimizer where its curve has it too. NaN or 0: the rank had no samples or measured nothing.
+	// the optimizer if the curve includes it. NaN or 0: the rank had no samples or no measurement.
 	Seconds float64
-	Samples int     // of the rank in a step; 0 unknown: the ranks' whole steps are compared then
-	Data    float64 // of them, waiting for data; NaN unknown
+	Samples int     // samples of the rank in a step; 0: unknown, whole steps are compared
+	Data    float64 // part of Seconds, waiting for data; NaN: unknown
 
-	// Expected is what the rank's own curve says for its share, and ExpectedError the standard error of that; NaN: it
-	// has no curve yet. The curve must be of the healthy rank, and from before this window: References keeps such ones.
+	// Expected is the time of the rank's own curve at its share, and ExpectedError its standard error; NaN: no curve
+	// yet. The curve must be of the healthy rank, and from before this window. References keeps such curves.
 	Expected, ExpectedError float64
 
-	// Link is the seconds per step that transfers on this rank's own links took, without waiting for slower ranks;
-	// NaN unknown. A figure that all ranks of an all-reduce share shows nobody's link.
+	// Link is the time of transfers on this rank's own links, in s per step, without waits for slower ranks; NaN:
+	// unknown. The time of a whole all-reduce, which is equal on all ranks, gives no information about one link.
 	Link float64
 
-	Health telemetry.Summary // of the rank's sensors
+	Health telemetry.Summary // sensors of the rank
 }
 
-// Detector compares each rank with itself and with the others, and so tells a slow type of device from a sick one.
-// Without a clock: give it a window, it gives verdicts.
+// Detector compares each rank with its own past and with the other ranks. It thus distinguishes a slow type of device
+// from a sick device. It has no clock: the caller passes windows, and Detector returns verdicts.
 //
-// A window is slow where the ratio of measured to expected time is over what is usual for the rank by 5 % and by 3.5
-// standard deviations, of the rank's noise and of its curve together; it is well again below half of that. The rank's
-// usual ratio and noise are robust and its own (see history). So slowdowns of less than about 4 standard deviations
-// come late and may come and go. Of healthy ranks whose windows scatter by 5 % (lognormal) three in a million windows begin a
-// false verdict; 14 at 10 %, 28 at 15 %, none at 2 %.
+// A window is slow if the ratio of measured to expected time exceeds the rank's usual ratio by 5 % and by 3.5 standard
+// deviations (of the rank's noise and of its curve together). A window is good if the ratio exceeds the usual ratio by
+// less than half of this limit. The usual ratio and the noise are robust estimates for each rank (see history). The
+// detector therefore finds slowdowns of less than about 4 standard deviations late, and the verdict may come and go.
+// For healthy ranks with lognormal windows, false verdicts begin in three of a million windows at a deviation of 5 %,
+// in 14 at 10 %, in 28 at 15 %, and never at 2 %.
 //
-// Of a rank that never kept its curve and shows no sign of sickness, the curve is thought wrong and not the device. With
-// a sign the rank is sick, but for 20 windows only: what it was like from its first window on is then taken for its
-// nature, as with a laptop whose curve was measured cold.
+// If a rank never matched its curve and no sensor shows a sign, the detector assumes that the curve is wrong. With a
+// sign, the rank is sick for 20 windows. After that, the detector takes the behaviour since the first window as normal,
+// for example for a laptop whose curve was measured cold.
 //
-// Links are judged the same way, against their own history and less the growth that the median of the ranks has seen;
-// they are slow from 25 % on, if that takes at least 5 % of the compute time.
+// The detector judges links in the same way: against their own history, after subtraction of the median growth over the
+// ranks. A link is slow from 25 % on, if the additional time is at least 5 % of the compute time.
 //
-// Ranks are compared with each other by their time per sample, because their shares may differ. Only a rank of another type
-// than the ranks that keep up can be of a slower type; see SetTypes.
+// Ranks are compared with each other by their time per sample, because their shares may differ. A rank can be of a
+// slower type only if no rank of its type is fast enough; see SetTypes.
 type Detector struct {
 	rule  MedianRule
 	ranks []patient
@@ -110,7 +111,7 @@ type Detector struct {
 	verdicts                           []Verdict
 }
 
-// patient is one rank as the detector knows it.
+// patient is the state of one rank.
 type patient struct {
 	compute, link history
 	healthy       baseline
@@ -118,22 +119,22 @@ type patient struct {
 	sickFromStart int // windows
 
 	straggler bool
-	keepsUp   int // windows running without being marked
+	keepsUp   int // consecutive windows in which the rank was not marked
 	slowSince int64
 
 	verdict Verdict
 }
 
 const (
-	assumedNoise     = 0.05 // of compute times per window, before they are known
+	assumedNoise     = 0.05 // noise of compute times per window, before it is known
 	assumedLinkNoise = 0.1
 	adoptWindows     = 20
-	leastSlowdown    = 0.05 // below it nobody is sick, however quiet the rank
+	leastSlowdown    = 0.05 // smaller slowdowns never make a rank sick, even with little noise
 	leastLinkGrowth  = 0.25
 	leastLinkShare   = 0.05 // of the compute time
 )
 
-// NewDetector watches a number of ranks.
+// NewDetector returns a Detector for a number of ranks.
 func NewDetector(ranks int) *Detector {
 	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
 	for i := range d.ranks {
@@ -144,10 +145,12 @@ func NewDetector(ranks int) *Detector {
 	return d
 }
 
-// SetTypes says what type of device each rank has; an empty type is like no other. Without types every rank may be of a slower type.
+// SetTypes sets the device type of each rank. An empty type differs from all other types. Without types, every rank may
+// be of a slower type.
 func (d *Detector) SetTypes(types []string) { d.types = types }
 
-// keepsUp reports whether a rank of the same type as this one is no straggler: then the type is not what makes this one slow.
+// keepsUp reports whether a rank of the same type is not a straggler. If so, the type is not the reason why this rank
+// is slow.
 func (d *Detector) keepsUp(rank int, marks []bool) bool {
 	if len(d.types) != len(d.ranks) || d.types[rank] == "" {
 		return false
@@ -160,8 +163,8 @@ func (d *Detector) keepsUp(rank int, marks []bool) bool {
 	return false
 }
 
-// Observe takes a window that ended with a step, one observation a rank, and returns a verdict for each rank, valid
-// until the next call.
+// Observe takes the window that ended with a step, with one observation per rank. It returns a verdict for each rank,
+// valid until the next call.
 func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) {
 	if len(window) != len(d.ranks) {
 		return nil, fmt.Errorf("straggler verdicts at step %d: got %d observations, want one for each of %d ranks", step, len(window), len(d.ranks))
@@ -187,11 +190,11 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 	return d.verdicts, nil
 }
 
-// Learns reports whether a rank's healthy curve may learn from the last window: the rank was as the curve says, or the
-// curve is known to be wrong.
+// Learns reports whether a rank's healthy curve may learn from the last window: the rank was as fast as the curve
+// predicts, or the curve is known to be wrong.
 func (d *Detector) Learns(rank int) bool { return d.ranks[rank].learns }
 
-// linkGrowth is the logarithm of how much slower the rank's links are than they were, NaN where that is unknown.
+// linkGrowth returns the log of the slowdown of the rank's links relative to their history, or NaN if it is unknown.
 func (p *patient) linkGrowth(o *Observation) float64 {
 	usual, known := p.link.center()
 	if !known || !measured(o.Link) {
@@ -200,7 +203,8 @@ func (p *patient) linkGrowth(o *Observation) float64 {
 	return math.Log(o.Link) - usual
 }
 
-// commonGrowth is the median growth of all ranks' links, 0 where they became faster: what all see is not one rank's.
+// commonGrowth returns the median growth of the links of all ranks, or 0 if the links became faster. A growth that all
+// ranks have is not caused by one rank.
 func (d *Detector) commonGrowth() float64 {
 	d.sorted = d.sorted[:0]
 	for _, g := range d.growth {
@@ -214,7 +218,7 @@ func (d *Detector) commonGrowth() float64 {
 	return max(0, lowerMiddle(d.sorted))
 }
 
-// judgeCompute compares a rank with its own curve and returns how far it is above, NaN where that is unknown.
+// judgeCompute compares a rank with its own curve and returns the excess, or NaN if it is unknown.
 func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	if !o.comparable() {
 		return math.NaN()
@@ -226,7 +230,7 @@ func (p *patient) judgeCompute(step int64, o *Observation) float64 {
 	return excess
 }
 
-// comparable reports whether there is a measurement and a curve to compare it with.
+// comparable reports whether the rank has a measurement and a curve.
 func (o *Observation) comparable() bool {
 	return measured(o.Seconds) && measured(o.Expected) && o.ExpectedError >= 0 && !math.IsInf(o.ExpectedError, 1)
 }
@@ -237,13 +241,13 @@ func (p *patient) judgeLink(step int64, o *Observation, excess float64) float64 
 	}
 	limit := max(sigmas*p.link.noise(assumedLinkNoise), math.Log1p(leastLinkGrowth))
 	if usual, _ := p.link.center(); o.Link-math.Exp(usual) < leastLinkShare*o.Seconds {
-		excess = min(excess, limit) // too little to matter
+		excess = min(excess, limit) // too small to be relevant
 	}
 	p.link.judge(step, excess, limit)
 	return excess
 }
 
-// diagnose decides whether a rank is sick, and of what.
+// diagnose decides whether a rank is sick, and finds the cause.
 func (p *patient) diagnose(o *Observation, excess, linkExcess float64) {
 	if p.compute.troubled() {
 		p.name(o, excess)
@@ -264,19 +268,20 @@ func (p *patient) diagnose(o *Observation, excess, linkExcess float64) {
 		v.Kind, v.Cause, v.SinceStep = Sick, CauseNetwork, p.link.since
 		if usual, _ := p.link.center(); !math.IsNaN(linkExcess) {
 			v.Ratio = math.Exp(linkExcess)
-			v.Evidence = fmt.Sprintf("its links take %.3g s per step, was %.3g s", o.Link, math.Exp(usual))
+			v.Evidence = fmt.Sprintf("the links of the rank take %.3g s per step, was %.3g s", o.Link, math.Exp(usual))
 		}
 	case v.Kind == Sick:
 		*v = Verdict{Rank: v.Rank, Ratio: 1}
 	}
 }
 
-// name begins trouble with the compute time, or goes on with it, and finds its cause. A cause stays while its sign does.
+// name begins or continues a verdict about the compute time, and finds its cause. A cause remains while its sign
+// remains.
 func (p *patient) name(o *Observation, excess float64) {
 	signs := p.healthy.signs(o, o.Seconds-o.Seconds/math.Exp(excess))
 	if !p.compute.trusted() {
 		if len(signs) == 0 && !p.compute.sick {
-			return // the curve is wrong, as far as anyone can tell
+			return // the curve is probably wrong
 		}
 		if p.sickFromStart++; p.sickFromStart > adoptWindows {
 			p.compute.sick = false
@@ -306,7 +311,7 @@ func (p *patient) name(o *Observation, excess float64) {
 	v.Evidence = strings.Join(texts, "; ")
 }
 
-// compare tells a straggler that is not sick from the others.
+// compare decides whether a straggler that is not sick has a slow type.
 func (p *patient) compare(step int64, o *Observation, marked bool, over int, ratio float64) {
 	if over == 1 && !p.straggler {
 		p.slowSince = step
@@ -319,7 +324,7 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 	case !p.straggler:
 		*v = Verdict{Rank: v.Rank, Ratio: 1}
 	case marked:
-		text := "; it has no step-time curve yet"
+		text := "; the rank has no step-time curve yet"
 		if o.comparable() {
 			text = fmt.Sprintf(", %.2f times the prediction of its step-time curve", o.Seconds/o.Expected)
 		}
@@ -328,7 +333,7 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 	}
 }
 
-// learn takes what a healthy rank is like. A first bad window belongs to nothing yet.
+// learn updates the baseline of a healthy rank. It waits with the first bad window until the next window.
 func (p *patient) learn(o *Observation) {
 	wrongCurve := p.compute.troubled() && !p.compute.sick
 	p.learns = !p.compute.sick && (p.compute.bad == 0 || wrongCurve)
@@ -343,7 +348,8 @@ func (p *patient) learn(o *Observation) {
 	}
 }
 
-// nameCommonTrouble says of unexplained trouble how many share it: that of most ranks is rarely one device's.
+// nameCommonTrouble adds the number of slower ranks to verdicts without a cause: if most ranks are slower, the cause is
+// rarely one device.
 func (d *Detector) nameCommonTrouble() {
 	slower, all := 0, 0
 	for i := range d.ranks {

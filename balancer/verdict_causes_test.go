@@ -142,7 +142,7 @@ func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 			o.Data += 0.2
 			set(&o.Health, telemetry.Clock, 70) // an idle GPU lowers its clock
 		}, balancer.CauseData, []string{"waits 0.204 s per step for data, was 0.004 s"}, 1.5},
-		{"a slow link", gpuRank(0.4), func(o *balancer.Observation) { o.Link *= 4 }, balancer.CauseNetwork, []string{"its links take 0.3", "was 0.0"}, 4},
+		{"a slow link", gpuRank(0.4), func(o *balancer.Observation) { o.Link *= 4 }, balancer.CauseNetwork, []string{"the links of the rank take 0.3", "was 0.0"}, 4},
 		{"no sign", gpuRank(0.4), slower(1.3), balancer.CauseUnknown, []string{"times as slow as its step-time curve predicts; no measurement shows a cause"}, 1.3},
 		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: unknownHealth()}, slower(1.3), balancer.CauseUnknown, nil, 1.3},
 	}

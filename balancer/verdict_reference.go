@@ -5,35 +5,37 @@ import (
 	"slices"
 )
 
-// References keeps each rank's curve as it was while the rank was healthy. A policy's own curves follow a rank that
-// falls sick within a window or two, as they must for its share to follow, and then say that it is as fast as expected.
+// References keeps the curve of each rank from the time when the rank was healthy. The curves of a policy follow a sick
+// rank within one or two windows, because the share must follow. They then predict the slow time, so the rank seems
+// healthy.
 //
 //	o.Expected, o.ExpectedError = refs.Expect(rank, share) // for each rank, before
 //	verdicts, err := detector.Observe(step, observations)
 //	refs.Keep(detector, shares, curves, views)             // after every window
 //
-// What they cannot see is a rank that becomes slower so slowly that no window stands out.
+// References cannot detect a rank that becomes slower so gradually that no window is an outlier.
 type References struct {
 	ranks []reference
 }
 
 type reference struct {
 	curve  Curve
-	err    float64 // relative standard error, at the share that it is for
-	shares []int   // at which the rank was healthy of late
+	err    float64 // relative standard error at share
+	shares []int   // recent shares at which the rank was healthy
 }
 
 const (
 	referenceShares = 32
-	// strayError is the relative standard error of a curve at e times a share that was measured: what a step's fixed
-	// part can be wrong by.
+	// strayError is the relative standard error of a curve at e times a measured share: the possible error of the fixed
+	// part of a step.
 	strayError = 0.2
 )
 
-// NewReferences knows no curves.
+// NewReferences returns References without curves.
 func NewReferences(ranks int) *References { return &References{ranks: make([]reference, ranks)} }
 
-// Expect is the time of a share on the rank's healthy curve and its standard error, in seconds; NaN: there is none yet.
+// Expect returns the time of a share on the rank's healthy curve and its standard error, in s; NaN: there is no curve
+// yet.
 func (r *References) Expect(rank, share int) (seconds, standardError float64) {
 	ref := &r.ranks[rank]
 	if share <= 0 || len(ref.curve) == 0 {
@@ -47,8 +49,7 @@ func (r *References) Expect(rank, share int) (seconds, standardError float64) {
 	return seconds, seconds * math.Hypot(ref.err, strayError*away)
 }
 
-// Keep takes the curves over of ranks that were healthy in the last window, with the shares that they had and what the
-// policy said of them.
+// Keep stores the curves of ranks that were healthy in the last window, with their shares and the views of the policy.
 func (r *References) Keep(d *Detector, shares []int, curves []Curve, views []RankView) {
 	for i := range r.ranks {
 		ref, view := &r.ranks[i], &views[i]

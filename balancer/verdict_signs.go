@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// dataFraction is the part of the lost time that waiting for data must explain to be its cause.
+// dataFraction is the fraction of the lost time that waits for data must explain to be the cause.
 const dataFraction = 0.5
 
 // sign is a change on a rank that can explain why the rank is slow.
@@ -16,7 +16,7 @@ type sign struct {
 	text  string
 }
 
-// signs returns the changes against the rank's healthy baseline, the most telling first: waiting for data, then the
+// signs returns the changes against the rank's healthy baseline, in the order of evidence: waiting for data, then the
 // signs of sensors.
 func (b *baseline) signs(o *Observation, lost float64) (found []sign) {
 	if was := b.dataFraction() * o.Expected; o.Data-was >= dataFraction*lost {

@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// window collects the steps between two decisions. The first step after a change of shares is left out: caches are cold, and what
-// the change itself cost is in it.
+// window collects the steps between two decisions. It leaves out the first step after a change of shares, because this
+// step contains cold caches and the cost of the change.
 type window struct {
 	interval int
 	since    int // steps since the last decision or change, used or not
 
 	shares  []int
-	skip    bool        // the next step is the first with its shares
+	skip    bool        // the next step is the first one with its shares
 	compute [][]float64 // by rank and step: s, own and update
 	own     [][]float64 // by rank and step: s
 	data    []mean      // by rank: s
 	use     []mean      // by rank: utilization
 	memory  []mean      // by rank
-	waits   mean        // data of the rank that was slowest, s
+	waits   mean        // waits for data of the slowest rank, s
 	spread  mean        // (max - min) / max of own time
 	exposed mean        // s
 	seconds mean        // s
 	longest float64     // s: longest step
 }
 
-// mean is a running mean of what is a number.
+// mean is a running mean that ignores NaN.
 type mean struct {
 	sum float64
 	n   int
@@ -37,7 +37,7 @@ func (m *mean) add(v float64) {
 	}
 }
 
-// meanOf is that of all values.
+// meanOf returns the mean of all values.
 func meanOf(values []float64) (m mean) {
 	for _, v := range values {
 		m.add(v)
@@ -45,7 +45,7 @@ func meanOf(values []float64) (m mean) {
 	return m
 }
 
-// or is the mean, or otherwise where there was nothing.
+// or returns the mean, or otherwise if there are no values.
 func (m mean) or(otherwise float64) float64 {
 	if m.n == 0 {
 		return otherwise
@@ -63,18 +63,18 @@ func newWindow(ranks, interval int) *window {
 	return w
 }
 
-// add takes in a step and reports whether a decision is due.
+// add adds a step and reports whether a decision is due.
 func (w *window) add(s *Step) (due bool) {
 	w.since++
 	if !slices.Equal(s.Shares, w.shares) {
 		first := w.shares == nil
-		w.since = 1 // a change may come long after its decision, and the next one rests on steps with these shares alone
+		w.since = 1 // a change may come long after its decision; only steps with these shares count
 		w.shares = append(w.shares[:0], s.Shares...)
 		w.clear()
 		w.skip = !first || s.Settling
 	}
 	if s.Settling {
-		w.skip = true // what comes after it has settled is the first again
+		w.skip = true // the next step that is not settling is a first step again
 		return false
 	}
 	if w.skip {
@@ -125,10 +125,10 @@ func at(values []float64, rank int) float64 {
 	return values[rank]
 }
 
-// leastSeconds and mostSeconds bound what is taken for a measurement; clocks that jump give others.
+// leastSeconds and mostSeconds limit the times that count as measurements; a clock that jumps gives other values.
 const leastSeconds, mostSeconds = 1e-9, 1e9
 
-// valid is NaN for what is no measurement of time.
+// valid returns seconds, or NaN if it is not a measurement.
 func valid(seconds float64) float64 {
 	if !(seconds >= leastSeconds && seconds <= mostSeconds) {
 		return math.NaN()
@@ -136,7 +136,7 @@ func valid(seconds float64) float64 {
 	return seconds
 }
 
-// usual is the mean time of a step, the longest one aside: one slow step says little.
+// usual returns the mean time of a step without the longest one, because one slow step is not typical.
 func (w *window) usual() float64 { return (w.seconds.sum - w.longest) / float64(w.seconds.n-1) }
 
 // next begins the next interval.

@@ -17,9 +17,10 @@ import (
 // header is the first line of a file of curves.
 const header = "rank,batch,seconds"
 
-// ReadCurves reads curves as lines of rank,batch,seconds, in any order, with or without that header; blank lines and those that begin with # are
-// left out. Ranks count from 0 without a gap. Faults are named with their lines, the first ten of them. Times that fall where the batch grows are no fault, because caches and
-// tiles cause them; one warning says how many there are and names the steepest.
+// ReadCurves reads curves as lines of rank,batch,seconds, in any order, with or without that header. It ignores blank
+// lines and lines that begin with #. Ranks are numbered from 0 without a gap. The error lists the first ten faults with
+// their lines. A time that falls at a larger batch is not a fault, because caches and tiles cause it. One warning gives
+// the number of such places and the steepest one.
 func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err error) {
 	byRank, err := readPoints(r)
 	if err != nil {
@@ -29,7 +30,7 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 	for rank := range len(byRank) {
 		c, ok := byRank[rank]
 		if !ok {
-			return nil, nil, fmt.Errorf("no points of rank %d: got %d ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
+			return nil, nil, fmt.Errorf("rank %d has no points: got %d ranks, want ranks numbered from 0 without gaps", rank, len(byRank))
 		}
 		slices.SortFunc(c, func(a, b balancer.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
@@ -50,7 +51,8 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 	return curves, warnings, nil
 }
 
-// readPoints reads the points of each rank, no two of the same batch, or names the first ten faults.
+// readPoints reads the points of each rank. The error lists the first ten faults. Two points of a rank with the same
+// batch are a fault.
 func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 	type place struct {
 		rank    int
@@ -61,7 +63,7 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 	lines := bufio.NewScanner(r)
 	n, first := 1, true
 	for ; len(faults) < 10 && lines.Scan(); n++ {
-		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")) // as some spreadsheets begin their files
+		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")) // some spreadsheets write a byte order mark
 		if text == "" || text[0] == '#' {
 			continue
 		}
@@ -79,7 +81,7 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 		case err != nil:
 			faults = append(faults, fmt.Errorf("line %d: %w", n, err))
 		case seen[at] > 0:
-			faults = append(faults, fmt.Errorf("line %d: rank %d: got batch %v again, want each batch once: line %d has it", n, rank, p.Samples, seen[at]))
+			faults = append(faults, fmt.Errorf("line %d: rank %d: got batch %v a second time (first in line %d), want each batch once", n, rank, p.Samples, seen[at]))
 		default:
 			seen[at] = n
 			byRank[rank] = append(byRank[rank], p)
@@ -123,7 +125,8 @@ func parsePoint(text string) (rank int, p balancer.Point, err error) {
 	return rank, p, nil
 }
 
-// WriteCurves writes what ReadCurves reads. A rank without a curve is an error, since ranks have no gaps, and so is a time of 0.
+// WriteCurves writes curves in the format of ReadCurves. A rank without a curve is an error, because ranks are numbered
+// without gaps. A time of 0 is also an error.
 func WriteCurves(w io.Writer, curves []balancer.Curve) error {
 	if err := checkCurves(curves); err != nil {
 		return err
@@ -139,7 +142,7 @@ func WriteCurves(w io.Writer, curves []balancer.Curve) error {
 	return err
 }
 
-// checkCurves reports curves that no device can have: a time of 0 is none.
+// checkCurves reports curves that no device can have, such as a curve with a time of 0.
 func checkCurves(curves []balancer.Curve) error {
 	if len(curves) == 0 {
 		return errors.New("no curves")

@@ -59,9 +59,9 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"no time", "0,1,\n", `line 1: seconds: got "", want a finite number above 0`},
 		{"all faults at once", "0,1,x\n\n0,2,1\nx,1,1\n", "line 1: seconds: got \"x\", want a finite number above 0\nline 4: rank: got \"x\", want an integer from 0 to 1048575"},
 		{"ten faults of many", strings.Repeat("x\n", 50), strings.TrimSuffix(strings.Repeat("line N: got \"x\", want rank,batch,seconds\n", 10), "\n")},
-		{"a gap", "0,1,1\n2,1,1\n", "no points of rank 1: got 2 ranks, want ranks numbered from 0 without gaps"},
-		{"no rank 0", "1,1,1\n", "no points of rank 0: got 1 ranks, want ranks numbered from 0 without gaps"},
-		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0: got batch 1 again, want each batch once: line 1 has it"},
+		{"a gap", "0,1,1\n2,1,1\n", "rank 1 has no points: got 2 ranks, want ranks numbered from 0 without gaps"},
+		{"no rank 0", "1,1,1\n", "rank 0 has no points: got 1 ranks, want ranks numbered from 0 without gaps"},
+		{"a batch twice", "0,1,1\n0,2,1\n0,1,2\n", "line 3: rank 0: got batch 1 a second time (first in line 1), want each batch once"},
 		{"a line without end", "# " + strings.Repeat("x", 1<<17), "line 1: bufio.Scanner: token too long"},
 	}
 	for _, test := range tests {

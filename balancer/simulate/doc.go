@@ -1,11 +1,11 @@
-// Package simulate plays balancing policies against step-time curves that are known to it, but not to them.
+// Package simulate runs balancing policies on known step-time curves. The policies do not see the curves.
 //
 //	r, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10, Seed: 1})
-//	r.ShareOfOracle // how near the last shares come to the best ones
+//	r.ShareOfOracle // time with the best shares / time with the last shares
 //
-// Each step every rank takes the time that its curve says for its share, times lognormal noise; the policy sees shares, limits
-// and these times. There is no communication. What is reported is without noise. Like package balancer it has no clock and reads no files, and equal
-// options give equal results.
+// In each step, the time of a rank is the time of its curve at its share, times lognormal noise. The policy sees the
+// shares, the limits and these times. There is no communication. The reported times do not include the noise. Like
+// package balancer, this package reads no clock and no files, and equal options give equal results.
 //
-// [ReadCurves] and [WriteCurves] are the CSV form of curves.
+// [ReadCurves] and [WriteCurves] read and write curves as CSV.
 package simulate

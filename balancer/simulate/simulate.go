@@ -12,23 +12,24 @@ import (
 // Options describe an experiment.
 type Options struct {
 	Policy   string           // one of balancer.Policies
-	Maker    balancer.Maker   // of a policy that is played instead; the zero value: none
+	Maker    balancer.Maker   // maker of another policy, used instead of Policy; the zero value: none
 	Total    int              // samples of a step
-	Curves   []balancer.Curve // of the ranks: the truth, which the policy does not see
-	Limits   []int            // most samples of each rank; nil: the last point of its curve
+	Curves   []balancer.Curve // true curves of the ranks, which the policy does not see
+	Limits   []int            // largest share of each rank; nil: the last point of its curve
 	Noise    float64          // standard deviation of the logarithm of a measured time
 	Steps    int
 	Interval int // steps between decisions
 	Seed     uint64
 	// EndUnknown hides the number of steps from the policy.
 	EndUnknown bool
-	// Drift makes rank r's times grow by the factor that it returns, from step 0 on; nil: none.
+	// Drift returns the factor on the times of a rank at a step; nil: no drift.
 	Drift func(rank, step int) float64
-	// Knows gives the policy what a profile would; nil: nothing.
+	// Knows adds the results of a profile to the options of the policy; nil: there is no profile.
 	Knows func(o *balancer.Options)
 }
 
-// Result is how it went. All times are without noise. The fraction of the oracle is the time of the best shares divided by the time of those in use.
+// Result is the result of a simulation. All times are without noise. The fraction of the oracle is the time with the
+// best shares divided by the time with the shares in use.
 type Result struct {
 	// The last step: the shares that it ran with, its time, and the time of the best shares.
 	Shares        []int   `json:"shares"`
@@ -43,13 +44,13 @@ type Result struct {
 	History                  []Change `json:"history"`
 	// Track is the fraction of the oracle in each step.
 	Track []float64 `json:"-"`
-	// Windows are the decisions of a policy that estimates its fraction of the oracle.
+	// Windows has the decisions of a policy that estimates its fraction of the oracle.
 	Windows []Window `json:"-"`
 }
 
 // Window compares the fraction of the oracle that a policy estimates with the true one.
 type Window struct {
-	Step     int // after which it decided
+	Step     int // step after which the policy decided
 	Truth    float64
 	Estimate balancer.Fraction
 }
@@ -62,7 +63,7 @@ type Change struct {
 	Reason        string  `json:"reason"`
 }
 
-// policy makes the policy that is played.
+// policy creates the simulated policy.
 func (o *Options) policy(known balancer.Options) (balancer.Policy, error) {
 	if o.Maker.New == nil {
 		return balancer.New(o.Policy, known)
@@ -70,7 +71,7 @@ func (o *Options) policy(known balancer.Options) (balancer.Policy, error) {
 	return o.Maker.Make(known)
 }
 
-// Run plays a policy against curves.
+// Run runs a policy on curves.
 func Run(o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func Run(o Options) (*Result, error) {
 		if ok && !math.IsNaN(d.OfOracle.Value) {
 			r.Windows = append(r.Windows, Window{Step: s + 1, Truth: r.Track[s], Estimate: d.OfOracle})
 		}
-		if !ok || !d.Changed || s == o.Steps-1 { // no step would run with shares that are decided after the last one
+		if !ok || !d.Changed || s == o.Steps-1 { // no step would use shares that are decided after the last step
 			continue
 		}
 		shares = slices.Clone(d.Next)
@@ -131,7 +132,7 @@ func mean(values []float64) (m float64) {
 	return m / float64(len(values))
 }
 
-// Limits are the last points of curves, in whole samples.
+// Limits returns the last point of each curve, in whole samples.
 func Limits(curves []balancer.Curve) []int {
 	limits := make([]int, len(curves))
 	for r, c := range curves {
@@ -142,7 +143,8 @@ func Limits(curves []balancer.Curve) []int {
 	return limits
 }
 
-// MostNoise is the largest standard deviation of the logarithm of a time: a factor of 22,000 between two steps is no measurement any more.
+// MostNoise is the largest standard deviation of the logarithm of a time: at this value, a typical factor between two
+// steps is 22,000.
 const MostNoise = 10.0
 
 func (o *Options) check() error {
@@ -158,17 +160,17 @@ func (o *Options) check() error {
 	return nil
 }
 
-// world is the truth at a step.
+// world has the true times at a step.
 type world struct {
 	options *Options
 	batch   balancer.Batch
 	curves  []balancer.Curve
 	oracle  float64   // s of the best shares
 	shares  []int     // in use
-	times   []float64 // of these, by rank, s
+	times   []float64 // times of these shares, by rank, s
 }
 
-// at brings the world to a step with these shares.
+// at moves the world to a step with these shares.
 func (w *world) at(step int, shares []int) error {
 	if w.curves == nil || w.options.Drift != nil {
 		if err := w.drift(step); err != nil {
@@ -184,7 +186,7 @@ func (w *world) at(step int, shares []int) error {
 	return nil
 }
 
-// drift finds the curves of a step and what the best shares take.
+// drift computes the curves of a step, and the time with the best shares.
 func (w *world) drift(step int) error {
 	w.curves = make([]balancer.Curve, len(w.options.Curves))
 	for r, c := range w.options.Curves {
