@@ -25,6 +25,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __launch_bounds__(...)
 #define __shared__ static thread_local
 
 struct dim3 {
@@ -36,7 +37,8 @@ namespace shim {
 // Of the running thread: its indices, and the sizes of its block and grid.
 // __thread: thread_local would call a function for each access.
 extern __thread dim3 block_index, thread_index, block_size, grid_size;
-void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
+// shared: bytes of a block's dynamic shared memory. Each block finds NaN in it.
+void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_t shared = 0);
 // enqueue runs work at its turn on the stream, or at once without a stream. ns is the work's modelled time.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
@@ -48,8 +50,22 @@ void barrier();
 // Passes value to the other lanes of the warp and returns the value of lane; for a missing lane, returns the caller's
 // own.
 uint64_t exchange(uint64_t value, unsigned lane);
+// An instruction of a whole warp: compute turns the lanes' operands, each of up to kOperand bytes, into 16 bytes for each
+// lane. All lanes of the warp must call it.
+constexpr size_t kOperand = 48, kResult = 16;
+using WarpOperands = const unsigned char *const (&)[32];
+using WarpResults = unsigned char *const (&)[32];
+void whole_warp(const void *own, size_t bytes, void *result, void (*compute)(WarpOperands, WarpResults));
 int chosen_gpu(); // GPU of this thread: its number in the machine
 unsigned lane();
+char *dynamic_shared(); // of the running block
+
+// An asynchronous copy to shared memory. As on a GPU, the data arrive only when the thread waits for them. The bytes
+// from `valid` on become zero.
+void copy_later(void *to, const void *from, unsigned bytes, unsigned valid);
+void end_copy_group();
+void await_copies(unsigned groups);        // until at most this number of the thread's groups is pending
+[[noreturn]] void fault(const char *what); // what a GPU reports as an error of the kernel
 
 template <class T> T shuffle(T value, unsigned from) {
   uint64_t bits = 0;
@@ -66,6 +82,7 @@ template <class T> T shuffle(T value, unsigned from) {
 #define gridDim shim::grid_size
 
 inline void __syncthreads() { shim::barrier(); }
+inline void __syncwarp() { shim::exchange(0, shim::lane()); }
 template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {
   return shim::shuffle(value, shim::lane() ^ unsigned(mask));
 }

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -32,8 +33,8 @@ constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
 // A block in progress: fibers run in turn until each has ended. A fiber yields when it waits for all fibers or for
-// those of its warp, and misses its turns until they have arrived. A fiber outlives its block and is reused for the next block. setjmp and longjmp switch without a
-// system call.
+// those of its warp, and misses its turns until they have arrived. A fiber outlives its block and is reused for the next
+// block. setjmp and longjmp switch without a system call.
 struct Block {
   // Fibers that wait for each other: a warp, or the block.
   struct Group {
@@ -44,6 +45,11 @@ struct Block {
       turn++;
     }
   };
+  struct Copy {
+    void *to;
+    const void *from;
+    unsigned bytes, valid, group;
+  };
   struct Fiber {
     ucontext_t context;
     jmp_buf place; // point at which the fiber yielded
@@ -52,7 +58,10 @@ struct Block {
     const Group *awaited = nullptr; // the group that the fiber waits for, and its turn at that time
     unsigned turn = 0;
     uint64_t values[2] = {}; // given to the other lanes of the warp at its even and odd turns
-    void *fake = nullptr;    // the address sanitizer's fake stack
+    alignas(16) unsigned char operand[kOperand] = {}, result[kResult] = {}; // of an instruction of the warp
+    std::vector<Copy> copies;                                               // pending
+    unsigned copy_groups = 0;                                               // ended
+    void *fake = nullptr;                                                   // the address sanitizer's fake stack
 
     bool waits() const { return awaited && awaited->turn == turn; }
   };
@@ -66,6 +75,7 @@ struct Block {
   size_t scheduler_size = 0;
   unsigned current = 0;
   const std::function<void()> *thread = nullptr;
+  char *shared = nullptr; // dynamic shared memory
 };
 
 __thread Block *block = nullptr; // of this thread
@@ -123,7 +133,11 @@ void run_block(unsigned threads) {
   block->all = {threads};
   block->warps.clear();
   for (unsigned i = 0; i < threads; i += kWarp) block->warps.push_back({threads - i < kWarp ? threads - i : kWarp});
-  for (unsigned i = 0; i < threads; i++) block->fibers[i]->ended = false;
+  for (unsigned i = 0; i < threads; i++) {
+    block->fibers[i]->ended = false;
+    block->fibers[i]->copies.clear();
+    block->fibers[i]->copy_groups = 0;
+  }
   for (unsigned left = threads; left > 0;) {
     for (unsigned i = 0; i < threads; i++) {
       Block::Fiber &f = *block->fibers[i];
@@ -196,18 +210,23 @@ struct Lease {
 
 } // namespace
 
-void run(dim3 grid, unsigned threads, const std::function<void()> &thread) {
+void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_t shared) {
   thread_local Lease lease;
   Block &own = *lease.own;
   block = &own;
   while (own.fibers.size() < threads) add_fiber(own);
   own.thread = &thread;
+  // Exactly as large as requested, so that the address sanitizer detects every access beyond its end.
+  const std::unique_ptr<char, void (*)(void *)> memory(
+      shared ? static_cast<char *>(std::aligned_alloc(16, (shared + 15) / 16 * 16)) : nullptr, std::free);
+  own.shared = memory.get();
   block_size = dim3(threads);
   grid_size = grid;
   for (unsigned z = 0; z < grid.z; z++)
     for (unsigned y = 0; y < grid.y; y++)
       for (unsigned x = 0; x < grid.x; x++) {
         block_index = dim3(x, y, z);
+        if (shared) std::memset(own.shared, 0xff, shared);
         run_block(threads);
       }
 }
@@ -215,6 +234,13 @@ void run(dim3 grid, unsigned threads, const std::function<void()> &thread) {
 unsigned lane() { return thread_index.x % kWarp; }
 
 void barrier() { wait_for(block->all); }
+
+char *dynamic_shared() { return block->shared; }
+
+void fault(const char *what) {
+  std::fprintf(stderr, "cuda shim: thread %u of block %u: %s\n", thread_index.x, block_index.x, what);
+  std::abort();
+}
 
 uint64_t exchange(uint64_t value, unsigned from) {
   const unsigned self = thread_index.x, first = self / kWarp * kWarp,
@@ -225,6 +251,45 @@ uint64_t exchange(uint64_t value, unsigned from) {
   wait_for(warp);
   const unsigned other = from < kWarp && first + from < end ? first + from : self;
   return block->fibers[other]->values[turn];
+}
+
+void whole_warp(const void *own, size_t bytes, void *result, void (*compute)(WarpOperands, WarpResults)) {
+  const unsigned self = thread_index.x, first = self / kWarp * kWarp;
+  Block::Group &warp = block->warps[self / kWarp];
+  if (warp.size < kWarp || warp.ended) fault("an instruction of whole warps in a warp without all threads");
+  Block::Fiber &f = *block->fibers[self];
+  std::memcpy(f.operand, own, bytes);
+  if (warp.arrived + 1 == kWarp) { // the last lane computes for all
+    const unsigned char *operands[kWarp];
+    unsigned char *results[kWarp];
+    for (unsigned i = 0; i < kWarp; i++) {
+      operands[i] = block->fibers[first + i]->operand;
+      results[i] = block->fibers[first + i]->result;
+    }
+    compute(operands, results);
+  }
+  wait_for(warp);
+  std::memcpy(result, f.result, kResult);
+}
+
+void copy_later(void *to, const void *from, unsigned bytes, unsigned valid) {
+  if (reinterpret_cast<uintptr_t>(to) % bytes || reinterpret_cast<uintptr_t>(from) % bytes)
+    fault("an asynchronous copy has a misaligned address");
+  Block::Fiber &f = *block->fibers[block->current];
+  f.copies.push_back({to, from, bytes, valid, f.copy_groups});
+}
+
+void end_copy_group() { block->fibers[block->current]->copy_groups++; }
+
+void await_copies(unsigned groups) {
+  Block::Fiber &f = *block->fibers[block->current];
+  size_t done = 0;
+  for (; done < f.copies.size() && f.copies[done].group + groups < f.copy_groups; done++) {
+    const Block::Copy &c = f.copies[done];
+    std::memcpy(c.to, c.from, c.valid);
+    std::memset(static_cast<char *>(c.to) + c.valid, 0, c.bytes - c.valid);
+  }
+  f.copies.erase(f.copies.begin(), f.copies.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 } // namespace shim

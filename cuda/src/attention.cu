@@ -10,9 +10,7 @@
 //
 // All arithmetic is f32, in shared memory and registers; tensor cores are not used. The 128 threads of a block divide an
 // (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and every 16th column.
-#include <cmath>
-
-#include "gpu.h"
+#include "attention.h"
 #include "ops.h"
 #include "philox.h"
 #include "warp.h"
@@ -21,39 +19,6 @@ namespace hetero {
 namespace {
 
 constexpr int kBlock = 128, kAcross = 16, kDown = kBlock / kAcross; // threads of a block, columns, rows
-constexpr int kMostChannels = 128; // channels of a head; more do not fit into shared memory
-
-struct Heads {
-  int64_t n, t, c, d, stride; // stride: elements from one row of q, k or v to the next
-  int heads;
-  bool causal;
-  uint32_t stream;
-  float scale, factor;
-  uint64_t threshold;
-  const int32_t *lengths; // valid rows of each sample; nullptr: all rows
-  const int64_t *ids;     // nullptr: no dropout
-  const uint32_t *key;
-};
-
-// The tile of a block: a head of a sample, and its first row.
-struct TileOrigin {
-  int64_t n, h, first, length;
-
-  // In a causal op later tiles have more keys. They start first, so that the last blocks to run are short.
-  __device__ TileOrigin(const Heads &a, int rows) {
-    const int64_t tiles = (a.t + rows - 1) / rows, b = blockIdx.x;
-    first = (tiles - 1 - b % tiles) * rows;
-    h = b / tiles % a.heads;
-    n = b / tiles / a.heads;
-    length = a.t;
-    if (!a.lengths) return;
-    length = a.lengths[n] < 0 ? 0 : a.lengths[n] < a.t ? a.lengths[n] : a.t;
-  }
-  __device__ int64_t keys(const Heads &a, int64_t i) const { return a.causal && i + 1 < length ? i + 1 : length; }
-  // Offset of this head in the sample's first row.
-  __device__ int64_t at(const Heads &a, int64_t stride) const { return n * a.t * stride + h * a.d; }
-  __device__ int64_t row(const Heads &a, int64_t i) const { return (n * a.heads + h) * a.t + i; } // of lse
-};
 
 template <int R, int D> using Tile = float[R][D + 1]; // odd rows: adjacent rows start in different banks
 
@@ -210,7 +175,7 @@ __global__ void diff_keys(Heads a, const T *diff, const float *lse, const float 
                           const T *v, T *diff_k, T *diff_v) {
   constexpr int Rows = R / kDown, Channels = D / kAcross;
   __shared__ Pairs<R, D> x;
-  const TileOrigin p(a, R);
+  const TileOrigin p(a, R, true);
   const int down = static_cast<int>(threadIdx.x) / kAcross * Rows, across = static_cast<int>(threadIdx.x) % kAcross;
   const int64_t at = p.at(a, a.stride);
   float dk[Rows][Channels] = {}, dv[Rows][Channels] = {};
@@ -273,97 +238,46 @@ __global__ void diff_queries(Heads a, const T *diff, const float *lse, const flo
     }
 }
 
-// The operands of an op. before: number of inputs that precede q.
-struct Shape {
-  Specced specs;
-  Heads heads{};
-  bool packed;
-  size_t first, lengths = 0, ids = 0; // positions in the inputs; 0: none
-
-  Shape(const Request &request, size_t before) : first(before) {
-    const auto &p = *static_cast<const ht_attention_params *>(request.params);
-    take_plain(specs, request);
-    packed = p.packed;
-    const size_t sources = packed ? 1 : 3, wanted = first + sources + (p.lengths ? 1 : 0) + (p.p > 0 ? 2 : 0);
-    if (!(p.p >= 0 && p.p < 1)) throw Invalid("probability: got " + std::to_string(p.p) + ", want 0 <= p < 1");
-    want_operands(request, wanted, first ? sources : 2);
-    const ht_spec &q = specs.in[first];
-    Heads &a = heads;
-    a.n = q.dims[0];
-    a.t = q.dims[1];
-    a.stride = q.dims[2];
-    a.c = packed ? a.stride / 3 : a.stride;
-    a.heads = p.heads;
-    a.d = a.c / a.heads;
-    if (a.d > kMostChannels)
-      throw Unsupported("channels of a head: got " + std::to_string(a.d) + ", want at most " +
-                        std::to_string(kMostChannels));
-    if (a.n * a.heads * ((a.t + 15) / 16) > INT32_MAX)
-      throw Unsupported("thread blocks: got " + std::to_string(a.n * a.heads * ((a.t + 15) / 16)) +
-                        ", want at most 2147483647");
-    a.causal = p.causal;
-    a.stream = p.stream;
-    a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(a.d)));
-    if (p.lengths) {
-      lengths = first + sources;
-      if (specs.in[lengths].dtype != HT_I32)
-        throw Invalid("lengths: got " + describe(specs.in[lengths]) + ", want i32");
-    }
-    if (p.p == 0) return;
-    ids = wanted - 2;
-    if (specs.in[ids].dtype != HT_I64) throw Invalid("ids: got " + describe(specs.in[ids]) + ", want i64");
-    if (specs.in[ids + 1].dtype != HT_U32) throw Invalid("key: got " + describe(specs.in[ids + 1]) + ", want u32");
-    a.threshold = static_cast<uint64_t>(std::round(p.p * 4294967296.0));
-    a.factor = static_cast<float>(1 / (1 - p.p));
-  }
-
-  Heads with(const Args &x) const {
-    Heads a = heads;
-    if (lengths) a.lengths = static_cast<const int32_t *>(x.in[lengths]);
-    if (ids) {
-      a.ids = static_cast<const int64_t *>(x.in[ids]);
-      a.key = static_cast<const uint32_t *>(x.in[ids + 1]);
-    }
-    return a;
-  }
-  // Returns q (which = 0), k (1) or v (2). base[0] is the packed operand, or base holds the three operands.
-  template <class T> T *part(void *const *base, int which) const {
-    return packed ? static_cast<T *>(base[0]) + which * heads.c : static_cast<T *>(base[which]);
-  }
-  Grid grid(int rows) const { return {heads.n * heads.heads * ((heads.t + rows - 1) / rows), 1, 1, kBlock}; }
-
-  // Calls body with the sizes of tiles: R rows, and D channels, at least as many as a head has.
-  template <class Body> std::unique_ptr<Kernel> sized(Body body) const {
-    using std::integral_constant;
-    if (heads.d <= 32) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});
-    if (heads.d <= 64) return body(integral_constant<int, 32>{}, integral_constant<int, 64>{});
-    return body(integral_constant<int, 16>{}, integral_constant<int, kMostChannels>{});
-  }
-};
+// Calls body with the sizes of tiles: R rows, and D channels, at least as many as a head has.
+template <class Body> std::unique_ptr<Kernel> sized(const AttentionShape &s, Body body) {
+  using std::integral_constant;
+  if (s.heads.d <= 32) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});
+  if (s.heads.d <= 64) return body(integral_constant<int, 32>{}, integral_constant<int, 64>{});
+  return body(integral_constant<int, 16>{}, integral_constant<int, kMostChannels>{});
+}
 
 } // namespace
 
+template <class T> void launch_inner_products(const Heads &a, const T *diff, const T *dst, float *inner, void *queue) {
+  launch(inner_products<T>, over(a.n * a.heads * a.t * 32), queue, a, diff, dst, inner);
+}
+template void launch_inner_products(const Heads &, const bf16 *, const bf16 *, float *, void *);
+template void launch_inner_products(const Heads &, const f16 *, const f16 *, float *, void *);
+
 std::unique_ptr<Kernel> make_attention(const Request &request) {
-  const Shape s(request, 0);
+  const AttentionShape s(request, 0);
+  if (auto kernel = make_tensor_attention(s)) return kernel;
   return with_float(s.specs.in[0], [&](auto type) {
     using T = decltype(type);
-    return s.sized([&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
+    return sized(s, [&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
       constexpr int R = decltype(rows)::value, D = decltype(channels)::value;
       return launcher(s.specs, [s](const Args &x) {
-        launch(attend<R, D, T>, s.grid(R), x.queue, s.with(x), s.part<const T>(x.in, 0), s.part<const T>(x.in, 1),
-               s.part<const T>(x.in, 2), static_cast<T *>(x.out[0]), static_cast<float *>(x.out[1]));
+        launch(attend<R, D, T>, s.grid(R, kBlock), x.queue, s.with(x), s.part<const T>(x.in, 0),
+               s.part<const T>(x.in, 1), s.part<const T>(x.in, 2), static_cast<T *>(x.out[0]),
+               static_cast<float *>(x.out[1]));
       });
     });
   });
 }
 
 std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
-  Shape s(request, 3);
+  AttentionShape s(request, 3);
   want_f32(s.specs.in[2]);
   s.specs.workspace = s.heads.n * s.heads.heads * s.heads.t * int64_t{sizeof(float)};
+  if (auto kernel = make_tensor_attention_diff(s)) return kernel;
   return with_float(s.specs.in[0], [&](auto type) {
     using T = decltype(type);
-    return s.sized([&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
+    return sized(s, [&](auto rows, auto channels) -> std::unique_ptr<Kernel> {
       constexpr int R = decltype(rows)::value, D = decltype(channels)::value;
       return launcher(s.specs, [s](const Args &x) {
         const Heads a = s.with(x);
@@ -372,10 +286,10 @@ std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
         auto *inner = static_cast<float *>(x.workspace);
         const auto *q = s.part<const T>(x.in + s.first, 0), *k = s.part<const T>(x.in + s.first, 1),
                    *v = s.part<const T>(x.in + s.first, 2);
-        launch(inner_products<T>, over(a.n * a.heads * a.t * 32), x.queue, a, diff, dst, inner);
-        launch(diff_keys<R, D, T>, s.grid(R), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 1),
+        launch_inner_products(a, diff, dst, inner, x.queue);
+        launch(diff_keys<R, D, T>, s.grid(R, kBlock), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 1),
                s.part<T>(x.out, 2));
-        launch(diff_queries<R, D, T>, s.grid(R), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 0));
+        launch(diff_queries<R, D, T>, s.grid(R, kBlock), x.queue, a, diff, lse, inner, q, k, v, s.part<T>(x.out, 0));
       });
     });
   });

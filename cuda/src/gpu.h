@@ -37,6 +37,7 @@ constexpr int kThreads = 64;
 struct Grid {
   int64_t x, y = 1, z = 1; // blocks
   int threads = kThreads;
+  int shared = 0; // bytes of a block's dynamic shared memory
 };
 
 // Blocks of a grid-stride loop over n pieces of work: enough to fill any GPU several times, but limited.
@@ -52,17 +53,31 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
   if (grid.x == 0) return; // no work; CUDA would report an invalid configuration
   const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
 #ifdef __CUDACC__
-  kernel<<<blocks, static_cast<unsigned>(grid.threads), 0, static_cast<cudaStream_t>(queue)>>>(
-      static_cast<Params>(args)...);
+  constexpr int kWithoutAsking = 48 << 10; // bytes; a kernel must ask for more
+  if (grid.shared > kWithoutAsking)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared),
+          "reserve shared memory");
+  kernel<<<blocks, static_cast<unsigned>(grid.threads), static_cast<size_t>(grid.shared),
+           static_cast<cudaStream_t>(queue)>>>(static_cast<Params>(args)...);
   check(cudaGetLastError(), "launch a kernel");
 #else
   check(shim::load(queue, std::to_string(reinterpret_cast<uintptr_t>(kernel))) ? cudaSuccess : shimErrorStands,
         "launch a kernel");
   shim::enqueue(queue, shim::kLaunch, [=] {
-    shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
+    shim::run(
+        blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); },
+        static_cast<size_t>(grid.shared));
   });
 #endif
 }
+
+// The block's dynamic shared memory, at a multiple of 16.
+#ifdef __CUDACC__
+extern __shared__ uint4 dynamic_shared_memory[];
+__device__ inline char *dynamic_shared() { return reinterpret_cast<char *>(dynamic_shared_memory); }
+#else
+inline char *dynamic_shared() { return shim::dynamic_shared(); }
+#endif
 
 // The index of this thread in the grid, and the step of a grid-stride loop.
 __device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }

@@ -9,7 +9,7 @@ list(GET HETERO_CUDA_ARCHS 0 cuda_lowest)
 add_library(hetero_cuda_shim SHARED EXCLUDE_FROM_ALL ${cuda_kernels} ${cuda_sources} ${native_sources} "${PROJECT_SOURCE_DIR}/cuda/shim/shim.cc" "${PROJECT_SOURCE_DIR}/cuda/shim/streams.cc")
 target_include_directories(hetero_cuda_shim PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LOWEST_ARCH=75 HETERO_CUDA_BUILD="CUDA kernels compiled for the host" HETERO_CUPTI=1)
-set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-Wno-unknown-pragmas")
 # Fakes of the libraries that the device opens. They have other names than the real libraries, so the shim never opens
 # those.
 get_directory_property(fake_link_options LINK_OPTIONS)
@@ -31,7 +31,7 @@ target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
 
 # The kernel lab: its experimental kernels, and the kernels of the device with which it compares them.
 file(GLOB cuda_lab CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/lab/*.cu")
-set_source_files_properties(${cuda_lab} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+set_source_files_properties(${cuda_lab} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-Wno-unknown-pragmas")
 add_executable(cuda-lab-host EXCLUDE_FROM_ALL ${cuda_lab} $<TARGET_OBJECTS:hetero_cuda_shim>)
 target_include_directories(cuda-lab-host PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
 target_link_libraries(cuda-lab-host PRIVATE ${CMAKE_DL_LIBS} pthread)

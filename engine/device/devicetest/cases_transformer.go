@@ -107,6 +107,7 @@ func attentionCases() []valueCase {
 		{2, 70, 1, 64, true, true, false, 0.1},
 		{2, 67, 2, 32, false, false, true, 0.1},
 		{1, 133, 1, 80, true, true, false, 0},
+		{2, 77, 1, 128, false, true, true, 0.1},
 		{1, 261, 1, 64, true, true, false, 0.1},
 		{2, 203, 1, 16, false, false, true, 0},
 	} {

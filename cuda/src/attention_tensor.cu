@@ -1,0 +1,503 @@
+// attention_tensor.cu: multi-head attention of bf16 and fp16 on tensor cores, and its gradients.
+//
+// The steps are those of attention.cu (FlashAttention-2: Dao, 2023). Products have 16-bit operands and f32 sums;
+// statistics, exponentials and sums over tiles are f32. Probabilities and gradients of scores are rounded to the type of
+// the operands before they are multiplied.
+//
+//   attend        a warp has 16 or 32 queries. For each tile of keys it computes scores S = Q·Kᵀ, the online softmax, and
+//                 adds P·V. P never leaves its registers.
+//   diff_keys     a warp has 16 keys. For each 16 queries it computes Sᵀ = K·Qᵀ and K's side of the gradient:
+//                 diff_v += Pᵀ·diff_dst, diff_k += dSᵀ·Q, with dP = diff_dst·Vᵀ, dS = P·(dP - inner)
+//   diff_queries  a warp has 16 queries. For each 16 keys: diff_q += dS·K
+//
+// The four warps of a block share tiles of the other operands in shared memory. While a tile is in use, the next one is
+// copied. Each element of a gradient is the sum of one warp in one order, so its bits are the same in every run.
+//
+// Legend: D channels of a head, padded with zeros to 64 or 128; a tile's rows are kStride = D + 8 elements apart (tile.h).
+#include "attention.h"
+#include "philox.h"
+#include "tile.h"
+#include "warp.h"
+
+namespace hetero {
+namespace {
+
+constexpr int kWarps = 4, kBlock = 32 * kWarps;
+constexpr int kChunk = 32; // keys of attend whose scores are in registers; larger: more registers
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// Sizes of the tiles. More queries of a warp: each load of keys serves more products, but there are fewer blocks, and a
+// warp needs more registers.
+template <int D> struct Sizes {
+  static constexpr int stride = D + 8;
+  static constexpr int high = D <= 64 ? 2 : 1; // attend: A's of a warp, with 16 queries each
+  static constexpr int queries = 16 * high * kWarps, keys = 64;
+  static constexpr int own = 16 * kWarps,
+                       others = D <= 64 ? 64 : 32; // gradients: rows of the block, of the other tiles
+  static constexpr int forward_bytes = (queries + 4 * keys) * stride * 2;
+  static constexpr int backward_bytes = (2 * own + 4 * others) * stride * 2 + 4 * others * 4;
+};
+
+template <class T> __device__ T zero() {
+  T v;
+  store(&v, 0);
+  return v;
+}
+
+// Begins to copy rows first to first + R - 1 of a head into a tile. Rows from `limit` on, and channels beyond those of
+// the head, become zero. packs: addresses and sizes permit copies of 16 bytes.
+template <int R, int D, class T>
+__device__ void begin_copy(T *tile, const T *from, int64_t stride, int first, int limit, int d, bool packs) {
+  if (packs) {
+    for (int i = 0; i < R * D / 8 / kBlock; i++) {
+      const int pack = i * kBlock + static_cast<int>(threadIdx.x), r = pack / (D / 8), c = pack % (D / 8) * 8;
+      const bool real = first + r < limit && c < d;
+      copy16(tile + r * (D + 8) + c, real ? from + (first + r) * stride + c : from, real);
+    }
+    return;
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < R * D; i += kBlock) {
+    const int r = i / D, c = i % D;
+    tile[r * (D + 8) + c] = first + r < limit && c < d ? from[(first + r) * stride + c] : zero<T>();
+  }
+}
+
+// Writes a warp's 16 rows of D's, times factor, through its part of a tile, to rows `first` to first + 15 of a head. Rows
+// from `limit` on are zero; rows from `end` on do not exist.
+template <int D, class T>
+__device__ void write(const float (&sums)[D / 8][4], const float (&factor)[2], T *tile, T *to, int64_t stride,
+                      int first, int limit, int end, int d, bool packs) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int r = lane_row() + 8 * half;
+    const bool real = first + r < limit;
+    for (int c = 0; c < D / 8; c++) {
+      const float x = real ? sums[c][2 * half] * factor[half] : 0, y = real ? sums[c][2 * half + 1] * factor[half] : 0;
+      *reinterpret_cast<uint32_t *>(tile + r * (D + 8) + 8 * c + lane_column()) = pack(T{}, x, y);
+    }
+  }
+  __syncwarp();
+  if (packs) {
+    for (int i = lane; i < 16 * D / 8; i += 32) {
+      const int r = i / (D / 8), c = i % (D / 8) * 8;
+      if (first + r < end && c < d)
+        *reinterpret_cast<Pack<T> *>(to + (first + r) * stride + c) =
+            *reinterpret_cast<const Pack<T> *>(tile + r * (D + 8) + c);
+    }
+    return;
+  }
+  for (int i = lane; i < 16 * D; i += 32) {
+    const int r = i / D, c = i % D;
+    if (first + r < end && c < d) to[(first + r) * stride + c] = tile[r * (D + 8) + c];
+  }
+}
+
+// Draws what dropout keeps. Each Philox word of 32 bits decides about one pair, and a call about four adjacent keys.
+struct Draw {
+  uint64_t threshold;
+  uint32_t stream, key[2];
+  int64_t id;
+
+  __device__ Draw(const Heads &a, const TileOrigin &p)
+      : threshold(a.threshold), stream(a.stream + static_cast<uint32_t>(p.h)), key{0, 0}, id(0) {
+    if (!a.ids) return;
+    key[0] = a.key[0];
+    key[1] = a.key[1];
+    id = a.ids[p.n];
+  }
+  // Keys `key` to key + 3 of a query, one bit each.
+  __device__ unsigned four(int i, int j) const {
+    const uint32_t position = static_cast<uint32_t>(i) * 65536u + static_cast<uint32_t>(j);
+    return kept_of(threshold, stream, key, id, position / 4);
+  }
+  // For a D whose rows are queries from i on and whose columns are keys from j on: bit e for element e. Two lanes need
+  // the same four keys of two queries; each lane draws for one of the queries.
+  __device__ unsigned of_queries(int i, int j) const {
+    const int odd = static_cast<int>(threadIdx.x) % 2, shift = 2 * odd;
+    const unsigned own = four(i + lane_row() + 8 * odd, j + lane_column() / 4 * 4),
+                   other = __shfl_xor_sync(kAll, own, 1);
+    const unsigned upper = odd ? other : own, lower = odd ? own : other;
+    return (upper >> shift & 3) | (lower >> shift & 3) << 2;
+  }
+  // For two adjacent D's whose rows are keys from j on and whose columns are queries from i on: bit 4·x + e for element e
+  // of D x. The four lanes of four adjacent keys need the same keys of four queries; each lane draws for one query.
+  __device__ unsigned of_keys(int i, int j) const {
+    const int lane = lane_row() % 4, query = i + lane_column() + lane % 2 + lane / 2 * 8, from = j + lane_row() / 4 * 4;
+    unsigned bits = (four(query, from) | four(query, from + 8) << 4) << 8 * lane; // 8 keys of the query
+    bits |= __shfl_xor_sync(kAll, bits, 4);
+    bits |= __shfl_xor_sync(kAll, bits, 8);
+    unsigned own = 0;
+    for (int e = 0; e < 8; e++) { // D e / 4, column e % 2, key lane_row() + (e / 2 % 2)·8
+      const int q = e / 4 * 2 + e % 2, k = lane + e / 2 % 2 * 4;
+      own |= (bits >> (8 * q + k) & 1) << e;
+    }
+    return own;
+  }
+};
+
+template <int D, class T>
+__global__ void __launch_bounds__(kBlock)
+    attend(Heads a, bool packs, const T *q, const T *k, const T *v, T *dst, float *lse) {
+  using S = Sizes<D>;
+  constexpr int M = S::high, N = S::keys, kStride = S::stride, kTile = N * kStride;
+  T *const queries = reinterpret_cast<T *>(dynamic_shared()), *const keys = queries + S::queries * kStride,
+           *const values = keys + 2 * kTile;
+  const TileOrigin p(a, S::queries);
+  const Draw draw(a, p);
+  const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 * M; // the warp's first query in the tile
+  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
+  const int total = first < length ? seen(first + S::queries - 1) : 0;
+  const int most_seen = first + row < length ? seen(first + row + 16 * M - 1) : 0, least_seen = seen(first + row);
+  const int64_t at = p.at(a, a.stride);
+  const float scale = a.scale * kLog2E; // exp(x·a.scale) = 2^(x·scale)
+  uint32_t query[M][D / 16][4];
+  float out[M][D / 8][4] = {}, largest[M][2], sum[M][2] = {};
+#pragma unroll
+  for (int m = 0; m < M; m++) largest[m][0] = largest[m][1] = -INFINITY;
+  if (total > 0) {
+    begin_copy<S::queries, D>(queries, q + at, a.stride, first, length, d, packs);
+    begin_copy<N, D>(keys, k + at, a.stride, 0, length, d, packs);
+    begin_copy<N, D>(values, v + at, a.stride, 0, length, d, packs);
+    end_copies();
+  }
+  for (int from = 0; from < total; from += N) {
+    const int now = from / N % 2 * kTile, next = kTile - now;
+    if (from + N < total) {
+      begin_copy<N, D>(keys + next, k + at, a.stride, from + N, length, d, packs);
+      begin_copy<N, D>(values + next, v + at, a.stride, from + N, length, d, packs);
+    }
+    end_copies();
+    await_copies<1>();
+    __syncthreads();
+    if (from == 0) {
+#pragma unroll
+      for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int c = 0; c < D / 16; c++) load_a(query[m][c], queries, kStride, row + 16 * m, 16 * c);
+    }
+    // Scores of kChunk keys at a time are in registers. Chunks that no query of the warp sees are left out.
+    for (int chunk = 0; chunk < N && from + chunk < most_seen; chunk += kChunk) {
+      float s[M][kChunk / 8][4] = {};
+#pragma unroll
+      for (int c = 0; c < D / 16; c++)
+#pragma unroll
+        for (int n = 0; n < kChunk / 16; n++) {
+          uint32_t b[4];
+          load_b_of_rows(b, keys + now, kStride, chunk + 16 * n, 16 * c);
+#pragma unroll
+          for (int m = 0; m < M; m++) multiply_pair<T>(s[m][2 * n], s[m][2 * n + 1], query[m][c], b);
+        }
+#pragma unroll
+      for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          if (from + chunk + kChunk > least_seen) {
+            const int limit = seen(first + row + 16 * m + 8 * half + lane_row()) - from - chunk - lane_column();
+            for (int n = 0; n < kChunk / 8; n++) {
+              if (8 * n >= limit) s[m][n][2 * half] = -INFINITY;
+              if (8 * n + 1 >= limit) s[m][n][2 * half + 1] = -INFINITY;
+            }
+          }
+          float most = largest[m][half];
+          for (int n = 0; n < kChunk / 8; n++) most = fmaxf(most, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+          most = quad_max(most); // finite after the first chunk: every query sees key 0
+          const float shrink = fast_exp2((largest[m][half] - most) * scale), offset = most * scale;
+          largest[m][half] = most;
+          float part = 0;
+          for (int n = 0; n < kChunk / 8; n++)
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+              s[m][n][e] = fast_exp2(fmaf(s[m][n][e], scale, -offset));
+              part += s[m][n][e];
+            }
+          sum[m][half] = sum[m][half] * shrink + part; // of this lane's keys
+          for (int c = 0; c < D / 8; c++) {
+            out[m][c][2 * half] *= shrink;
+            out[m][c][2 * half + 1] *= shrink;
+          }
+        }
+      if (a.ids)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+          for (int n = 0; n < kChunk / 8; n++) {
+            const unsigned kept = draw.of_queries(first + row + 16 * m, from + chunk + 8 * n);
+            for (int e = 0; e < 4; e++) s[m][n][e] = kept >> e & 1 ? s[m][n][e] : 0;
+          }
+#pragma unroll
+      for (int n = 0; n < kChunk / 16; n++) {
+        uint32_t weights[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) as_a<T>(weights[m], s[m][2 * n], s[m][2 * n + 1]);
+#pragma unroll
+        for (int c = 0; c < D / 16; c++) {
+          uint32_t b[4];
+          load_b(b, values + now, kStride, chunk + 16 * n, 16 * c);
+#pragma unroll
+          for (int m = 0; m < M; m++) multiply_pair<T>(out[m][2 * c], out[m][2 * c + 1], weights[m], b);
+        }
+      }
+    }
+    __syncthreads(); // the next copies overwrite this tile
+  }
+#pragma unroll
+  for (int m = 0; m < M; m++) {
+    const int i = first + row + 16 * m;
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const float whole = quad_sum(sum[m][half]);
+      const int query_row = i + 8 * half + lane_row();
+      factor[half] = (a.ids ? a.factor : 1) / whole;
+      if (lane_column() == 0 && query_row < a.t)
+        lse[p.row(a, query_row)] = query_row < length ? fmaf(largest[m][half], a.scale, log2f(whole) * kLn2) : 0;
+    }
+    write<D>(out[m], factor, queries + (row + 16 * m) * kStride, dst + p.at(a, a.c), a.c, i, length,
+             static_cast<int>(a.t), d, packs);
+  }
+}
+
+// Begins to copy rows first to first + R - 1 of lse and inner of a head; rows from `limit` on become zero.
+template <int R>
+__device__ void begin_copy_statistics(float *lses, float *inners, const float *lse, const float *inner, int first,
+                                      int limit) {
+  const int r = static_cast<int>(threadIdx.x);
+  if (r >= R) return;
+  const bool real = first + r < limit;
+  copy4(lses + r, real ? lse + first + r : lse, real);
+  copy4(inners + r, real ? inner + first + r : inner, real);
+}
+
+// The weight and the gradient of the score of one pair. In: score, and the gradient of the weight; lse is in units of
+// log 2, as scale.
+__device__ inline void differentiate(float &score, float &diff, float scale, float lse, float inner, bool real,
+                                     bool kept, float factor) {
+  const float probability = fast_exp2(fmaf(score, scale, -lse));
+  score = real && kept ? probability * factor : 0;
+  diff = real ? probability * ((kept ? diff * factor : 0) - inner) : 0;
+}
+
+template <int D, class T>
+__global__ void __launch_bounds__(kBlock)
+    diff_keys(Heads a, bool packs, const T *diff, const float *lse, const float *inner, const T *q, const T *k,
+              const T *v, T *diff_k, T *diff_v) {
+  using S = Sizes<D>;
+  constexpr int N = S::others, kStride = S::stride, kTile = N * kStride;
+  T *const keys = reinterpret_cast<T *>(dynamic_shared()), *const values = keys + S::own * kStride,
+           *const queries = values + S::own * kStride, *const diffs = queries + 2 * kTile;
+  float *const lses = reinterpret_cast<float *>(diffs + 2 * kTile), *const inners = lses + 2 * N;
+  const TileOrigin p(a, S::own, true);
+  const Draw draw(a, p);
+  const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row; // the warp's first key
+  const int begin = a.causal ? first : 0, end = first < length ? length : 0;
+  const int64_t at = p.at(a, a.stride), diff_at = p.at(a, a.c), head = p.row(a, 0);
+  const float scale = a.scale * kLog2E, factor = a.ids ? a.factor : 1;
+  constexpr bool kHeld = D <= 64; // registers suffice for the warp's keys and values; otherwise each use loads them
+  uint32_t key[kHeld ? D / 16 : 1][4], value[kHeld ? D / 16 : 1][4];
+  float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+  const auto copy = [&](int from, int to) {
+    begin_copy<N, D>(queries + to * kTile, q + at, a.stride, from, length, d, packs);
+    begin_copy<N, D>(diffs + to * kTile, diff + diff_at, a.c, from, length, d, packs);
+    begin_copy_statistics<N>(lses + to * N, inners + to * N, lse + head, inner + head, from, length);
+  };
+  if (begin < end) {
+    begin_copy<S::own, D>(keys, k + at, a.stride, first, length, d, packs);
+    begin_copy<S::own, D>(values, v + at, a.stride, first, length, d, packs);
+    copy(begin, 0);
+    end_copies();
+  }
+  for (int from = begin, now = 0; from < end; from += N, now = 1 - now) {
+    if (from + N < end) copy(from + N, 1 - now);
+    end_copies();
+    await_copies<1>();
+    __syncthreads();
+    if (kHeld && from == begin)
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_a(key[kHeld ? c : 0], keys, kStride, row, 16 * c);
+        load_a(value[kHeld ? c : 0], values, kStride, row, 16 * c);
+      }
+    const T *const query_tile = queries + now * kTile, *const diff_tile = diffs + now * kTile;
+    for (int n = 0; n < N && from + n < length; n += 16) {
+      if (own >= length || (a.causal && from + n + 15 < own)) continue; // no query sees any key of the warp
+      const bool all = from + n + 16 <= length && (!a.causal || from + n >= own + 15);
+      float s[2][4] = {}, ds[2][4] = {};
+      uint32_t b[4], left[4];
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        const int held = kHeld ? c : 0;
+        if (!kHeld) load_a(key[held], keys, kStride, row, 16 * c);
+        load_b_of_rows(b, query_tile, kStride, n, 16 * c);
+        multiply_pair<T>(s[0], s[1], key[held], b);
+        if (!kHeld) load_a(value[held], values, kStride, row, 16 * c);
+        load_b_of_rows(b, diff_tile, kStride, n, 16 * c);
+        multiply_pair<T>(ds[0], ds[1], value[held], b);
+      }
+      const unsigned kept = a.ids ? draw.of_keys(from + n, own) : 0xffu;
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        const int column = n + e / 4 * 8 + lane_column() + e % 2, i = from + column,
+                  j = own + lane_row() + e / 2 % 2 * 8;
+        differentiate(s[e / 4][e % 4], ds[e / 4][e % 4], scale, lses[now * N + column] * kLog2E,
+                      inners[now * N + column], all || (i < length && (!a.causal || j <= i)), kept >> e & 1, factor);
+      }
+      as_a<T>(left, s[0], s[1]);
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_b(b, diff_tile, kStride, n, 16 * c);
+        multiply_pair<T>(dv[2 * c], dv[2 * c + 1], left, b);
+      }
+      as_a<T>(left, ds[0], ds[1]);
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_b(b, query_tile, kStride, n, 16 * c);
+        multiply_pair<T>(dk[2 * c], dk[2 * c + 1], left, b);
+      }
+    }
+    __syncthreads(); // the next copies overwrite these tiles
+  }
+  const float by_scale[2] = {a.scale, a.scale}, by_one[2] = {1, 1};
+  const int t = static_cast<int>(a.t);
+  write<D>(dk, by_scale, keys + row * kStride, diff_k + at, a.stride, own, length, t, d, packs);
+  write<D>(dv, by_one, values + row * kStride, diff_v + at, a.stride, own, length, t, d, packs);
+}
+
+template <int D, class T>
+__global__ void __launch_bounds__(kBlock)
+    diff_queries(Heads a, bool packs, const T *diff, const float *lse, const float *inner, const T *q, const T *k,
+                 const T *v, T *diff_q) {
+  using S = Sizes<D>;
+  constexpr int N = S::others, kStride = S::stride, kTile = N * kStride;
+  T *const queries = reinterpret_cast<T *>(dynamic_shared()), *const diffs = queries + S::own * kStride,
+           *const keys = diffs + S::own * kStride, *const values = keys + 2 * kTile;
+  const TileOrigin p(a, S::own);
+  const Draw draw(a, p);
+  const int first = static_cast<int>(p.first), length = static_cast<int>(p.length), d = static_cast<int>(a.d);
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16, own = first + row;           // the warp's first query
+  const auto seen = [&](int i) { return a.causal && i + 1 < length ? i + 1 : length; }; // keys of query i
+  const int end = first < length ? seen(first + S::own - 1) : 0;
+  const int most_seen = own < length ? seen(own + 15) : 0, least_seen = seen(own);
+  const int64_t at = p.at(a, a.stride);
+  const float scale = a.scale * kLog2E, factor = a.ids ? a.factor : 1;
+  uint32_t query[D / 16][4], diff_row[D / 16][4];
+  float dq[D / 8][4] = {}, lses[2] = {}, inners[2] = {};
+  for (int half = 0; half < 2; half++) {
+    const int i = own + lane_row() + 8 * half;
+    if (i >= length) continue;
+    lses[half] = lse[p.row(a, i)] * kLog2E;
+    inners[half] = inner[p.row(a, i)];
+  }
+  const auto copy = [&](int from, int to) {
+    begin_copy<N, D>(keys + to * kTile, k + at, a.stride, from, length, d, packs);
+    begin_copy<N, D>(values + to * kTile, v + at, a.stride, from, length, d, packs);
+  };
+  if (end > 0) {
+    begin_copy<S::own, D>(queries, q + at, a.stride, first, length, d, packs);
+    begin_copy<S::own, D>(diffs, diff + p.at(a, a.c), a.c, first, length, d, packs);
+    copy(0, 0);
+    end_copies();
+  }
+  for (int from = 0, now = 0; from < end; from += N, now = 1 - now) {
+    if (from + N < end) copy(from + N, 1 - now);
+    end_copies();
+    await_copies<1>();
+    __syncthreads();
+    if (from == 0)
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_a(query[c], queries, kStride, row, 16 * c);
+        load_a(diff_row[c], diffs, kStride, row, 16 * c);
+      }
+    const T *const key_tile = keys + now * kTile, *const value_tile = values + now * kTile;
+    for (int n = 0; n < N && from + n < most_seen; n += 16) {
+      const bool all = from + n + 16 <= least_seen;
+      float s[2][4] = {}, ds[2][4] = {};
+      uint32_t b[4], left[4];
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_b_of_rows(b, key_tile, kStride, n, 16 * c);
+        multiply_pair<T>(s[0], s[1], query[c], b);
+        load_b_of_rows(b, value_tile, kStride, n, 16 * c);
+        multiply_pair<T>(ds[0], ds[1], diff_row[c], b);
+      }
+      unsigned kept = 0xffu;
+      if (a.ids) kept = draw.of_queries(own, from + n) | draw.of_queries(own, from + n + 8) << 4;
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        const int half = e / 2 % 2, i = own + lane_row() + 8 * half, j = from + n + e / 4 * 8 + lane_column() + e % 2;
+        differentiate(s[e / 4][e % 4], ds[e / 4][e % 4], scale, lses[half], inners[half],
+                      all || (i < length && j < seen(i)), kept >> e & 1, factor);
+      }
+      as_a<T>(left, ds[0], ds[1]);
+#pragma unroll
+      for (int c = 0; c < D / 16; c++) {
+        load_b(b, key_tile, kStride, n, 16 * c);
+        multiply_pair<T>(dq[2 * c], dq[2 * c + 1], left, b);
+      }
+    }
+    __syncthreads(); // the next copies overwrite these tiles
+  }
+  const float by_scale[2] = {a.scale, a.scale};
+  write<D>(dq, by_scale, queries + row * kStride, diff_q + at, a.stride, own, length, static_cast<int>(a.t), d, packs);
+}
+
+bool has_tensor_cores() {
+  cudaDeviceProp facts{};
+  int device = 0;
+  check(cudaGetDevice(&device), "query the current device");
+  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
+  return facts.major * 10 + facts.minor >= kTensorArch;
+}
+
+// Calls body with the type and the number of channels. Returns nullptr if these kernels do not support the type.
+template <class Body> std::unique_ptr<Kernel> sized(const AttentionShape &s, Body body) {
+  using std::integral_constant;
+  const ht_spec &q = s.specs.in[s.first];
+  if (q.dtype == HT_F32 || !has_tensor_cores()) return nullptr;
+  return with_float(q, [&](auto type) -> std::unique_ptr<Kernel> {
+    if constexpr (sizeof type == 2)
+      return s.heads.d <= 64 ? body(type, integral_constant<int, 64>{}) : body(type, integral_constant<int, 128>{});
+    else
+      return nullptr;
+  });
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_tensor_attention(const AttentionShape &s) {
+  return sized(s, [&](auto type, auto channels) -> std::unique_ptr<Kernel> {
+    using T = decltype(type);
+    constexpr int D = decltype(channels)::value;
+    return launcher(s.specs, [s](const Args &x) {
+      const Heads a = s.with(x);
+      const auto *q = s.part<const T>(x.in, 0), *k = s.part<const T>(x.in, 1), *v = s.part<const T>(x.in, 2);
+      const bool packs = a.d % 8 == 0 && aligned({q, k, v, x.out[0]});
+      launch(attend<D, T>, s.grid(Sizes<D>::queries, kBlock, Sizes<D>::forward_bytes), x.queue, a, packs, q, k, v,
+             static_cast<T *>(x.out[0]), static_cast<float *>(x.out[1]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_tensor_attention_diff(const AttentionShape &s) {
+  return sized(s, [&](auto type, auto channels) -> std::unique_ptr<Kernel> {
+    using T = decltype(type);
+    constexpr int D = decltype(channels)::value;
+    return launcher(s.specs, [s](const Args &x) {
+      const Heads a = s.with(x);
+      const auto *diff = static_cast<const T *>(x.in[0]), *dst = static_cast<const T *>(x.in[1]);
+      const auto *lse = static_cast<const float *>(x.in[2]);
+      auto *inner = static_cast<float *>(x.workspace);
+      const auto *q = s.part<const T>(x.in + s.first, 0), *k = s.part<const T>(x.in + s.first, 1),
+                 *v = s.part<const T>(x.in + s.first, 2);
+      auto *diff_q = s.part<T>(x.out, 0), *diff_k = s.part<T>(x.out, 1), *diff_v = s.part<T>(x.out, 2);
+      const bool packs = a.d % 8 == 0 && aligned({diff, q, k, v, diff_q, diff_k, diff_v});
+      const Grid grid = s.grid(Sizes<D>::own, kBlock, Sizes<D>::backward_bytes);
+      launch_inner_products(a, diff, dst, inner, x.queue);
+      launch(diff_keys<D, T>, grid, x.queue, a, packs, diff, lse, inner, q, k, v, diff_k, diff_v);
+      launch(diff_queries<D, T>, grid, x.queue, a, packs, diff, lse, inner, q, k, v, diff_q);
+    });
+  });
+}
+
+} // namespace hetero
