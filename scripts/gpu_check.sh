@@ -33,9 +33,10 @@ usage() {
 		  warm       65  the same with weight gradients in f32, the default; cuDNN compiles their engines, which takes time
 		  trace      20  all kernels of five steps of narrow, the gaps between them, and the waits of the host; skipped without CUPTI
 		  ops        30  every op of narrow, relative to the peaks
-		  resnet224  80  ResNet-50 224, batch 256, bf16, interleaved with PyTorch
-		  half       30  the same in fp16, one round
-		  resnet32   35  ResNet-50 32x32, batch 512, bf16, interleaved with PyTorch, one round
+		  attention  20  conformance of attention, and every op of GPT-2 124M, 1,024 tokens, batch 8, bf16, without dropout, relative to the peaks
+		  resnet224  70  ResNet-50 224, batch 256, bf16, interleaved with PyTorch
+		  half       25  the same in fp16, one round
+		  resnet32   30  ResNet-50 32x32, batch 512, bf16, interleaved with PyTorch, one round
 		  gpt2       55  GPT-2 124M, 1,024 tokens, batch 8, bf16, interleaved with PyTorch, one round
 		  bert       45  BERT-base, 128 tokens, batch 64, bf16, interleaved with PyTorch, one round
 		  memcheck   25  compute-sanitizer on short cases, if it is installed
@@ -51,7 +52,7 @@ callers() { # converts a path relative to the caller's folder
 	[[ $1 == /* ]] && echo "$1" || echo "$caller/$1"
 }
 
-parts=selftest,goldens,text,nccl,peak,narrow,warm,trace,ops,resnet224,half,resnet32,gpt2,bert,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+parts=selftest,goldens,text,nccl,peak,narrow,warm,trace,ops,attention,resnet224,half,resnet32,gpt2,bert,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
 [[ $PYTHON != */* ]] || PYTHON=$(callers "$PYTHON")
 while (($#)); do
 	case $1 in
@@ -67,7 +68,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=80 [goldens]=30 [text]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [resnet224]=80 [half]=30 [resnet32]=35 [gpt2]=55 [bert]=45 [memcheck]=25)
+declare -A limits=([selftest]=80 [goldens]=30 [text]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [attention]=20 [resnet224]=70 [half]=25 [resnet32]=30 [gpt2]=55 [bert]=45 [memcheck]=25)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want one or more of ${!limits[*]}"
 done
@@ -115,6 +116,23 @@ part_nccl() {
 part_peak() { "$binary" bench peak --device cuda --json >"$1"; }
 
 part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --json >"$1"; }
+
+# Fails if an op of attention is not in the result.
+part_attention() {
+	"$binary" selftest --device cuda --run 'cuda/values/transformer/attention' --time 12s || return
+	"$binary" bench ops --device cuda --model gpt2 --seq-len 1024 --batch-size "$(at_least_one $((8 / scale)))" --precision bf16 --dropout 0 --steps 5 --json >"$1" &&
+		"$PYTHON" -c "$attention_check" "$1"
+}
+attention_check='
+import json, sys
+
+result = json.load(open(sys.argv[1]))
+ops = {op["op"]: op for op in result["ops"]}
+for name in "attention", "attention_diff":
+    op = ops[name]
+    rate = op["flops"] / op["seconds"] / 1e9
+    print("%s: %.3f ms a step, %.0f GFLOP/s, %.1f %% of the peak" % (name, 1e3 * op["seconds"], rate, 100 * rate / result["peak_gflops"]))
+'
 
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
@@ -193,8 +211,8 @@ figures_of() {
 # ending LINES LOG prints the last lines of a log, which usually contain the reason.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
-export -f part_selftest part_goldens part_text follow part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_gpt2 part_bert part_memcheck compare compare_text at_least_one
-export binary output scale trace_check
+export -f part_selftest part_goldens part_text follow part_nccl part_peak part_narrow part_warm part_trace part_ops part_attention part_resnet224 part_half part_resnet32 part_gpt2 part_bert part_memcheck compare compare_text at_least_one
+export binary output scale trace_check attention_check
 result=$output/gpu_check.json failed=0 separator= running= interrupted=0
 trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT TERM
 {

@@ -58,7 +58,7 @@ def compiled(nvcc, file, arch):
         if found := KERNEL.search(line):
             name, spilled = found[1], 0
         elif name and (found := SPILLS.search(line)):
-            spilled = max(int(found[1]), int(found[2]) + int(found[3]))
+            spilled = int(found[2]) + int(found[3])
         elif name and (found := USED.search(line)):
             shared = SHARED.search(line)
             kernels.append((arch, file, name, int(found[1]), spilled, int(shared[1]) if shared else 0))

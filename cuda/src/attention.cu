@@ -8,8 +8,9 @@
 //             queries. A block of diff_queries has R queries and goes through the keys. One block writes each gradient,
 //             so the bits of a gradient do not depend on the order of blocks.
 //
-// All arithmetic is f32, in shared memory and registers; tensor cores are not used. The 128 threads of a block divide an
-// (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and every 16th column.
+// All arithmetic is f32, in shared memory and registers. Tensor cores are not used; attention_tensor.cu uses them for
+// 16-bit types. The 128 threads of a block divide an (R, R) or (R, D) tile: R/8 rows from (thread / 16)·R/8 on, and
+// every 16th column.
 #include "attention.h"
 #include "ops.h"
 #include "philox.h"
