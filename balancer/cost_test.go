@@ -153,7 +153,7 @@ func TestMarginalSaysWhatARankIsWorth(t *testing.T) {
 	}
 	got, err = Marginal(Batch{Total: 100, Limits: []int{90, 60, 5}}, []Curve{fast, slow, worthless})
 	if err != nil || !math.IsInf(got[0].Without, 1) || !math.IsInf(got[1].Without, 1) || math.IsInf(got[2].Without, 0) {
-		t.Errorf("got %+v (%v), want that nobody can replace ranks 0 and 1", got, err)
+		t.Errorf("got %+v (%v), want that no rank can replace ranks 0 and 1", got, err)
 	}
 }
 

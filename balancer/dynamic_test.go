@@ -10,7 +10,7 @@ import (
 )
 
 // formula is what policy dynamic documents, a second time: shares of the batch by score, largest remainder, ties to the lower rank. It
-// has no limits and supposes that nobody falls below one sample.
+// has no limits and assumes that no share falls below one sample.
 func formula(total int, base, secondsPerSample, utilization, memory []float64, straggler []bool) []int {
 	sumBase, sumPerformance := 0.0, 0.0
 	for r := range base {
@@ -182,7 +182,7 @@ func TestDynamicKeepsSharesWithinNoise(t *testing.T) {
 }
 
 func TestDynamicLeavesOutRanksThatCannotHoldASample(t *testing.T) {
-	// The score of a rank without samples weighs nothing: with it, base would count for little beside performance.
+	// The score of a rank without samples weighs nothing: with it, base would count little relative to performance.
 	p, err := balancer.New("dynamic", balancer.Options{Batch: balancer.Batch{Total: 200, Limits: []int{200, 200, 0}}, Ranks: 3, Interval: 10, Scores: []float64{1, 1, 1000}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func TestShareOfTheOracleFollowsTheErrorsOfTheCurves(t *testing.T) {
 	if got := ofOracle([]prospect{{now: 2, best: 1.5, slope: 0.01}}, nil, 1.5, 0.5); math.Abs(got.Value-0.8) > 1e-12 {
 		t.Errorf("with half a second of communication: got %+v, want 0.8", got)
 	}
-	// The slowest of n ranks is by so many standard errors slower than their mean: 0.56 of 2, 2.35 of 64.
+	// The slowest of n ranks is slower than their mean by this number of standard errors: 0.56 of 2, 2.35 of 64.
 	for ranks, deviations := range map[int]float64{2: 0.56, 64: 2.35} {
 		got := ofOracle(even(ranks, 0.01), nil, 1, 0)
 		if want := 1 - 0.01*deviations; math.Abs(got.Value-want) > 0.003 || !(got.Low < got.Value && got.Value < got.High) {

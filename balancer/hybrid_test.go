@@ -22,7 +22,7 @@ func newCluster(seed uint64, noise float64, seconds ...func(float64) float64) *c
 	return &cluster{seconds: seconds, noise: noise, random: rand.New(rand.NewPCG(seed, 99))}
 }
 
-// line is a rank that takes perSample for each sample and fixed beside that, s.
+// line is a rank that takes perSample for each sample, plus fixed, in s.
 func line(fixed, perSample float64) func(float64) float64 {
 	return func(samples float64) float64 { return fixed + perSample*samples }
 }
@@ -380,7 +380,7 @@ func TestHybridBenchesWorthlessRanks(t *testing.T) {
 			}
 		}
 	})
-	t.Run("beside a rank that can hold nothing", func(t *testing.T) {
+	t.Run("next to a rank that can hold nothing", func(t *testing.T) {
 		o := o
 		o.Limits = []int{100, 0, 100}
 		c := newCluster(1, 0.01, ranks()...)

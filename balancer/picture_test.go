@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/images/fit.svg anew")
+var update = flag.Bool("update", false, "rewrite docs/images/fit.svg")
 
 // fitPicture plays policy hybrid for some steps with three ranks whose kernels fill tiles of 16 samples, and draws the curve
 // of rank 0: the truth, the measured shares, the expected times with two standard deviations, and the share in use.

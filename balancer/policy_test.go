@@ -125,7 +125,7 @@ func bearGarbage(t *rapid.T, name string) {
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		switch rapid.IntRange(0, 9).Draw(t, "what happens") {
 		case 0: // the change comes later
-		case 1: // somebody else decides
+		case 1: // the caller sets other shares
 			shares = drawDivision(t, o)
 		case 2: // nonsense: no division of the batch at all
 			shares = rapid.SliceOfN(rapid.IntRange(0, o.Total), o.Ranks, o.Ranks).Draw(t, "shares")

@@ -48,7 +48,7 @@ func (b Batch) units(ranks int) (units, error) {
 		return u, fmt.Errorf("got %d limits, want %d", len(b.Limits), ranks)
 	}
 	if b.Total < 1 || b.Unit < 0 {
-		return u, fmt.Errorf("got a batch of %d samples in units of %d, want at least 1 and 0", b.Total, b.Unit)
+		return u, fmt.Errorf("got a batch of %d samples in units of %d, want at least 1 sample, and units of at least 0", b.Total, b.Unit)
 	}
 	u.total, u.rest = b.Total/u.size, b.Total%u.size
 	for r := range u.limit {

@@ -109,7 +109,7 @@ func checkSolve(t *testing.T, name string, b Batch, curves []Curve) []int {
 	return shares
 }
 
-// randomLimits are of so many ranks, at least least samples each; nil in half of the cases.
+// randomLimits returns limits of at least least samples for each rank; nil in half of the cases.
 func randomLimits(r *rand.Rand, ranks, least, total int) []int {
 	if r.IntN(2) > 0 {
 		return nil

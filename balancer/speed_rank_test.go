@@ -26,7 +26,7 @@ func (f *shape) mean(samples float64) float64 {
 	return m
 }
 
-// rank is a device that takes perSample for each sample and fixed beside that, s, with lognormal noise.
+// rank is a device that takes perSample for each sample, plus fixed, in s, with lognormal noise.
 type rank struct {
 	fixed, perSample, noise float64
 	random                  *rand.Rand
@@ -350,7 +350,7 @@ func TestSpeedLearnsHowMuchWindowsDiffer(t *testing.T) {
 			learnt = append(learnt, math.Sqrt(e.jitter))
 		}
 		if got := median(learnt); got < c.least || got > c.most {
-			t.Errorf("windows that differ by %v beside their steps are taken to differ by %.4f, want %v to %v", c.sigma, got, c.least, c.most)
+			t.Errorf("windows that differ by %v in addition to their steps: got an estimate of %.4f, want %v to %v", c.sigma, got, c.least, c.most)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestMedianRule(t *testing.T) {
 		{"infinite is no measurement", [][]float64{{1, 1, math.Inf(1)}, {1, 1, math.Inf(1)}}, []bool{false, false, false}},
 		{"one rank has none to compare with", [][]float64{{1}, {100}, {100}}, []bool{false}},
 		{"nothing is measured", [][]float64{{nan, nan}, {nan, nan}}, []bool{false, false}},
-		{"another number of ranks begins anew", [][]float64{{1, 1, 1.6}, {1, 1.6}}, []bool{false, false}},
+		{"another number of ranks resets the history", [][]float64{{1, 1, 1.6}, {1, 1.6}}, []bool{false, false}},
 	}
 	for _, c := range cases {
 		var rule balancer.MedianRule

@@ -110,7 +110,7 @@ func TestWhatRanksDoTogether(t *testing.T) {
 		{"one of two", 0.08, at(0, 0.7), 0, 0},
 		{"two of four", 0.08, at(0, 0, 0.7, 0.7), 0, 0},
 		{"all but one", 0.08, at(0.7, 0.7, 0.7, 0), 0.7, 0.001},
-		{"nobody expected anything", 0.08, at(math.NaN(), math.NaN()), 0, 0},
+		{"no rank has a prediction", 0.08, at(math.NaN(), math.NaN()), 0, 0},
 		{"one measurement", 0.08, append(at(0.5), reading{}), 0, 0},
 	} {
 		together := together{c.learnt * c.learnt, 10}

@@ -73,7 +73,7 @@ func slower(by float64) func(o *balancer.Observation) {
 }
 
 // Four ranks are watched for 60 windows of 10 steps, and rank 2 is in trouble from window 20 to window 39: the verdict
-// must stand after at most two of these windows and go after at most two healthy ones, and nobody else may get one.
+// must stand after at most two of these windows and go after at most two healthy ones, and no other rank may get one.
 func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
 	cases := []struct {
 		name    string

@@ -135,7 +135,7 @@ func TestHealthyRanksGetNoVerdict(t *testing.T) {
 				w[2].Seconds = 0
 			}
 		}},
-		{"everybody's links become slow", 0.01, func(n int, w []balancer.Observation) {
+		{"the links of all ranks become slow", 0.01, func(n int, w []balancer.Observation) {
 			if n >= 50 {
 				for i := range w {
 					w[i].Link *= 3

@@ -193,7 +193,7 @@ func TestOperationsEnd(t *testing.T) {
 			}
 			return nil
 		}},
-		{"NCCL finds another rank gone, nobody else does", "lost:0@1,hang:1@1", 0, nil, func(errs []error) error {
+		{"only NCCL finds that another rank is gone", "lost:0@1,hang:1@1", 0, nil, func(errs []error) error {
 			if !strings.Contains(errs[0].Error(), "remote process exited or there was a network error") {
 				return errors.New("want NCCL's own words on rank 0")
 			}

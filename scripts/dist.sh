@@ -136,8 +136,8 @@ bundle() {
 # are resolved inside the root.
 outside() { echo "$root$(inside readlink -f "$1")"; }
 
-# beside sets the run path of every library, so that a library finds other libraries in its own folder.
-beside() {
+# run_paths sets the run path of every library, so that a library finds other libraries in its own folder.
+run_paths() {
 	local file
 	for file in "$libs"/*.so*; do
 		cp "$file" "$root/tmp/library.so"
@@ -185,7 +185,7 @@ build_gloo
 build
 mkdir -p "$licences"
 bundle
-beside
+run_paths
 collect_licences
 cp README.md "$tree/"
 scripts/dist_check.sh --elf "$tree"

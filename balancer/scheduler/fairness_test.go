@@ -28,7 +28,7 @@ func problem(random *rand.Rand) *fairness {
 	return f
 }
 
-// cost is the least cost of a level at prices, which sum to 1 over full types. Above 1, the level can not be reached (weak duality).
+// cost is the least cost of a level at prices, which sum to 1 over full types. Above 1, the level cannot be reached (weak duality).
 func cost(f *fairness, price []float64, level float64) (sum float64) {
 	for j, rate := range f.rate {
 		best, top := math.Inf(1), 0.0

@@ -87,7 +87,7 @@ func TestHybridOnMeasuredGPUs(t *testing.T) {
 				c := curves[name][kind]
 				types, cluster, capacity = append(types, kind), append(cluster, c), capacity+c[len(c)-1].Samples
 			}
-			// Equal shares of a quarter to three quarters of what the ranks can hold: of a rank that starts where its curve is flat before it falls nobody can know.
+			// Equal shares of a quarter to three quarters of what the ranks can hold: no policy can predict the curve of a rank that starts where the curve is flat before it falls.
 			total := int(capacity * (0.25 + 0.5*r.Float64()))
 			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: cluster, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed})
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// proportionalTo is a curve of so many samples/s up to a batch of 256.
+// proportionalTo returns a curve with a constant speed in samples/s, up to a batch of 256.
 func proportionalTo(speed float64) balancer.Curve {
 	return balancer.Curve{{Samples: 1, Seconds: 1 / speed}, {Samples: 256, Seconds: 256 / speed}}
 }

@@ -15,7 +15,7 @@ import (
 // full plays all cases with all seeds and prints the table of docs/benchmarks/balancing.md; CI plays a part of it.
 var (
 	full = flag.Bool("simulate.full", false, "every case, and print the table")
-	only = flag.Int("simulate.ranks", 0, "only cases of so many ranks")
+	only = flag.Int("simulate.ranks", 0, "only cases with this number of ranks")
 	most = flag.Int("simulate.seeds", 20, "most seeds of a case of the table")
 )
 
@@ -157,7 +157,7 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
 }
 
-// Kernels of GPUs work in tiles of many samples: the best shares fill them, beside ranks whose curves are lines. A rank that takes one sample more may take twice as
+// Kernels of GPUs work in tiles of many samples: the best shares fill them, next to ranks whose curves are lines. A rank that takes one sample more may take twice as
 // long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
 	leastEach, seeds := 32, uint64(6)

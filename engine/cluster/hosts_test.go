@@ -56,7 +56,7 @@ func TestRanksOnTwoHosts(t *testing.T) {
 	}{
 		{"they meet", "true", 10, [2]rendezvous.Token{token, token},
 			[]string{"a: rank 0 of 2, decided by environment, rank 0 at 10.77.0.1:29511 (MASTER_ADDR); process", "b: rank 1 of 2, decided by environment"}},
-		{"nobody listens to the network without a token", "true", 10, [2]rendezvous.Token{"", ""}, []string{"a: rank 0 cannot listen on 10.77.0.1:29511: other machines can reach this address: set a token"}},
+		{"no rank listens to the network without a token", "true", 10, [2]rendezvous.Token{"", ""}, []string{"a: rank 0 cannot listen on 10.77.0.1:29511: other machines can reach this address: set a token"}},
 		{"a rank with another token", "true", 10, [2]rendezvous.Token{token, other},
 			[]string{"b: join rank 0 at 10.77.0.1:29511: the token of this rank differs from the token of rank 0", "a: rendezvous at 10.77.0.1:29511: waited 3s for 2 ranks, missing: rank 1"}},
 		{"the cable is cut", untilTheyMet + "ip -n b link set vb down", 1e6, [2]rendezvous.Token{token, token},

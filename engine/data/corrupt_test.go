@@ -250,7 +250,7 @@ func TestASubsetsFaultNamesItsOwnSample(t *testing.T) {
 }
 
 func TestWantOfFilesEndsVerification(t *testing.T) {
-	err := Verify(t.Context(), exhaustedSet{&fake{samples: 4, size: 1}}, 2, nil, func(f *Fault) { t.Errorf("%v is told as damage", f) })
+	err := Verify(t.Context(), exhaustedSet{&fake{samples: 4, size: 1}}, 2, nil, func(f *Fault) { t.Errorf("%v is reported as damage", f) })
 	if !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("got %v, want the error", err)
 	}

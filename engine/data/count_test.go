@@ -24,7 +24,7 @@ func (s countedSource) CountLabels(epoch, index int) (int, error) {
 	return labelsOf(epoch, index), nil
 }
 
-// Every rank knows the labels of the whole optimizer step, whatever its own share is.
+// Every rank knows the labels of the whole optimizer step, with any share of its own.
 func TestTheFirstPartOfAStepHasTheLabelsOfTheStep(t *testing.T) {
 	const batch, parts = 12, 3
 	order := make([]int32, 40)

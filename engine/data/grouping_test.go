@@ -30,7 +30,7 @@ func TestBatchesOfSimilarLength(t *testing.T) {
 		}
 	}
 	if !slices.Equal(order[1000:], plain[1000:]) {
-		t.Errorf("the samples that fill no batch are %v, want %v, whatever their lengths are", order[1000:], plain[1000:])
+		t.Errorf("the samples that fill no batch are %v, want %v, independent of their lengths", order[1000:], plain[1000:])
 	}
 	if !slices.Equal(order, grouped(3, 5)) || slices.Equal(order, grouped(4, 5)) || slices.Equal(order, grouped(3, 6)) {
 		t.Error("the order is not a function of the seed and the epoch")

@@ -349,7 +349,7 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if fromStep < l.head {
-		return fmt.Errorf("data loader: share set for step %d, but step %d is next", fromStep, l.head)
+		return fmt.Errorf("data loader: change the share from step %d: want step %d (the next step) or a later one", fromStep, l.head)
 	}
 	for len(l.shares) > 1 && l.shares[1].from <= l.head {
 		l.shares = append(l.shares[:0], l.shares[1:]...)

@@ -147,7 +147,7 @@ func (op Binary) Infer(in []TensorSpec) ([]TensorSpec, error) {
 		return nil, err
 	}
 	if !broadcasts(a.Shape, b.Shape) {
-		return nil, fmt.Errorf("binary %v: b: shape %v cannot be repeated to %v", op.Func, b.Shape, a.Shape)
+		return nil, fmt.Errorf("binary %v: b: shape %v cannot be broadcast to %v", op.Func, b.Shape, a.Shape)
 	}
 	return []TensorSpec{Spec(a.DType, a.Shape...)}, nil
 }

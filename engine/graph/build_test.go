@@ -57,7 +57,7 @@ func TestFaultsWhileBuildingNameTheNode(t *testing.T) {
 			win.Padding = [2]int{1, 2}
 			g.MaxPool2D("pool", images(g), [2]int{3, 3}, win, true)
 		}},
-		{"sum of unlike shapes", "sum", "cannot be repeated to (2, 3, 4, 4)", func(g *graph.Graph) {
+		{"sum of unlike shapes", "sum", "cannot be broadcast to (2, 3, 4, 4)", func(g *graph.Graph) {
 			x := images(g)
 			g.Binary("sum", device.Add, x, g.Slice("part", x, 1, 0, 2))
 		}},
@@ -117,7 +117,7 @@ func TestFaultsWhileBuildingNameTheNode(t *testing.T) {
 				t.Errorf("got %v, want a BuildError of %s with %q", err, c.node, c.text)
 			}
 			if g != nil {
-				t.Error("got a graph beside the error")
+				t.Error("got a graph together with the error")
 			}
 		})
 	}

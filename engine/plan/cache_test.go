@@ -100,7 +100,7 @@ func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
 	}
 	compiled = dev.asked
 	if _, err := cache.Compile(l.op, specsOf(l.in), specsOf(l.out)); err != nil || dev.asked != compiled {
-		t.Errorf("%v, the kernel of somebody else went with a plan", err)
+		t.Errorf("%v, a plan freed a kernel of another owner", err)
 	}
 	if err := cache.Close(); err != nil || dev.closed != dev.asked {
 		t.Errorf("%v, closed %d of %d kernels", err, dev.closed, dev.asked)

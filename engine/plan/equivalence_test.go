@@ -273,7 +273,7 @@ func TestAssignKeepsTensorsApartInAsFewBytesAsTheyEndAt(t *testing.T) {
 			}
 		}
 		if total > sum {
-			t.Errorf("total: got %d bytes, more than all tensors beside each other, %d", total, sum)
+			t.Errorf("total: got %d bytes, more than the sum of all tensors, %d", total, sum)
 		}
 	})
 }

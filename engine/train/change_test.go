@@ -324,7 +324,7 @@ func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
 	}
 }
 
-// A profile times several shares with one replica: each step must compute so many samples, of the loader that it gets.
+// A profile times several shares with one replica: each step must compute this number of samples, from the loader that it gets.
 func TestARankAloneChangesItsSamples(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) device.Device{
 		"reference":         func(*testing.T) device.Device { return reference.New() },

@@ -22,7 +22,7 @@ func TestEvaluationsThatAreNoBetterAreCounted(t *testing.T) {
 		{"loss", EarlyStop{Metric: "loss", Patience: 2}, []float64{2, 1.5, 1.5, 1.6, 1}, []int{0, 0, 1, 2, 0}},
 		{"less than the least step is none, and the best stays", EarlyStop{Metric: "loss", Patience: 2, MinDelta: 0.25}, []float64{2, 1.875, 1.75, 1.5}, []int{0, 1, 2, 0}},
 		{"NaN is never better", EarlyStop{Metric: "loss", Patience: 2}, []float64{nan, nan, 5, nan}, []int{1, 2, 0, 1}},
-		{"nobody asked", EarlyStop{Metric: "loss"}, []float64{1, 2, 3}, []int{0, 0, 0}},
+		{"no patience", EarlyStop{Metric: "loss"}, []float64{1, 2, 3}, []int{0, 0, 0}},
 	} {
 		var s stopping
 		for i, v := range c.values {
@@ -84,7 +84,7 @@ func TestEvaluationsOfOtherDataAreForgotten(t *testing.T) {
 		}
 	})
 	if len(rec.evals) == 0 || rec.evals[0].Step != 8 || !rec.evals[0].Best || s.result.Steps != testSteps || s.result.GaveUp != "" {
-		t.Errorf("got evaluations %+v, %+v, want that step 8 is evaluated anew and counts as the first", rec.evals, s.result)
+		t.Errorf("got evaluations %+v, %+v, want that step 8 is evaluated again and counts as the first", rec.evals, s.result)
 	}
 }
 

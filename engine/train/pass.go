@@ -260,7 +260,7 @@ func (t transfer) fill(host []byte, field data.Field, src []byte, n, positions i
 		return nil // the loss ignores the missing samples
 	}
 	if want := n * field.Bytes(); t.spec.DType != field.DType || len(dst) != want {
-		return fmt.Errorf("replica: field %s of a batch has %d bytes of type %v, want %d of type %v", field.Name, want, field.DType, len(dst), t.spec.DType)
+		return fmt.Errorf("replica: got %[2]d bytes of %[3]v for field %[1]s of a batch, want %[4]d bytes of %[5]v", field.Name, want, field.DType, len(dst), t.spec.DType)
 	}
 	rest := dst[copy(dst, src):]
 	for i := range rest {
@@ -274,7 +274,7 @@ func (t transfer) fillStart(dst []byte, field data.Field, src []byte, n, positio
 	full := field.Bytes()
 	part := full / field.Shape[0] * positions
 	if want := n * part; t.spec.DType != field.DType || len(dst) != want {
-		return fmt.Errorf("replica: %d positions of field %s of a batch have %d bytes of type %v, want %d of type %v", positions, field.Name, want, field.DType, len(dst), t.spec.DType)
+		return fmt.Errorf("replica: got %[3]d bytes of %[4]v for %[1]d positions of field %[2]s, want %[5]d bytes of %[6]v", positions, field.Name, want, field.DType, len(dst), t.spec.DType)
 	}
 	for ; len(src) > 0; src, dst = src[full:], dst[part:] {
 		copy(dst[:part], src)

@@ -80,7 +80,7 @@ func (c *Comparison) section(s *Study) string {
 			b.WriteString("The five figures of each policy, measured and expected. The expected values apply to four unequal workers (docs/reports.md).\n\n")
 			b.WriteString(markdown(c.fiveFigures()))
 			b.WriteString("\n")
-			fmt.Fprintf(&b, "Speed-up over policy `none`, and ratios of the other figures to `none`, measured and expected. The expected ratios come from one value within each expected range above. The maximum speed-up of these ranks is %.2f (sum of their solo throughputs / (4 x the slowest one)).\n\n", c.possible())
+			fmt.Fprintf(&b, "The next table has the speed-up over policy `none`, and the ratios of the other figures to those of `none`. Each expected ratio uses one value within the expected range above. The maximum speed-up of these ranks is %.2f (sum of their solo throughputs / (4 x the slowest one)).\n\n", c.possible())
 			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
 			b.WriteString("\n")
 		}

@@ -114,7 +114,7 @@ func TestAnInternalErrorIsNotTheClients(t *testing.T) {
 	}
 }
 
-// TestFollowersInUseRemain: a ninth watched run is refused, and replaces a run that nobody watches.
+// TestFollowersInUseRemain: a ninth watched run is refused, and replaces a run that no client watches.
 func TestFollowersInUseRemain(t *testing.T) {
 	var names []string
 	for i := range mostFollowers + 1 {

@@ -145,7 +145,7 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 		{"nothing", "", "got no JSON object"},
 		{"another file", `{"lr": 0.1}`, "schema_version: got none"},
 		{"a newer one", swap(`"schema_version": 2`, `"schema_version": 3`), "newer hetero-train"},
-		{"a version of nobody", swap(`"schema_version": 2`, `"schema_version": 0`), "want 1 to 2"},
+		{"an unknown version", swap(`"schema_version": 2`, `"schema_version": 0`), "want 1 to 2"},
 		{"another type", swap(`"ranks": [`, `"ranks": 3, "x": [`), "ranks"},
 		{"no ranks", `{"schema_version": 1, "fingerprint": "f", "ranks": []}`, "ranks: got none"},
 		{"no fingerprint", `{"schema_version": 1}`, "fingerprint: got none"},

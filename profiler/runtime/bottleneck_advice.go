@@ -39,7 +39,7 @@ func (v Bottleneck) String() string {
 		text += fmt.Sprintf("; another %s ms are hidden behind the backward pass", milliseconds(v.Hidden))
 	case StragglerBound:
 		if v.Rank >= 0 {
-			text += lost + fmt.Sprintf("waiting for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
+			text += lost + fmt.Sprintf("waiting for rank %d, which is the slowest rank in %.0f %% of the steps and takes %.2f times as long as with balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
 		} else {
 			text += lost + "waiting for the slowest rank, which differs from step to step"
 		}
@@ -50,7 +50,7 @@ func (v Bottleneck) String() string {
 		}
 		text += ")"
 	default:
-		text += fmt.Sprintf("%s of %s ms per step (%.0f %%) are the forward and backward passes, %s ms the optimizer", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
+		text += fmt.Sprintf("the forward and backward passes take %s of %s ms per step (%.0f %%), the optimizer takes %s ms", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
 	}
 	return text + v.others()
 }

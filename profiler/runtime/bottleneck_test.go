@@ -38,7 +38,7 @@ func TestBottlenecks(t *testing.T) {
 		says  string
 	}{
 		{"one rank computes", []RankTimes{times(8, 1, 300, 0, 0, 10)}, ComputeBound, -1, [bounds]float64{DataBound: 1},
-			"compute-bound: 300.0 of 311.0 ms per step (96 %) are the forward and backward passes, 10.0 ms the optimizer"},
+			"compute-bound: the forward and backward passes take 300.0 of 311.0 ms per step (96 %), the optimizer takes 10.0 ms"},
 		{"one rank waits for data", []RankTimes{times(8, 100, 300, 0, 0, 0)}, DataBound, 0, [bounds]float64{DataBound: 100},
 			"data-bound: 100.0 of 400.0 ms per step (25 %) are lost waiting for data"},
 		{"the slow disk is on one rank", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 100, 300, 0, 0, 0)}, DataBound, 1, [bounds]float64{DataBound: 100},
@@ -53,7 +53,7 @@ func TestBottlenecks(t *testing.T) {
 		{"batch normalisation exchanges", []RankTimes{times(8, 0, 380, 80, 20, 0), times(8, 0, 380, 80, 20, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
 			"lost waiting for the exchanges of batch normalisation"},
 		{"a straggler", []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150},
-			"straggler: 150.0 of 300.0 ms per step (50 %) are lost waiting for rank 1, which is the slowest rank in 100 % of the steps and takes 2.00 times the compute time of balanced shares"},
+			"straggler: 150.0 of 300.0 ms per step (50 %) are lost waiting for rank 1, which is the slowest rank in 100 % of the steps and takes 2.00 times as long as with balanced shares"},
 		{"a straggler behind exchanges in the passes", []RankTimes{times(8, 0, 300, 200, 0, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
 		{"the fast rank's memory is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 300, 0, 0, 0)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150},
 			"memory-bound: 150.0 of 300.0 ms per step (50 %) are lost because memory is full (97 % on rank 0)"},

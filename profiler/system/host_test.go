@@ -108,7 +108,7 @@ func TestLimitsOfFakeMachines(t *testing.T) {
 			"sys/fs/cgroup/memory/batch/job/memory.limit_in_bytes":  "9223372036854771712\n",
 			"sys/fs/cgroup/memory/batch/memory.limit_in_bytes":      "3221225472\n",
 		}), usable: 8, quota: 3, limit: 3 * gib, cgroups: "v1"},
-		{name: "v1 controllers beside an empty v2 hierarchy", files: xeon().with(machine{
+		{name: "v1 controllers next to an empty v2 hierarchy", files: xeon().with(machine{
 			"proc/self/cgroup":                            "5:cpu,cpuacct:/\n4:memory:/\n0::/\n",
 			"proc/self/mountinfo":                         fmt.Sprintf(v1Mounts, "/") + "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
 			"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us":  "100000\n",

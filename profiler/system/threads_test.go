@@ -22,7 +22,7 @@ func TestThreadsRefused(t *testing.T) {
 		{"room of the user", base, 26, ""},
 		{"one too many", base, 27, "RLIMIT_NPROC of user 1000 allows 64 threads, of which 38 exist"},
 		{"no limit", base.with(machine{"proc/self/limits": "Max processes             unlimited            unlimited            processes \n"}), 1000, ""},
-		{"nothing is told", xeon(), 1000, ""},
+		{"nothing is known", xeon(), 1000, ""},
 		{"fewer threads on the machine than the limit", base.with(machine{"proc/loadavg": "0.1 0.1 0.1 2/30 5000\n"}), 34, ""},
 		{"root", base.with(machine{"proc/self/status": "Uid:\t0\t0\t0\t0\nThreads:\t8\n"}), 1000, ""},
 		{"root of a user namespace", base.with(machine{"proc/self/status": "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n", "proc/self/uid_map": "0 100000 65536\n"}), 1,

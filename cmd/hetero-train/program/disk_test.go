@@ -304,7 +304,7 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 // The program runs as a user without write access to the folder (row D7).
 func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else")
+		t.Skip("needs root, to become another user")
 	}
 	p := buildProgram(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")

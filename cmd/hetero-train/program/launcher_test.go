@@ -38,7 +38,7 @@ func TestAddressOfRank0(t *testing.T) {
 	}
 	o := execute([]string{"train", "-c", file, "--nproc-per-node", "2", "--master-addr", "localhost"})
 	if p := o.opts.Assignment; o.code != exit.Done || !p.Launch || p.Master() != "localhost:29500" {
-		t.Errorf("a machine by itself: got %+v", p)
+		t.Errorf("a single machine: got %+v", p)
 	}
 	written := clitest.WriteConfig(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
 	o = execute([]string{"-c", written}, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=1234")

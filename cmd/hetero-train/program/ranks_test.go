@@ -275,7 +275,7 @@ func TestALostRankIsNamed(t *testing.T) {
 			ranks[c.victim].Process.Kill()
 			ranks[c.victim].Wait()
 			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "is waiting in operation") {
-				t.Errorf("nobody said where the ranks were:\n%s", messages[0].String())
+				t.Errorf("no message names the phase of the ranks:\n%s", messages[0].String())
 			}
 			found, skipped, err := checkpoint.Latest(checkpoints)
 			if err != nil || len(skipped) > 0 {
@@ -300,7 +300,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		{"other weather", 1, 2, "lab.weather=../../../scripts/weather/half_speed.txt", exit.Usage, "weather"},
 		{"another world size", 1, 3, "", exit.Usage, "3"},
 		{"the same rank twice", 0, 2, "", exit.Usage, ""},
-		{"nobody", 1, 2, "data.path=gone", exit.Communication, "1"},
+		{"no rank", 1, 2, "data.path=gone", exit.Communication, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := freePort(t)

@@ -386,7 +386,7 @@ func exitOfRun(err error) int {
 // The old run must remain unchanged, and the error must state how to continue.
 func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else")
+		t.Skip("needs root, to become another user")
 	}
 	s := newSweep(t)
 	dir, err := os.MkdirTemp("", "hetero-train-owner-")

@@ -19,7 +19,7 @@ import (
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else: RLIMIT_NPROC does not bind root")
+		t.Skip("needs root, to become another user: RLIMIT_NPROC does not bind root")
 	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -152,7 +152,7 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 	}
 	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", session.SupervisedVariable + "=1"}
 	if p := execute(supervised, rank...).opts.Assignment; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
-		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts nobody", p)
+		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts no other rank", p)
 	}
 	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil && o.opts.Assignment.Launch {
 		t.Errorf("a rank would start ranks: %+v", o.opts.Assignment)

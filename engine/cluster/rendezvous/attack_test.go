@@ -240,7 +240,7 @@ func TestWhoTakesLongestMakesRoom(t *testing.T) {
 		began := time.Now()
 		enter("e:1")
 		if took := time.Since(began); took != time.Millisecond {
-			t.Errorf("waited %v, want no longer than until somebody left", took)
+			t.Errorf("waited %v, want no longer than until a connection ended", took)
 		}
 	})
 }

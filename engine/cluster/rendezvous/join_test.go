@@ -223,7 +223,7 @@ func TestRank0IsNeverMissingAtItsOwnMeeting(t *testing.T) {
 	address := listener.Addr().String()
 	s := newServer(Options{WorldSize: 3, Log: slog.New(slog.DiscardHandler)}, listener)
 	if got, want := s.missing("start").Error(), "for 3 ranks, missing: ranks 1, 2"; !strings.HasSuffix(got, want) {
-		t.Errorf("nobody is registered: got %q, want it to end with %q", got, want)
+		t.Errorf("no rank is registered: got %q, want it to end with %q", got, want)
 	}
 	s.peers[2] = new(peer)
 	if got, want := s.missing("start").Error(), "for 3 ranks, missing: rank 1"; !strings.HasSuffix(got, want) {
@@ -242,8 +242,8 @@ func TestRank0IsNotThere(t *testing.T) {
 		dial func(ctx context.Context, address string) (net.Conn, error)
 		want string
 	}{
-		{"nobody listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no connection within 20s: connection refused"},
-		{"nobody answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no connection within 20s: context deadline exceeded"},
+		{"no server listens", func(context.Context, string) (net.Conn, error) { return nil, errNobody }, "connect to rank 0 at rank0:1: no connection within 20s: connection refused"},
+		{"no server answers", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "connect to rank 0 at rank0:1: no connection within 20s: context deadline exceeded"},
 		{"another program answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {

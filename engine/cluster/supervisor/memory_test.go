@@ -28,7 +28,7 @@ func TestReadsTheCountsOfKilledProcesses(t *testing.T) {
 			"proc/self/cgroup": "5:cpu:/docker/ab\n4:memory:/docker/ab/job\n", "proc/self/mountinfo": mountsV1,
 			"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
 		}, memoryKills{4, -1}},
-		{"version 1 beside version 2 without the controller", map[string]string{
+		{"version 1 next to version 2 without the controller", map[string]string{
 			"proc/self/cgroup": "4:memory:/docker/ab\n0::/\n", "proc/self/mountinfo": mountsV1 + mountsV2,
 			"sys/fs/cgroup/memory/memory.oom_control": "oom_kill 1\n",
 		}, memoryKills{1, -1}},

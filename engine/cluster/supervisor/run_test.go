@@ -30,7 +30,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 		{"a signal", "wait;signal SEGV", "rank 1 (process PID) was killed by SIGSEGV", -1},
 		{"a kill, and what follows from it", "pause 100ms,exit 5;pause 50ms,exit 5;signal KILL", "rank 2 (process PID) was killed by SIGKILL", -1},
 		{"what follows is seen first", "exit 5;pause 100ms,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
-		{"nobody knows more", "exit 5;pause 50ms,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
+		{"no rank knows more", "exit 5;pause 50ms,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
 		{"a stopped rank", "exit 5;signal STOP;exit 5", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank ", 5},
 		{"a rank that hangs and one that is slow", "exit 5;wait;stubborn,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 lost another rank", 5},
 		{"stopped as told, and saved", "exit 75;pause 50ms,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
@@ -67,7 +67,7 @@ func TestOthersGetGraceThenEnd(t *testing.T) {
 		least, atMost time.Duration
 	}{
 		{"they end by themselves", "pause 100ms,exit 5", 0, 280 * time.Millisecond},
-		{"they do what they are told", "wait", 300 * time.Millisecond, 580 * time.Millisecond},
+		{"the ranks obey the signal", "wait", 300 * time.Millisecond, 580 * time.Millisecond},
 		{"they do not", "stubborn,wait", 600 * time.Millisecond, 5 * time.Second},
 		{"they cannot", "signal STOP", 600 * time.Millisecond, 5 * time.Second},
 	}

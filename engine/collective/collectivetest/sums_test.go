@@ -19,7 +19,7 @@ func TestSumsOfAnyOrder(t *testing.T) {
 		possible  bool
 	}{
 		{"the same", tensor.F32, []float64{1, 2, 3}, 6, 6, true},
-		{"an ulp beside it", tensor.F32, []float64{1, 2, 3}, math.Nextafter(6, 7), 6, true},
+		{"one ulp away", tensor.F32, []float64{1, 2, 3}, math.Nextafter(6, 7), 6, true},
 		{"a part is missing", tensor.F32, []float64{1, 2, 3}, 5, 6, false},
 		{"cancellation, where the small one is lost", tensor.F32, []float64{1e8, 1, -1e8}, 1, 0, true},
 		{"more than that", tensor.F32, []float64{1e8, 1, -1e8}, 80, 0, false},
@@ -35,7 +35,7 @@ func TestSumsOfAnyOrder(t *testing.T) {
 		{"or none", tensor.F32, []float64{largest, largest, -largest}, largest, inf, true},
 	} {
 		if got := possible(c.dt, c.summands, c.got, c.want); got != c.possible {
-			t.Errorf("%s: %v: sum %v beside %v: got %v, want %v", c.name, c.summands, c.got, c.want, got, c.possible)
+			t.Errorf("%s: %v: sum %v instead of %v: got %v, want %v", c.name, c.summands, c.got, c.want, got, c.possible)
 		}
 	}
 }

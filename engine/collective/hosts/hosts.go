@@ -112,7 +112,7 @@ func New(opts Options) (*Communicator, error) {
 	} {
 		switch {
 		case i.wanted != (i.comm != nil):
-			return nil, fmt.Errorf("hosts: rank %d of %d: communicator %s: given: %v, want %v", opts.Rank, opts.Size, i.name, i.comm != nil, i.wanted)
+			return nil, fmt.Errorf("hosts: rank %d of %d: option %s: communicator is set: got %v, want %v", opts.Rank, opts.Size, i.name, i.comm != nil, i.wanted)
 		case i.comm == nil:
 		case i.comm.Rank() != i.rank || i.comm.Size() != len(i.ranks):
 			return nil, fmt.Errorf("hosts: rank %d of %d: %s: got rank %d of %d, want %d of %d", opts.Rank, opts.Size, i.name,

@@ -272,7 +272,7 @@ func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
 	var hello bytes.Buffer
 	binary.Write(&hello, binary.LittleEndian, c.greeting()) // a bytes.Buffer never fails
 	if _, err := conn.Write(hello.Bytes()); err != nil {
-		return nil, fmt.Errorf("greet rank 0: %w", err)
+		return nil, fmt.Errorf("send the handshake to rank 0: %w", err)
 	}
 	text, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4))
 	n, rightsBytes, _, _, err := conn.ReadMsgUnix(text, rights)

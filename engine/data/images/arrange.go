@@ -234,7 +234,7 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 		name := path.Base(l.files[i].name)
 		class, ok := l.heldClasses[strings.TrimSuffix(name, path.Ext(name))]
 		if !ok {
-			return fmt.Errorf("the list of validation images does not name %.200q", name)
+			return fmt.Errorf("the list of validation images has no entry for %.200q", name)
 		}
 		label, ok := slices.BinarySearch(a.classes, class)
 		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // a number, as in Caffe's val.txt

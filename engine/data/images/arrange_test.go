@@ -37,7 +37,7 @@ func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
 			[]string{"a/1.png", "b/1.png"}, nil, "2 files that are not .jpg, .jpeg or .png"},
 		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
 			[]string{"a/1.png", "b/1.png"}, nil, "1 images outside class folders"},
-		{"images beside the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
+		{"images outside of the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
 			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images outside train/, val/ and test/"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
@@ -77,7 +77,7 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" is not in train/`},
 		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ has 2 images, but neither class folders nor a list of classes"},
 		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ has 1 images, but neither class folders nor a list of classes"},
-		{"flat val beside a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images, but neither class folders nor a list of classes"},
+		{"flat val next to a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ has 1 images, but neither class folders nor a list of classes"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
 			_, _, err := open(t, Options{Path: make(named(t, c.files...), t)})

@@ -117,7 +117,7 @@ func TestKagglesFolderIsRead(t *testing.T) {
 func TestListsOfImageNetAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"no list":           {"", "", "one of the files LOC_val_solution.csv"},
-		"an image missing":  {"val.txt", "ILSVRC2012_val_1.JPEG 0\n", "does not name"},
+		"an image missing":  {"val.txt", "ILSVRC2012_val_1.JPEG 0\n", "has no entry for"},
 		"an unknown class":  {"val.txt", "ILSVRC2012_val_1.JPEG 3\nILSVRC2012_val_2.JPEG 0\nILSVRC2012_val_3.JPEG 0\n", `class "3"`},
 		"no class":          {"val.txt", "ILSVRC2012_val_1.JPEG\n", "line 1"},
 		"control character": {"val.txt", "ILSVRC2012_val_1.JPEG \x1b[2J\n", "not plain text"},

@@ -170,10 +170,10 @@ func (o Options) readNames(a *arrangement) error {
 	for i, class := range a.classes {
 		line, ok := byFolder[class]
 		if !ok && o.ClassNames != "" {
-			return fmt.Errorf("%s does not name class %.200q", file, class)
+			return fmt.Errorf("%s has no entry for class %.200q", file, class)
 		}
 		if !ok {
-			a.notes = append(a.notes, fmt.Sprintf("%s does not name class %.200q and is not used", file, class))
+			a.notes = append(a.notes, fmt.Sprintf("%s has no entry for class %.200q, so the program does not use the file", file, class))
 			return nil
 		}
 		named[i] = line

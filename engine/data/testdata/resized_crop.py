@@ -9,7 +9,7 @@ W, H, DRAWS = 500, 375, 40_000_000
 random = numpy.random.default_rng(0)
 shares, ratios, n = 0.0, 0.0, 0
 while n < DRAWS:
-    # Draws that do not fit are drawn anew; ten failures in a row do not happen on this image.
+    # Draws that do not fit are repeated; ten consecutive failures do not happen on this image.
     target = W * H * random.uniform(0.08, 1, 1_000_000)
     ratio = numpy.exp(random.uniform(numpy.log(3 / 4), numpy.log(4 / 3), 1_000_000))
     w, h = numpy.rint(numpy.sqrt(target * ratio)), numpy.rint(numpy.sqrt(target / ratio))

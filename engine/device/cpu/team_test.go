@@ -66,7 +66,7 @@ func TestBitsDoNotDependOnLoad(t *testing.T) {
 	}
 	for i := range 20 {
 		if got := s.weightGradient(t, dev); got != quiet {
-			t.Fatalf("run %d beside busy threads gives other bits than a run without", i)
+			t.Fatalf("run %d next to busy threads gives other bits than a run without them", i)
 		}
 	}
 }

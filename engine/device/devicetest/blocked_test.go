@@ -48,7 +48,7 @@ var faults = []struct{ name, noticedBy, oneCase string }{
 	{"memory not given back", "values/linear", "forward_n7"},
 	{"memory not counted", "memory", ""},
 	{"events complete at once", "streams", "fresh"},
-	{"recording does not begin anew", "streams", "takes_back"},
+	{"recording does not restart", "streams", "takes_back"},
 	{"time is forgotten", "streams", "timed"},
 	{"short regions accepted", "arguments", ""},
 	{"foreign events accepted", "arguments", ""},
@@ -230,7 +230,7 @@ func (s *blockedStream) run(p device.Program, took func(int, time.Duration)) err
 		return fmt.Errorf("run: program is closed")
 	}
 	for _, st := range prog.steps {
-		if st.Record != nil && s.dev.fault != "recording does not begin anew" {
+		if st.Record != nil && s.dev.fault != "recording does not restart" {
 			st.Record.(*bookkeeping.Event).Begin()
 		}
 	}

@@ -17,7 +17,7 @@ var eventChecks = []streamCheck{
 	{"running takes back what it will record", checkRerecord},
 	{"a program waits for one that has not begun to record", checkResetBeforeRun},
 	{"an event is completed from another thread", checkComplete},
-	{"resetting what is pending holds nobody up", checkResetPending},
+	{"resetting a pending event blocks no wait", checkResetPending},
 	{"steps alternate with work on the host", checkSteps},
 	{"a closed event is refused", checkClosedEvent},
 }
@@ -29,7 +29,7 @@ func checkFreshEvent(t conformance.T, r *Runner) {
 	}
 	start := time.Now()
 	if err := e.WaitHost(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("waiting for what nobody records: got %v, want %v", err, os.ErrDeadlineExceeded)
+		t.Errorf("waiting for an event that is never recorded: got %v, want %v", err, os.ErrDeadlineExceeded)
 	}
 	if took := time.Since(start); took < moment/2 || took > patience {
 		t.Errorf("waited %v, want about %v", took, moment)

@@ -44,7 +44,7 @@ func TestFailedRunFailsWhatItWasToRecord(t *testing.T) {
 	must(t, after.Reset())
 	must(t, after.Complete())
 	if err := stream.Wait(after); err != nil {
-		t.Errorf("completed anew: %v", err)
+		t.Errorf("completed again: %v", err)
 	}
 }
 

@@ -169,7 +169,7 @@ func TestAWebhookThatRefuses(t *testing.T) {
 	}
 }
 
-// A receiver that accepts connections and never answers, and an address where nobody listens. Neither Send nor the end
+// A receiver that accepts connections and never answers, and an address where no server listens. Neither Send nor the end
 // of the run waits longer than the time-out.
 func TestSlowAndDeadReceivers(t *testing.T) {
 	defer func(usual http.RoundTripper) { http.DefaultTransport = usual }(http.DefaultTransport)

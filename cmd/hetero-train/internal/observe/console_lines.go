@@ -113,7 +113,7 @@ func (c *Console) sayData() {
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
 	if t := a.Data.Tokens; t != nil {
-		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps an epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer)
+		line += fmt.Sprintf(" samples of %d tokens, vocabulary %d | batch %d, %d steps per epoch", t.Length, t.Vocabulary, cfg.Data.BatchSize, a.StepsPer)
 		c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "sequence_length", t.Length, "vocabulary", t.Vocabulary,
 			"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 		if t.Note != "" {
@@ -122,7 +122,7 @@ func (c *Console) sayData() {
 		return
 	}
 	classes, size, transforms := len(a.Data.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
-	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer)
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps per epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, a.StepsPer)
 	c.Say(line, "data", "dataset", a.Data.Name, "training_samples", samples, "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", a.StepsPer)
 }

@@ -228,7 +228,7 @@ func (r dataResult) print(a *cli.App) error {
 	fmt.Fprintf(t, "a core\t%.0f /s\t\n", float64(r.images)/r.cpu.Seconds())
 	fmt.Fprintf(t, "encoded\t%.1f MB/s\t\n", float64(r.encodedBytes)/1e6/r.wall.Seconds())
 	for i, name := range stageNames {
-		fmt.Fprintf(t, "%s\t%.1f us an image\t\n", name, r.perImage[i]/1e3)
+		fmt.Fprintf(t, "%s\t%.1f us per image\t\n", name, r.perImage[i]/1e3)
 	}
 	return t.Flush()
 }

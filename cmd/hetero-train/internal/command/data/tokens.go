@@ -216,7 +216,7 @@ func sayVerifiedTokens(w io.Writer, v VerifiedTokens) error {
 			fmt.Fprintf(w, "bad %s %q: %s\n", t.Part, t.File, t.Error)
 			continue
 		}
-		fmt.Fprintf(w, "%s %s: %d tokens, the largest is %d, %d documents\n", t.Part, show.Foreign(t.File), t.Tokens, *t.LargestToken, t.Documents)
+		fmt.Fprintf(w, "%s %s: %d tokens, largest token ID %d, %d documents\n", t.Part, show.Foreign(t.File), t.Tokens, *t.LargestToken, t.Documents)
 	}
 	_, err := fmt.Fprintf(w, "%d tokens in %d shards read in %.1f s, %d bad\n", v.Tokens, len(v.Shards), v.Seconds, v.Bad)
 	return err

@@ -29,11 +29,11 @@ func (p *profiling) publish(reports []rankReport) error {
 	log := p.rank.Opts.Log
 	for _, r := range ranks.Ranks {
 		for _, why := range r.Skipped {
-			log.Warn("not measured", "rank", r.Rank, "why", why)
+			log.Warn("a measurement was skipped", "rank", r.Rank, "why", why)
 		}
 	}
 	for _, why := range machines.Skipped {
-		log.Warn("not measured", "why", why)
+		log.Warn("a measurement was skipped", "why", why)
 	}
 	out := p.rank.Opts.Env.Stdout
 	if p.flags.json {
