@@ -6,22 +6,14 @@
 // clocks affects all of them.
 #include "choices.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <sstream>
 
+#include "choice_file.h"
 #include "gpu.h"
 #include "quiet.h"
 #include "status.h"
@@ -29,11 +21,8 @@
 namespace hetero {
 namespace {
 
-constexpr int kTurns = 7;                      // timed launches per candidate; the median of their times is compared
-constexpr float kHopeless = 3;                 // a candidate slower than this multiple of the best time drops out
-constexpr size_t kMostBytes = size_t{1} << 20; // largest size of a file: a few thousand choices
-constexpr int kLockSeconds = 120;              // limit of the wait for the lock; longer than any comparison
-const char *const kHeader = "hetero-train choices 1";
+constexpr int kTurns = 7;      // timed launches per candidate; the median of their times is compared
+constexpr float kHopeless = 3; // a candidate slower than this multiple of the best time drops out
 
 // --- timing ---------------------------------------------------------------------------------------
 
@@ -157,24 +146,6 @@ private:
 
 // --- memory of the process and of the disk ----------------------------------------------------------
 
-// One line per choice: key, name, microseconds, separated by tabs.
-using Choices = std::map<std::string, std::pair<std::string, std::string>>; // key -> name, microseconds
-
-// The folder of the user's caches; "" if unknown.
-std::string cache_folder() {
-  const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  if (xdg && *xdg == '/') return xdg;
-  return home && *home ? std::string(home) + "/.cache" : "";
-}
-
-std::string make_folders() {
-  std::string folder = cache_folder();
-  if (folder.empty()) return folder;
-  mkdir(folder.c_str(), 0755);
-  for (const char *part : {"/hetero-train", "/choices"}) mkdir((folder += part).c_str(), 0755);
-  return folder;
-}
-
 // Properties of this machine on which choices depend, as part of a file's name. Queried once per device, because the
 // query takes milliseconds.
 const std::string &this_machine() {
@@ -188,66 +159,8 @@ const std::string &this_machine() {
   std::ostringstream text;
   text << facts.name << " sm_" << facts.major << facts.minor << ' ' << facts.multiProcessorCount << " SMs driver "
        << driver;
-  std::string name = text.str();
-  for (char &c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
-  return names[device] = name;
+  return names[device] = file_name_of(text.str());
 }
-
-// A file that is damaged or of another version counts as empty, and the next choice replaces it. Damaged lines are
-// ignored.
-Choices read(const std::string &path) {
-  Choices list;
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kMostBytes, 0);
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (!in.eof()) return list;
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end is truncated
-  std::istringstream lines(text);
-  std::string line;
-  if (!std::getline(lines, line) || line != kHeader) return list;
-  while (std::getline(lines, line)) {
-    const size_t a = line.find('\t'), b = a == std::string::npos ? a : line.find('\t', a + 1);
-    if (b == std::string::npos || line.find('\t', b + 1) != std::string::npos) continue;
-    list[line.substr(0, a)] = {line.substr(a + 1, b - a - 1), line.substr(b + 1)};
-  }
-  return list;
-}
-
-// Replaces the file as a whole. Failures are ignored: the next process makes the choice again.
-void write(const std::string &path, const Choices &list) {
-  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << kHeader << '\n';
-    for (const auto &[key, choice] : list) out << key << '\t' << choice.first << '\t' << choice.second << '\n';
-    out.flush();
-    if (!out) {
-      unlink(temporary.c_str());
-      return;
-    }
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
-}
-
-// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
-// that hangs does not block other processes for ever.
-class Lock {
-public:
-  explicit Lock(const std::string &path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    const timespec nap{0, 10'000'000};
-    for (int i = 0; file_ >= 0 && i < kLockSeconds * 100 && flock(file_, LOCK_EX | LOCK_NB) != 0; i++)
-      nanosleep(&nap, nullptr);
-  }
-  ~Lock() {
-    if (file_ >= 0) close(file_);
-  }
-  Lock(const Lock &) = delete;
-
-private:
-  int file_;
-};
 
 // The index of the candidate with that name; the number of candidates if there is none.
 size_t named(const Comparison &comparison, const std::string &name) {
@@ -269,16 +182,15 @@ size_t fastest(const Comparison &comparison) {
   Choices &mine = known[machine];
   auto chosen = [&](const Choices &list) {
     const auto found = list.find(key);
-    return found == list.end() ? count : named(comparison, found->second.first);
+    return found == list.end() ? count : named(comparison, found->second.name);
   };
   if (const size_t i = chosen(mine); i < count) return i;
 
-  const std::string folder = make_folders(), path = folder + "/" + machine + ".tsv";
-  const std::string lock = folder.empty() ? "" : folder + "/lock";
-  auto others = std::make_unique<Lock>(lock);
+  const std::string folder = choice_folder(), path = folder + "/" + machine + ".tsv";
+  auto others = std::make_unique<ChoiceLock>(folder);
   Choices stored;
   auto chosen_by_others = [&] {
-    if (!folder.empty()) stored = read(path);
+    if (!folder.empty()) stored = read_choices(path);
     const size_t i = chosen(stored);
     if (i < count) mine[key] = stored[key];
     return i;
@@ -294,12 +206,12 @@ size_t fastest(const Comparison &comparison) {
       Quiet::moment([&] { timing.start(); });
       hold.lock();
       if (const size_t i = chosen(mine); i < count) return i; // another thread has made the choice in the meantime
-      others = std::make_unique<Lock>(lock);
+      others = std::make_unique<ChoiceLock>(folder);
       if (const size_t i = chosen_by_others(); i < count) return i;
     }
     const auto [i, ms] = timing.finish();
     stored[key] = mine[key] = {comparison.candidates[i].name, std::to_string(1000 * ms)};
-    if (!folder.empty()) write(path, stored);
+    if (!folder.empty()) write_choices(path, stored); // if this fails, the next process makes the choice again
     return i;
   } catch (const OutOfMemory &) {
     cudaGetLastError();

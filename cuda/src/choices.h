@@ -1,9 +1,9 @@
 // choices.h: finds the fastest of several ways to compute the same result. It times them once and caches the choice in
 // memory and on disk.
 //
-// On disk: <user's cache folder>/hetero-train/choices has one file per kind of GPU and driver, which can be deleted
-// safely. If several processes need the same choice at once, one process times the candidates, and the other processes
-// use its choice. Ranks of one machine therefore compute alike.
+// On disk (choice_file.h), there is one file per kind of GPU and driver. If several processes need the same choice at
+// once, one process times the candidates, and the other processes use its choice. Ranks of one machine therefore compute
+// alike.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -8,7 +8,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 func TestGenerateContinuesWhatTheModelLearned(t *testing.T) {
@@ -69,5 +71,39 @@ func TestGenerateNeedsALanguageModel(t *testing.T) {
 	}
 	if o := execute([]string{"generate", filepath.Dir(runs[0])}); o.code != exit.Usage || !strings.Contains(o.stderr, "want a language model") {
 		t.Errorf("exit %d: %s", o.code, o.stderr)
+	}
+}
+
+// lackingDriver opens devices without the op that reads the key-value cache.
+type lackingDriver struct{ device.Driver }
+
+func (d lackingDriver) Open(index int, o device.Options) (device.Device, error) {
+	dev, err := d.Driver.Open(index, o)
+	return lackingDevice{dev}, err
+}
+
+type lackingDevice struct{ device.Device }
+
+func (d lackingDevice) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
+	if op.Kind() == (device.AttentionStep{}).Kind() {
+		return nil, device.ErrUnsupported
+	}
+	return d.Device.Compile(op, in, out)
+}
+
+func TestGenerateOnADeviceWithoutTheCacheExitsWithDeviceFailure(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	p.config = clitest.WriteConfig(t, smallText)
+	finish(t, p.command(dir, "train.epochs=1", "data.vocabulary=300"), 0).check(t, exit.Done, "")
+	args := []string{"generate", filepath.Join(dir, "run"), "--prompt", "a", "--tokens", "2", "--tokenizer", "bytes"}
+	for i, d := range devices.Drivers {
+		if d.Kind() == "reference" {
+			t.Cleanup(func() { devices.Drivers[i].Driver = d.Driver })
+			devices.Drivers[i].Driver = lackingDriver{d.Driver}
+		}
+	}
+	o := execute(args)
+	if want := "cannot compute a token from the key-value cache; use a device of another kind"; o.code != exit.Device || !strings.Contains(o.stderr, want) || o.stdout != "" {
+		t.Errorf("got exit code %d, %q and %q, want exit code %d and %q", o.code, o.stdout, o.stderr, exit.Device, want)
 	}
 }

@@ -1,6 +1,5 @@
 // Package cpu is the device for CPUs; it uses all cores of the machine. oneDNN computes most convolutions and linear
-// layers. Vector kernels in src/ compute all other ops, convolutions of small images, and bf16 linear layers on CPUs
-// with AVX-512 BF16 but without AMX.
+// layers. Vector kernels in src/ compute all other ops, and convolutions of small images.
 //
 // # The library
 //
@@ -8,6 +7,15 @@
 // build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, Open returns
 // device.ErrUnavailable. HETERO_CPU_ISA=avx512|avx2|generic limits the instruction set, for tests; for other values
 // Open returns device.ErrUnavailable.
+//
+// # Choice of kernels
+//
+// On CPUs with AVX-512 BF16, linear layers, the loss over a vocabulary and their gradients have two kernels for bf16:
+// those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with products
+// of f32 ("rows"). The first process of a machine that compiles such an op times both kernels and stores the faster one
+// in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a writable
+// folder there is no timing, and [device.Noting] says so: the device then uses the tiles, and on CPUs with AMX oneDNN.
+// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess.
 //
 // # Threads
 //

@@ -19,7 +19,8 @@ var _ device.Driver = Driver{}
 
 const (
 	libraryName = "libhetero_cpu.so"
-	isaLimit    = "HETERO_CPU_ISA" // environment variable that the library reads
+	isaLimit    = "HETERO_CPU_ISA"     // environment variable that the library reads
+	kernelNames = "HETERO_CPU_KERNELS" // environment variable that the library reads
 	threadLimit = "OMP_NUM_THREADS"
 	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps. It is about 0.1 ms at 25 ns
 	// per turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this
@@ -33,8 +34,13 @@ func (Driver) Kind() string { return "cpu" }
 
 // Open implements device.Driver.
 func (Driver) Open(index int, opts device.Options) (device.Device, error) {
-	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512", "avx2", "generic"}, isa) {
+	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512", "avx2", "generic", "amx"}, isa) {
 		return nil, fmt.Errorf("%w: cpu: environment variable %s: got %q, want avx512, avx2 or generic", device.ErrUnavailable, isaLimit, isa)
+	}
+	for name := range strings.SplitSeq(os.Getenv(kernelNames), ",") {
+		if !slices.Contains([]string{"", "tiles", "onednn", "rows", "guess"}, name) {
+			return nil, fmt.Errorf("%w: cpu: environment variable %s: got %q, want a list of tiles, onednn, rows and guess", device.ErrUnavailable, kernelNames, name)
+		}
 	}
 	lib, err := load()
 	if err != nil {

@@ -23,9 +23,14 @@ const CUDAShim = "libhetero_cuda_shim.so"
 // skip.
 const requireVariable = "HETERO_REQUIRE"
 
-// Need returns the absolute path of the folder with the libraries. It sets HETERO_LIB_DIR to this folder, for the test
-// and the processes that it starts. files are paths relative to the folder. If a file is missing, the test skips, or
-// fails if HETERO_REQUIRE contains group ("cpu", "gloo"). It always fails if group is "".
+// cpuKernels selects the kernels of the CPU device (package cpu). Need sets it to "guess", unless it is set: the device
+// then chooses kernels without timing, so results do not depend on the load of the machine.
+const cpuKernels = "HETERO_CPU_KERNELS"
+
+// Need returns the absolute path of the folder with the libraries. For the test and the processes that it starts, Need
+// sets HETERO_LIB_DIR to this folder, and makes the CPU device choose kernels without timing. files are paths relative
+// to the folder. If a file is missing, the test skips, or fails if HETERO_REQUIRE contains group ("cpu", "gloo"). It
+// always fails if group is "".
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
@@ -33,6 +38,9 @@ func Need(t testing.TB, group string, files ...string) string {
 		t.Fatal(err)
 	}
 	t.Setenv(nativelib.DirVariable, dir)
+	if _, set := os.LookupEnv(cpuKernels); !set {
+		t.Setenv(cpuKernels, "guess")
+	}
 	for _, file := range files {
 		path := filepath.Join(dir, file)
 		_, err := os.Stat(path)

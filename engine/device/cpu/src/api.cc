@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "calls.h"
+#include "choices.h"
 #include "isa.h"
 #include "layout.h"
 #include "machine.h"
@@ -70,6 +71,8 @@ void cpu_info(const ht_device *d, ht_info *info) {
 void cpu_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
   copy_text(layout_name(layout), name, name_bytes);
 }
+
+void cpu_notes(const ht_device *, char *text, size_t text_bytes) { copy_text(choice_notes(), text, text_bytes); }
 
 ht_status cpu_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
   return guarded(error, [&] {
@@ -186,6 +189,7 @@ ht_api table() {
   a.device.close = cpu_close;
   a.device.info = cpu_info;
   a.device.layout_name = cpu_layout_name;
+  a.device.notes = cpu_notes;
   a.memory.alloc = cpu_alloc;
   a.memory.free = cpu_free;
   a.memory.used = memory_used<ht_device>;

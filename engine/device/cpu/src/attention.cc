@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "attention.h"
+#include "choices.h"
 #include "layout.h"
 #include "ops.h"
 #include "transformer_table.h"
@@ -196,16 +197,22 @@ struct AttentionDiff final : RowKernel {
   }
 };
 
+std::unique_ptr<Kernel> make_rows(const Request &request) { return std::make_unique<Attention>(request); }
+std::unique_ptr<Kernel> make_rows_diff(const Request &request) { return std::make_unique<AttentionDiff>(request); }
+
+std::unique_ptr<Kernel> choose(const Request &request, Factory tiles, Factory rows) {
+  if (!tiles(request)) return rows(request);
+  return fastest(request, {{kTiles, tiles}, {kFloatRows, rows}});
+}
+
 } // namespace
 
 std::unique_ptr<Kernel> make_attention(const Request &request) {
-  if (auto k = make_pair_attention(request)) return k;
-  return std::make_unique<Attention>(request);
+  return choose(request, make_pair_attention, make_rows);
 }
 
 std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
-  if (auto k = make_pair_attention_diff(request)) return k;
-  return std::make_unique<AttentionDiff>(request);
+  return choose(request, make_pair_attention_diff, make_rows_diff);
 }
 
 } // namespace hetero

@@ -72,6 +72,11 @@ bool has_amx_bf16() {
   return has;
 }
 
+bool expects_amx() {
+  const char *limit = std::getenv("HETERO_CPU_ISA");
+  return has_amx_bf16() || (has_avx512bf16() && limit && !std::strcmp(limit, "amx"));
+}
+
 const char *isa_name() {
   switch (isa()) {
   case Isa::avx512: return has_avx512bf16() ? "avx512_bf16" : "avx512";

@@ -1,5 +1,9 @@
-// linear.cc: Linear and its gradients. The kernels of pair_linear.h compute products in bf16 that they support, and
-// oneDNN's inner products compute the others. Plain kernels compute what oneDNN does not support.
+// linear.cc: Linear and its gradients. Products in bf16 use the faster of the kernels of pair_linear.h and of oneDNN's
+// inner products (choices.h). oneDNN computes the other products, and plain kernels compute what oneDNN does not support.
+#include "linear.h"
+
+#include "choices.h"
+#include "isa.h"
 #include "layout.h"
 #include "ops.h"
 #include "pair_linear.h"
@@ -10,6 +14,10 @@ namespace hetero {
 
 namespace {
 
+#if !HT_HAVE_ONEDNN
+enum class Pass { forward, diff_src, diff_weights };
+#endif
+
 void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] ||
       src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
@@ -17,15 +25,11 @@ void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst)
                   " do not match");
 }
 
-#if !HT_HAVE_ONEDNN
-enum class Pass { forward, diff_src, diff_weights };
-#endif
-
-std::unique_ptr<Kernel> make_pair(const Request &r, Pass pass) {
+void check_shapes(const Request &r, Pass pass) {
   switch (pass) {
-  case Pass::forward: return make_pair_linear(r);
-  case Pass::diff_src: return make_pair_linear_diff_src(r);
-  default: return make_pair_linear_diff_weights(r);
+  case Pass::forward: return check_shapes(r.in[0], r.in[1], r.out[0]);
+  case Pass::diff_src: return check_shapes(r.out[0], r.in[1], r.in[0]);
+  case Pass::diff_weights: return check_shapes(r.in[0], r.out[0], r.in[1]);
   }
 }
 
@@ -52,34 +56,51 @@ PrimitiveDesc build(const Product &p, const Formats &f) {
 }
 
 std::unique_ptr<Kernel> make(Request r, Pass pass) {
-  Product p = product_of(r, pass, 1);
-  check_shapes(p.src, p.weight, p.dst);
-  if (auto k = make_pair(r, pass)) return k;
   if (pass == Pass::diff_weights) bind_weight_gradient(r, 1, build, kCanonicalRows);
   return make_product(r, product_of(r, pass, 1), build);
 }
 
 #else
 
-std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
-  if (pass == Pass::forward) check_shapes(r.in[0], r.in[1], r.out[0]);
-  if (pass == Pass::diff_src) check_shapes(r.out[0], r.in[1], r.in[0]);
-  if (pass == Pass::diff_weights) check_shapes(r.in[0], r.out[0], r.in[1]);
-  return make_pair(r, pass);
-}
+std::unique_ptr<Kernel> make(const Request &, Pass) { return nullptr; }
 
 #endif
 
+// Products of rows by panels pack the weight for each panel, which takes most of the time with few rows.
+constexpr int64_t kFewRows = 64;
+
+std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {
+  check_shapes(r, pass);
+  if (!tiles(r)) return library(r);
+  const bool few = pass != Pass::diff_weights && r.in[0].dims[0] < kFewRows;
+  if (expects_amx() || few) return fastest(r, {{kLibrary, library}, {kTiles, tiles}});
+  return fastest(r, {{kTiles, tiles}, {kLibrary, library}});
+}
+
 } // namespace
 
-std::unique_ptr<Kernel> make_linear(const Request &r) { return or_plain(make(r, Pass::forward), r, make_plain_linear); }
+std::unique_ptr<Kernel> make_library_linear(const Request &r) {
+  return or_plain(make(r, Pass::forward), r, make_plain_linear);
+}
 
-std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
+std::unique_ptr<Kernel> make_library_linear_diff_src(const Request &r) {
   return or_plain(make(r, Pass::diff_src), r, make_plain_linear_diff_src);
 }
 
-std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
+std::unique_ptr<Kernel> make_library_linear_diff_weights(const Request &r) {
   return or_plain(make(r, Pass::diff_weights), r, make_plain_linear_diff_weights);
+}
+
+std::unique_ptr<Kernel> make_linear(const Request &r) {
+  return choose(r, Pass::forward, make_pair_linear, make_library_linear);
+}
+
+std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
+  return choose(r, Pass::diff_src, make_pair_linear_diff_src, make_library_linear_diff_src);
+}
+
+std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
+  return choose(r, Pass::diff_weights, make_pair_linear_diff_weights, make_library_linear_diff_weights);
 }
 
 } // namespace hetero

@@ -15,7 +15,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "choices.h"
+#include "isa.h"
 #include "layout.h"
+#include "linear.h"
 #include "linear_loss.h"
 #include "ops.h"
 #include "transformer_table.h"
@@ -36,7 +39,7 @@ struct Product {
     const ht_spec plain = weight;
     weight.layout = HT_LAYOUT_ANY;
     weight.bytes = 0;
-    kernel = make_linear({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
+    kernel = make_library_linear({HT_LINEAR, &none, {src, weight}, {dst}, request.threads});
     if (kernel->in[0].layout != HT_LAYOUT_PLAIN)
       throw Unsupported("matrix product: got " + describe(kernel->in[0]) + ", want the plain layout");
     if (kernel->in[1].layout != HT_LAYOUT_PLAIN)
@@ -134,7 +137,7 @@ struct Backward final : LinearLoss {
       const ht_linear_params p{b.biased};
       Specs out = {make_spec(HT_F32, {n, b.channels})};
       if (b.biased) out.push_back(make_spec(HT_F32, {n}));
-      diff_weights = make_linear_diff_weights(
+      diff_weights = make_library_linear_diff_weights(
           {HT_LINEAR_DIFF_WEIGHTS, &p, {b.typed({b.block, b.channels}), b.typed({b.block, n})}, out, request.threads});
       for (const ht_spec &s : diff_weights->in)
         if (s.layout != HT_LAYOUT_PLAIN)
@@ -252,16 +255,23 @@ struct Backward final : LinearLoss {
   }
 };
 
+std::unique_ptr<Kernel> make_forward(const Request &request) { return std::make_unique<Forward>(request); }
+std::unique_ptr<Kernel> make_backward(const Request &request) { return std::make_unique<Backward>(request); }
+
+std::unique_ptr<Kernel> choose(const Request &request, Factory tiles, Factory library) {
+  if (!tiles(request)) return library(request);
+  if (expects_amx()) return fastest(request, {{kLibrary, library}, {kTiles, tiles}});
+  return fastest(request, {{kTiles, tiles}, {kLibrary, library}});
+}
+
 } // namespace
 
 std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &request) {
-  if (auto k = make_pair_linear_loss(request)) return k;
-  return std::make_unique<Forward>(request);
+  return choose(request, make_pair_linear_loss, make_forward);
 }
 
 std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &request) {
-  if (auto k = make_pair_linear_loss_diff(request)) return k;
-  return std::make_unique<Backward>(request);
+  return choose(request, make_pair_linear_loss_diff, make_backward);
 }
 
 } // namespace hetero

@@ -148,18 +148,18 @@ bool fits(const Request &r, int32_t out_type) {
   return r.out[0].dtype == out_type || (r.op == HT_LINEAR && r.out[0].dtype == HT_F32);
 }
 
-// Returns whether products of rows by panels are possible and faster than oneDNN's, which needs enough rows per panel.
-bool pays(const Request &r) { return r.in[0].dims[1] % 2 == 0 && r.in[0].dims[0] >= 64; }
+// Returns whether products of rows by panels are possible: pairs are pairs of columns.
+bool pairs_fit(const Request &r) { return r.in[0].dims[1] % 2 == 0; }
 
 } // namespace
 
 std::unique_ptr<Kernel> make_pair_linear(const Request &r) {
-  if (!fits(r, HT_BF16) || !pays(r)) return nullptr;
+  if (!fits(r, HT_BF16) || !pairs_fit(r)) return nullptr;
   return std::make_unique<RowsByPanels>(r, true);
 }
 
 std::unique_ptr<Kernel> make_pair_linear_diff_src(const Request &r) {
-  if (!fits(r, HT_BF16) || !pays(r)) return nullptr;
+  if (!fits(r, HT_BF16) || !pairs_fit(r)) return nullptr;
   return std::make_unique<RowsByPanels>(r, false);
 }
 

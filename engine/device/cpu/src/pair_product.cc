@@ -9,7 +9,7 @@ namespace hetero {
 
 extern const PairTable pair_table_avx512bf16;
 
-const PairTable *pair_table() { return has_avx512bf16() && !has_amx_bf16() ? &pair_table_avx512bf16 : nullptr; }
+const PairTable *pair_table() { return has_avx512bf16() ? &pair_table_avx512bf16 : nullptr; }
 
 #else
 

@@ -100,8 +100,7 @@ struct PairTable {
                             float *diff_bias);
 };
 
-// Returns the loops for this CPU. Returns nullptr if the CPU lacks the instructions, or if it has matrix tiles (AMX),
-// which oneDNN uses.
+// Returns the loops for this CPU, or nullptr if the CPU lacks the instructions.
 const PairTable *pair_table();
 
 } // namespace hetero

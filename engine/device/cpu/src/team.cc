@@ -140,11 +140,13 @@ public:
     body_ = body;
     data_ = data;
     number_++;
-    measured_ = last_region_ >= kShortRegion;
+    measured_ = metered_ || last_region_ >= kShortRegion;
     counts_ = measured_ && !all; // with all threads called, the thread counts cannot be compared
     region_work_ns_.store(0, std::memory_order_relaxed);
     began_ = clock_ns(CLOCK_MONOTONIC);
     if (measured_) own_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (metered_) meter_ns_ += own_began_ - outside_began_;
+    longest_ns_.store(0, std::memory_order_relaxed);
     left_.store(uint32_t(parts), std::memory_order_relaxed);
     unclaimed_.store(parts - 1, std::memory_order_relaxed);
     claims_[0].number.store(number_, std::memory_order_relaxed);
@@ -158,10 +160,14 @@ public:
 
   void end() {
     const int parts = place.parts;
-    if (measured_) region_work_ns_.fetch_add(clock_ns(CLOCK_THREAD_CPUTIME_ID) - own_began_, std::memory_order_relaxed);
+    if (measured_) note_part(clock_ns(CLOCK_THREAD_CPUTIME_ID) - own_began_);
     finished();
     take(0, parts, number_);
     await_rest();
+    if (metered_) {
+      meter_ns_ += longest_ns_.load(std::memory_order_relaxed);
+      outside_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    }
     last_region_ = clock_ns(CLOCK_MONOTONIC) - began_;
     if (!counts_) return;
     window_ns_ += last_region_;
@@ -170,6 +176,17 @@ public:
     crew_.judge(1e-9 * double(began_ + last_region_), 1e-9 * double(window_ns_), 1e-9 * double(work_ns_));
     window_ns_ = work_ns_ = 0;
     spin_.store(crew_.contended() ? kSpin / 16 : kSpin, std::memory_order_relaxed);
+  }
+
+  // The functions of Meter.
+  void start_meter() {
+    metered_ = true;
+    meter_ns_ = 0;
+    outside_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  }
+  int64_t stop_meter() {
+    metered_ = false;
+    return meter_ns_ + clock_ns(CLOCK_THREAD_CPUTIME_ID) - outside_began_;
   }
 
   void barrier(int parts) {
@@ -267,9 +284,17 @@ private:
       place.team = this;
       const int64_t before = measured_ ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
       body_(data_);
-      if (measured_) region_work_ns_.fetch_add(clock_ns(CLOCK_THREAD_CPUTIME_ID) - before, std::memory_order_relaxed);
+      if (measured_) note_part(clock_ns(CLOCK_THREAD_CPUTIME_ID) - before);
       place = back;
       finished();
+    }
+  }
+
+  // Adds the CPU time of a part to that of its region.
+  void note_part(int64_t ns) {
+    region_work_ns_.fetch_add(ns, std::memory_order_relaxed);
+    int64_t longest = longest_ns_.load(std::memory_order_relaxed);
+    while (longest < ns && !longest_ns_.compare_exchange_weak(longest, ns, std::memory_order_relaxed)) {
     }
   }
 
@@ -301,6 +326,9 @@ private:
   uint64_t number_ = 0;
   int64_t began_ = 0, own_began_ = 0;   // start of the region, ns of the clock and of the caller's CPU time
   int64_t last_region_ = 0;             // length of the last region, ns
+  bool metered_ = false;                // whether a Meter runs
+  int64_t meter_ns_ = 0;                // time of this Meter up to the end of the last region
+  int64_t outside_began_ = 0;           // end of the last region, or start of the Meter, ns of the caller's CPU time
   int64_t window_ns_ = 0, work_ns_ = 0; // ns of regions since the last call of Crew::judge
   std::unique_ptr<Claim[]> claims_;     // claims of the parts
   alignas(64) std::atomic<uint64_t> word_{1};
@@ -308,6 +336,7 @@ private:
   alignas(64) std::atomic<uint32_t> left_{0}; // number of unfinished parts
   std::atomic<bool> waiting_{false};          // the caller sleeps until left_ is 0
   std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts, ns
+  std::atomic<int64_t> longest_ns_{0};        // CPU time of the region's longest part, ns
   alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
   std::atomic<uint32_t> arrived_{0}, round_{0};
 };
@@ -363,6 +392,11 @@ Together::~Together() { together = before_; }
 
 Alone::Alone() : before_(wanted) { wanted = 1; }
 Alone::~Alone() { wanted = before_; }
+
+Meter::Meter() : start_ns_(clock_ns(CLOCK_THREAD_CPUTIME_ID)) {
+  if (own) own->start_meter();
+}
+int64_t Meter::stop() { return own ? own->stop_meter() : clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns_; }
 
 } // namespace hetero
 
@@ -428,6 +462,7 @@ void omp_set_num_threads(int n) { wanted = n > 0 ? n : 1; }
 #include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 
 namespace hetero {
 
@@ -465,6 +500,15 @@ Together::~Together() {}
 
 Alone::Alone() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
 Alone::~Alone() { omp_set_num_threads(before_); }
+
+// These threads report no CPU time, so the meter is a clock.
+static int64_t clock_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+Meter::Meter() : start_ns_(clock_ns()) {}
+int64_t Meter::stop() { return clock_ns() - start_ns_; }
 
 } // namespace hetero
 

@@ -48,6 +48,18 @@ private:
   int before_;
 };
 
+// Measures the time that work of the calling OS thread and its team would take on idle CPUs: the CPU time of the caller
+// outside of regions, plus the CPU time of the longest part of each region. Waiting for a CPU does not count. If another
+// OpenMP library provides the threads, a Meter measures the elapsed time.
+class Meter {
+public:
+  Meter();        // starts
+  int64_t stop(); // returns the time, ns
+
+private:
+  int64_t start_ns_;
+};
+
 // Decides how many threads of a team compute, from the CPU time that they got. It reads no clock: the caller measures.
 //
 // If the active threads get less than half of a CPU each, Crew compares their number with half of it. The two thread

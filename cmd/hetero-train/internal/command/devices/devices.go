@@ -22,7 +22,8 @@ const devicesLong = `Show the hardware for training.
 
 The output lists the CPUs and memory that this process may use, the GPUs of this machine, and the devices that the program can use,
 each with its precisions. The line "auto" shows what device.kind = "auto" and train.precision = "auto" select on this machine. The
-command does not open GPUs, so it does not disturb running jobs.`
+last lines count the kernels that earlier runs chose by timing; --json lists each of them with the measured times. The command does
+not open GPUs, so it does not disturb running jobs.`
 
 // Report is the output of command devices.
 type Report struct {
@@ -31,7 +32,8 @@ type Report struct {
 	GPUs    []hardware.GPU `json:"gpus"`
 	NoGPU   string         `json:"no_gpu,omitempty"` // reason why no GPU was found
 	Devices []deviceChoice `json:"devices"`
-	Notes   []string       `json:"notes,omitempty"` // properties that could not be determined
+	Kernels []kernelChoice `json:"kernels,omitempty"` // kernels that earlier runs chose by timing
+	Notes   []string       `json:"notes,omitempty"`   // properties that could not be determined
 }
 
 // hostReport contains the properties of this machine that matter to training.
@@ -121,6 +123,10 @@ func findDevices() Report {
 			r.Devices = append(r.Devices, choice)
 		}
 	}
+	r.Kernels, err = chosenKernels()
+	if err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
 	return r
 }
 
@@ -200,6 +206,9 @@ func (r Report) write(w io.Writer) error {
 	}
 	if len(reasons) > 0 {
 		fmt.Fprintf(w, "\n%v\n", errors.Join(reasons...))
+	}
+	if err := writeKernels(w, r.Kernels); err != nil {
+		return err
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "NOTE %s\n", note)

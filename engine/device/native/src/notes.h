@@ -1,4 +1,4 @@
-// notes.h: unusual behaviour of a device, for the log.
+// notes.h: unusual behaviour of a device or library, for the log.
 #pragma once
 
 #include <mutex>

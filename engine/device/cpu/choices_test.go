@@ -1,0 +1,412 @@
+package cpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// TestMain keeps stored choices out of the user's cache folder.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("HETERO_TEST_CACHE"); dir != "" { // a process that a test started
+		os.Setenv("XDG_CACHE_HOME", dir)
+		os.Exit(m.Run())
+	}
+	dir, err := os.MkdirTemp("", "cpu")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("XDG_CACHE_HOME", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// choosing opens a device that chooses between kernels. It skips the test if the CPU lacks AVX-512 BF16, because each op
+// then has one kernel.
+func choosing(t *testing.T) device.Device {
+	t.Helper()
+	dev := open(t, device.Options{Threads: 2})
+	t.Setenv(kernelNames, "") // package nativetest selects kernels without timing
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if dev.Info().ISA != "avx512_bf16" {
+		t.Skipf("%s: each op has one kernel", dev.Info().ISA)
+	}
+	return dev
+}
+
+// choice is an op with two kinds of kernels.
+type choice struct {
+	op    device.Op
+	in    []device.TensorSpec
+	names [2]string // best guess first
+	amx   [2]string // on a CPU with AMX
+}
+
+func (c choice) String() string { return c.op.Kind() }
+
+var (
+	tilesFirst = [2]string{"tiles", "onednn"}
+	dnnFirst   = [2]string{"onednn", "tiles"}
+	rowsLast   = [2]string{"tiles", "rows"}
+)
+
+const classes = 1000
+
+// choices returns every op with two kinds of kernels, with operands for n rows.
+func choices(n int) []choice {
+	b, f, i := tensor.BF16, tensor.F32, tensor.I32
+	attention := device.Attention{Heads: 4, Packed: true, Causal: true}
+	x, q, lse := device.Spec(b, n/256, 256, 256), device.Spec(b, n/256, 256, 768), device.Spec(f, n/256, 4, 256)
+	return []choice{
+		{device.Linear{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
+		{device.LinearDiffSrc{}, []device.TensorSpec{device.Spec(b, n, 512), device.Spec(b, 512, 256)}, tilesFirst, dnnFirst},
+		{device.LinearDiffWeights{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, n, 512)}, tilesFirst, dnnFirst},
+		{device.LinearCrossEntropy{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, classes, 256), device.Spec(i, n)}, tilesFirst, dnnFirst},
+		{device.LinearCrossEntropyDiff{}, []device.TensorSpec{device.Spec(b, n, 256), device.Spec(b, classes, 256), device.Spec(i, n),
+			device.Spec(f, n), device.Spec(f, 1)}, tilesFirst, dnnFirst},
+		{attention, []device.TensorSpec{q}, rowsLast, rowsLast},
+		{device.AttentionDiff{Attention: attention}, []device.TensorSpec{x, x, lse, q}, rowsLast, rowsLast},
+	}
+}
+
+// compile compiles the op with open layouts and closes the kernel.
+func (c choice) compile(t *testing.T, dev device.Device) {
+	t.Helper()
+	out, err := c.op.Infer(c.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := append([]device.TensorSpec(nil), c.in...)
+	for _, side := range [][]device.TensorSpec{in, out} {
+		for i := range side {
+			side[i] = side[i].With(device.Any)
+		}
+	}
+	k, err := dev.Compile(c.op, in, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stored returns the file of choices and its lines without the header: key, name, times.
+func stored(t *testing.T) (path string, lines [][]string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", "*.tsv"))
+	if err != nil || len(files) > 1 {
+		t.Fatalf("got %v, %v, want at most one file of choices", files, err)
+	}
+	if len(files) == 0 {
+		return "", nil
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if all[0] != "hetero-train choices 1" {
+		t.Fatalf("%s: got the header %q", files[0], all[0])
+	}
+	for _, line := range all[1:] {
+		fields := strings.Split(line, "\t")
+		if len(fields) != 3 {
+			t.Fatalf("%s: got the line %q, want three fields", files[0], line)
+		}
+		lines = append(lines, fields)
+	}
+	return files[0], lines
+}
+
+func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
+	dev := choosing(t)
+	for _, c := range []struct {
+		times string
+		want  int // index in choice.names
+	}{
+		{"tiles=10,onednn=20,rows=20", 0},
+		{"tiles=20,onednn=10,rows=10", 1},
+		{"tiles=100,onednn=91,rows=91", 0}, // too small a difference
+	} {
+		for _, op := range choices(256) {
+			t.Run(op.String()+" "+c.times, func(t *testing.T) {
+				t.Setenv("XDG_CACHE_HOME", t.TempDir())
+				t.Setenv("HETERO_CPU_TIMES", c.times)
+				op.compile(t, dev)
+				path, lines := stored(t)
+				if len(lines) != 1 || lines[0][1] != op.names[c.want] {
+					t.Fatalf("%s: got %q, want one choice of %s", path, lines, op.names[c.want])
+				}
+				for _, name := range op.names {
+					if !strings.Contains(lines[0][2], name+" ") {
+						t.Errorf("got the times %q, want that of %s", lines[0][2], name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The kernel is the one that the file names. oneDNN's weight has a private layout; that of the tiles is plain.
+func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
+	dev := choosing(t)
+	op := choices(256)[0]
+	for _, name := range op.names {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20")
+		op.compile(t, dev)
+		path, lines := stored(t)
+		// Another folder with this choice: the process has not read this file yet.
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		other := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", filepath.Base(path))
+		if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(other, []byte("hetero-train choices 1\n"+lines[0][0]+"\t"+name+"\twritten by a test\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			k, err := dev.Compile(op.op, []device.TensorSpec{op.in[0].With(device.Any), op.in[1].With(device.Any)},
+				[]device.TensorSpec{device.Spec(tensor.BF16, 256, 512).With(device.Any)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plain := k.In()[1].Layout == device.Plain; plain != (name == "tiles") {
+				t.Errorf("the choice is %s: got the weight in layout %s", name, dev.(device.LayoutNamer).LayoutName(k.In()[1].Layout))
+			}
+			if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, after := stored(t); len(after) != 1 || after[0][2] != "written by a test" {
+			t.Errorf("got %q, want the file as the test wrote it", after)
+		}
+	}
+}
+
+func TestRealTimesAreStored(t *testing.T) {
+	dev := choosing(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, op := range choices(256) {
+		op.compile(t, dev)
+	}
+	_, lines := stored(t)
+	if want := len(choices(256)); len(lines) != want {
+		t.Fatalf("got %d choices, want %d", len(lines), want)
+	}
+	times := regexp.MustCompile(`^tiles \d+\.\d us, (onednn|rows) \d+\.\d us$`)
+	for _, line := range lines {
+		t.Logf("%s: %s (%s)", line[0], line[1], line[2])
+		if !times.MatchString(line[2]) {
+			t.Errorf("got the times %q, want two times", line[2])
+		}
+	}
+}
+
+// A damaged file counts as empty.
+func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
+	dev := choosing(t)
+	op := choices(256)[0]
+	for _, text := range []string{"", "hetero-train choices 0\n", "\x00\xff\n", "hetero-train choices 1\nhalf a line", strings.Repeat("x", 2<<20)} {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+		op.compile(t, dev)
+		path, want := stored(t)
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		other := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", filepath.Base(path))
+		if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		op.compile(t, dev)
+		if _, got := stored(t); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("file %.30q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Otherwise the next run could make another choice, and its losses would not be bit-equal.
+func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
+	dev := choosing(t)
+	op := choices(256)[0]
+	for _, c := range []struct{ cache, home, note string }{
+		{"", "", "neither XDG_CACHE_HOME nor HOME is set"},
+		{"/proc/no/such/place", "", "cannot be stored in /proc/no/such/place/hetero-train/choices/"},
+	} {
+		t.Setenv("XDG_CACHE_HOME", c.cache)
+		t.Setenv("HOME", c.home)
+		t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+		if got := layoutOfWeight(t, dev, op); got != "plain" {
+			t.Errorf("cache folder %q: got the weight in layout %s, want that of the tiles, plain", c.cache, got)
+		}
+		if notes := dev.(device.Noting).Notes(); !strings.Contains(notes, c.note) {
+			t.Errorf("cache folder %q: got the notes %q, want %q", c.cache, notes, c.note)
+		}
+	}
+}
+
+func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
+	t.Helper()
+	out, err := op.op.Infer(op.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := dev.Compile(op.op, []device.TensorSpec{op.in[0].With(device.Any), op.in[1].With(device.Any)}, []device.TensorSpec{out[0].With(device.Any)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := k.In()[1].Layout
+	if err := k.Close(); err != nil {
+		t.Error(err)
+	}
+	return dev.(device.LayoutNamer).LayoutName(layout)
+}
+
+// A new share of the batch rarely needs a timing: large numbers of rows are one class. The weight gradient has one
+// class, because its layout is that of optimizer state.
+func TestChoicesOfManyBatchesAreShared(t *testing.T) {
+	dev := choosing(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20,rows=20")
+	for _, n := range []int{512, 640, 1024, 4096} {
+		for _, op := range choices(n) {
+			op.compile(t, dev)
+		}
+	}
+	if _, lines := stored(t); len(lines) != len(choices(512)) {
+		t.Errorf("batches from 512 rows: got %d choices, want %d:\n%v", len(lines), len(choices(512)), lines)
+	}
+	weights := choices(128)[2]
+	before := len(choices(512))
+	weights.compile(t, dev)
+	if _, lines := stored(t); len(lines) != before {
+		t.Errorf("weight gradient of 128 rows: got %d choices, want still %d", len(lines), before)
+	}
+	choices(128)[0].compile(t, dev)
+	if _, lines := stored(t); len(lines) != before+1 {
+		t.Errorf("linear with 128 rows: got %d choices, want %d", len(lines), before+1)
+	}
+}
+
+// An op that takes microseconds is not timed.
+func TestSmallOpsAreNotTimed(t *testing.T) {
+	dev := choosing(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	small := choice{op: device.Linear{}, in: []device.TensorSpec{device.Spec(tensor.BF16, 128, 32), device.Spec(tensor.BF16, 32, 32)}}
+	small.compile(t, dev)
+	if path, lines := stored(t); len(lines) != 0 {
+		t.Errorf("%s: got %q, want no choices", path, lines)
+	}
+}
+
+// No CPU with AMX has run these tests: the variable replaces the query of the CPU.
+func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
+	dev := choosing(t)
+	t.Setenv(isaLimit, "amx")
+	for i, op := range choices(256) {
+		t.Run(op.String(), func(t *testing.T) {
+			for want, times := range []string{"", "tiles=10,onednn=20,rows=20", "tiles=20,onednn=10,rows=10"} {
+				t.Setenv("XDG_CACHE_HOME", t.TempDir())
+				t.Setenv("HETERO_CPU_TIMES", times)
+				op.compile(t, dev)
+				path, lines := stored(t)
+				if len(lines) != 1 || !strings.Contains(path, "_amx.tsv") {
+					t.Fatalf("%s: got %q, want one choice in a file for AMX", path, lines)
+				}
+				if !strings.HasPrefix(lines[0][2], op.amx[0]+" ") || !strings.Contains(lines[0][2], ", "+op.amx[1]+" ") {
+					t.Errorf("got the times %q, want those of %s and %s", lines[0][2], op.amx[0], op.amx[1])
+				}
+				if want > 0 && lines[0][1] != op.names[want-1] {
+					t.Errorf("times %s: got %s, want %s", times, lines[0][1], op.names[want-1])
+				}
+			}
+			if i > 0 {
+				return
+			}
+			t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place") // no timing: the guess
+			if got := layoutOfWeight(t, dev, op); got == "plain" {
+				t.Errorf("got the weight in layout %s, want that of oneDNN, the best guess with AMX", got)
+			}
+		})
+	}
+}
+
+func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
+	t.Setenv(kernelNames, "tiles,onednm")
+	_, err := Driver{}.Open(0, device.Options{})
+	if want := `environment variable HETERO_CPU_KERNELS: got "onednm", want a list of tiles, onednn, rows and guess`; !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+// Each kind of kernel passes the conformance suite for the values of its ops.
+func TestConformanceOfEachKindOfKernel(t *testing.T) {
+	choosing(t)
+	for _, names := range []string{"tiles", "onednn,rows"} {
+		t.Run(names, func(t *testing.T) {
+			t.Setenv(kernelNames, names)
+			devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.BF16}, Threads: true})
+		})
+	}
+}
+
+// Two processes that start at once store all choices of both, and use the same ones.
+func TestProcessesShareChoices(t *testing.T) {
+	if os.Getenv("HETERO_TEST_CHOICES") != "" {
+		dev := choosing(t)
+		for _, op := range choices(256) {
+			op.compile(t, dev)
+		}
+		_, lines := stored(t)
+		for _, line := range lines {
+			fmt.Printf("choice %s %s %s\n", line[0], line[1], line[2])
+		}
+		return
+	}
+	choosing(t)
+	var out [2]bytes.Buffer
+	var children [2]*exec.Cmd
+	cache := t.TempDir()
+	for i := range children {
+		children[i] = exec.Command(os.Args[0], "-test.run=^TestProcessesShareChoices$", "-test.v")
+		children[i].Env = append(os.Environ(), "HETERO_TEST_CHOICES=1", "HETERO_TEST_CACHE="+cache)
+		children[i].Stdout, children[i].Stderr = &out[i], &out[i]
+		if err := children[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen [2][]string
+	for i, child := range children {
+		if err := child.Wait(); err != nil {
+			t.Fatalf("%v\n%s", err, &out[i])
+		}
+		for line := range strings.Lines(out[i].String()) {
+			if strings.HasPrefix(line, "choice ") {
+				seen[i] = append(seen[i], line)
+			}
+		}
+	}
+	if len(seen[0]) != len(choices(256)) || fmt.Sprint(seen[0]) != fmt.Sprint(seen[1]) {
+		t.Errorf("got the choices\n%s\nand\n%s\nwant %d equal ones", seen[0], seen[1], len(choices(256)))
+	}
+}

@@ -1,0 +1,45 @@
+// choices.h: chooses between kernels of several origins for one op, by timing.
+//
+// The first time that a process of this machine compiles such an op, it times the candidates on a sample of the op
+// (choice_sample.h) and stores the choice on disk (choice_file.h). Later processes use the stored choice, so the results
+// of a run have equal bits each time. Without a place to store the choice there is no timing, and the first candidate is
+// used. The times leave out waiting for a CPU (Meter in team.h), so that load hardly affects them.
+//
+// A choice depends on the op, the type, the dimensions except the number of rows, the class of that number, the number
+// of threads, the CPU, and the versions of the kernels. Classes of rows are powers of two, and all large numbers are one
+// class, so that a new share of the batch rarely needs a timing.
+//
+// HETERO_CPU_KERNELS selects kernels without timing, for tests and benchmarks. It is a list of names, separated by
+// commas. The first name with a kernel for the op applies. Other ops are chosen as usual; with the name `guess` in the
+// list they use the first candidate.
+//
+// HETERO_CPU_TIMES replaces the measured times, for tests: "tiles=5,onednn=3", in microseconds.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel.h"
+
+namespace hetero {
+
+struct Candidate {
+  const char *name; // "tiles", "onednn" or "rows"
+  Factory make;     // returns nullptr if these kernels do not support the request
+};
+
+// Names of candidates.
+constexpr const char *kTiles = "tiles";    // the register tiles of pair_product.h
+constexpr const char *kLibrary = "onednn"; // oneDNN's matrix products; plain kernels in a build without oneDNN
+constexpr const char *kFloatRows = "rows"; // attention with products of f32
+
+// Returns a kernel for the request, or nullptr if no candidate has one. The best guess is the first candidate. The op is
+// a linear layer, the loss over a vocabulary, attention, or one of their gradients, and one candidate has accepted the
+// request.
+std::unique_ptr<Kernel> fastest(const Request &r, const std::vector<Candidate> &candidates);
+
+// Returns the reason why choices of this process are not timed, or "".
+std::string choice_notes();
+
+} // namespace hetero

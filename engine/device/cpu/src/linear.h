@@ -1,0 +1,17 @@
+// linear.h: Linear and its gradients on oneDNN's inner products, or on plain kernels where oneDNN has none.
+//
+// The factories of ops.h also offer the kernels of pair_linear.h.
+#pragma once
+
+#include <memory>
+
+#include "kernel.h"
+
+namespace hetero {
+
+// The shapes of the request have been checked.
+std::unique_ptr<Kernel> make_library_linear(const Request &r);
+std::unique_ptr<Kernel> make_library_linear_diff_src(const Request &r);
+std::unique_ptr<Kernel> make_library_linear_diff_weights(const Request &r);
+
+} // namespace hetero

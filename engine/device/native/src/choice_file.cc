@@ -1,0 +1,96 @@
+// choice_file.cc: one line per choice, with key, name and times, separated by tabs.
+#include "choice_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace hetero {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20; // largest size of a file: a few thousand choices
+constexpr int kLockSeconds = 120;              // limit of the wait for the lock; longer than any comparison
+const char *const kHeader = "hetero-train choices 1";
+
+// Returns the folder of the user's caches; "" if unknown.
+std::string cache_folder() {
+  const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (xdg && *xdg == '/') return xdg;
+  return home && *home ? std::string(home) + "/.cache" : "";
+}
+
+int open_lock(const std::string &folder) {
+  if (folder.empty()) return -1;
+  return open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+}
+
+} // namespace
+
+std::string choice_folder() {
+  std::string folder = cache_folder();
+  if (folder.empty()) return folder;
+  mkdir(folder.c_str(), 0755);
+  for (const char *part : {"/hetero-train", "/choices"}) mkdir((folder += part).c_str(), 0755);
+  return folder;
+}
+
+std::string file_name_of(std::string text) {
+  for (char &c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
+  return text;
+}
+
+Choices read_choices(const std::string &path) {
+  Choices list;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kMostBytes, 0);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (!in.eof()) return list;
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end is truncated
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != kHeader) return list;
+  while (std::getline(lines, line)) {
+    const size_t a = line.find('\t'), b = a == std::string::npos ? a : line.find('\t', a + 1);
+    if (b == std::string::npos || line.find('\t', b + 1) != std::string::npos) continue;
+    list[line.substr(0, a)] = {line.substr(a + 1, b - a - 1), line.substr(b + 1)};
+  }
+  return list;
+}
+
+bool write_choices(const std::string &path, const Choices &choices) {
+  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << kHeader << '\n';
+    for (const auto &[key, choice] : choices) out << key << '\t' << choice.name << '\t' << choice.times << '\n';
+    out.flush();
+    if (!out) {
+      unlink(temporary.c_str());
+      return false;
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) == 0) return true;
+  unlink(temporary.c_str());
+  return false;
+}
+
+ChoiceLock::ChoiceLock(const std::string &folder) : file_(open_lock(folder)) {
+  const timespec nap{0, 10'000'000};
+  for (int i = 0; file_ >= 0 && i < kLockSeconds * 100 && flock(file_, LOCK_EX | LOCK_NB) != 0; i++)
+    nanosleep(&nap, nullptr);
+}
+
+ChoiceLock::~ChoiceLock() {
+  if (file_ >= 0) close(file_);
+}
+
+} // namespace hetero

@@ -1,0 +1,45 @@
+// choice_file.h: choices between kernels by timing, stored on disk for all processes of one machine.
+//
+// The folder <user's cache folder>/hetero-train/choices has one file per kind of device. Users can delete the files
+// safely.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace hetero {
+
+struct StoredChoice {
+  std::string name, times; // name of the candidate; its time, for people
+};
+
+// Keys, names and times contain no tabs and no line ends.
+using Choices = std::map<std::string, StoredChoice>; // by key
+
+// Returns the folder of the choices, and creates it if it is missing. Returns "" if neither XDG_CACHE_HOME nor HOME is
+// set.
+std::string choice_folder();
+
+// Returns text with '_' in place of each character that does not suit a file name.
+std::string file_name_of(std::string text);
+
+// Reads a file. A file that is missing, damaged or of another version counts as empty. Damaged lines are ignored.
+Choices read_choices(const std::string &path);
+
+// Replaces the file as a whole. Returns false if the system refuses.
+bool write_choices(const std::string &path, const Choices &choices);
+
+// Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
+// that hangs does not block other processes for ever. Without a folder there is no lock.
+class ChoiceLock {
+public:
+  explicit ChoiceLock(const std::string &folder);
+  ~ChoiceLock();
+  ChoiceLock(const ChoiceLock &) = delete;
+  ChoiceLock &operator=(const ChoiceLock &) = delete;
+
+private:
+  int file_;
+};
+
+} // namespace hetero
