@@ -115,8 +115,8 @@ func (f *fairness) start(types int) {
 	}
 }
 
-// cheapest appends the column of the solution with the least cost at the present prices, and computes its load: the fraction
-// of each type that it uses.
+// cheapest appends the column of the solution with the least cost at the current prices, and computes its load, the
+// fraction of each type that it uses.
 func (f *fairness) cheapest(level float64) []float64 {
 	types := len(f.size)
 	var x []float64

@@ -31,7 +31,7 @@ func (AbsentError) Is(target error) bool { return target == ErrUnavailable }
 type Device interface {
 	Info() Info
 	// Compile chooses an algorithm and layouts for one op. out are the specs that op.Infer(in) returns. The Layout of
-	// an input is its present layout, or Any if the caller has no preference. Kernel.In may return another layout; the
+	// an input is its current layout, or Any if the caller has no preference. Kernel.In may return another layout; the
 	// caller must then reorder the input. The kernel must use the Layout of an output unless it is Any. All layouts
 	// must be plain or belong to this device. Compile returns ErrUnsupported if the device lacks the op.
 	Compile(op Op, in, out []TensorSpec) (Kernel, error)
@@ -223,7 +223,7 @@ type Slowable interface {
 	Slowdown() Slowdown
 }
 
-// Slowdown describes a slowed device. Factor is the present factor. Worked is the time of launches while the factor was
+// Slowdown describes a slowed device. Factor is the current factor. Worked is the time of launches while the factor was
 // above 1. Idle is the idle time that was added to these launches.
 type Slowdown struct {
 	Factor       float64

@@ -244,7 +244,7 @@ func TestGroupsAndExchangesOfStatisticsExcludeEachOther(t *testing.T) {
 			Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3),
 			RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)})
 	})
-	if err == nil || !strings.Contains(err.Error(), "bn: got groups of 1 samples, want none where ranks exchange statistics") {
+	if err == nil || !strings.Contains(err.Error(), "bn: got groups of 1 samples, want no groups, because ranks exchange statistics") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
 		counts := device.GroupCounts(x.Shape, group)
 		if bn.Sync != nil {
 			if group != 0 {
-				fail(name, "got groups of %d samples, want none where ranks exchange statistics", group)
+				fail(name, "got groups of %d samples, want no groups, because ranks exchange statistics", group)
 			}
 			mean, variance = bn.Sync.merged(g, name, mean, variance)
 			g.synced[mean] = bn.Sync

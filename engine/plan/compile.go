@@ -246,7 +246,7 @@ func (c *compiler) decompose(n *graph.Node, cause error) error {
 	return nil
 }
 
-// request returns the specs with which n is compiled. Inputs have their present layout, and gradients have the layout
+// request returns the specs with which n is compiled. Inputs have their current layout, and gradients have the layout
 // of their values.
 func (c *compiler) request(n *graph.Node) (in, out []device.TensorSpec) {
 	for _, v := range n.In {

@@ -153,7 +153,7 @@ func TestBindWantsEventsForExchangesAndInsertionsInOrder(t *testing.T) {
 		{"descending insertions", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()}, Gradients: []Insertion{{Bytes: 128}, {Bytes: 64}}},
 			"insertion 1: got 64 bytes of gradients, want ascending"},
 		{"more gradients than there are", Wiring{Ready: []device.Event{e(), e()}, Done: []device.Event{e(), e()}, Gradients: []Insertion{{Bytes: bytes + 1}}},
-			fmt.Sprintf("insertion 0: got %d bytes of gradients, want ascending and at most %d", bytes+1, bytes)},
+			fmt.Sprintf("insertion 0: got %d bytes of gradients, want ascending numbers of at most %d bytes", bytes+1, bytes)},
 	} {
 		if err := r.plan.BindWired(device.Whole(r.arena), r.state, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)

@@ -112,7 +112,7 @@ func TestReordersAreOnlyWhereTwoKernelsDisagree(t *testing.T) {
 				_, ok := op.(device.Conv2DDiffSrc)
 				return ok && out[0].Layout == channelsLast
 			},
-			want: nil}, // the gradient of BatchNorm accepts the tensor in its present layout
+			want: nil}, // the gradient of BatchNorm accepts the tensor in its current layout
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openParticular(c.taste)

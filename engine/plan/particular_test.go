@@ -21,7 +21,7 @@ type particular struct {
 	compute       *reference.Device
 
 	// taste returns the layout that a kernel of op requires for operand i, which is an output if out is set. have is
-	// the present layout of the operand, or Any if the planner leaves the choice. The result is a private layout,
+	// the current layout of the operand, or Any if the planner leaves the choice. The result is a private layout,
 	// Plain, or have.
 	taste func(op device.Op, out bool, i int, have device.Layout) device.Layout
 	// refuse reports whether the device refuses an op with these specs. The specs contain the requested layouts.
@@ -381,7 +381,7 @@ func fill(b []byte, with byte) {
 func (d *particular) Close() error { return errors.Join(d.Device.Close(), d.compute.Close()) }
 
 // moody returns a random taste that always gives the same layout for one operand of one op. In one of four cases it
-// accepts the present layout.
+// accepts the current layout.
 func moody(seed uint64) func(device.Op, bool, int, device.Layout) device.Layout {
 	return func(op device.Op, out bool, i int, have device.Layout) device.Layout {
 		h := fnv.New64a()

@@ -14,7 +14,7 @@ func (w Wiring) check(p *Plan) error {
 	end := int64(0)
 	for i, in := range w.Gradients {
 		if in.Bytes < end || in.Bytes > p.params.Bytes {
-			return fmt.Errorf("plan: insertion %d: got %d bytes of gradients, want ascending and at most %d", i, in.Bytes, p.params.Bytes)
+			return fmt.Errorf("plan: insertion %d: got %d bytes of gradients, want ascending numbers of at most %d bytes", i, in.Bytes, p.params.Bytes)
 		}
 		end = in.Bytes
 	}

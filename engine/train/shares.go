@@ -140,7 +140,7 @@ func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 func (r *Replica) checkShares(samples []int) error {
 	p := r.opts.Peers
 	if p == nil {
-		return fmt.Errorf("replica: got shares %v, want none: the run has one rank", samples)
+		return fmt.Errorf("replica: got shares %v, want no shares, because the run has one rank", samples)
 	}
 	if err := p.check(samples, r.opts.microBatch(), r.opts.GhostGroup); err != nil {
 		return err

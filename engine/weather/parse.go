@@ -193,7 +193,7 @@ func (l *Line) link(s *statement) error {
 	unit := s.word()
 	factor, known := map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[unit]
 	if !known {
-		return fmt.Errorf("link: unit: got %s, want kbit, mbit or gbit (a second)", quote(unit))
+		return fmt.Errorf("link: unit: got %s, want kbit, mbit or gbit (per second)", quote(unit))
 	}
 	bits := math.Round(rate * factor)
 	if bits < least || bits > most {

@@ -154,7 +154,7 @@ func TestManyStreams(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprintf(conn, "GET /api/stream?run=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
-	var ready sync.WaitGroup // the first event, with the present version
+	var ready sync.WaitGroup // the first event, with the current version
 	times := make(chan time.Time, clients)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()

@@ -60,7 +60,7 @@ func (l Link) Percent() float64 {
 var laneRates = []float64{1: 2.5e9 / 10, 2: 5e9 / 10, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130, 6: 64e9 / 8 * 242 / 256}
 
 // bytesPerSecond returns the bandwidth of the connection in one direction, or 0. It assumes the largest generation, to
-// which an idle GPU returns when it has work, and the present number of lanes. Headers of packets are included.
+// which an idle GPU returns when it has work, and the current number of lanes. Headers of packets are included.
 func (l Link) bytesPerSecond() float64 {
 	if l.GenerationMax < 1 || l.GenerationMax >= len(laneRates) {
 		return 0

@@ -226,7 +226,7 @@ func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds sche
 			}
 		}
 		if !(n.best[i] > 0) {
-			return fmt.Errorf("job %d (%q): no GPU type runs it on %d GPUs: this network starts jobs on GPUs of one type only", i, j.Name, j.GPUs)
+			return fmt.Errorf("job %d (%q): %d GPUs of one type cannot run the job, and this network does not mix types", i, j.Name, j.GPUs)
 		}
 	}
 	if n.Similarity > 0 { // forget earlier runs, so that a run depends only on its seed and its actions

@@ -284,7 +284,7 @@ func (r *replay) load(f *checkpoint.File) error {
 	}
 	for i := range used {
 		if a, b := int(r.actions[i]), int(r.advice[i]); a < 0 || a >= r.shape.Actions() || b < -1 || b >= r.shape.Actions() {
-			return fmt.Errorf("transition %d: got action %d and advice %d, want 0 to %d and -1 to %d", i, a, b, r.shape.Actions()-1, r.shape.Actions()-1)
+			return fmt.Errorf("transition %d: got action %d and advice %d, want an action from 0 to %d and an advice from -1 to %d", i, a, b, r.shape.Actions()-1, r.shape.Actions()-1)
 		}
 		if r.tree != nil {
 			w := r.tree.weight(i)

@@ -118,7 +118,7 @@ func (e *twoGPUs) step() bool {
 	return ended
 }
 
-// optimum returns the largest sum of rewards from the present state on, by dynamic programming over (jobs that wait,
+// optimum returns the largest sum of rewards from the current state on, by dynamic programming over (jobs that wait,
 // times until the GPUs are free).
 func (e *twoGPUs) optimum() float64 {
 	type state struct {

@@ -199,7 +199,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 // takes returns an error for operations that this division into hosts does not support.
 func (c *Communicator) takes(op collective.Op) error {
 	if op.Parts() != nil && !c.ordered {
-		return fmt.Errorf("%s: got hosts of ranks %v, want ascending ranks without gaps", collective.Describe(op), c.opts.Hosts)
+		return fmt.Errorf("%s: option Hosts: got %v, want ascending hosts without gaps", collective.Describe(op), c.opts.Hosts)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type Policy int
 const (
 	// Free lets the device choose every layout.
 	Free Policy = iota
-	// Carried requests the present layouts of the inputs and lets the device choose the layouts of outputs, as a
+	// Carried requests the current layouts of the inputs and lets the device choose the layouts of outputs, as a
 	// planner does.
 	Carried
 	// Pinned requires plain outputs.

@@ -75,7 +75,7 @@ func (l *Library) info(name string, info *C.ht_info) device.Info {
 func (l *Library) Describe(index int) (device.Info, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 {
-		return device.Info{}, fmt.Errorf("%s: describe: got index %d, want none below 0", name, index)
+		return device.Info{}, fmt.Errorf("%s: describe: got index %d, want at least 0", name, index)
 	}
 	var info C.ht_info
 	if err := check(C.ht_do_describe(l.api, C.int32_t(index), &info), name); err != nil {

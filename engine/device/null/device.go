@@ -74,7 +74,7 @@ func (d *Device) Info() device.Info {
 		Model: fmt.Sprintf("time model of %.3g FLOP/s, %.3g B/s", m.FLOPS, m.BytesPerSecond)}
 }
 
-// Model returns the present speed.
+// Model returns the current speed.
 func (d *Device) Model() Model {
 	d.mu.Lock()
 	defer d.mu.Unlock()

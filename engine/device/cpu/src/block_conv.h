@@ -54,7 +54,7 @@ struct OuterTile {
   const Run *runs;
   int64_t num_runs;
   float *out0, *out1; // the two results, each (16 channels, 16 outputs)
-  bool add;           // whether to add to the present values
+  bool add;           // whether to add to the current values
 };
 
 struct BlockKernels {

@@ -28,7 +28,7 @@ struct PairTile {
   int64_t panel_row;
   float *out;
   int64_t out_row; // distance between rows of out, elements
-  bool add;        // whether to add to the present values of out
+  bool add;        // whether to add to the current values of out
 };
 
 // Two rows of scores of attention, and the gradients of their probabilities. Row i has n[i] keys. The results are zero

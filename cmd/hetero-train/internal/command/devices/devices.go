@@ -49,7 +49,7 @@ type hostReport struct {
 	Features         []string `json:"features"`
 	MemoryBytes      int64    `json:"memory_bytes"`
 	MemoryLimitBytes int64    `json:"memory_limit_bytes"` // memory limit of this process
-	AvailableBytes   int64    `json:"available_bytes"`    // memory that is available at present
+	AvailableBytes   int64    `json:"available_bytes"`    // currently available memory
 }
 
 // deviceChoice is a device, or the reason why this kind has none.

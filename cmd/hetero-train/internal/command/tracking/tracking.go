@@ -67,7 +67,7 @@ func newSync(a *cli.App) *cobra.Command {
 		case errors.Is(err, fs.ErrNotExist):
 			return exit.Usagef("%s: the run has no points for MLflow (%w): train with tracking.mlflow to record them", args[0], err)
 		case errors.Is(err, mlflow.ErrInUse):
-			return exit.Usagef("%w; a running training sends its points itself", err)
+			return exit.Usagef("%w; while a run trains, it sends its points itself", err)
 		case target == "" && err != nil:
 			return exit.With(exit.Usage, err)
 		case err != nil:
