@@ -550,6 +550,23 @@ func TestSevenPagesOfOneBrowser(t *testing.T) {
 	for _, i := range []int{3, 4} {
 		shows(i, 30)
 	}
+	for page, path := range map[string]string{"list": "", "compare": "?compare=run0,run1,run2"} {
+		for _, theme := range []string{"light", "dark"} {
+			visit(t, ctx, address+path)
+			await(t, ctx, `document.querySelectorAll('tbody tr, canvas').length >= 2`)
+			evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`, theme))
+			screenshot(t, ctx, page+"-"+theme)
+			accessible(t, ctx)
+		}
+	}
+	in(t, ctx, chromedp.EmulateViewport(390, 844))
+	visit(t, ctx, address+"?compare=run0,run1,run2")
+	await(t, ctx, `document.querySelectorAll('canvas').length >= 2`)
+	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("the comparison is %d pixels wide on a phone, want at most 390", wide)
+	}
+	screenshot(t, ctx, "compare-phone")
+	tabs = append(tabs, ctx)
 	for _, tab := range tabs { // before the server ends
 		visit(t, tab, "about:blank")
 	}

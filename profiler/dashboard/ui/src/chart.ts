@@ -14,6 +14,7 @@ export type Series = {
   low?: Maybe[] // a band below and above the line
   high?: Maybe[]
   points?: boolean // draw points as well as the line
+  steps?: boolean // the value holds until the next point
   format?: (v: number) => string
   note?: (i: number) => string // a text about point i
 }
@@ -36,7 +37,13 @@ export type Options = {
 }
 
 const sync = uPlot.sync('steps')
-const axisFont = '12px system-ui, sans-serif'
+export const axisFont = '12px system-ui, sans-serif'
+const stepped = uPlot.paths.stepped?.({ align: 1 })
+
+// legend shows the line of each series as the chart draws it.
+export const legend: uPlot.Legend = {
+  live: true, markers: { width: 2, dash: (plot, i) => { const dash = plot.series[i]?.dash; return !dash ? 'solid' : (dash[0] ?? 0) < 4 ? 'dotted' : 'dashed' } },
+}
 
 export class Chart {
   readonly element: HTMLElement
@@ -46,7 +53,7 @@ export class Chart {
   private plot: uPlot | null = null
   private shape = ''
   private content: Content = { steps: [], times: [], width: 1, series: [] }
-  private height = 200
+  private height = 216
 
   constructor(private readonly options: Options) {
     this.place = h('div', { class: 'plot' })
@@ -74,7 +81,7 @@ export class Chart {
       this.drop()
       return
     }
-    const shape = JSON.stringify([document.documentElement.dataset.theme, color('text'), content.width > 1, content.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points])])
+    const shape = JSON.stringify([document.documentElement.dataset.theme, color('text'), content.width > 1, content.series.map(s => [s.label, s.color, s.dash, s.low !== undefined, s.points, s.steps])])
     if (this.plot && shape === this.shape) {
       this.plot.setData(this.data(), true)
       return
@@ -115,12 +122,12 @@ export class Chart {
         return number(v) + extremes + (note ? `, ${note}` : '')
       }
       series.push({
-        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true,
+        label: s.label, stroke: s.color, width: 1.5, dash: s.dash, value: show, spanGaps: true, paths: s.steps ? stepped : undefined,
         points: s.points ? { show: true, size: 6, fill: s.color } : { show: this.content.steps.length < 40, size: 4, fill: s.color },
       })
       if (s.low && s.high) {
         const at = series.length
-        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: s.color + '66', width: 1, spanGaps: true, points: { show: false } })
+        for (const extreme of [' min', ' max']) series.push({ label: s.label + extreme, class: 'extreme', stroke: s.color + '66', width: 1, spanGaps: true, paths: s.steps ? stepped : undefined, points: { show: false } })
         bands.push({ series: [at + 1, at], fill: s.color + '40' })
       }
     }
@@ -142,11 +149,11 @@ export class Chart {
         },
       },
       axes: [
-        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')) }),
+        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')), label: 'step', labelFont: axisFont, labelSize: 16, labelGap: 0 }),
         axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
-      legend: { live: true },
+      legend,
       hooks: {
         setSelect: [plot => {
           if (plot.select.width < 4) return
@@ -226,11 +233,16 @@ export class Chart {
     ctx.font = `${12 * scale}px system-ui, sans-serif`
     let x = 12 * scale
     for (const s of this.content.series) {
-      ctx.fillStyle = s.color
-      ctx.fillRect(x, canvas.height - 15 * scale, 14 * scale, 3 * scale)
+      ctx.strokeStyle = s.color
+      ctx.lineWidth = 2 * scale
+      ctx.setLineDash((s.dash ?? []).map(d => d * scale))
+      ctx.beginPath()
+      ctx.moveTo(x, canvas.height - 13 * scale)
+      ctx.lineTo(x + 16 * scale, canvas.height - 13 * scale)
+      ctx.stroke()
       ctx.fillStyle = color('text')
-      ctx.fillText(s.label, x + 18 * scale, canvas.height - 9 * scale)
-      x += ctx.measureText(s.label).width + 34 * scale
+      ctx.fillText(s.label, x + 20 * scale, canvas.height - 9 * scale)
+      x += ctx.measureText(s.label).width + 36 * scale
     }
     canvas.toBlob(blob => blob && save(this.options.id + '.png', blob))
   }

@@ -133,7 +133,7 @@ export function communication(c: Communication | null): HTMLElement | null {
   if (!c || (c.ranks.length < 2 && c.links.length === 0)) return null
   return h('div', {},
     h('p', { class: 'finding' }, finding(c)),
-    h('p', { class: 'explain' }, `Means over ${count(c.steps)} steps up to step ${count(c.step)}.`),
+    h('p', { class: 'explain' }, c.steps === 1 ? `Values of step ${count(c.step)}.` : `Means over ${count(c.steps)} steps up to step ${count(c.step)}.`),
     c.ranks.length > 1 && ranksOf(c),
     c.buckets?.length ? bucketsOf(c.buckets) : null,
     c.links.length > 0 && linksOf(c))

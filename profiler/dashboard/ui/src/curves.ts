@@ -2,7 +2,7 @@
 
 import uPlot from 'uplot'
 import type { Curve, View } from './api'
-import { axisSize } from './chart'
+import { axisFont, axisSize, legend } from './chart'
 import { h, save } from './dom'
 import { figure, tick } from './format'
 import type { Maybe } from './format'
@@ -54,7 +54,7 @@ export class Curves {
   private shown = ''
 
   constructor() {
-    this.element = h('section', { class: 'panel', id: 'curves', 'aria-labelledby': 'curves-title' },
+    this.element = h('section', { class: 'panel row', id: 'curves', 'aria-labelledby': 'curves-title' },
       h('header', {}, h('h2', { id: 'curves-title' }, h('a', { href: '#curves' }, 'Step-time curves'), h('span', { class: 'unit' }, ' ms by samples')),
         h('div', { class: 'tools' }, h('button', { type: 'button', 'aria-label': 'PNG of step-time curves', click: () => this.save() }, 'PNG'))),
       h('p', { class: 'explain' }, 'Compute time of each rank as a function of its share. Line: curve that the balancer fitted. Small points: means of measured steps. Large points: current shares. The shares are balanced when all large points are at the same height.'),
@@ -79,20 +79,20 @@ export class Curves {
     this.shown = shown
     this.plot?.destroy()
     const { x, fitted, measured, chosen } = align(curves, shares)
-    const series: uPlot.Series[] = [{ label: 'samples' }]
+    const series: uPlot.Series[] = [{ label: 'samples', value: (_, v) => (v === null || v === undefined ? '–' : String(v)) }]
     const data: Maybe[][] = [x]
     const value = (_: uPlot, t: number | null) => (t === null || t === undefined ? '–' : figure(t, 4) + ' ms')
     curves.forEach((c, i) => {
       const stroke = seriesColor(c.rank)
       series.push({ label: `rank ${c.rank} curve`, stroke, width: 1.5, spanGaps: true, points: { show: false }, value })
-      series.push({ label: `rank ${c.rank} measured`, stroke, width: 0, paths: () => null, points: { show: true, size: 4, fill: stroke }, value })
-      series.push({ label: `rank ${c.rank} current share`, stroke, width: 0, paths: () => null, points: { show: true, size: 12, width: 2, fill: color('panel') }, value })
+      series.push({ label: `rank ${c.rank} measured`, stroke, width: 0, paths: () => null, class: 'dot', points: { show: true, size: 5, fill: stroke }, value })
+      series.push({ label: `rank ${c.rank} current share`, stroke, width: 0, paths: () => null, class: 'ring', points: { show: true, size: 11 + 5 * (i % 3), width: 2, fill: 'transparent' }, value }) // sizes: rings at one place stay visible
       data.push(fitted[i] ?? [], measured[i] ?? [], chosen[i] ?? [])
     })
-    const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: '12px system-ui, sans-serif', grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
+    const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: axisFont, grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
     this.plot = new uPlot({
       width: this.width(), height: 300, series, scales: { x: { time: false, range: (_, a, b) => [0, Math.max(b, a + 1) * 1.04] }, y: { range: (_, __, b) => [0, b * 1.1 || 1] } },
-      axes: [axis({}), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } },
+      axes: [axis({ label: 'samples', labelFont: axisFont, labelSize: 16, labelGap: 0 }), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } }, legend,
     }, data as uPlot.AlignedData, this.place)
   }
 }

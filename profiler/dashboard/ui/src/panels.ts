@@ -110,7 +110,7 @@ export const panels: Panel[] = [
   {
     id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true,
     explain: 'Samples of the global batch that each rank gets. Each vertical line is a decision that changed the shares. Point at a line to see the reason.',
-    series: f => perRank(f, 'share'), marks: decisions,
+    series: f => perRank(f, 'share').map(l => ({ ...l, steps: true })), marks: decisions,
   },
   {
     id: 'own', title: 'Compute time of each rank', unit: 'ms', columns: ['own'], zero: true, format: ms,

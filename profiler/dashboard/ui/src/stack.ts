@@ -64,5 +64,5 @@ export function waits(f: Figures): string {
   const difference = (last.seconds[wait] ?? 0) - (first.seconds[wait] ?? 0)
   const total = last.seconds.reduce((a, x) => a + x, 0)
   if (difference < 0.03 * total) return 'No rank waits noticeably longer than the others.'
-  return `${last.label} waits ${milliseconds(difference)} per step (${Math.round((100 * difference) / total)} %) longer than ${first.label}, the slowest rank.`
+  return `${last.label[0]?.toUpperCase()}${last.label.slice(1)} waits ${milliseconds(difference)} per step (${Math.round((100 * difference) / total)} %) longer than ${first.label}, the slowest rank.`
 }

@@ -22,7 +22,7 @@ export function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim()
 }
 
-// The palette of Okabe and Ito, which people with any kind of colour vision can tell apart. From the ninth line on, lines differ by their dashes.
+// People with any kind of colour vision can tell these colours apart (theme.test.ts). From the ninth line on, lines differ by their dashes.
 const palette = ['series-0', 'series-1', 'series-2', 'series-3', 'series-4', 'series-5', 'series-6', 'series-7']
 
 export function seriesColor(i: number): string {
