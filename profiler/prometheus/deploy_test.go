@@ -7,8 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/telemetry"
 )
 
 const deploy = "../../deploy"
@@ -129,6 +132,17 @@ func TestGrafanaDashboard(t *testing.T) {
 				}
 			}
 			expressions = append(expressions, q.Expr)
+		}
+	}
+	all := strings.Join(expressions, "\n")
+	for _, g := range linkGroups {
+		if slices.Contains(g.kinds, telemetry.LinkPCIe) {
+			g.sent, g.received = "", "" // NVML has no byte counters of PCIe: the panel shows its samples
+		}
+		for _, name := range []string{g.sent, g.received, g.limit} {
+			if !strings.Contains(all, name) {
+				t.Errorf("no panel shows the metric %s of %s", name, g.what)
+			}
 		}
 	}
 	var rules strings.Builder
