@@ -183,11 +183,11 @@ func (o *Options) check() error {
 		}
 	}
 	if o.CurveErrors != nil && len(o.CurveErrors) != o.Ranks {
-		return fmt.Errorf("got %d errors of curves, want %d", len(o.CurveErrors), o.Ranks)
+		return fmt.Errorf("got %d standard errors of curves, want %d", len(o.CurveErrors), o.Ranks)
 	}
 	for rank, e := range o.CurveErrors {
 		if !(e >= 0) || math.IsInf(e, 1) {
-			return fmt.Errorf("error of the curve of rank %d: got %v, want a finite number of at least 0", rank, e)
+			return fmt.Errorf("standard error of the curve of rank %d: got %v, want a finite number of at least 0", rank, e)
 		}
 	}
 	for _, list := range []struct {

@@ -94,7 +94,7 @@ func TestManifestRefusals(t *testing.T) {
 		{"path as a name", body + "file 1 00 ../../etc/passwd\n", "bad file line"},
 		{"negative size", strings.Replace(body, "file ", "file -", 1), "bad file line"},
 		{"tensor twice", body + "tensor 00000000 model.safetensors \"w\"\n", "bad tensor line"},
-		{"unknown line", body + "run a b c\n", "want file or tensor"},
+		{"unknown line", body + "run a b c\n", "want \"file\" or \"tensor\""},
 		{"short line", body + "file 1\n", "want 4 fields"},
 	}
 	for _, c := range cases {

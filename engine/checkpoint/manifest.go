@@ -113,7 +113,7 @@ func (m manifest) decodeLine(line string) error {
 		}
 		file.tensors[name] = uint32(crc)
 	default:
-		return fmt.Errorf("got %q, want file or tensor", field[0])
+		return fmt.Errorf("kind of line: got %q, want \"file\" or \"tensor\"", field[0])
 	}
 	return nil
 }

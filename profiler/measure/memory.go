@@ -172,7 +172,7 @@ func Triad(ctx context.Context, threads int, budget time.Duration) (float64, err
 		}
 	}
 	if a[triadElements/3] != 7 {
-		return 0, fmt.Errorf("memory triad: got %v, want 7", a[triadElements/3])
+		return 0, fmt.Errorf("memory triad: wrong result: got %v, want 7", a[triadElements/3])
 	}
 	return 24 * triadElements / best.Seconds() / 1e9, nil
 }

@@ -100,7 +100,7 @@ func (o Options) check() error {
 		}
 	}
 	if o.Imitate < 0 || o.Exploration.Over < 0 || o.Rate.Over < 0 {
-		return fmt.Errorf("learner: got imitation over %d, exploration over %d and rate over %d episodes, want at least 0", o.Imitate, o.Exploration.Over, o.Rate.Over)
+		return fmt.Errorf("learner: number of episodes: got %d of imitation, %d of exploration and %d of the rate, want at least 0", o.Imitate, o.Exploration.Over, o.Rate.Over)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 		if st.Finished > finished {
 			finished, before = st.Finished, s.decisions
 		} else if s.decisions-before > maxFruitless {
-			return nil, fmt.Errorf("policy %s: no job finished during the last %d starts and stops, until %v s", p.Name(), s.decisions-before, st.Now)
+			return nil, fmt.Errorf("policy %s: no job finished during the last %d starts and stops, at a simulated time of %v s", p.Name(), s.decisions-before, st.Now)
 		}
 		until, err := s.decide(p, limit)
 		if err != nil {

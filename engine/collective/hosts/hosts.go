@@ -310,7 +310,7 @@ func (c *Communicator) Close() error {
 	c.mu.Unlock()
 	var faults []error
 	if left > 0 && !failed {
-		faults = append(faults, fmt.Errorf("collective: rank %d: %w with %d operations not finished", c.opts.Rank, collective.ErrClosed, left))
+		faults = append(faults, fmt.Errorf("collective: rank %d: %w with %d unfinished operations", c.opts.Rank, collective.ErrClosed, left))
 		c.fail(faults[0])
 	}
 	c.mu.Lock()

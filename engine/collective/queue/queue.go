@@ -278,7 +278,7 @@ func (q *Queue) Close() error {
 	q.mu.Unlock()
 	var unfinished error
 	if left > 0 && !failed {
-		unfinished = fmt.Errorf("collective: rank %d: %w with %d operations not finished", q.rank, collective.ErrClosed, left)
+		unfinished = fmt.Errorf("collective: rank %d: %w with %d unfinished operations", q.rank, collective.ErrClosed, left)
 		q.Fail(unfinished)
 	}
 	q.mu.Lock()

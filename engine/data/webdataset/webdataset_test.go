@@ -317,7 +317,7 @@ func TestNumericClassesHaveTheNamesOfAList(t *testing.T) {
 	if s, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}, NamesFound: "names"}); err != nil || strings.Join(s.Train.Classes(), "") != "01234" {
 		t.Errorf("too few names of a list that was found: got %v, want the numbers", err)
 	}
-	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "label 4, but too few class names: 2") {
+	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "too few class names: got 2 names, want more than 4") {
 		t.Errorf("too few names: got %v", err)
 	}
 }

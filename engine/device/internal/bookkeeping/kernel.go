@@ -168,7 +168,7 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 func notOpaque(in, out []device.TensorSpec) error {
 	for _, s := range append(in[:len(in):len(in)], out...) {
 		if s.DType == tensor.Opaque {
-			return fmt.Errorf("got opaque state, want elements")
+			return fmt.Errorf("got opaque state, want state with an element type")
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func (m *savedModel) openText(ctx context.Context, n int, t *parts.TokenSplits, 
 func (m *savedModel) tableSizes() (vocabulary, positions int, err error) {
 	t, ok := m.Cfg.Model.Options.(parts.Transformer)
 	if !ok {
-		return 0, 0, exit.Usagef("%s has model %s, but only GPT-2 and BERT can be evaluated and predict", m.checkpoint.Path, m.Cfg.Model.Name)
+		return 0, 0, exit.Usagef("%s has model %s, but eval and predict support only GPT-2 and BERT for data of text", m.checkpoint.Path, m.Cfg.Model.Name)
 	}
 	return parts.TableSizes(t, m.checkpoint.Model)
 }
