@@ -53,7 +53,7 @@ export class Chart {
   private plot: uPlot | null = null
   private shape = ''
   private content: Content = { steps: [], times: [], width: 1, series: [] }
-  private height = 216
+  private height = 200
 
   constructor(private readonly options: Options) {
     this.place = h('div', { class: 'plot' })
@@ -149,7 +149,7 @@ export class Chart {
         },
       },
       axes: [
-        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')), label: 'step', labelFont: axisFont, labelSize: 16, labelGap: 0 }),
+        axis({ values: (_, values) => values.map(v => (Number.isInteger(v) ? group(String(v)) : '')), label: 'step', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }),
         axis({ size: axisSize, values: (_, values) => values.map(v => (v === null ? '' : tick(v))) }),
       ],
       cursor: { sync: { key: sync.key, scales: ['x', null] }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },

@@ -92,7 +92,7 @@ export class Curves {
     const axis = (more: uPlot.Axis): uPlot.Axis => ({ stroke: color('text'), font: axisFont, grid: { stroke: color('grid'), width: 1 }, ticks: { stroke: color('grid'), width: 1 }, ...more })
     this.plot = new uPlot({
       width: this.width(), height: 300, series, scales: { x: { time: false, range: (_, a, b) => [0, Math.max(b, a + 1) * 1.04] }, y: { range: (_, __, b) => [0, b * 1.1 || 1] } },
-      axes: [axis({ label: 'samples', labelFont: axisFont, labelSize: 16, labelGap: 0 }), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } }, legend,
+      axes: [axis({ label: 'samples', size: 30, labelFont: axisFont, labelSize: 16, labelGap: 0 }), axis({ size: axisSize, values: (_, values) => values.map(t => (t === null ? '' : tick(t))) })], cursor: { drag: { x: false, y: false } }, legend,
     }, data as uPlot.AlignedData, this.place)
   }
 }
