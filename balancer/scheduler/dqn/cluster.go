@@ -1,6 +1,8 @@
 package dqn
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -19,7 +21,8 @@ type Problem struct {
 	Arrivals []workload.Arrivals `json:"arrivals"`
 	// Lambda is the cost of a second in which a GPU is idle, relative to a second of a job in the system; 0 < Lambda < 1.
 	Lambda float64 `json:"lambda"`
-	// Horizon is the time in seconds after which a cost counts 1/e.
+	// Horizon is the time after which a cost counts 1/e, relative to the geometric mean of the running times of the jobs
+	// of the episode, each alone on its best type of GPU.
 	Horizon float64 `json:"horizon"`
 	// Shaped subtracts from the cost the running time of each job alone on its best type of GPU, which no decision can
 	// change. The cost of a job is then its excess over this time, counted when the job starts. The sum of the rewards
@@ -28,12 +31,35 @@ type Problem struct {
 	Shaped bool `json:"shaped"`
 	// Caution is the margin of Policy.SetCaution that the trained policy starts with. The training does not use it.
 	Caution float64 `json:"caution"`
+	// Random is the fraction of episodes on clusters of workload.Random instead of the cluster of the setup. More of
+	// them prepare the network for clusters that it has not seen.
+	Random float64 `json:"random"`
+	// Window is the number of jobs of an episode from a list of jobs, a random part of the list, for each 16 GPUs.
+	Window int `json:"window"`
+	// Input identifies the setup and the lists of jobs (Digest); it serves to recognise another training.
+	Input string `json:"input"`
 }
 
-// DefaultProblem is the problem of the figures in docs/benchmarks/scheduling.md: episodes of 60 jobs at loads from 0.7
-// to 1.2.
+// Source is where the episodes of a Problem come from.
+type Source struct {
+	Setup *workload.Setup
+	Lists []*scheduler.Workload // nil: the jobs are generated from the setup and Problem.Arrivals
+}
+
+// Digest identifies a source: equal sources have equal digests.
+func (s *Source) Digest() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%+v\n%+v\n%+v\n%+v\n%+v\n", *s.Setup.Cluster, s.Setup.Kinds, s.Setup.Speeds.Kinds, s.Setup.Speeds.Pairs, s.Setup.Shapes)
+	for _, list := range s.Lists {
+		fmt.Fprintf(h, "%+v\n", *list)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// DefaultProblem is the problem that the figures of docs/benchmarks/scheduling.md were measured with: episodes of 60
+// jobs for each 16 GPUs at loads from 0.7 to 1.2, half of them on random clusters.
 func DefaultProblem() Problem {
-	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 6000, Shaped: true}
+	p := Problem{Encoding: DefaultEncoding(), Lambda: 0.1, Horizon: 12, Shaped: true, Caution: 0.1, Random: 0.5, Window: 60}
 	for _, load := range []float64{0.7, 0.8, 0.9, 1, 1.2} {
 		p.Arrivals = append(p.Arrivals, workload.Arrivals{Jobs: 60, Load: load})
 	}
@@ -48,29 +74,43 @@ func (p Problem) check() error {
 		return fmt.Errorf("problem: lambda: got %v, want a number between 0 and 1", p.Lambda)
 	}
 	if !(p.Horizon > 0) {
-		return fmt.Errorf("problem: horizon: got %v s, want a number above 0", p.Horizon)
+		return fmt.Errorf("problem: horizon: got %v running times, want a number above 0", p.Horizon)
+	}
+	if !(p.Random >= 0 && p.Random <= 1) || p.Window < 1 {
+		return fmt.Errorf("problem: got a fraction of %v random clusters and %d jobs of an episode, want 0 to 1 and at least 1", p.Random, p.Window)
 	}
 	return p.Encoding.check()
 }
 
-// scaleUnits is the unit of rewards relative to Encoding.Unit: rewards of a decision are then of order 0.1.
+// scaleUnits is the unit of rewards relative to the unit of time: rewards of a decision are then of order 0.1.
 const scaleUnits = 10
+
+// usualGPUs is the number of GPUs that Arrivals.Jobs and Window are meant for.
+const usualGPUs = 16
+
+// jobsFor is the number of jobs of an episode on a cluster: in proportion to its GPUs, but at least half of the usual number.
+func jobsFor(jobs int, c *scheduler.Cluster) int {
+	return max(1, jobs/2, jobs*len(c.GPUs)/usualGPUs)
+}
 
 // cluster is an Environment: the simulator plays an episode of a Problem.
 //
-// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 Unit. It counts the time of the
-// step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is therefore
+// The reward of a step is -(completion time + lambda · idle GPU time), divided by 10 units of time. It counts the time of
+// the step: once for each job in the system, and lambda times for each idle GPU. The sum over an episode is therefore
 // exactly the sum of all completion times and all weighted idle times. The environment skips states in which only one
 // action is possible.
 type cluster struct {
 	problem  Problem
-	setup    *workload.Setup
+	source   Source
+	usual    *simulate.Sim // of the cluster of the source
 	encoder  *encoder
 	workload scheduler.Workload
-	sim      *simulate.Sim
+	sim      *simulate.Sim // of the present episode
 	seen     *Observation
+	shape    Shape
 	random   *rand.PCG
 
+	unit      float64 // seconds: geometric mean of the running times of the episode
 	counted   int     // jobs whose arrival the potential counts
 	potential float64 // seconds; see account
 	// Sums of the episode, for tests and reports.
@@ -79,18 +119,24 @@ type cluster struct {
 	constant   float64 // seconds that Shaped subtracts
 }
 
-// NewEnvironments returns n equal environments of a problem on the cluster of a setup.
-func NewEnvironments(n int, p Problem, setup *workload.Setup) ([]Environment, error) {
+// NewEnvironments returns n equal environments of a problem.
+func NewEnvironments(n int, p Problem, source Source) ([]Environment, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
+	rows, slots := Grid(source.Setup.Cluster)
+	if p.Random > 0 {
+		rows, slots = max(rows, workload.RandomMachines), max(slots, workload.RandomGPUs)
+	}
+	shape := p.Encoding.Shape(rows, slots)
 	var out []Environment
 	for range n {
-		e := &cluster{problem: p, setup: setup, seen: NewObservation(p.Encoding.Shape()), random: rand.NewPCG(0, 0)}
+		e := &cluster{problem: p, source: source, shape: shape, seen: NewObservation(shape), random: rand.NewPCG(0, 0)}
 		var err error
-		if e.encoder, err = newEncoder(p.Encoding); err != nil {
+		if e.encoder, err = newEncoder(p.Encoding, false); err != nil {
 			return nil, err
 		}
+		e.encoder.rows, e.encoder.slots = rows, slots
 		if err := e.Reset(0); err != nil { // reports faults of the problem before the training
 			return nil, err
 		}
@@ -99,29 +145,60 @@ func NewEnvironments(n int, p Problem, setup *workload.Setup) ([]Environment, er
 	return out, nil
 }
 
-func (e *cluster) Shape() Shape { return e.encoder.shape }
+func (e *cluster) Shape() Shape { return e.shape }
 
 func (e *cluster) Reset(seed uint64) error {
 	e.random.Seed(seed, 0x657069736f6465)
-	a := e.problem.Arrivals[e.random.Uint64()%uint64(len(e.problem.Arrivals))]
-	a.Seed = seed
-	if err := workload.GenerateInto(&e.workload, e.setup, a); err != nil {
-		return err
+	random := rand.New(e.random)
+	setup := e.source.Setup
+	elsewhere := random.Float64() < e.problem.Random
+	if elsewhere {
+		setup = workload.Random(seed)
 	}
-	if e.sim == nil {
-		var err error
-		if e.sim, err = simulate.New(e.setup.Cluster, &e.workload, e.setup.Speeds, simulate.Options{}); err != nil {
+	if !elsewhere && e.source.Lists != nil {
+		e.part(random)
+	} else {
+		a := e.problem.Arrivals[random.IntN(len(e.problem.Arrivals))]
+		a.Seed = seed
+		a.Jobs = jobsFor(a.Jobs, setup.Cluster)
+		if err := workload.GenerateInto(&e.workload, setup, a); err != nil {
 			return err
 		}
-	} else if err := e.sim.Reset(&e.workload); err != nil {
+	}
+	if err := e.simulation(setup, elsewhere); err != nil {
 		return err
 	}
-	if err := e.encoder.reset(e.setup.Cluster, &e.workload, e.setup.Speeds); err != nil {
+	if err := e.encoder.reset(setup.Cluster, &e.workload, setup.Speeds); err != nil {
 		return err
 	}
+	e.unit = 0
+	for i := range e.workload.Jobs {
+		e.unit += math.Log(e.workload.Jobs[i].Work / e.encoder.best[i])
+	}
+	e.unit = math.Exp(e.unit / float64(len(e.workload.Jobs)))
 	e.counted, e.potential, e.completion, e.idle, e.constant = 0, 0, 0, 0, 0
 	e.account()
 	_, err := e.pass()
+	return err
+}
+
+// part copies a random part of a random list of jobs.
+func (e *cluster) part(random *rand.Rand) {
+	list := e.source.Lists[random.IntN(len(e.source.Lists))]
+	n := min(jobsFor(e.problem.Window, e.source.Setup.Cluster), len(list.Jobs))
+	from := random.IntN(len(list.Jobs) - n + 1)
+	e.workload.Kinds, e.workload.Jobs = list.Kinds, append(e.workload.Jobs[:0], list.Jobs[from:from+n]...)
+}
+
+// simulation starts the simulator of an episode. It keeps the simulator of the source's cluster.
+func (e *cluster) simulation(setup *workload.Setup, elsewhere bool) (err error) {
+	if !elsewhere && e.usual != nil {
+		e.sim = e.usual
+		return e.sim.Reset(&e.workload)
+	}
+	if e.sim, err = simulate.New(setup.Cluster, &e.workload, setup.Speeds, simulate.Options{}); err == nil && !elsewhere {
+		e.usual = e.sim
+	}
 	return err
 }
 
@@ -142,7 +219,7 @@ func (e *cluster) Step(action int) (Outcome, error) {
 	s := e.sim.State()
 	began := s.Now
 	cost := 0.0
-	if action == e.encoder.shape.Wait() {
+	if action == e.shape.Wait() {
 		cost = e.advance()
 	} else if err := e.sim.Apply(e.encoder.start(s, action)); err != nil {
 		return Outcome{}, err
@@ -155,7 +232,7 @@ func (e *cluster) Step(action int) (Outcome, error) {
 	if extra := e.account(); e.problem.Shaped {
 		cost += extra
 	}
-	return Outcome{Reward: -cost / (scaleUnits * e.problem.Encoding.Unit), Discount: math.Exp(-(s.Now - began) / e.problem.Horizon), Done: e.sim.Done()}, nil
+	return Outcome{Reward: -cost / (scaleUnits * e.unit), Discount: math.Exp(-(s.Now - began) / (e.problem.Horizon * e.unit)), Done: e.sim.Done()}, nil
 }
 
 // pass advances until there is a choice or the episode ends. It returns the cost in seconds.
@@ -167,11 +244,14 @@ func (e *cluster) pass() (cost float64, err error) {
 			if e.choice() {
 				return cost, nil
 			}
-			if !e.seen.Mask[e.encoder.shape.Wait()] {
+			if !e.seen.Mask[e.shape.Wait()] {
 				return cost, fmt.Errorf("at %v s, none of %d waiting jobs can start, and no further event can occur", s.Now, len(s.Queue))
 			}
-		} else {
-			e.encoder.watch(s)
+		} else if a := e.encoder.idle(s); a.Verb != scheduler.Wait {
+			if err := e.sim.Apply(a); err != nil {
+				return cost, err
+			}
+			continue
 		}
 		cost += e.advance()
 	}
@@ -180,7 +260,7 @@ func (e *cluster) pass() (cost float64, err error) {
 
 // choice reports whether an action other than waiting is possible.
 func (e *cluster) choice() bool {
-	for _, ok := range e.seen.Mask[:e.encoder.shape.Wait()] {
+	for _, ok := range e.seen.Mask[:e.shape.Wait()] {
 		if ok {
 			return true
 		}

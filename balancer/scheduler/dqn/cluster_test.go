@@ -18,7 +18,7 @@ func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 		for _, shaped := range []bool{false, true} {
 			p := DefaultProblem()
 			p.Shaped = shaped
-			envs, err := NewEnvironments(1, p, setup)
+			envs, err := NewEnvironments(1, p, Source{Setup: setup})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,25 +47,44 @@ func TestRewardsSumToCompletionAndIdleTimes(t *testing.T) {
 			if shaped {
 				want -= e.constant
 			}
-			if got := -sum * scaleUnits * p.Encoding.Unit; math.Abs(got-want) > 1e-9*(completion+idle) {
+			if got := -sum * scaleUnits * e.unit; math.Abs(got-want) > 1e-9*(completion+idle) {
 				t.Errorf("seed %d, shaped %v: rewards sum to %v s, want %v", seed, shaped, got, want)
 			}
 		}
 	}
 }
 
-// A gang that fits on one machine starts there, also if the GPUs of the machine are several groups, and its numbers are
-// those of one machine.
+// A gang that fits on one machine starts there, also if other machines have fewer free GPUs.
 func TestGangStaysOnOneMachine(t *testing.T) {
 	setup := workload.Default()
 	setup.Cluster = workload.NewCluster(setup.Cluster.Types,
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9},
 		workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 8, CPUs: 64, Memory: 1 << 40, Network: 1e9})
 	kind := 2 // image classification, which runs on up to 8 GPUs
-	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{{Name: "gang", Kind: kind, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1}}}
+	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
+		{Name: "gang", Kind: kind, Work: 1000, GPUs: 8, CPUs: 1, Memory: 1}, {Name: "pair", Kind: kind, Work: 1000, GPUs: 2, CPUs: 1, Memory: 1}}}
 	e := DefaultEncoding()
 	e.Advice = ""
-	n, err := newEncoder(e)
+	n, o, sim := observed(t, e, setup, w)
+	ways := n.shape.Ways * n.shape.Rows
+	for _, want := range []struct {
+		job, group, first int
+		possible          bool
+	}{{0, 0, 0, false}, {0, 1, 4, true}, {1, 0, 0, true}, {1, 1, 4, true}} {
+		action := want.job*ways + want.group
+		if o.Mask[action] != want.possible || o.Pairs[action*pairNumbers+pairSpread] != 0 {
+			t.Errorf("%+v: got possible %v, spread %v", want, o.Mask[action], o.Pairs[action*pairNumbers+pairSpread])
+		}
+		if a := n.start(sim.State(), action); want.possible && (len(a.GPUs) != w.Jobs[want.job].GPUs || a.GPUs[0] != want.first) {
+			t.Errorf("%+v: got GPUs %v", want, a.GPUs)
+		}
+	}
+}
+
+// observed returns the observation of the first state of jobs on a cluster.
+func observed(t *testing.T, e Encoding, setup *workload.Setup, w *scheduler.Workload) (*encoder, *Observation, *simulate.Sim) {
+	t.Helper()
+	n, err := newEncoder(e, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,23 +97,12 @@ func TestGangStaysOnOneMachine(t *testing.T) {
 	}
 	o := NewObservation(n.shape)
 	n.observe(sim.State(), o)
-	for group, want := range []struct {
-		spread float32
-		first  int
-	}{{1, 0}, {0, 4}, {0, 4}} { // the small machine, and the two groups of the large one
-		if got := o.Pairs[group*pairNumbers+pairSpread]; got != want.spread || !o.Mask[group] {
-			t.Errorf("group %d: got spread %v and possible %v, want %v and true", group, got, o.Mask[group], want.spread)
-		}
-		a := n.start(sim.State(), group)
-		if len(a.GPUs) != 8 || a.GPUs[0] != want.first {
-			t.Errorf("group %d: got GPUs %v, want 8 from %d", group, a.GPUs, want.first)
-		}
-	}
+	return n, o, sim
 }
 
 // BenchmarkEnvironment measures steps with random actions: decision, simulator and observation.
 func BenchmarkEnvironment(b *testing.B) {
-	envs, err := NewEnvironments(1, DefaultProblem(), workload.Default())
+	envs, err := NewEnvironments(1, DefaultProblem(), Source{Setup: workload.Default()})
 	if err != nil {
 		b.Fatal(err)
 	}

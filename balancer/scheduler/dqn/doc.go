@@ -3,7 +3,7 @@
 //
 // # Use
 //
-//	environments, err := dqn.NewEnvironments(options.Environments, problem, setup)
+//	environments, err := dqn.NewEnvironments(options.Environments, problem, dqn.Source{Setup: setup})
 //	learner, err := dqn.NewLearner(dev, options, workers, environments)
 //	err = learner.Run(ctx, episodes, now, report)          // when ctx ends, Run returns after the current round
 //	saved, err := learner.Save(ctx, store, version, text)  // text: problem as JSON
@@ -13,37 +13,42 @@
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
 //	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the built-in network
 //
-// [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] makes the
-// environments of a [Problem]: episodes of jobs on a cluster.
+// [Learner] learns any [Environment], a small interface of observations, masks and rewards. [NewEnvironments] makes
+// those of a [Problem]: episodes of jobs on the cluster of a [Source], and on random clusters.
 //
 // # State
 //
 // An [Observation] has three parts. The image is the matrix of GPUs: rows are groups of equal GPUs of one machine, and
-// channels state availability, planned utilization, time until free, and speed. The facts describe the queue: its
-// length, work, priorities and classes of jobs. The pairs describe each action: running time of the job on these GPUs,
-// speed relative to its best GPUs, comparative advantage, effect of sharing, similarity score. Everything is normalised
-// to about [0, 1]. [Encoding] defines the layout.
+// channels state planned utilization, time until free, and speed. The facts describe the queue: its length, work,
+// priorities and classes of jobs. The pairs describe each action: running time of the job there, speed relative to its
+// best GPUs, comparative advantage, effect of sharing, similarity score. Everything is normalised to about [0, 1], and
+// nothing names a machine, a type or a kind. [Encoding] defines the layout.
+//
+// The number of rows and of GPUs in a row are those of the cluster. The weights of a [Network] do not depend on them, so one
+// network decides on any cluster. A training gives all its observations the size of the largest one; empty rows and
+// slots have no effect.
 //
 // # Actions and rewards
 //
-// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing, takes the action of a baseline
-// (Encoding.Advice), or waits for the next event. Impossible actions are masked, both in decisions and in training
+// An action starts one of K jobs of the queue on a group of GPUs, alone or sharing, does what a baseline does
+// (Encoding.Advice), or waits for the next event. While no job waits, the baseline alone decides: it may move a running job,
+// which only the baseline then starts again. Impossible actions are masked, both when the network acts and in the
 // targets. The reward of a step is
 //
-//	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 Unit)
+//	-(seconds of all jobs in the system + lambda * seconds of idle GPUs) / (10 units)
 //
-// over the time of the step. The sum over an episode is therefore exactly the sum of all completion times and weighted
-// idle times.
+// over the time of the step. The unit is the geometric mean of the running times of the jobs. The sum over an episode is
+// therefore exactly that of all completion times and idle times.
 //
 // # Learning
 //
-// [Network] is a convolutional network over the image, followed by two fully connected layers. [Learner] uses Adam, an
-// exploration schedule, replay memory and target weights; double DQN, prioritised replay, n-step returns and imitation
-// of a baseline are options. Environments run in lockstep: one pass of the network decides for all of them. Only the
-// value of the chosen action has a gradient.
+// [Network] is a convolutional network over the image, followed by two fully connected layers, and scores each action.
+// [Learner] uses Adam, an exploration schedule, replay memory and target weights; double DQN, prioritised replay, n-step
+// returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network decides for all of them. Only
+// the value of the chosen action has a gradient.
 //
-// Discounting follows the simulated time: the weight of a cost after Problem.Horizon seconds is 1/e. At learning rates
-// above 1e-4, networks of one training differ much from each other, so end a training with a smaller rate.
+// Discounting follows the simulated time: a cost after Problem.Horizon units of time counts 1/e. At rates above 1e-4, networks of
+// one training differ much from each other: end a training with a smaller rate.
 //
 // # Determinism
 //
@@ -53,7 +58,7 @@
 //
 // # Errors
 //
-//   - [*ClusterError]: the cluster has more groups than the network has rows
+//   - [*SeveralTypesError]: a job needs GPUs of several types, and the network has no baseline that could place it
 //   - [ErrDiverged]: the loss of a training is not finite
 //   - errors of package checkpoint (*checkpoint.MismatchError: the weights belong to another network)
 //   - errors of the device

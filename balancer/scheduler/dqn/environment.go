@@ -2,40 +2,53 @@ package dqn
 
 import "fmt"
 
-// Shape is the size of an observation and of the set of actions.
+// Shape is the size of an observation and of the set of actions. The weights of a network fit any number of rows and slots:
+// an environment whose observations fill only a part of them leaves the rest 0.
 //
-// Action j·Columns + c starts job j of the queue on the GPUs of column c. Then follow Extra actions of the environment,
-// which have features of their own. The last action waits.
+// An action is a triple (job of the queue, way, row), another one with numbers of its own, or to wait: action
+// (j·Ways + w)·Rows + r starts job j of the queue on row r in way w, Extra actions of the environment follow, and the last
+// action waits.
 type Shape struct {
-	Channels int // image: channels for each GPU
-	Machines int // image: rows
-	Slots    int // image: GPUs of a machine
+	Channels int // image: planes of the matrix of GPUs, the first of which are [Weights]
+	Rows     int // image: sets of GPUs that an action can start a job on
+	Slots    int // image: GPUs of a row
 	Facts    int // numbers about the cluster and the queue
 	Jobs     int // jobs of the queue that an action can start
-	Columns  int // sets of GPUs that an action can start a job on
+	Ways     int // ways in which a job can use a row, such as alone and sharing
 	Extra    int // further actions
-	Pair     int // numbers about each pair of a job and a column, and about each further action
+	Pair     int // numbers about each triple of a job, a way and a row, and about each further action
 }
 
+// Weights are the first planes of an image. The network reads them like the others, and also computes means with them.
+const (
+	WeightUp      = iota // 1 for a GPU, 0 for an empty slot
+	WeightRow            // 1 / GPUs of the row; 0 for an empty slot
+	WeightCluster        // 1 / GPUs of all rows; 0 for an empty slot
+	Weights              // number of these planes
+)
+
 // Actions is the number of actions.
-func (s Shape) Actions() int { return s.rows() + 1 }
+func (s Shape) Actions() int { return s.triples() + s.Extra + 1 }
 
 // Wait is the action that waits for the next event.
-func (s Shape) Wait() int { return s.rows() }
+func (s Shape) Wait() int { return s.Actions() - 1 }
 
-// rows is the number of actions that have features: all except Wait.
-func (s Shape) rows() int { return s.Jobs*s.Columns + s.Extra }
+// triples is the number of actions that start a job on a row.
+func (s Shape) triples() int { return s.Jobs * s.Ways * s.Rows }
+
+// numbered is the number of actions that have numbers of their own.
+func (s Shape) numbered() int { return s.triples() + s.Extra }
 
 // Floats is the length of Observation.State.
 func (s Shape) Floats() int { return s.image() + s.Facts + s.pairs() }
 
-func (s Shape) image() int { return s.Channels * s.Machines * s.Slots }
-func (s Shape) pairs() int { return s.rows() * s.Pair }
+func (s Shape) image() int { return s.Channels * s.Rows * s.Slots }
+func (s Shape) pairs() int { return s.numbered() * s.Pair }
 
 func (s Shape) check() error {
-	for _, n := range []int{s.Channels, s.Machines, s.Slots, s.Facts, s.Jobs, s.Columns, s.Pair} {
+	for _, n := range []int{s.Channels - Weights + 1, s.Rows, s.Slots, s.Facts, s.Jobs, s.Ways, s.Pair} {
 		if n < 1 {
-			return fmt.Errorf("shape of the observations: got %+v, want sizes of at least 1", s)
+			return fmt.Errorf("shape of the observations: got %+v, want at least %d channels and at least 1 everywhere else", s, Weights)
 		}
 	}
 	if s.Extra < 0 {
@@ -47,9 +60,9 @@ func (s Shape) check() error {
 // Observation is the input of the network before a decision.
 type Observation struct {
 	State []float32 // Image, Facts and Pairs, one after another
-	Image []float32 // (Channels, Machines, Slots)
+	Image []float32 // (Channels, Rows, Slots)
 	Facts []float32 // (Facts)
-	Pairs []float32 // (Jobs·Columns + Extra, Pair)
+	Pairs []float32 // (Jobs·Ways·Rows + Extra, Pair)
 	Mask  []bool    // (Actions): whether the action is possible; at least one is
 }
 

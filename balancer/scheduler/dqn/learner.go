@@ -135,18 +135,18 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	if l.act, err = l.net.newPass(l.net.online, o.Environments, false); err != nil {
+	if l.act, err = l.net.newPass(l.net.online, l.shape, o.Environments, false); err != nil {
 		return nil, err
 	}
-	if l.learn, err = l.net.newPass(l.net.online, o.Batch, true); err != nil {
+	if l.learn, err = l.net.newPass(l.net.online, l.shape, o.Batch, true); err != nil {
 		return nil, err
 	}
 	if o.Double {
-		if l.ahead, err = l.net.newPass(l.net.online, o.Batch, false); err != nil {
+		if l.ahead, err = l.net.newPass(l.net.online, l.shape, o.Batch, false); err != nil {
 			return nil, err
 		}
 	}
-	l.value, err = l.net.newPass(l.net.target, o.Batch, false)
+	l.value, err = l.net.newPass(l.net.target, l.shape, o.Batch, false)
 	return l, err
 }
 
@@ -368,15 +368,9 @@ func (l *Learner) update() error {
 		l.progress.Skipped++
 		return nil
 	}
-	l.act.stale, l.learn.stale = true, true
-	if l.single != nil {
-		l.single.stale = true
-	}
-	if l.ahead != nil {
-		l.ahead.stale = true
-	}
+	l.net.changed(l.net.online)
 	if l.progress.Updates++; l.progress.Updates%int64(l.options.Target) == 0 {
-		l.value.stale = true
+		l.net.changed(l.net.target)
 		return l.net.copyTarget()
 	}
 	return nil
@@ -472,7 +466,7 @@ func (w *window) mean() float64 {
 // learner's environments.
 func (l *Learner) Play(env Environment, seed uint64) (sum float64, err error) {
 	if l.single == nil {
-		if l.single, err = l.net.newPass(l.net.online, 1, false); err != nil {
+		if l.single, err = l.net.newPass(l.net.online, l.shape, 1, false); err != nil {
 			return 0, err
 		}
 	}

@@ -97,7 +97,7 @@ func weights(t testing.TB, l *Learner) []byte {
 // smallOptions are options for problems that are learnt in seconds.
 func smallOptions() Options {
 	o := Defaults()
-	o.Network = Network{Filters: 4, Hidden: 128, Pair: 32, Shared: true}
+	o.Network = Network{Filters: 4, Hidden: 128, Pair: 32}
 	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps, o.Imitate = 16, 64, 1<<14, 512, 100, 1, 0
 	o.Exploration = Schedule{From: 1, To: 0.05, Over: 2000}
 	return o
@@ -106,7 +106,7 @@ func smallOptions() Options {
 // tinyOptions are options for tests of a few updates.
 func tinyOptions() Options {
 	o := smallOptions()
-	o.Network = Network{Filters: 2, Hidden: 8, Pair: 4, Shared: true}
+	o.Network = Network{Filters: 2, Hidden: 8, Pair: 4}
 	o.Environments, o.Batch, o.Replay, o.Warm, o.Target, o.Steps = 4, 8, 64, 16, 3, 2
 	o.Rate = Constant(1e-2)
 	return o
@@ -146,7 +146,7 @@ func TestLearnerFindsTheOptimumOfDynamicProgramming(t *testing.T) {
 // A training that stops, is saved and resumes has the bits of an uninterrupted one, also on another number of workers.
 func TestResumedTrainingIsBitEqual(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"plain":         func(o *Options) { o.Double, o.Prioritised, o.Network.Shared = false, false, false },
+		"plain":         func(o *Options) { o.Double, o.Prioritised = false, false },
 		"all options":   func(*Options) {},
 		"memory wraps":  func(o *Options) { o.Replay, o.Warm = 20, 16 },
 		"before update": func(o *Options) { o.Replay, o.Warm = 4096, 4096 },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -20,20 +21,22 @@ type net struct {
 	dev    device.Device
 	cache  *plan.Cache
 	stream device.Stream
-	shape  Shape
 	layers Network
 
 	online, target *plan.State
 	optimizer      *optim.Optimizer // nil for a network that only decides
+	passes         []*pass
 	closer         []func() error
 }
 
-// pass is a plan of the network for a fixed number of observations.
+// pass is a plan of the network for a fixed number of observations of one shape.
 type pass struct {
 	net                       *net
 	plan                      *plan.Plan
-	rows                      int
+	shape                     Shape
+	weights                   *plan.State
 	stale                     bool // the weights have changed since the plan last updated its working copies
+	closer                    []func() error
 	image, facts, pairs, diff port
 	q                         port
 }
@@ -49,12 +52,12 @@ func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
-// openNet allocates a network whose weights are 0.
+// openNet allocates a network whose weights are 0. Passes may have other numbers of rows and slots than s.
 func openNet(dev device.Device, s Shape, layers Network, options optim.Options) (_ *net, err error) {
 	if err := errors.Join(s.check(), layers.check()); err != nil {
 		return nil, err
 	}
-	n := &net{dev: dev, cache: plan.NewCache(dev), shape: s, layers: layers}
+	n := &net{dev: dev, cache: plan.NewCache(dev), layers: layers}
 	n.closer = append(n.closer, n.cache.Close)
 	defer func() {
 		if err != nil {
@@ -93,11 +96,37 @@ func openNet(dev device.Device, s Shape, layers Network, options optim.Options) 
 // close frees all resources in reverse order of allocation.
 func (n *net) close() error {
 	var errs []error
-	for i := len(n.closer) - 1; i >= 0; i-- {
-		errs = append(errs, n.closer[i]())
+	for len(n.passes) > 0 {
+		errs = append(errs, n.passes[len(n.passes)-1].close())
 	}
+	errs = append(errs, closeAll(n.closer))
 	n.closer = nil
 	return errors.Join(errs...)
+}
+
+// close frees the memory of a pass.
+func (p *pass) close() error {
+	if at := slices.Index(p.net.passes, p); at >= 0 {
+		p.net.passes = slices.Delete(p.net.passes, at, at+1)
+	}
+	closer := p.closer
+	p.closer = nil
+	return closeAll(closer)
+}
+
+func closeAll(closer []func() error) error {
+	var errs []error
+	for _, f := range slices.Backward(closer) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// changed makes all passes with the given weights read them again.
+func (n *net) changed(weights *plan.State) {
+	for _, p := range n.passes {
+		p.stale = p.stale || p.weights == weights
+	}
 }
 
 // initialise draws the weights. Equal seeds give equal weights on every device.
@@ -132,21 +161,28 @@ func (n *net) copyTarget() error {
 		n.stream.Sync())
 }
 
-// newPass compiles the network for a number of observations, with the weights of state.
-func (n *net) newPass(state *plan.State, rows int, training bool) (_ *pass, err error) {
-	g, err := n.layers.graph(n.shape, rows, training)
+// newPass compiles the network for a number of observations of a shape, with the weights of state.
+func (n *net) newPass(state *plan.State, s Shape, observations int, training bool) (_ *pass, err error) {
+	g, err := n.layers.graph(s, observations, training)
 	if err != nil {
 		return nil, err
 	}
-	p := &pass{net: n, rows: rows, stale: true}
+	p := &pass{net: n, shape: s, weights: state, stale: true}
+	n.passes = append(n.passes, p)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
 	if p.plan, err = plan.Compile(n.cache, g, n.online.Params); err != nil {
 		return nil, err
 	}
+	p.closer = []func() error{p.plan.Free}
 	arena, err := n.dev.Alloc(max(p.plan.ArenaBytes(), 1))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%d observations: allocate %d bytes: %w", rows, p.plan.ArenaBytes(), err), p.plan.Free())
+		return nil, fmt.Errorf("%d observations: allocate %d bytes: %w", observations, p.plan.ArenaBytes(), err)
 	}
-	n.closer = append(n.closer, arena.Free, p.plan.Free)
+	p.closer = []func() error{arena.Free, p.plan.Free} // in reverse: the plan holds the arena
 	if err := p.plan.Bind(device.Whole(arena), state); err != nil {
 		return nil, err
 	}
@@ -155,9 +191,6 @@ func (n *net) newPass(state *plan.State, rows int, training bool) (_ *pass, err 
 		name string
 		of   func(string) (device.Region, device.TensorSpec, error)
 	}{{&p.image, inputImage, p.plan.Input}, {&p.facts, inputFacts, p.plan.Input}, {&p.q, outputQ, p.plan.Output}, {&p.pairs, inputPairs, p.plan.Input}}
-	if !n.layers.Shared {
-		ports = ports[:3]
-	}
 	if training {
 		ports = append(ports[:len(ports):len(ports)], struct {
 			to   *port
@@ -166,25 +199,25 @@ func (n *net) newPass(state *plan.State, rows int, training bool) (_ *pass, err 
 		}{&p.diff, inputDiff, p.plan.Input})
 	}
 	for _, at := range ports {
-		if *at.to, err = n.port(at.of(at.name)); err != nil {
+		if *at.to, err = p.port(at.of(at.name)); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func (n *net) port(region device.Region, _ device.TensorSpec, err error) (port, error) {
+func (p *pass) port(region device.Region, _ device.TensorSpec, err error) (port, error) {
 	if err != nil {
 		return port{}, err
 	}
 	if host := region.Host(); host != nil {
 		return port{region: region, values: floats(host)}, nil
 	}
-	buffer, err := n.dev.AllocHost(region.Bytes)
+	buffer, err := p.net.dev.AllocHost(region.Bytes)
 	if err != nil {
 		return port{}, err
 	}
-	n.closer = append(n.closer, buffer.Free)
+	p.closer = append(p.closer, buffer.Free)
 	staged := device.Region{Buffer: buffer, Bytes: region.Bytes}
 	return port{region: region, staged: staged, values: floats(staged.Host())}, nil
 }
@@ -199,13 +232,11 @@ func (p *pass) send(to port) error {
 
 // set writes the state of observation i.
 func (p *pass) set(i int, state []float32) {
-	s := p.net.shape
+	s := p.shape
 	image, facts := s.image(), s.image()+s.Facts
 	copy(p.image.values[i*image:], state[:image])
 	copy(p.facts.values[i*s.Facts:], state[image:facts])
-	if p.net.layers.Shared {
-		copy(p.pairs.values[i*s.pairs():], state[facts:])
-	}
+	copy(p.pairs.values[i*s.pairs():], state[facts:])
 }
 
 // forward computes the values of all actions of all observations. value returns them.
@@ -235,7 +266,7 @@ func (p *pass) forward() error {
 
 // value returns the values of the actions of observation i after forward.
 func (p *pass) value(i int) []float32 {
-	n := p.net.shape.Actions()
+	n := p.shape.Actions()
 	return p.q.values[i*n : (i+1)*n : (i+1)*n]
 }
 

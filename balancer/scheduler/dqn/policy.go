@@ -13,17 +13,18 @@ import (
 
 // Policy is policy "dqn". It takes the possible action with the largest value, computed by a trained network.
 //
-// The network works on any cluster with at most Encoding.Rows groups of GPUs; Reset returns an error for larger
-// clusters, and for jobs that no GPUs of one type can run.
+// The network works on any cluster. Reset returns a [*SeveralTypesError] for a job that needs GPUs of several types if the
+// network has no baseline that could place it.
 type Policy struct {
 	net      *net
-	pass     *pass
+	pass     *pass // for the shape of the present cluster; nil before Reset
 	encoder  *encoder
 	seen     *Observation
 	problem  Problem
 	progress Progress
 	caution  float64
 	explain  bool
+	borrowed bool // the network belongs to a learner
 	failure  error
 }
 
@@ -51,14 +52,13 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 	if err := p.problem.check(); err != nil {
 		return nil, fmt.Errorf("%s: state.json: %w", path, err)
 	}
-	if want := p.problem.Encoding.Shape(); want != state.Shape {
+	if want := p.problem.Encoding.Shape(state.Shape.Rows, state.Shape.Slots); want != state.Shape {
 		return nil, fmt.Errorf("%s: the network needs observations of shape %+v, but this version of the program makes observations of shape %+v: train the network again", path, state.Shape, want)
 	}
-	if p.encoder, err = newEncoder(p.problem.Encoding); err != nil {
+	if p.encoder, err = newEncoder(p.problem.Encoding, o.Keep); err != nil {
 		return nil, err
 	}
 	p.caution = p.problem.Caution
-	p.seen = NewObservation(state.Shape)
 	if p.net, err = openNet(dev, state.Shape, state.Options.Network, optim.Options{}); err != nil {
 		return nil, err
 	}
@@ -70,31 +70,20 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 	if err := p.net.check(weights); err != nil {
 		return nil, err
 	}
-	if err := p.net.load(weights, p.net.online.Values, ""); err != nil {
-		return nil, err
-	}
-	p.pass, err = p.net.newPass(p.net.online, 1, false)
-	return p, err
+	return p, p.net.load(weights, p.net.online.Values, "")
 }
 
 // Policy returns a policy with the current network of the learner, which must be trained on environments of problem.
-// The policy uses the weights of the learner, so it is valid only until the next Run or Close of the learner. Do not
-// close the policy.
+// The policy uses the weights of the learner, so it is valid only until the next Run or Close of the learner.
 func (l *Learner) Policy(problem Problem) (*Policy, error) {
-	encoder, err := newEncoder(problem.Encoding)
+	encoder, err := newEncoder(problem.Encoding, false)
 	if err != nil {
 		return nil, err
 	}
-	if encoder.shape != l.shape {
-		return nil, fmt.Errorf("policy dqn: got a problem with observations of shape %+v, want %+v, the shape of the learner", encoder.shape, l.shape)
+	if got := problem.Encoding.Shape(l.shape.Rows, l.shape.Slots); got != l.shape {
+		return nil, fmt.Errorf("policy dqn: got a problem with observations of shape %+v, want %+v, the shape of the learner", got, l.shape)
 	}
-	if l.single == nil {
-		if l.single, err = l.net.newPass(l.net.online, 1, false); err != nil {
-			return nil, err
-		}
-	}
-	l.single.stale = true
-	return &Policy{net: l.net, pass: l.single, encoder: encoder, seen: NewObservation(l.shape), problem: problem, caution: problem.Caution, progress: l.progress}, nil
+	return &Policy{net: l.net, encoder: encoder, problem: problem, caution: problem.Caution, progress: l.progress, borrowed: true}, nil
 }
 
 // Name implements scheduler.Policy.
@@ -109,7 +98,22 @@ func (p *Policy) Problem() Problem { return p.problem }
 // Reset implements scheduler.Policy.
 func (p *Policy) Reset(c *scheduler.Cluster, w *scheduler.Workload, s scheduler.Speeds) error {
 	p.failure = nil
-	return p.encoder.reset(c, w, s)
+	if err := p.encoder.reset(c, w, s); err != nil {
+		return err
+	}
+	if p.pass != nil && p.pass.shape == p.encoder.shape {
+		return nil
+	}
+	if p.pass != nil {
+		if err := p.pass.close(); err != nil {
+			return err
+		}
+		p.pass = nil
+	}
+	p.seen = NewObservation(p.encoder.shape)
+	var err error
+	p.pass, err = p.net.newPass(p.net.online, p.encoder.shape, 1, false)
+	return err
 }
 
 // Decide implements scheduler.Policy. If the device fails, Decide waits, and Err returns the reason.
@@ -118,8 +122,11 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 		return scheduler.Action{}
 	}
 	if len(s.Queue) == 0 {
-		p.encoder.watch(s)
-		return scheduler.Action{}
+		a := p.encoder.idle(s)
+		if a.Verb != scheduler.Wait && p.explain {
+			a.Reason = fmt.Sprintf("no job waits, and policy %s decides then: it moves job %q to faster GPUs", p.encoder.Advice, p.encoder.work.Jobs[a.Job].Name)
+		}
+		return a
 	}
 	p.encoder.observe(s, p.seen)
 	possible := 0
@@ -139,7 +146,9 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	values := p.pass.value(0)
 	action := best(values, p.seen.Mask)
 	if p.encoder.adviser != nil {
-		if advised := p.encoder.advise(); p.seen.Mask[advised] && float64(values[action]-values[advised]) < p.caution {
+		advised := p.encoder.advise()
+		tooIdle := action == p.encoder.shape.Wait() && p.encoder.freeGPUs() > maxIdle
+		if p.seen.Mask[advised] && (tooIdle || float64(values[action]-values[advised]) < p.caution) {
 			action = advised
 		}
 	}
@@ -150,10 +159,16 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
+// maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job. Waiting for
+// better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be wrong in all
+// states, and jobs would then run one after another. With a smaller number, the policy loses part of its gain on the
+// cluster of the training; with a larger one, it loses time on large clusters.
+const maxIdle = 12
+
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
 // unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
-// policy is greedy. With +Inf, it equals the baseline with scheduler.Options.Keep: policy dqn never stops a job. Choose
-// the margin on jobs that neither the training nor a later comparison uses.
+// policy is greedy. With +Inf, it equals the baseline. Choose the margin on jobs that neither the training nor a later
+// comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device after which the policy only waits.
@@ -179,17 +194,31 @@ func (p *Policy) describe(s *scheduler.State, action int) string {
 		return "waiting"
 	}
 	n := p.encoder
-	if action >= n.shape.Jobs*n.shape.Columns {
-		return fmt.Sprintf("job %q placed by policy %s", n.work.Jobs[n.advice.Job].Name, n.Advice)
+	if action >= n.shape.triples() {
+		text := fmt.Sprintf("job %q placed by policy %s", n.work.Jobs[n.advice.Job].Name, n.Advice)
+		if n.several[n.advice.Job] {
+			text += " (it needs GPUs of several types)"
+		}
+		return text
 	}
-	slot, column := action/n.shape.Columns, action%n.shape.Columns
-	g := n.groups[column%n.Rows]
+	slot, shares, row := n.triple(action)
+	g := n.groups[row]
 	where := fmt.Sprintf("%s on %s", n.cluster.Types[g.typ].Name, n.cluster.Machines[g.machine].Name)
-	if column >= n.Rows {
-		where += fmt.Sprintf(", shared with job %q", n.work.Jobs[s.Running[n.partner[slot*n.Rows+column%n.Rows]].Job].Name)
+	if shares {
+		where += fmt.Sprintf(", shared with job %q", n.work.Jobs[s.Running[n.partner[slot*len(n.groups)+row]].Job].Name)
 	}
 	return fmt.Sprintf("job %q on %s", n.work.Jobs[n.jobs[slot]].Name, where)
 }
 
-// Close frees the network.
-func (p *Policy) Close() error { return p.net.close() }
+// Close frees the network. The network of a learner stays.
+func (p *Policy) Close() error {
+	if !p.borrowed {
+		return p.net.close()
+	}
+	if p.pass == nil {
+		return nil
+	}
+	pass := p.pass
+	p.pass = nil
+	return pass.close()
+}

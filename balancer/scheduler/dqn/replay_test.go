@@ -42,7 +42,7 @@ func TestSumTreeDrawsInProportionToWeights(t *testing.T) {
 
 // The memory returns the transitions that were written, with sums of rewards that stop at the end of an episode.
 func TestReplayReturnsWhatWasWritten(t *testing.T) {
-	shape := Shape{Channels: 1, Machines: 1, Slots: 1, Facts: 1, Jobs: 1, Columns: 1, Pair: 1}
+	shape := Shape{Channels: Weights, Rows: 1, Slots: 1, Facts: 1, Jobs: 1, Ways: 1, Pair: 1}
 	for _, prioritised := range []bool{false, true} {
 		const envs, steps, rows = 3, 2, 40
 		r := newReplay(shape, envs, 30, steps, prioritised)

@@ -16,6 +16,7 @@ import (
 
 // saved is the state of a learner without its tensors. state.json contains it under the name of this package.
 type saved struct {
+	Format   int             `json:"format"` // savedFormat
 	Shape    Shape           `json:"shape"`
 	Options  Options         `json:"options"`
 	Problem  json.RawMessage `json:"problem"` // what the caller of Save passed
@@ -29,6 +30,9 @@ type saved struct {
 	Written int64            `json:"written"`
 	Largest checkpoint.Float `json:"largest"`
 }
+
+// savedFormat is the format of saved, and of the network. Networks of other formats cannot be read.
+const savedFormat = 2
 
 // savedActor restores an environment: it repeats the actions of the episode.
 type savedActor struct {
@@ -49,7 +53,7 @@ const (
 // Snapshot returns the complete state of the learner. problem describes the environments for the reader of the file.
 // program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
-	state := saved{Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
+	state := saved{Format: savedFormat, Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
 		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest)}
 	for _, a := range l.envs {
 		state.Actors = append(state.Actors, savedActor{Episode: a.episode, Sum: checkpoint.Float(a.sum), Actions: a.actions})
@@ -208,6 +212,14 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	text, ok := c.State.Extra[extraName]
 	if !ok {
 		return nil, fmt.Errorf("%s: not a checkpoint of a scheduling network: state.json has no part %q", c.Path, extraName)
+	}
+	var format struct{ Format int }
+	if err := json.Unmarshal(text, &format); err != nil {
+		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
+	}
+	if format.Format != savedFormat {
+		return nil, fmt.Errorf("%s: another version of the program saved this network: got format %d, want %d: train it again with schedule train",
+			c.Path, format.Format, savedFormat)
 	}
 	state := &saved{}
 	if err := json.Unmarshal(text, state); err != nil {

@@ -31,7 +31,8 @@ func TestHoldOutTables(t *testing.T) {
 		name     string
 		arrivals workload.Arrivals
 		changes  []simulate.Change
-		gangs    int // largest number of GPUs of a job; 0: any
+		gangs    int  // largest number of GPUs of a job; 0: any
+		random   bool // each workload has a cluster of its own (workload.Random)
 	}{
 		{name: "load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}},
 		{name: "load 1.0", arrivals: workload.Arrivals{Jobs: 200, Load: 1}},
@@ -39,6 +40,8 @@ func TestHoldOutTables(t *testing.T) {
 		{name: "surge of machine-learning jobs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8, Surge: 4, SurgeFrom: 0.3, SurgeTo: 0.6}},
 		{name: "one Volta machine less, jobs of at most 4 GPUs", arrivals: workload.Arrivals{Jobs: 200, Load: 0.6}, changes: gone, gangs: 4},
 		{name: "the Radeon machine fails and returns", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}, changes: failing},
+		{name: "random clusters, load 0.8", arrivals: workload.Arrivals{Jobs: 200, Load: 0.8}, random: true},
+		{name: "random clusters, load 1.2", arrivals: workload.Arrivals{Jobs: 200, Load: 1.2}, random: true},
 	} {
 		var seeds []uint64
 		for seed := range uint64(40) {
@@ -57,8 +60,12 @@ func TestHoldOutTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			setup, r := workload.Default(), compare.Runs{Policy: name}
+			r := compare.Runs{Policy: name}
 			for _, seed := range seeds {
+				setup := workload.Default()
+				if scenario.random {
+					setup = workload.Random(seed)
+				}
 				scenario.arrivals.Seed = seed
 				w, err := workload.Generate(setup, scenario.arrivals)
 				if err != nil {
@@ -116,7 +123,7 @@ func table(t *testing.T, seeds []uint64, runs []compare.Runs) string {
 // BenchmarkTraining measures episodes of the default training: decisions, simulation and updates.
 func BenchmarkTraining(b *testing.B) {
 	o := Defaults()
-	envs, err := NewEnvironments(o.Environments, DefaultProblem(), workload.Default())
+	envs, err := NewEnvironments(o.Environments, DefaultProblem(), Source{Setup: workload.Default()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const twoLambda = 0.25
 const twoScale = 10
 
 func (e *twoGPUs) Shape() Shape {
-	return Shape{Channels: 2, Machines: 2, Slots: 1, Facts: 1 + 2*e.jobs, Jobs: e.jobs, Columns: 2, Pair: 4}
+	return Shape{Channels: Weights + 3, Rows: 2, Slots: 1, Facts: 3 + 2*e.jobs, Jobs: e.jobs, Ways: 1, Pair: 4}
 }
 
 func (e *twoGPUs) Reset(seed uint64) error {
@@ -50,8 +50,10 @@ func (e *twoGPUs) Observe(o *Observation) {
 	clear(o.Mask)
 	n := 0
 	for g := range 2 {
-		o.Image[g] = float32(min(e.busy[g], 1))
-		o.Image[2+g] = float32(e.busy[g]) / twoScale
+		for channel, v := range []float32{1, 1, 0.5, float32(min(e.busy[g], 1)), float32(e.busy[g]) / twoScale, float32(g)} {
+			o.Image[2*channel+g] = v
+		}
+		o.Facts[1+2*e.jobs+g] = float32(e.busy[g]) / twoScale
 	}
 	for j := range e.jobs {
 		if !e.waits(j) {

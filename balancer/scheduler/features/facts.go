@@ -85,6 +85,13 @@ var fraction = Range{0, 1, false}
 
 const gib = 1 << 30
 
+// Numbers of features of a vector: of the cluster, of each GPU, and of each job.
+const (
+	PerCluster = clusterFacts
+	PerGPU     = gpuFacts
+	PerJob     = jobFacts
+)
+
 // facts lists all facts. The default ranges are for machines of 2016 to 2026 and jobs of seconds to weeks.
 var facts = [factCount]Fact{
 	clusterQueue:     {"cluster.queue", "jobs", "waiting jobs", Range{0.5, 1000, true}},

@@ -134,17 +134,27 @@ const sharingCost = 0.05
 // Default is the default cluster with seven kinds of jobs: simulation, machine learning and data processing. The speeds
 // are a model, not measurements. Package ingest reads measured speeds.
 func Default() *Setup {
-	s := &Setup{Cluster: DefaultCluster(), Speeds: &Table{}}
-	for i, d := range defaultKinds {
+	speeds := make([][]float64, len(defaultKinds))
+	for k := range defaultKinds {
+		speeds[k] = defaultKinds[k].speed[:]
+	}
+	return setupOf(DefaultCluster(), defaultKinds, speeds)
+}
+
+// setupOf makes a setup of kinds with speeds on one GPU, by kind and type, relative to stepsPerSecond.
+func setupOf(c *scheduler.Cluster, kinds []defaultKind, speeds [][]float64) *Setup {
+	s := &Setup{Cluster: c, Speeds: &Table{}}
+	for i := range kinds {
+		d := &kinds[i]
 		s.Kinds = append(s.Kinds, d.kind)
 		s.Shapes = append(s.Shapes, d.shape)
-		s.Speeds.Kinds = append(s.Speeds.Kinds, d.rates())
-		for k, other := range defaultKinds[:i+1] {
-			s.Speeds.Pairs = append(s.Speeds.Pairs, pairsOf(i, k, d, other)...)
+		s.Speeds.Kinds = append(s.Speeds.Kinds, d.rates(speeds[i]))
+		for k := range i + 1 {
+			s.Speeds.Pairs = append(s.Speeds.Pairs, pairsOf(c.Types, i, k, d, &kinds[k], speeds[i], speeds[k])...)
 		}
 	}
-	if err := s.Speeds.Build(len(defaultTypes)); err != nil {
-		panic(err) // a mistake in the tables above
+	if err := s.Speeds.Build(len(c.Types)); err != nil {
+		panic(err) // a mistake in the tables of this package
 	}
 	return s
 }
@@ -152,9 +162,9 @@ func Default() *Setup {
 // gangs are the numbers of GPUs for which the default speeds are given.
 var gangs = []int{1, 2, 4, 8}
 
-func (d *defaultKind) rates() Rates {
-	r := Rates{Batch: d.batch, Types: make([][]Rate, len(defaultTypes))}
-	for typ, relative := range d.speed {
+func (d *defaultKind) rates(speeds []float64) Rates {
+	r := Rates{Batch: d.batch, Types: make([][]Rate, len(speeds))}
+	for typ, relative := range speeds {
 		one := stepsPerSecond * relative
 		for _, n := range gangs {
 			packed, spread := d.gang(one, n)
@@ -183,16 +193,16 @@ func (d *defaultKind) gang(one float64, n int) (packed, spread float64) {
 
 // pairsOf models two jobs on the same GPUs. The jobs divide the resource with the highest total demand in proportion to
 // their demands.
-func pairsOf(i, k int, a, b defaultKind) []Pair {
-	if a.kind.GPUMemory+b.kind.GPUMemory > 16*gib {
-		return nil
-	}
+func pairsOf(types []scheduler.GPUType, i, k int, a, b *defaultKind, speedsA, speedsB []float64) []Pair {
 	slowdown := max(1, a.compute+b.compute, a.bandwidth+b.bandwidth, a.host+b.host) / (1 - sharingCost)
 	var pairs []Pair
-	for typ := range defaultTypes {
+	for typ := range types {
+		if a.kind.GPUMemory+b.kind.GPUMemory > types[typ].Memory {
+			continue
+		}
 		for _, n := range gangs {
-			speedA, _ := a.gang(stepsPerSecond*a.speed[typ], n)
-			speedB, _ := b.gang(stepsPerSecond*b.speed[typ], n)
+			speedA, _ := a.gang(stepsPerSecond*speedsA[typ], n)
+			speedB, _ := b.gang(stepsPerSecond*speedsB[typ], n)
 			pairs = append(pairs, Pair{Kind: i, Other: k, Type: typ, GPUs: n, Speed: speedA / slowdown, OtherSpeed: speedB / slowdown})
 		}
 	}

@@ -41,7 +41,7 @@ Columns:
                 to fcfs; fcfs has V = 1 and HyperScore 109.955
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
-It also leaves out policy dqn on a cluster that is too large for its network.
+It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -187,9 +187,9 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	return compare.New(baseline, seeds, finished)
 }
 
-// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, or the network is too small.
+// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, or need GPUs of several types.
 func leavesOut(err error) bool {
-	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.ClusterError))
+	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.SeveralTypesError))
 }
 
 // figures runs one policy on one list of jobs.

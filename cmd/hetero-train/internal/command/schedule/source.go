@@ -47,18 +47,23 @@ name of its table, such as jobs.csv, or is given as TABLE=FILE. If the files lac
 --default sets them.`
 
 func (s *source) add(flags *pflag.FlagSet) {
-	s.flags = flags
 	s.addNetwork(flags)
 	flags.IntVar(&s.arrivals.Jobs, "jobs", 200, "number of jobs to generate")
 	flags.Float64Var(&s.arrivals.Load, "load", 0.8, "arriving work as a fraction of the capacity of the cluster; above 1, the queue grows")
 	flags.Float64Var(&s.arrivals.Burst, "burst", 1, "mean number of jobs that arrive at the same time; 1: jobs arrive one by one")
 	flags.Float64Var(&s.arrivals.Surge, "surge", 1, "factor on the arrival rate of machine-learning jobs in the middle third of the run; 1: no surge")
+	s.addFiles(flags, "each file replaces one seed")
+	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
+}
+
+// addFiles adds the flags that name files. several states what several traces mean.
+func (s *source) addFiles(flags *pflag.FlagSet, several string) {
+	s.flags = flags
 	flags.StringVar(&s.speeds, "speeds", "", "JSON `FILE` with measured speeds; needs --trace and --gpus")
-	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, each file replaces one seed")
+	flags.StringArrayVar(&s.traces, "trace", nil, "`FILE` with jobs; repeatable, "+several)
 	flags.StringVar(&s.gpus, "gpus", "", "cluster of --speeds, for example `v100=36,p100=36,k80=36`; 4 GPUs per machine, or v100=36/8 for 8 per machine")
 	flags.StringArrayVar(&s.input, "input", nil, "`FILE` (.toml, .csv, .jsonl) with tables of the cluster, jobs and speeds; repeatable, all files together form one input")
 	flags.StringArrayVar(&s.defaults, "default", nil, "value for a figure that rows of --input lack, for example `jobs.cpus=4`; repeatable")
-	flags.StringArrayVar(&s.changes, "change", nil, "change of the cluster, repeatable: `-4volta@3600` removes 4 GPUs of type volta after 3600 s, +4volta@7200 adds them again")
 }
 
 // open prepares the setup. Warnings list the jobs of a trace that are left out.
@@ -70,7 +75,20 @@ func (s *source) open(a *cli.App) error {
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
 	}
-	if err := s.checkFlags(); err != nil {
+	if err := s.read(a, "jobs", "load", "burst", "surge", "seed", "seeds"); err != nil {
+		return err
+	}
+	if s.listed == nil {
+		if _, err := s.jobs(0); err != nil {
+			return err
+		}
+	}
+	return s.readChanges()
+}
+
+// read reads the files, or makes the default setup. generated are flags of generated jobs, which files exclude.
+func (s *source) read(a *cli.App, generated ...string) error {
+	if err := s.checkFlags(generated); err != nil {
 		return err
 	}
 	measured := 0
@@ -81,28 +99,19 @@ func (s *source) open(a *cli.App) error {
 	}
 	switch {
 	case len(s.input) > 0:
-		if err := s.readInput(); err != nil {
-			return err
-		}
+		return s.readInput()
 	case measured == 0:
 		s.setup = workload.Default()
-		if _, err := s.jobs(0); err != nil {
-			return err
-		}
+		return nil
 	case measured == 3:
-		if err := s.readGavel(a); err != nil {
-			return err
-		}
-	default:
-		return exit.Usagef("%s: got some of --speeds, --trace and --gpus, want all three or none", s.command)
+		return s.readGavel(a)
 	}
-	return s.readChanges()
+	return exit.Usagef("%s: got some of --speeds, --trace and --gpus, want all three or none", s.command)
 }
 
 // checkFlags refuses flags that would have no effect.
-func (s *source) checkFlags() error {
+func (s *source) checkFlags(generated []string) error {
 	measured := []string{"speeds", "trace", "gpus"}
-	generated := []string{"jobs", "load", "burst", "surge", "seed", "seeds"}
 	refuse := func(with string, names []string) error {
 		for _, name := range names {
 			if s.flags.Changed(name) {

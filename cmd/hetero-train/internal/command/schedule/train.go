@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
-	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -27,26 +26,34 @@ import (
 
 const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
 
-Each episode is a list of 60 generated jobs on the default cluster. The output folder gets a checkpoint at the end, every --save-minutes
-minutes, and when a signal stops the training. If the folder has a checkpoint, the training resumes from it and gives the same bits as
-without the interruption. The program contains a trained network, so you need this command only for experiments.
+The program has a trained network for any cluster. Train another one to fit a cluster and its jobs better.
+
+An episode is a list of jobs on a cluster: 60 jobs for each 16 GPUs. In a fraction of --random of the episodes, cluster and jobs are
+random: numbers of machines, types of GPUs, speeds, running times. The other episodes are on the cluster of --input or --gpus, with a
+random part of its jobs. Without files, they are on the default cluster, with generated jobs. The network works on any cluster.
+
+The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
+checkpoint, the training resumes from it and gives the same bits as without the interruption.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
 const trainExample = `  hetero-train schedule train --episodes 10000
-  hetero-train schedule train --episodes 1000000 --output network --save-minutes 30`
+  hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
+  hetero-train schedule train --input cluster.toml --input jobs.csv --random 0.2
+  hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
 
 type trainFlags struct {
+	source
 	episodes int64
 	output   string
 	seed     uint64
-	device   string
 	threads  int
 	minutes  float64
+	random   float64
 }
 
 func newTrain(a *cli.App) *cobra.Command {
-	f := new(trainFlags)
+	f := &trainFlags{source: source{policies: policies{command: "schedule train"}}}
 	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong, Example: trainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.Int64Var(&f.episodes, "episodes", 10000, "episodes in total, including those of the checkpoint")
@@ -55,6 +62,8 @@ func newTrain(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
 	flags.IntVar(&f.threads, "threads", 0, "threads of the simulator; 0: one per CPU")
 	flags.Float64Var(&f.minutes, "save-minutes", 5, "minutes between two checkpoints")
+	flags.Float64Var(&f.random, "random", dqn.DefaultProblem().Random, "fraction of the episodes on random clusters, 0 to 1")
+	f.addFiles(flags, "each episode takes a part of one of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
 }
@@ -67,11 +76,16 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
 	case !(f.minutes > 0 && f.minutes <= 1e6):
 		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0", f.minutes)
+	case !(f.random >= 0 && f.random <= 1):
+		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
 	case f.output == "":
 		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
 	}
 	if f.threads == 0 {
 		f.threads = runtime.NumCPU()
+	}
+	if err := f.read(a); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(f.output, 0o755); err != nil {
 		return exit.Usagef("schedule train: --output: %w", err)
@@ -93,10 +107,16 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	options, problem := dqn.Defaults(), dqn.DefaultProblem()
-	options.Seed = f.seed
-	environments, err := dqn.NewEnvironments(options.Environments, problem, workload.Default())
+	from := dqn.Source{Setup: f.setup, Lists: f.listed}
+	options.Seed, problem.Random, problem.Input = f.seed, f.random, from.Digest()
+	environments, err := dqn.NewEnvironments(options.Environments, problem, from)
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
+	}
+	const replayBytes = 1 << 30 // a larger memory of transitions would not help a cluster with more groups
+	if options.Replay = min(options.Replay, replayBytes/(4*environments[0].Shape().Floats())); options.Replay < options.Warm {
+		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
+			environments[0].Shape().Floats(), replayBytes/(4*options.Warm))
 	}
 	text, err := json.Marshal(problem)
 	if err != nil {
@@ -150,7 +170,7 @@ func (f *trainFlags) comparable(c *checkpoint.Checkpoint, problem json.RawMessag
 		return exit.With(exit.Data, fmt.Errorf("%s: %w", c.Path, err))
 	}
 	if one.String() != other.String() {
-		return exit.Usagef("%s was trained on episodes that this version of the program does not generate; choose another --output for a new training", c.Path)
+		return exit.Usagef("%s was trained on other episodes: other files, another --random, or another version of the program; choose another --output for a new training", c.Path)
 	}
 	return nil
 }

@@ -1,0 +1,251 @@
+package dqn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/hyper"
+)
+
+// group is a row of the image.
+type group struct {
+	typ, machine int
+	gpus         []int
+}
+
+// groupsOf returns the groups of a cluster, in the order of machines and types.
+func groupsOf(c *scheduler.Cluster) []group {
+	var groups []group
+	at := make([]int, len(c.Types)) // by type: index into groups
+	for m := range c.Machines {
+		for _, gpu := range c.Machines[m].GPUs {
+			t := c.GPUs[gpu].Type
+			if at[t] >= len(groups) || groups[at[t]].machine != m || groups[at[t]].typ != t {
+				at[t] = len(groups)
+				groups = append(groups, group{typ: t, machine: m})
+			}
+			groups[at[t]].gpus = append(groups[at[t]].gpus, gpu)
+		}
+	}
+	return groups
+}
+
+// encoder turns states of one run into observations. Only one goroutine at a time may use it.
+type encoder struct {
+	Encoding
+	rows, slots int // least numbers of rows and slots
+	shape       Shape
+	cluster     *scheduler.Cluster
+	work        *scheduler.Workload
+	speeds      scheduler.Speeds
+	groups      []group
+	groupOf     []int     // by GPU
+	mean        []float64 // by type: mean relative speed of all kinds
+	best        []float64 // by job: speed on the best type that is available, 0 if it needs several types
+	several     []bool    // by job: no type of the cluster holds it
+	moved       []bool    // by job: the baseline has stopped it to move it, and will start it
+	unit        float64   // seconds
+	logs        float64   // sum of the logarithms of the running times of the jobs that have arrived
+	arrived     int       // number of these jobs
+
+	adviser  scheduler.Policy
+	advice   scheduler.Action    // of the state that was observed last
+	affinity *hyper.Affinity     // nil: no similarity scores
+	ingested *features.Extractor // nil: none
+
+	up      int       // available GPUs
+	upType  []int     // by type: available GPUs
+	until   []float64 // by GPU: seconds until it is free
+	jobs    []int     // shown jobs, by slot
+	usable  []int     // by group: usable GPUs of the job at hand
+	total   []int     // by type: sum of usable
+	most    []int     // by type: maximum of usable
+	free    []int     // by group: free GPUs
+	waits   []float64 // by (group, slot): seconds until GPUs of the group are free, ascending
+	ups     []int     // by group: available GPUs
+	partner []int     // by (slot, group): index of the running job to share with, -1: none
+	gpus    []int     // result of gang
+	ratios  []float64
+	values  []float32 // facts of package features
+	mask    []float32
+}
+
+func newEncoder(e Encoding, keep bool) (*encoder, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	n := &encoder{Encoding: e, rows: 1, slots: 1}
+	if e.Advice == "maxmin" {
+		return nil, errors.New("encoding: advice: got policy maxmin, whose decisions depend on earlier states: choose another baseline")
+	}
+	if e.Advice != "" {
+		var err error
+		if n.adviser, err = scheduler.New(e.Advice, scheduler.Options{Keep: keep}); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// SeveralTypesError reports a job that needs GPUs of several types, for a network without a baseline that can place it
+// (Encoding.Advice). Policy.Reset and NewEnvironments return it.
+type SeveralTypesError struct {
+	Job  int // index into Workload.Jobs
+	Name string
+	GPUs int
+}
+
+// Error implements error.
+func (e *SeveralTypesError) Error() string {
+	return fmt.Sprintf("job %d (%q): %d GPUs of one type do not run it, and this network has no baseline that could place it: "+
+		"use another policy, or train a network with a baseline (Encoding.Advice)", e.Job, e.Name, e.GPUs)
+}
+
+// reset prepares for a run.
+func (n *encoder) reset(c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds) error {
+	if n.cluster != c {
+		n.layout(c)
+	}
+	n.work, n.speeds = w, speeds
+	n.mean = zeroed(n.mean, len(c.Types))
+	for kind := range w.Kinds {
+		most := 0.0
+		for t := range c.Types {
+			most = max(most, speeds.Alone(kind, t, 1, false))
+		}
+		for t := range c.Types {
+			if most > 0 {
+				n.mean[t] += speeds.Alone(kind, t, 1, false) / most / float64(len(w.Kinds))
+			}
+		}
+	}
+	for t := range c.Types {
+		n.upType[t] = 0
+	}
+	for _, gpu := range c.GPUs {
+		n.upType[gpu.Type]++
+	}
+	n.several, n.moved = zeroed(n.several, len(w.Jobs)), zeroed(n.moved, len(w.Jobs))
+	for i := range w.Jobs {
+		if n.several[i] = n.fastest(i, true) == 0; n.several[i] && n.adviser == nil {
+			return &SeveralTypesError{Job: i, Name: w.Jobs[i].Name, GPUs: w.Jobs[i].GPUs}
+		}
+	}
+	n.rate()
+	n.unit, n.logs, n.arrived = 1, 0, 0
+	if n.Similarity > 0 { // without the experience of earlier runs: a run is a function of its seed and its actions
+		var err error
+		if n.affinity, err = hyper.NewAffinity(hyper.Options{Dimension: n.Similarity}); err != nil {
+			return err
+		}
+		n.affinity.Reset(c, w)
+	}
+	if n.Ingested {
+		var err error
+		if n.ingested, err = features.New(features.Options{Jobs: n.shape.Jobs, GPUs: len(c.GPUs)}); err != nil {
+			return err
+		}
+		if err := n.ingested.Reset(c, w, speeds); err != nil {
+			return err
+		}
+		n.values, n.mask = zeroed(n.values, n.ingested.Size()), zeroed(n.mask, n.ingested.Size())
+	}
+	if n.adviser != nil {
+		return n.adviser.Reset(c, w, speeds)
+	}
+	return nil
+}
+
+// zeroed returns n zero values in the memory of v.
+func zeroed[E any](v []E, n int) []E {
+	v = slices.Grow(v[:0], n)[:n]
+	clear(v)
+	return v
+}
+
+// layout makes the groups of a cluster.
+func (n *encoder) layout(c *scheduler.Cluster) {
+	n.cluster, n.groups, n.groupOf = c, groupsOf(c), make([]int, len(c.GPUs))
+	rows, slots := Grid(c)
+	n.shape = n.Shape(max(n.rows, rows), max(n.slots, slots))
+	for i, g := range n.groups {
+		for _, gpu := range g.gpus {
+			n.groupOf[gpu] = i
+		}
+	}
+	n.upType, n.total, n.most = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
+	n.until = make([]float64, len(c.GPUs))
+	n.usable, n.free, n.ups = make([]int, rows), make([]int, rows), make([]int, rows)
+	n.waits = make([]float64, rows*n.shape.Slots)
+	n.partner, n.ratios = make([]int, n.shape.Jobs*rows), make([]float64, n.shape.Jobs*rows)
+}
+
+// fastest is the speed of a job on the best type of which upType GPUs are available. whole: only types with enough GPUs.
+func (n *encoder) fastest(job int, whole bool) (speed float64) {
+	j := &n.work.Jobs[job]
+	need := n.work.Kinds[j.Kind].GPUMemory
+	for t, up := range n.upType {
+		if up == 0 || whole && up < j.GPUs || need > n.cluster.Types[t].Memory {
+			continue
+		}
+		here := n.speeds.Alone(j.Kind, t, j.GPUs, false)
+		if here == 0 {
+			here = n.speeds.Alone(j.Kind, t, j.GPUs, true)
+		}
+		speed = max(speed, here)
+	}
+	return speed
+}
+
+// rate computes the best speed of each job. A job that needs several types, or GPUs that are not available now, gets the
+// best estimate of its speed: only relative times follow from it.
+func (n *encoder) rate() {
+	n.best = zeroed(n.best, len(n.work.Jobs))
+	for i := range n.work.Jobs {
+		if n.best[i] = n.fastest(i, true); n.best[i] > 0 {
+			continue
+		}
+		if n.best[i] = n.fastest(i, false); n.best[i] > 0 {
+			continue
+		}
+		j := &n.work.Jobs[i]
+		for t := range n.cluster.Types {
+			n.best[i] = max(n.best[i], n.speeds.Alone(j.Kind, t, j.GPUs, false), n.speeds.Alone(j.Kind, t, j.GPUs, true),
+				float64(j.GPUs)*n.speeds.Alone(j.Kind, t, 1, false))
+		}
+	}
+}
+
+// follow updates what changes with the availability of GPUs and with arrivals.
+func (n *encoder) follow(s *scheduler.State) {
+	up := zeroed(n.total, len(n.upType)) // room computes total again
+	n.up = 0
+	for gpu, ok := range s.Up {
+		if ok {
+			up[n.cluster.GPUs[gpu].Type]++
+			n.up++
+		}
+	}
+	if !slices.Equal(up, n.upType) {
+		copy(n.upType, up)
+		n.rate()
+	}
+	for ; n.arrived < s.Arrived; n.arrived++ {
+		n.logs += math.Log(n.work.Jobs[n.arrived].Work / n.best[n.arrived])
+	}
+	if n.arrived > 0 {
+		n.unit = math.Exp(n.logs / float64(n.arrived))
+	}
+}
+
+// freeGPUs is the number of available GPUs without a job, in the state that was observed last.
+func (n *encoder) freeGPUs() (free int) {
+	for _, f := range n.free {
+		free += f
+	}
+	return free
+}

@@ -1,0 +1,257 @@
+package dqn
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+	"github.com/hetero-train/hetero-train/engine/optim"
+)
+
+// busyState returns a state of the default cluster, whose machines are in the given order, in which jobs run on three
+// machines and others wait. order[m] is the place of machine m of the default cluster.
+func busyState(t *testing.T, order [4]int) (*workload.Setup, *scheduler.Workload, *scheduler.State) {
+	t.Helper()
+	setup := workload.Default()
+	var specs [4]workload.MachineSpec
+	for m, typ := range [4]int{workload.Volta, workload.Volta, workload.Turing, workload.Radeon} {
+		specs[order[m]] = workload.MachineSpec{Count: 1, Type: typ, GPUs: 4, CPUs: 32, Memory: 1 << 38, Network: 1e9}
+	}
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, specs[:]...)
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 12, Load: 1, Burst: 12, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.Jobs {
+		w.Jobs[i].Arrival, w.Jobs[i].GPUs = 0, 1+i%2
+	}
+	sim, err := simulate.New(setup.Cluster, w, setup.Speeds, simulate.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for job, at := range [][]int{{0, 1}, {0, 2, 3}, {3, 0}, {2, 1, 2}} { // machine, and GPUs on it
+		a := scheduler.Action{Verb: scheduler.Start, Job: job}
+		for _, k := range at[1:] {
+			a.GPUs = append(a.GPUs, 4*order[at[0]]+k)
+		}
+		if err := sim.Apply(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return setup, w, sim.State()
+}
+
+// freshNet returns a network with random weights.
+func freshNet(t *testing.T, e Encoding) *net {
+	t.Helper()
+	n, err := openNet(referenceDevice(t), e.Shape(1, 1), Network{Filters: 4, Hidden: 8, Pair: 6}, optim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := n.initialise(5); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// valuesOf returns the values of a state, and the encoder and the observation that they belong to. The observation has at
+// least the given numbers of rows and slots.
+func valuesOf(t *testing.T, net *net, e Encoding, rows, slots int, setup *workload.Setup, w *scheduler.Workload, s *scheduler.State) ([]float32, *encoder, *Observation) {
+	t.Helper()
+	n, err := newEncoder(e, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.rows, n.slots = rows, slots
+	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
+	p, err := net.newPass(net.online, n.shape, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.set(0, o.State)
+	if err := p.forward(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(p.value(0)), n, o
+}
+
+// allFacts is an encoding with all optional facts.
+func allFacts() Encoding {
+	e := DefaultEncoding()
+	e.Ingested, e.Similarity = true, 256
+	return e
+}
+
+// If the machines of a cluster are in another order, each action has the same value, and the policy takes the same one.
+func TestOrderOfMachinesHasNoEffect(t *testing.T) {
+	e := allFacts()
+	net := freshNet(t, e)
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	want, n, seen := valuesOf(t, net, e, 1, 1, setup, w, s)
+	order := [4]int{3, 1, 2, 0}
+	setup, w, s = busyState(t, order)
+	got, _, permuted := valuesOf(t, net, e, 1, 1, setup, w, s)
+	to := func(action int) int {
+		if action >= n.shape.triples() {
+			return action
+		}
+		return action/n.shape.Rows*n.shape.Rows + order[action%n.shape.Rows]
+	}
+	possible, distinct := 0, map[float32]bool{}
+	for action, ok := range seen.Mask {
+		if ok != permuted.Mask[to(action)] {
+			t.Errorf("action %d: got possible %v, want %v", action, permuted.Mask[to(action)], ok)
+		}
+		if math.Abs(float64(got[to(action)]-want[action])) > 1e-5 { // sums in another order
+			t.Errorf("action %d: got value %v, want %v", action, got[to(action)], want[action])
+		}
+		if ok {
+			possible++
+			distinct[want[action]] = true
+		}
+	}
+	if possible < 10 || len(distinct) < 8 {
+		t.Errorf("got %d possible actions with %d values, want a state with more choice", possible, len(distinct))
+	}
+	if a, b := best(want, seen.Mask), best(got, permuted.Mask); to(a) != b {
+		t.Errorf("best action: got %d, want %d", b, to(a))
+	}
+}
+
+// Empty rows and slots have no effect on the values: a network that was trained on observations with room for a large
+// cluster decides equally without this room.
+func TestEmptyRowsAndSlotsHaveNoEffect(t *testing.T) {
+	e := allFacts()
+	net := freshNet(t, e)
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	s.Up[6] = false // a GPU that is not available is like one that does not exist
+	want, n, seen := valuesOf(t, net, e, 1, 1, setup, w, s)
+	got, padded, large := valuesOf(t, net, e, 9, 11, setup, w, s)
+	if n.shape.Rows != 4 || n.shape.Slots != 4 || padded.shape.Rows != 9 || padded.shape.Slots != 11 {
+		t.Fatalf("got shapes %+v and %+v", n.shape, padded.shape)
+	}
+	for action, ok := range seen.Mask {
+		other := action - n.shape.Wait() + padded.shape.Wait()
+		if action < n.shape.triples() {
+			other = action/n.shape.Rows*padded.shape.Rows + action%n.shape.Rows
+		}
+		if large.Mask[other] != ok || math.Abs(float64(got[other]-want[action])) > 1e-5 {
+			t.Errorf("action %d: got possible %v and value %v, want %v and %v", action, large.Mask[other], got[other], ok, want[action])
+		}
+	}
+}
+
+// If all times are in another unit, the observation is the same.
+func TestUnitOfTimeHasNoEffect(t *testing.T) {
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	_, _, want := valuesOf(t, freshNet(t, DefaultEncoding()), DefaultEncoding(), 1, 1, setup, w, s)
+	const factor = 1000
+	for i := range w.Jobs {
+		w.Jobs[i].Work *= factor
+		s.Remaining[i] *= factor
+	}
+	for i := range s.Running {
+		s.Running[i].Remaining *= factor
+	}
+	_, _, got := valuesOf(t, freshNet(t, DefaultEncoding()), DefaultEncoding(), 1, 1, setup, w, s)
+	for i := range want.State {
+		if math.Abs(float64(got.State[i]-want.State[i])) > 1e-5 {
+			t.Errorf("number %d: got %v, want %v", i, got.State[i], want.State[i])
+		}
+	}
+}
+
+// A network schedules all jobs on clusters that it has never seen: many machines, large ones, several types on a machine.
+func TestPolicyWorksOnUnseenClusters(t *testing.T) {
+	p := smallProblem()
+	p.Encoding.Advice, p.Encoding.Ingested = "gang", true
+	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	types := workload.Default().Cluster.Types
+	both := workload.NewCluster(types, workload.MachineSpec{Count: 2, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	for _, gpu := range []int{1, 2, 6} { // two types on each machine, not one after the other
+		both.GPUs[gpu].Type = workload.Radeon
+	}
+	for name, setup := range map[string]*workload.Setup{
+		"many machines": {Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 20, Type: workload.Turing, GPUs: 2, CPUs: 16, Memory: 1 << 38, Network: 1e9},
+			workload.MachineSpec{Count: 3, Type: workload.Volta, GPUs: 4, CPUs: 32, Memory: 1 << 38, Network: 1e9})},
+		"a large machine": {Cluster: workload.NewCluster(types, workload.MachineSpec{Count: 1, Type: workload.Radeon, GPUs: 36, CPUs: 512, Memory: 1 << 42, Network: 1e9})},
+		"two types":       {Cluster: both},
+		"random":          workload.Random(11),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if setup.Kinds == nil {
+				d := workload.Default()
+				setup.Kinds, setup.Shapes, setup.Speeds = d.Kinds, d.Shapes, d.Speeds
+			}
+			w, err := workload.Generate(setup, workload.Arrivals{Jobs: 40, Load: 1, Seed: 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range w.Jobs {
+				w.Jobs[i].GPUs = min(w.Jobs[i].GPUs, 4)
+			}
+			r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{})
+			if err != nil || policy.Err() != nil {
+				t.Fatal(err, policy.Err())
+			}
+			for j, c := range r.Jobs {
+				if math.IsNaN(c.Finish) {
+					t.Errorf("job %d has not finished", j)
+				}
+			}
+		})
+	}
+}
+
+// The baseline places a job that needs GPUs of several types. Without a baseline, the job is an error with a type.
+func TestJobsThatNeedSeveralTypes(t *testing.T) {
+	setup := workload.Default()
+	setup.Cluster = workload.NewCluster(setup.Cluster.Types, workload.MachineSpec{Count: 1, Type: workload.Volta, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9},
+		workload.MachineSpec{Count: 1, Type: workload.Turing, GPUs: 2, CPUs: 64, Memory: 1 << 40, Network: 1e9})
+	const images = 2 // a kind that runs on GPUs of several types
+	w := &scheduler.Workload{Kinds: setup.Kinds, Jobs: []scheduler.Job{
+		{Name: "small", Kind: images, Work: 1000, GPUs: 1, CPUs: 1, Memory: 1},
+		{Name: "mixed", Kind: images, Work: 1000, GPUs: 4, CPUs: 1, Memory: 1},
+		{Name: "last", Kind: images, Work: 1000, GPUs: 2, CPUs: 1, Memory: 1}}}
+	for _, advice := range []string{"gang", "srf", ""} {
+		p := smallProblem()
+		p.Encoding.Advice = advice
+		policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Run(policy, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+		var several *SeveralTypesError
+		if advice == "" {
+			if !errors.As(err, &several) || several.Job != 1 || several.Name != "mixed" || several.GPUs != 4 {
+				t.Errorf("without a baseline: got %v, want a SeveralTypesError of job 1", err)
+			}
+		} else if err != nil || math.IsNaN(r.Jobs[1].Finish) {
+			t.Errorf("%s: got %v, want all jobs to finish", advice, err)
+		}
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
