@@ -91,7 +91,7 @@ func (c *comparison) Report(a *assembly.Run) error {
 		len(c.times), a.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
 	fmt.Fprintf(out, "best shares by the times of all %d blocks: %v; compute time of these shares / compute time of the oracle: %.4f (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "policy\tms/step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
+	fmt.Fprint(w, "policy\tms/step\tsamples/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
 		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(a.Cfg.Data.BatchSize)/r.StepSeconds,
 			show.Figure("%.4f", r.ShareOfOracle.Ratio), show.Figure("%.4f", r.ShareOfOracle.Low), show.Figure("%.4f", r.ShareOfOracle.High),
