@@ -62,8 +62,8 @@ func (s Schedule) At(episodes int64) float64 {
 	return s.From + (s.To-s.From)*float64(episodes)/float64(s.Over)
 }
 
-// Defaults are the options of the figures in docs/benchmarks/scheduling.md, except for the learning rate, which was set
-// by hand. The rate falls over 15,000 episodes; a longer training continues with the small rate.
+// Defaults are the options of the figures in docs/benchmarks/scheduling.md. The learning rate falls over 15,000 episodes; a
+// longer training continues with the small rate.
 func Defaults() Options {
 	return Options{
 		Network: DefaultNetwork(), Seed: 1, Environments: 16, Batch: 64, Replay: 40000, Warm: 512, Every: 1, Target: 250,

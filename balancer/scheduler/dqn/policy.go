@@ -145,16 +145,20 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	}
 	values := p.pass.value(0)
 	action := best(values, p.seen.Mask)
+	departs := "" // why the action is not the one with the largest value
 	if p.encoder.adviser != nil {
 		advised := p.encoder.advise()
 		tooIdle := action == p.encoder.shape.Wait() && p.encoder.freeGPUs() > maxIdle
-		if p.seen.Mask[advised] && (tooIdle || float64(values[action]-values[advised]) < p.caution) {
+		if p.seen.Mask[advised] && action != advised && (tooIdle || float64(values[action]-values[advised]) < p.caution) {
+			if departs = fmt.Sprintf("its gain is below the margin of %.3g", p.caution); tooIdle {
+				departs = fmt.Sprintf("more than %d GPUs are free", maxIdle)
+			}
 			action = advised
 		}
 	}
 	a := p.encoder.start(s, action)
 	if p.explain {
-		a.Reason = p.reason(s, values, action, possible)
+		a.Reason = p.reason(s, values, action, possible, departs)
 	}
 	return a
 }
@@ -167,20 +171,24 @@ const maxIdle = 12
 
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
 // unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
-// policy is greedy. With +Inf, it equals the baseline. Choose the margin on jobs that neither the training nor a later
+// policy is greedy, except that it does not wait while more than maxIdle GPUs are free. With +Inf, it equals the baseline. Choose the margin on jobs that neither the training nor a later
 // comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device after which the policy only waits.
 func (p *Policy) Err() error { return p.failure }
 
-// reason returns a text with the value of the action and the second largest value.
-func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int) string {
+// reason returns a text with the value of the action and the second largest value. departs tells why the action is that
+// of the baseline although another one has a larger value, "" if it has the largest one.
+func (p *Policy) reason(s *scheduler.State, values []float32, action, possible int, departs string) string {
 	second := -1
 	for a, ok := range p.seen.Mask {
 		if ok && a != action && (second < 0 || values[a] > values[second]) {
 			second = a
 		}
+	}
+	if departs != "" {
+		return fmt.Sprintf("policy %s decides: %.3f for %s; %.3f for %s is larger, but %s", p.encoder.Advice, values[action], p.describe(s, action), values[second], p.describe(s, second), departs)
 	}
 	text := fmt.Sprintf("largest of %d values: %.3f for %s", possible, values[action], p.describe(s, action))
 	if second >= 0 {
