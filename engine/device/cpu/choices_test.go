@@ -265,6 +265,27 @@ func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 	}
 }
 
+// A deleted file must not change the kernel of an op that the process has compiled before.
+func TestAProcessKeepsItsChoicesWithoutTheirFile(t *testing.T) {
+	dev := choosing(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+	op := choices(256)[0]
+	before := layoutOfWeight(t, dev, op)
+	path, _ := stored(t)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20")
+	choices(256)[1].compile(t, dev)
+	if after := layoutOfWeight(t, dev, op); after != before || before == "plain" {
+		t.Errorf("got layout %s, then %s after the file was deleted; want the same layout of oneDNN", before, after)
+	}
+	if _, lines := stored(t); len(lines) != 2 {
+		t.Errorf("got %q, want both choices in the new file", lines)
+	}
+}
+
 func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
 	t.Helper()
 	out, err := op.op.Infer(op.in)

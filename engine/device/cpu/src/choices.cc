@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "choice_file.h"
@@ -195,6 +196,7 @@ Benches benches_of(const Sample &sample, const std::vector<Candidate> &candidate
 std::string choose(const Sample &sample, const std::vector<Candidate> &candidates) {
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // choices that this process has read or made, by file
+  static std::set<std::string> refused;        // files that cannot be written
   const std::lock_guard<std::mutex> hold(one_at_a_time);
 
   const std::string guess = candidates.front().name, folder = choice_folder(), key = key_of(sample);
@@ -211,26 +213,37 @@ std::string choose(const Sample &sample, const std::vector<Candidate> &candidate
                                                                                                : "";
   };
   if (const std::string name = chosen(); !name.empty()) return name;
+  // A choice that is not stored could be another one in the next run.
+  const auto refuse = [&] {
+    refused.insert(path);
+    notes().add("kernels are not chosen by timing, because the choices cannot be stored in " + path);
+    return guess;
+  };
+  const auto without_memory = [&] {
+    notes().add("a kernel is not chosen by timing, because there is not enough memory: " + key);
+    mine[key] = {guess, "not timed"};
+    return guess;
+  };
+  if (refused.count(path)) return guess;
   try {
     const ChoiceLock others(folder);
-    mine = read_choices(path);
+    // Own choices win, because a user may have deleted the file: within a process, equal ops have equal kernels.
+    const Choices stored = read_choices(path);
+    mine.insert(stored.begin(), stored.end());
     if (const std::string name = chosen(); !name.empty()) return name;
+    if (!write_choices(path, mine)) return refuse();
     const Benches benches = benches_of(sample, candidates);
     if (benches.size() < 2) return benches.empty() ? guess : benches.front()->name;
     time_all(benches);
     Choices all = mine;
     all[key] = {winner(benches).name, times_text(benches)};
-    // A choice that is not stored could be another one in the next run.
-    if (!write_choices(path, all)) {
-      notes().add("kernels are not chosen by timing, because the choices cannot be stored in " + path);
-      return guess;
-    }
+    if (!write_choices(path, all)) return refuse();
     mine = all;
     return mine[key].name;
   } catch (const OutOfMemory &) {
-    return guess;
+    return without_memory();
   } catch (const std::bad_alloc &) {
-    return guess;
+    return without_memory();
   }
 }
 
