@@ -127,8 +127,8 @@ func TestCheapestRefuses(t *testing.T) {
 	}{
 		{"powers of other length", []float64{1}, two, 0, "got 1 busy and 2 idle values, want 2 of each"},
 		{"idle powers of other length", two, nil, 0, "got 2 busy and 0 idle values, want 2 of each"},
-		{"a power of NaN", []float64{1, math.NaN()}, two, 0, "rank 1: got NaN busy and 1 idle, want finite numbers of at least 0"},
-		{"a negative idle power", two, []float64{-1, 1}, 0, "rank 0: got 1 busy and -1 idle, want finite numbers of at least 0"},
+		{"a power of NaN", []float64{1, math.NaN()}, two, 0, "rank 1: got a busy power of NaN and an idle power of 1, want finite numbers of at least 0"},
+		{"a negative idle power", two, []float64{-1, 1}, 0, "rank 0: got a busy power of 1 and an idle power of -1, want finite numbers of at least 0"},
 		{"slowdown of NaN", two, two, math.NaN(), "slowdown: got NaN, want a finite number of at least 0"},
 		{"endless slowdown", two, two, math.Inf(1), "slowdown: got +Inf, want a finite number of at least 0"},
 	}

@@ -59,7 +59,7 @@ var rules = []rule{
 			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"device.kind"}, check: func(c *Config) *Fault {
-		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "device.kind gives all ranks the same kind of device",
+		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "only device.kind = \"auto\" or \"cuda\" can combine GPU ranks and CPU ranks",
 			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind), `0, or device.kind = "auto" or "cuda"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {

@@ -37,7 +37,7 @@ func NewState(cache *Cache, params *Params) (_ *State, err error) {
 		return nil, fmt.Errorf("plan: state: %w", err)
 	}
 	if s.staging, err = dev.AllocHost(largest); err != nil {
-		return nil, fmt.Errorf("plan: staging of %d bytes: %w", largest, err)
+		return nil, fmt.Errorf("plan: allocate a staging buffer of %d bytes: %w", largest, err)
 	}
 	for _, b := range []struct {
 		to    *device.Buffer

@@ -85,7 +85,7 @@ func (o Options) check() error {
 		}
 	}
 	if o.Replay < o.Batch || o.Warm < o.Batch || o.Replay < o.Warm {
-		return fmt.Errorf("learner: got batch %d, warm %d, replay %d transitions, want batch <= warm <= replay", o.Batch, o.Warm, o.Replay)
+		return fmt.Errorf("learner: got a batch of %d transitions, a warm-up of %d and a replay memory of %d, want batch <= warm-up <= replay memory", o.Batch, o.Warm, o.Replay)
 	}
 	for _, f := range []struct {
 		name      string

@@ -269,7 +269,7 @@ func TestFaultyRangesAreErrors(t *testing.T) {
 		{strings.Replace(text, `"version": 1`, `"version": 2`, 1), "got version 2, want 1"},
 		{strings.Replace(text, `"job.cpus"`, `"job.memory"`, 1), "got job.memory a second time"},
 		{strings.Replace(text, `"job.cpus"`, `"job.memory"`, 1), "got no range of job.cpus"},
-		{strings.Replace(text, `"job.cpus"`, `"job.cores"`, 1), `got "job.cores", want a known fact`},
+		{strings.Replace(text, `"job.cpus"`, `"job.cores"`, 1), `got "job.cores", want the name of a feature`},
 		{strings.Replace(text, `"high": 64,`, `"high": -64,`, 1), "range of job.gpus: got 1 to -64"},
 		{strings.Replace(text, `"unit": "C"`, `"unit": "K"`, 1), `gpu.temperature: got unit "K", want "C"`},
 		{strings.Replace(text, `"version"`, `"other": 1, "version"`, 1), "unknown field"},

@@ -232,9 +232,9 @@ func ReadRanges(source string, in io.Reader) (*Ranges, error) {
 		rng := Range{v.Low, v.High, v.Log}
 		switch {
 		case f < 0:
-			faults = append(faults, fmt.Errorf("ranges %s: fact %d: got %.60q, want a known fact", source, i, v.Name))
+			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %.60q, want the name of a feature", source, i, v.Name))
 		case seen[f]:
-			faults = append(faults, fmt.Errorf("ranges %s: fact %d: got %s a second time, want each fact once", source, i, v.Name))
+			faults = append(faults, fmt.Errorf("ranges %s: entry %d: got %s a second time, want each feature once", source, i, v.Name))
 		case v.Unit != facts[f].Unit:
 			faults = append(faults, fmt.Errorf("ranges %s: %s: got unit %.20q, want %q", source, v.Name, v.Unit, facts[f].Unit))
 		case rng.check(v.Name) != nil:

@@ -106,7 +106,7 @@ func (it *Iterations) add(source string, line int, f *faults, worker int, gpu fl
 		return
 	}
 	if gpu != w.GPU {
-		f.add(source, line, fmt.Sprintf("gpu of worker %d", worker), fmt.Sprintf("%v %%", gpu*100), fmt.Sprintf("%v %%, as before", w.GPU*100))
+		f.add(source, line, fmt.Sprintf("gpu of worker %d", worker), fmt.Sprintf("%v %%", gpu*100), fmt.Sprintf("%v %%, as in its earlier rows", w.GPU*100))
 		return
 	}
 	w.Number, w.Time = append(w.Number, number), append(w.Time, time)

@@ -157,7 +157,7 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 		{1, "parallel.ranks=2", "", "would share one GPU, GPU-5a5a5a5a"},
 		{2, "device.index=1", "", "ranks 0 (process"},
 		{2, "parallel.ranks=3", "", "rank 2 of this machine needs its own device cuda"},
-		{2, "device.index=2", "", "device.index: got 2, want the number of one of the 2 devices cuda"},
+		{2, "device.index=2", "", "device.index: got 2, want the number of one of the 2 cuda devices"},
 		{1, "parallel.ranks=2", "CUDA_VISIBLE_DEVICES=MIG-1,MIG-1", "would share one GPU, MIG-5a5a5a5a"},
 	} {
 		set := []string{"device.kind=cuda", "parallel.ranks=2", c.set, "data.batch_size=24", "train.steps=2"}

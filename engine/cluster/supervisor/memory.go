@@ -85,9 +85,9 @@ func counter(file, name string) int64 {
 func (before memoryKills) reason(after memoryKills) string {
 	switch {
 	case before.group >= 0 && after.group > before.group:
-		return fmt.Sprintf("out of memory (oom_kill of the control group rose from %d to %d)", before.group, after.group)
+		return fmt.Sprintf("out of memory (the control group's counter oom_kill rose from %d to %d)", before.group, after.group)
 	case before.system >= 0 && after.system > before.system:
-		return fmt.Sprintf("perhaps out of memory (oom_kill of the machine rose from %d to %d)", before.system, after.system)
+		return fmt.Sprintf("perhaps out of memory (the machine's counter oom_kill rose from %d to %d)", before.system, after.system)
 	}
 	return ""
 }

@@ -55,9 +55,9 @@ func TestSaysWhetherMemoryWasWanting(t *testing.T) {
 		before, after memoryKills
 		want          string
 	}{
-		{memoryKills{1, 5}, memoryKills{2, 6}, "out of memory (oom_kill of the control group rose from 1 to 2)"},
-		{memoryKills{1, 5}, memoryKills{1, 6}, "perhaps out of memory (oom_kill of the machine rose from 5 to 6)"},
-		{memoryKills{-1, 5}, memoryKills{-1, 7}, "perhaps out of memory (oom_kill of the machine rose from 5 to 7)"},
+		{memoryKills{1, 5}, memoryKills{2, 6}, "out of memory (the control group's counter oom_kill rose from 1 to 2)"},
+		{memoryKills{1, 5}, memoryKills{1, 6}, "perhaps out of memory (the machine's counter oom_kill rose from 5 to 6)"},
+		{memoryKills{-1, 5}, memoryKills{-1, 7}, "perhaps out of memory (the machine's counter oom_kill rose from 5 to 7)"},
 		{memoryKills{1, 5}, memoryKills{1, 5}, ""},
 		{memoryKills{-1, -1}, memoryKills{-1, -1}, ""},
 	}
@@ -108,7 +108,7 @@ func TestKillForWantOfMemoryIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := "was killed by SIGKILL: out of memory (oom_kill of the control group rose from 0 to 1)"
+	want := "was killed by SIGKILL: out of memory (the control group's counter oom_kill rose from 0 to 1)"
 	if !strings.Contains(string(out), "rank 1 (process ") || !strings.Contains(string(out), want) {
 		t.Errorf("got %s\nwant rank 1 and %q", out, want)
 	}

@@ -336,7 +336,7 @@ func (w *watch) verdict() error {
 	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Tail: p.end.String(),
 		Reason: fmt.Sprintf("%s, and did not exit within %v after the stop", p.doing, w.options.Grace)}
 	if w.secondary != nil {
-		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not exit within %v after rank %d lost another rank", p.doing, w.options.Grace, w.secondary.Rank)
+		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not exit within %v after rank %d had lost the connection to another rank", p.doing, w.options.Grace, w.secondary.Rank)
 	}
 	return e
 }

@@ -32,7 +32,7 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 		{"what follows is seen first", "exit 5;pause 100ms,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
 		{"no rank knows more", "exit 5;pause 50ms,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
 		{"a stopped rank", "exit 5;signal STOP;exit 5", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after rank ", 5},
-		{"a rank that hangs and one that is slow", "exit 5;wait;stubborn,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 lost another rank", 5},
+		{"a rank that hangs and one that is slow", "exit 5;wait;stubborn,wait", "rank 2 (process PID) hangs: it is running, and did not exit within 300ms after rank 0 had lost the connection to another rank", 5},
 		{"stopped as told, and saved", "exit 75;pause 50ms,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
 		{"frozen at the end", "exit 0;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not exit within 300ms after the stop", -1},
 		{"killed by SIGTERM while it was being loaded", "pause 50ms,exit 5;signal TERM", "rank 1 (process PID) was killed by SIGTERM", -1},

@@ -103,7 +103,7 @@ func (c Config) join(ctx context.Context, conn *connection) error {
 			err = conn.adopt(rank, fd)
 		}
 		if err != nil {
-			return fmt.Errorf("take over the connection with rank %d: %w", rank, err)
+			return fmt.Errorf("hand the connection to rank %d over to Gloo: %w", rank, err)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ type Communicator struct{ collective.Communicator }
 
 // Available returns an error: this program was built without cgo, or for another system than Linux.
 func Available() error {
-	return fmt.Errorf("%w: this program was built without cgo or for another system than Linux", ErrUnavailable)
+	return fmt.Errorf("%w: this program was built without cgo, or not for Linux", ErrUnavailable)
 }
 
 // Version returns "", because there is no library.

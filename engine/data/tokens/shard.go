@@ -170,7 +170,7 @@ func (s *Shard) Verify(ctx context.Context) (Summary, error) {
 		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again", fmt.Errorf("tokens: got SHA-256 %x, want %x as in the header", got, s.Sum))
 	}
 	if s.EndOfText != NoToken && sum.Documents != s.Documents {
-		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("got %d ends of documents, want %d as in the header", sum.Documents, s.Documents))
+		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("got %d end-of-document tokens, want %d as in the header", sum.Documents, s.Documents))
 	}
 	return sum, nil
 }

@@ -60,13 +60,13 @@ func (p Placement) open(d device.Driver) (device.Device, error) {
 func (p Placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.Index >= count:
-		return 0, exit.Usagef("device.index: got %d, want the number of one of the %d devices %s that are visible to this process, from 0", p.Index, count, kind)
+		return 0, exit.Usagef("device.index: got %d, want the number of one of the %d %s devices that are visible to this process, from 0", p.Index, count, kind)
 	case p.Index >= 0:
 		return p.Index, nil
 	case count == 1:
 		return 0, nil
 	case p.LocalRank < 0:
-		return 0, exit.Usagef("cannot choose one of the %d devices %s, because the launcher does not set the local rank of this process: set device.index, or make one device visible to each rank", count, kind)
+		return 0, exit.Usagef("cannot choose one of the %d %s devices, because the launcher does not set a local rank for this process: set device.index, or make one device visible to each rank", count, kind)
 	case p.LocalRank < count || p.ShareGPU:
 		return p.LocalRank % count, nil
 	}

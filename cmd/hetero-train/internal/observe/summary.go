@@ -118,7 +118,7 @@ func (c *Console) results(r train.Result) []Row {
 		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
 	}
 	if r.Skipped > 0 || r.RollBacks > 0 {
-		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps with NaN or Inf in the gradient, %d returns to an earlier checkpoint", r.Skipped, r.RollBacks)})
+		rows = append(rows, Row{"skipped", fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.run.Started)
 	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},

@@ -27,7 +27,7 @@ func metricsToken(cfg *config.Config, env session.Environment) (string, error) {
 		return "", err
 	}
 	if token != "" && len(token) < process.LeastTokenBytes {
-		return "", exit.Usagef("metrics: the token has %d bytes, want at least %d, for example of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
+		return "", exit.Usagef("metrics: the token has %d bytes, want at least %d, for example the output of \"openssl rand -hex 16\"", len(token), process.LeastTokenBytes)
 	}
 	err = (&prometheus.ServerOptions{Address: c.Address, Token: token, Insecure: c.Insecure}).CheckAddress()
 	if errors.Is(err, prometheus.ErrExposed) {

@@ -122,8 +122,8 @@ dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups) {
   if (spec.ndim == 0) return {1};
   if (groups <= 1) return dnnl::memory::dims(spec.dims, spec.dims + spec.ndim);
   if (spec.ndim != 4 || spec.dims[0] % groups)
-    throw Invalid("layout: got " + describe(spec) + ", want 4 dimensions, the first a multiple of " +
-                  std::to_string(groups) + " groups");
+    throw Invalid("layout: got " + describe(spec) + ", want 4 dimensions, the first divisible by " +
+                  std::to_string(groups) + ", the number of groups");
   return {groups, spec.dims[0] / groups, spec.dims[1], spec.dims[2], spec.dims[3]};
 }
 
@@ -136,7 +136,7 @@ Desc desc_of(const ht_spec &spec, int64_t groups) {
     Desc d = registered(spec.layout);
     if (d.get_data_type() != type ||
         (d.get_dims() != dnnl_dims(spec) && d.get_dims() != dnnl_dims(spec, d.get_dims()[0])))
-      throw Invalid("layout: got " + describe(spec) + ", a layout for another shape or type");
+      throw Invalid("layout: got " + describe(spec) + ", want a layout for the shape and element type of the tensor");
     return d;
   }
   if (int64_t g = layout_groups(spec.layout)) {

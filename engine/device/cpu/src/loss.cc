@@ -68,8 +68,8 @@ struct Loss : Kernel {
   void check(const Labels &l) const {
     for (int64_t n = 0; n < samples; n++) {
       if (l.first[n] >= classes)
-        throw std::runtime_error("label " + std::to_string(n) + ": got " + std::to_string(l.first[n]) +
-                                 ", want below the " + std::to_string(classes) + " classes");
+        throw std::runtime_error("label " + std::to_string(n) + ": got class " + std::to_string(l.first[n]) +
+                                 ", want less than " + std::to_string(classes) + ", the number of classes");
       if (mixed && l.first[n] >= 0 && (l.second[n] < 0 || l.second[n] >= classes))
         throw std::runtime_error("second label " + std::to_string(n) + ": got " + std::to_string(l.second[n]) +
                                  ", want 0 to " + std::to_string(classes - 1));

@@ -41,7 +41,7 @@ Step Steps::checked(const ht_step &step) {
 Steps::Steps(const ht_step *steps, int32_t count) {
   if (count < 0 || (count > 0 && !steps))
     throw Invalid("got " + std::to_string(count) + " steps" + (steps ? "" : " and a null list") +
-                  ", want at least 0 and a list");
+                  ", want at least 0 steps, and a list that is not null");
   std::set<ht_event *> recorded, waited;
   for (int32_t i = 0; i < count; i++) {
     try {

@@ -58,7 +58,7 @@ func NewPredict(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) FILE...", Short: "Classify images or texts with a trained model", Long: predictLong, Example: predictExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders, files of text or -", len(args))
+				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders, text files, or - for standard input", len(args))
 			}
 			return nil
 		}}

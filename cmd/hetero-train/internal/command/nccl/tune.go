@@ -153,6 +153,6 @@ func (t tuned) write(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nfor gradient buckets: %v (%.2f times the time of NCCL's own choice)\nwritten: %v\n", t.Recommended, t.Gain, t.Files)
+	_, err := fmt.Fprintf(w, "\nbest for gradient buckets: %v (%.2f times as fast as NCCL's default)\nfiles written: %v\n", t.Recommended, t.Gain, t.Files)
 	return err
 }

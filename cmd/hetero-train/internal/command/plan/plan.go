@@ -326,7 +326,7 @@ func (r Report) write(w io.Writer) error {
 		samples = fmt.Sprintf("samples of %d tokens%s", r.Tokens, show.Classes(r.Classes))
 	}
 	fmt.Fprintf(w, "model %s: %.2f million parameters, %s, %s, %s\n", r.Model, float64(r.Parameters)/1e6, samples, r.Precision, r.Optimizer)
-	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d samples; ranks: %d), %s: forward %s, backward %s; %s per sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
+	fmt.Fprintf(w, "step: %d samples (micro-batches: %d with %d samples each; ranks: %d), %s: forward %s, backward %s; %s per sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
