@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
@@ -463,6 +464,18 @@ func TestScheduleTrains(t *testing.T) {
 	o := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", dir, "--device", "reference", "--jobs", "10"})
 	if o.code != 0 || !strings.Contains(o.stdout, "dqn: 10 jobs") {
 		t.Errorf("got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	cut := filepath.Join(t.TempDir(), "cut")
+	if err := os.CopyFS(cut, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	newest, ok := checkpoint.NewestStep(cut)
+	if err := os.Truncate(filepath.Join(cut, checkpoint.StepName(newest), "model.safetensors"), 1000); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	o = execute([]string{"schedule", "compare", "--policy", "dqn", "--network", cut, "--seeds", "2", "--jobs", "10"})
+	if o.code != 0 || strings.Count(o.stderr, checkpoint.StepName(newest)+" skipped") != 1 {
+		t.Errorf("a damaged newest network: got exit code %d and %q, want one warning that names it", o.code, o.stderr)
 	}
 	speeds, trace := gavelFiles(t, goodTrace)
 	files := []string{"--speeds", speeds, "--trace", trace, "--gpus", "v100=4,k80=2"}

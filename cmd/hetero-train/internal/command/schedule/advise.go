@@ -54,7 +54,7 @@ type cluster interface {
 }
 
 func newAdvise(a *cli.App) *cobra.Command {
-	f := &adviseFlags{policies: policies{command: "schedule advise", explain: true, keep: true}}
+	f := &adviseFlags{policies: policies{command: "schedule advise", explain: true, keep: true, warn: warnOnce(a)}}
 	cmd := &cobra.Command{Use: "advise", Short: "Propose placements for the queue of Slurm or Kubernetes", Long: adviseLong, Example: adviseExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.slurm, "slurm", false, "read the queue of Slurm")

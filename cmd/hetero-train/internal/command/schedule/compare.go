@@ -63,7 +63,7 @@ type compareFlags struct {
 }
 
 func newCompare(a *cli.App) *cobra.Command {
-	f := &compareFlags{source: source{policies: policies{command: "schedule compare"}}}
+	f := &compareFlags{source: source{policies: policies{command: "schedule compare", warn: warnOnce(a)}}}
 	cmd := &cobra.Command{Use: "compare", Short: "Compare scheduling policies on the same jobs", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "policy", policyNames(), "policies to compare, repeatable; "+baseline+" is always included")

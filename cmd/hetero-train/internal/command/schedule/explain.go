@@ -37,7 +37,7 @@ type explainFlags struct {
 }
 
 func newExplain(a *cli.App) *cobra.Command {
-	f := &explainFlags{source: source{policies: policies{command: "schedule explain", explain: true}}}
+	f := &explainFlags{source: source{policies: policies{command: "schedule explain", explain: true, warn: warnOnce(a)}}}
 	cmd := &cobra.Command{Use: "explain --job NAME", Short: "Explain why a job ran on its GPUs", Long: explainLong, Example: explainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.job, "job", "", "`NAME` of the job; schedule simulate --json lists the jobs")

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/dqn"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -31,6 +33,7 @@ type policies struct {
 	device  string // device that computes the network
 	explain bool
 	keep    bool // never stop a running job
+	warn    func(text string)
 
 	made map[string]scheduler.Policy
 	dev  device.Device
@@ -44,7 +47,17 @@ func (p *policies) addNetwork(flags *pflag.FlagSet) {
 
 // own returns a copy without open policies, for another goroutine.
 func (p *policies) own() *policies {
-	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep}
+	return &policies{command: p.command, network: p.network, device: p.device, explain: p.explain, keep: p.keep, warn: p.warn}
+}
+
+// warnOnce returns a function that prints a warning the first time that it gets it. Several goroutines may use it.
+func warnOnce(a *cli.App) func(text string) {
+	var seen sync.Map
+	return func(text string) {
+		if _, known := seen.LoadOrStore(text, true); !known {
+			a.WarnOf(text)
+		}
+	}
 }
 
 // get returns a policy.
@@ -86,9 +99,12 @@ func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
 	if p.network == "" {
 		return dqn.OpenTrained(p.dev, o)
 	}
-	c, _, err := checkpoint.Latest(p.network)
+	c, skipped, err := checkpoint.Latest(p.network)
 	if err != nil {
 		return nil, exit.With(exit.Data, fmt.Errorf("--network: %w", err))
+	}
+	for _, damaged := range skipped {
+		p.warn(damaged.String())
 	}
 	defer c.Close()
 	policy, err := dqn.OpenPolicy(p.dev, c, o)

@@ -33,7 +33,7 @@ type simulateFlags struct {
 }
 
 func newSimulate(a *cli.App) *cobra.Command {
-	f := &simulateFlags{source: source{policies: policies{command: "schedule simulate"}}}
+	f := &simulateFlags{source: source{policies: policies{command: "schedule simulate", warn: warnOnce(a)}}}
 	cmd := &cobra.Command{Use: "simulate", Short: "Simulate one scheduling policy on a cluster", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policyName, "policy", defaultPolicy, policyUsage("policy to simulate"))
