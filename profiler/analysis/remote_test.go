@@ -191,8 +191,10 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 			t.Errorf("%s: got %v, want %q and no fault of the server", address, err, says)
 		}
 	}
-	if _, err := ReadTrial(t.Context(), "http://me:canary@host#a/b", nil); !errors.Is(err, mlflow.ErrAddress) || strings.Contains(err.Error(), "canary") {
-		t.Errorf("an address with a password: got %v", err)
+	for _, address := range []string{"http://me:canary@host#a/b", "http://me:canary@host?x=1#a/b", "https://me:canary@ho st#a/b"} {
+		if _, err := ReadTrial(t.Context(), address, nil); !errors.Is(err, mlflow.ErrAddress) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("an address with a password: got %v", err)
+		}
 	}
 	f.status = http.StatusInternalServerError
 	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "a fault of the test") {

@@ -127,12 +127,16 @@ type streamEvent struct {
 	Why     string `json:"why,omitempty"`     // the server refuses the run
 }
 
+// mostStreamed is the largest number of runs of one stream. It exceeds mostFollowers: a browser with more runs than the
+// server follows gets the versions of those that it follows, and a refusal for each other run.
+const mostStreamed = 64
+
 // stream sends the versions of runs after each change, until the client disconnects. If it follows none of the runs, it
 // sends an error; otherwise it sends an event for each run that it does not follow.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
-	if len(names) == 0 || len(names) > mostFollowers {
-		http.Error(w, fmt.Sprintf("run: got %d names, want 1 to %d", len(names), mostFollowers), http.StatusBadRequest)
+	if len(names) == 0 || len(names) > mostStreamed {
+		http.Error(w, fmt.Sprintf("run: got %d names, want 1 to %d", len(names), mostStreamed), http.StatusBadRequest)
 		return
 	}
 	var all sync.WaitGroup

@@ -11,7 +11,7 @@
 //	GET  /api/runs/NAME             a run without figures over steps (runs.View)
 //	GET  /api/runs/NAME/figures     figures over steps: columns=loss,own&from=1&to=0&points=800&ranks=0,3
 //	GET  /api/runs/NAME/config      settings, as text
-//	GET  /api/stream?run=A&run=B    server-sent events: the version of a run after each change, for up to 8 runs
+//	GET  /api/stream?run=A&run=B    server-sent events: the version of each run after a change, or a refusal
 //	POST /login                     exchanges the token for a cookie
 //
 // For each run that a client watches, a follower reads the files of the run. Clients that send the same request about

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -282,6 +283,30 @@ func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 		if e := next(); e.kind != "version" || e.Run != name || e.Version == first[name].Version {
 			t.Errorf("after a change of %s: got %+v", name, e)
 		}
+	}
+}
+
+// TestAStreamOfTooManyRunsFollowsSome: a browser with nine runs gets the versions of eight of them.
+func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
+	query := url.Values{}
+	for i := range mostFollowers + 1 {
+		query.Add("run", fmt.Sprint("run", i))
+	}
+	folder, _ := folderOf(t, query["run"]...)
+	at := serve(t, Options{Folder: folder, Loopback: true})
+	answer, err := http.Get("http://" + at + "/api/stream?" + query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	kinds := map[string]int{}
+	for lines := bufio.NewScanner(answer.Body); kinds["version"]+kinds["refused"] < mostFollowers+1 && lines.Scan(); {
+		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			kinds[kind]++
+		}
+	}
+	if kinds["version"] != mostFollowers || kinds["refused"] != 1 {
+		t.Errorf("status %d: got %v, want %d versions and one refusal", answer.StatusCode, kinds, mostFollowers)
 	}
 }
 

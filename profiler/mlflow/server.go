@@ -37,11 +37,14 @@ type server struct {
 
 func newServer(address string, environ []string, timeout time.Duration) (*server, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("got %q, want an address such as http://127.0.0.1:5000, or a folder", address)
+	if err != nil { // its text contains the address, which may contain a password
+		return nil, errors.New("the address is not a URL; want an address such as http://127.0.0.1:5000, or a folder")
 	}
 	if u.User != nil {
 		return nil, errors.New("the address contains a user name or a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("got %q, want an address such as http://127.0.0.1:5000, or a folder", address)
 	}
 	s := &server{base: strings.TrimRight(address, "/"), header: http.Header{}, folders: map[string]string{}, mostReply: mostReply,
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}

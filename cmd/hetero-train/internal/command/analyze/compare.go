@@ -32,7 +32,10 @@ func (f *analyzeFlags) sideBySide(a *cli.App, cmd *cobra.Command, dirs []string)
 	var trials []*analysis.Trial
 	for _, dir := range dirs {
 		t, err := analysis.ReadTrial(cmd.Context(), dir, a.Env.Environ)
-		if server := new(analysis.ServerError); errors.As(err, &server) && cmd.Context().Err() == nil {
+		if err != nil && cmd.Context().Err() != nil {
+			return fmt.Errorf("analyze --compare: %w", errors.Join(cmd.Context().Err(), err))
+		}
+		if server := new(analysis.ServerError); errors.As(err, &server) {
 			return exit.With(exit.Communication, fmt.Errorf("analyze --compare: %w", err))
 		}
 		if err != nil {
