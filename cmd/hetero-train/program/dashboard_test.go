@@ -210,7 +210,7 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer used.Close()
-	busy := finish(t, p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=2000"), 0)
+	busy := finish(t, p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=2000", "checkpoint.interval_steps=1000"), 0)
 	if busy.check(t, exit.Done, ""); !strings.Contains(busy.stderr, "training continues") || !strings.Contains(busy.stderr, "address already in use") {
 		t.Errorf("a port in use: got %s, want a warning with the reason", busy.stderr)
 	}
