@@ -281,11 +281,11 @@ func checkCommunication(t *testing.T, ctx context.Context, path string) {
 	if len(want.Ranks) != 2 || len(want.Buckets) == 0 || len(want.Ranks[1].Links) != 1 {
 		t.Fatalf("got %+v, want two ranks, buckets, and only the all-reduces as a link of rank 1", want)
 	}
-	text := "Values of step" // the last window has one step
+	steps := "Values of step" // the last window has one step
 	if want.Steps != 1 {
-		text = fmt.Sprint(want.Steps, " steps up to step")
+		steps = fmt.Sprint(want.Steps, " steps up to step")
 	}
-	await(t, ctx, fmt.Sprintf(`document.querySelector('#links .explain + div .explain')?.textContent.includes('%s')`, text))
+	await(t, ctx, fmt.Sprintf(`document.querySelector('#links .explain + div .explain')?.textContent.includes('%s')`, steps))
 	rows := func(table int) [][]string {
 		return evaluate[[][]string](t, ctx, fmt.Sprintf(`[...document.querySelectorAll('#links table')[%d].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))`, table))
 	}
