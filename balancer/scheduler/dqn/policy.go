@@ -24,7 +24,6 @@ type Policy struct {
 	progress Progress
 	caution  float64
 	explain  bool
-	borrowed bool // the network belongs to a learner
 	failure  error
 }
 
@@ -71,19 +70,6 @@ func openPolicy(dev device.Device, path string, state *saved, weights *checkpoin
 		return nil, err
 	}
 	return p, p.net.load(weights, p.net.online.Values, "")
-}
-
-// Policy returns a policy with the current network of the learner, which must be trained on environments of problem.
-// The policy uses the weights of the learner, so it is valid only until the next Run or Close of the learner.
-func (l *Learner) Policy(problem Problem) (*Policy, error) {
-	encoder, err := newEncoder(problem.Encoding, false)
-	if err != nil {
-		return nil, err
-	}
-	if got := problem.Encoding.Shape(l.shape.Rows, l.shape.Slots); got != l.shape {
-		return nil, fmt.Errorf("policy dqn: got a problem with observations of shape %+v, want %+v, the shape of the learner", got, l.shape)
-	}
-	return &Policy{net: l.net, encoder: encoder, problem: problem, caution: problem.Caution, progress: l.progress, borrowed: true}, nil
 }
 
 // Name implements scheduler.Policy.
@@ -218,15 +204,5 @@ func (p *Policy) describe(s *scheduler.State, action int) string {
 	return fmt.Sprintf("job %q on %s", n.work.Jobs[n.jobs[slot]].Name, where)
 }
 
-// Close frees the network. The network of a learner stays.
-func (p *Policy) Close() error {
-	if !p.borrowed {
-		return p.net.close()
-	}
-	if p.pass == nil {
-		return nil
-	}
-	pass := p.pass
-	p.pass = nil
-	return pass.close()
-}
+// Close frees the network.
+func (p *Policy) Close() error { return p.net.close() }

@@ -69,15 +69,7 @@ func latest(t *testing.T, dir string) *checkpoint.Checkpoint {
 func TestPolicyWorksOnChangedClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Similarity, p.Encoding.Ingested = "srf", 256, true
-	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{Explain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := policy.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	policy := opened(t, trained(t, tinyOptions(), p), scheduler.Options{Explain: true})
 	if got := policy.Trained().Episodes; got < 4 {
 		t.Errorf("episodes: got %d, want at least 4", got)
 	}
@@ -147,6 +139,21 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 
 }
 
+// opened opens the policy of the newest checkpoint of a folder, and closes it when the test ends.
+func opened(t *testing.T, dir string, o scheduler.Options) *Policy {
+	t.Helper()
+	policy, err := OpenPolicy(referenceDevice(t), latest(t, dir), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := policy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return policy
+}
+
 // With an endless margin, a policy with any weights is its baseline, also on random clusters, and without moves if these are
 // forbidden.
 func TestEndlessCautionIsTheBaseline(t *testing.T) {
@@ -159,15 +166,7 @@ func TestEndlessCautionIsTheBaseline(t *testing.T) {
 }
 
 func endlessCaution(t *testing.T, dir string, keep bool) {
-	policy, err := OpenPolicy(referenceDevice(t), latest(t, dir), scheduler.Options{Keep: keep, Explain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := policy.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	policy := opened(t, dir, scheduler.Options{Keep: keep, Explain: true})
 	gang, err := scheduler.New("gang", scheduler.Options{Keep: keep})
 	if err != nil {
 		t.Fatal(err)
@@ -243,15 +242,7 @@ func TestEfficienciesFollowTheSpeeds(t *testing.T) {
 		}
 	}
 
-	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := policy.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	policy := opened(t, trained(t, tinyOptions(), p), scheduler.Options{})
 	w, err := workload.Generate(setup, p.Arrivals[0])
 	if err != nil {
 		t.Fatal(err)

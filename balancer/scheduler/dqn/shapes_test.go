@@ -178,15 +178,7 @@ func TestUnitOfTimeHasNoEffect(t *testing.T) {
 func TestPolicyWorksOnUnseenClusters(t *testing.T) {
 	p := smallProblem()
 	p.Encoding.Advice, p.Encoding.Ingested = "gang", true
-	policy, err := OpenPolicy(referenceDevice(t), latest(t, trained(t, tinyOptions(), p)), scheduler.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := policy.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	policy := opened(t, trained(t, tinyOptions(), p), scheduler.Options{})
 	types := workload.Default().Cluster.Types
 	both := workload.NewCluster(types, workload.MachineSpec{Count: 2, Type: workload.Volta, GPUs: 4, CPUs: 64, Memory: 1 << 40, Network: 1e9})
 	for _, gpu := range []int{1, 2, 6} { // two types on each machine, not one after the other

@@ -213,7 +213,7 @@ func (r *row) check(f *faults) (out record, ok bool) {
 	return out, ok
 }
 
-// what returns the name of a cell for an error: the table, the name of the row if there is one, and the column.
+// what returns a text for an error that names a cell: the table, the name of the row if there is one, and the column.
 func (r *row) what(column int) string {
 	name := strings.TrimSuffix(string(tables[r.table].name), "s")
 	for _, c := range r.cells {
