@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/conformance"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -15,20 +14,12 @@ import (
 func TestAttentionConformsWithoutTensorCores(t *testing.T) {
 	t.Setenv("HETERO_SHIM_ARCH", "75")
 	lib := loadShim(t)
-	open := func(t conformance.TB, opts device.Options) device.Device {
-		t.Helper()
-		dev, err := lib.Open(0, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return captured{dev, t}
-	}
 	match, err := conformance.ParseMatch("/values/transformer/^attention(_diff)? ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	result := conformance.Run("sm_75", func(t conformance.T) {
-		devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.BF16}})
+		devicetest.Run(t, capturing(lib), devicetest.Caps{Types: []tensor.DType{tensor.BF16}})
 	}, conformance.Options{Match: match, Done: func(path []string, r *conformance.Result) {
 		if r.Status != conformance.Passed && len(r.Output) > 0 {
 			t.Errorf("%s: %s", strings.Join(path, "/"), strings.Join(r.Output, "\n"))

@@ -48,10 +48,9 @@ func (d captured) Close() error {
 	return d.Device.Close()
 }
 
-// The kernels are those of the GPU; fibers replace GPU threads.
-func TestKernelsConformOnTheHost(t *testing.T) {
-	lib := loadShim(t)
-	open := func(t conformance.TB, opts device.Options) device.Device {
+// capturing returns a function that opens devices of the host shim for a conformance suite.
+func capturing(lib *native.Library) func(t conformance.TB, opts device.Options) device.Device {
+	return func(t conformance.TB, opts device.Options) device.Device {
 		t.Helper()
 		dev, err := lib.Open(0, opts)
 		if err != nil {
@@ -59,11 +58,16 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 		}
 		return captured{dev, t}
 	}
+}
+
+// The kernels are those of the GPU; fibers replace GPU threads.
+func TestKernelsConformOnTheHost(t *testing.T) {
+	lib := loadShim(t)
 	types := []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
 	if testing.Short() {
 		types = types[:2]
 	}
-	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: types})
+	devicetest.Run(conformance.Go(t), capturing(lib), devicetest.Caps{Types: types})
 }
 
 func TestOpenSaysWhyThereIsNoDevice(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,8 +87,8 @@ func choices(n int) []choice {
 	}
 }
 
-// compile compiles the op with open layouts and closes the kernel.
-func (c choice) compile(t *testing.T, dev device.Device) {
+// compile compiles the op with open layouts and closes the kernel. It returns the operands that the kernel wants.
+func (c choice) compile(t *testing.T, dev device.Device) []device.TensorSpec {
 	t.Helper()
 	out, err := c.op.Infer(c.in)
 	if err != nil {
@@ -103,9 +104,11 @@ func (c choice) compile(t *testing.T, dev device.Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want := slices.Clone(k.In())
 	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
+	return want
 }
 
 // stored returns the file of choices and its lines without the header: key, name, times.
@@ -134,6 +137,21 @@ func stored(t *testing.T) (path string, lines [][]string) {
 		lines = append(lines, fields)
 	}
 	return files[0], lines
+}
+
+// storeElsewhere makes another cache folder the one in use. It writes a file with the name of path there, which the
+// process has not read yet.
+func storeElsewhere(t *testing.T, path, text string) {
+	t.Helper()
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	other := filepath.Join(cache, "hetero-train", "choices", filepath.Base(path))
+	if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
@@ -174,26 +192,10 @@ func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
 		t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20")
 		op.compile(t, dev)
 		path, lines := stored(t)
-		// Another folder with this choice: the process has not read this file yet.
-		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		other := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", filepath.Base(path))
-		if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(other, []byte("hetero-train choices 1\n"+lines[0][0]+"\t"+name+"\twritten by a test\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		storeElsewhere(t, path, "hetero-train choices 1\n"+lines[0][0]+"\t"+name+"\twritten by a test\n")
 		for range 2 {
-			k, err := dev.Compile(op.op, []device.TensorSpec{op.in[0].With(device.Any), op.in[1].With(device.Any)},
-				[]device.TensorSpec{device.Spec(tensor.BF16, 256, 512).With(device.Any)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if plain := k.In()[1].Layout == device.Plain; plain != (name == "tiles") {
-				t.Errorf("the choice is %s: got the weight in layout %s", name, dev.(device.LayoutNamer).LayoutName(k.In()[1].Layout))
-			}
-			if err := k.Close(); err != nil {
-				t.Error(err)
+			if layout := layoutOfWeight(t, dev, op); (layout == "plain") != (name == "tiles") {
+				t.Errorf("the choice is %s: got the weight in layout %s", name, layout)
 			}
 		}
 		if _, after := stored(t); len(after) != 1 || after[0][2] != "written by a test" {
@@ -230,14 +232,7 @@ func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 		t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
 		op.compile(t, dev)
 		path, want := stored(t)
-		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		other := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train", "choices", filepath.Base(path))
-		if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		storeElsewhere(t, path, text)
 		op.compile(t, dev)
 		if _, got := stored(t); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("file %.30q: got %q, want %q", text, got, want)
@@ -288,19 +283,7 @@ func TestAProcessKeepsItsChoicesWithoutTheirFile(t *testing.T) {
 
 func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
 	t.Helper()
-	out, err := op.op.Infer(op.in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := dev.Compile(op.op, []device.TensorSpec{op.in[0].With(device.Any), op.in[1].With(device.Any)}, []device.TensorSpec{out[0].With(device.Any)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	layout := k.In()[1].Layout
-	if err := k.Close(); err != nil {
-		t.Error(err)
-	}
-	return dev.(device.LayoutNamer).LayoutName(layout)
+	return dev.(device.LayoutNamer).LayoutName(op.compile(t, dev)[1].Layout)
 }
 
 // A new share of the batch rarely needs a timing: large numbers of rows are one class. The weight gradient has one

@@ -200,19 +200,14 @@ struct AttentionDiff final : RowKernel {
 std::unique_ptr<Kernel> make_rows(const Request &request) { return std::make_unique<Attention>(request); }
 std::unique_ptr<Kernel> make_rows_diff(const Request &request) { return std::make_unique<AttentionDiff>(request); }
 
-std::unique_ptr<Kernel> choose(const Request &request, Factory tiles, Factory rows) {
-  if (!tiles(request)) return rows(request);
-  return fastest(request, {{kTiles, tiles}, {kFloatRows, rows}});
-}
-
 } // namespace
 
 std::unique_ptr<Kernel> make_attention(const Request &request) {
-  return choose(request, make_pair_attention, make_rows);
+  return fastest(request, {kTiles, make_pair_attention}, {kFloatRows, make_rows});
 }
 
 std::unique_ptr<Kernel> make_attention_diff(const Request &request) {
-  return choose(request, make_pair_attention_diff, make_rows_diff);
+  return fastest(request, {kTiles, make_pair_attention_diff}, {kFloatRows, make_rows_diff});
 }
 
 } // namespace hetero

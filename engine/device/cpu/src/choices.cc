@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "choice_file.h"
 #include "choice_sample.h"
@@ -249,12 +250,15 @@ std::string choose(const Sample &sample, const std::vector<Candidate> &candidate
 
 } // namespace
 
-std::unique_ptr<Kernel> fastest(const Request &r, const std::vector<Candidate> &candidates) {
+std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other, bool other_first) {
+  if (!own.make(r)) return other.make(r);
+  if (other_first) std::swap(own, other);
+  const std::vector<Candidate> candidates = {own, other};
   const Preference p = preference();
   for (const std::string &name : p.names)
     if (const size_t i = index_of(candidates, name); i < candidates.size())
       if (auto k = candidates[i].make(r)) return k;
-  if (p.guess || candidates.size() < 2) return make_from(r, candidates, 0);
+  if (p.guess) return make_from(r, candidates, 0);
   const Sample sample = sample_of(r);
   if (sample.flops < kFlops) return make_from(r, candidates, 0);
   return make_from(r, candidates, index_of(candidates, choose(sample, candidates)));

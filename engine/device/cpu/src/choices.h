@@ -34,10 +34,10 @@ constexpr const char *kTiles = "tiles";    // the register tiles of pair_product
 constexpr const char *kLibrary = "onednn"; // oneDNN's matrix products; plain kernels in a build without oneDNN
 constexpr const char *kFloatRows = "rows"; // attention with products of f32
 
-// Returns a kernel for the request, or nullptr if no candidate has one. The best guess is the first candidate. The op is
-// a linear layer, the loss over a vocabulary, attention, or one of their gradients, and one candidate has accepted the
-// request.
-std::unique_ptr<Kernel> fastest(const Request &r, const std::vector<Candidate> &candidates);
+// Returns the faster kernel of two candidates, or nullptr if neither has one. The best guess is own, or other if
+// other_first is set. The op is a linear layer, the loss over a vocabulary, attention, or one of their gradients. Nothing
+// is timed if own does not support the request.
+std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other, bool other_first = false);
 
 // Returns the reason why choices of this process are not timed, or "".
 std::string choice_notes();

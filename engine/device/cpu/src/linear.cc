@@ -71,10 +71,8 @@ constexpr int64_t kFewRows = 64;
 
 std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {
   check_shapes(r, pass);
-  if (!tiles(r)) return library(r);
   const bool few = pass != Pass::diff_weights && r.in[0].dims[0] < kFewRows;
-  if (expects_amx() || few) return fastest(r, {{kLibrary, library}, {kTiles, tiles}});
-  return fastest(r, {{kTiles, tiles}, {kLibrary, library}});
+  return fastest(r, {kTiles, tiles}, {kLibrary, library}, expects_amx() || few);
 }
 
 } // namespace

@@ -258,20 +258,14 @@ struct Backward final : LinearLoss {
 std::unique_ptr<Kernel> make_forward(const Request &request) { return std::make_unique<Forward>(request); }
 std::unique_ptr<Kernel> make_backward(const Request &request) { return std::make_unique<Backward>(request); }
 
-std::unique_ptr<Kernel> choose(const Request &request, Factory tiles, Factory library) {
-  if (!tiles(request)) return library(request);
-  if (expects_amx()) return fastest(request, {{kLibrary, library}, {kTiles, tiles}});
-  return fastest(request, {{kTiles, tiles}, {kLibrary, library}});
-}
-
 } // namespace
 
 std::unique_ptr<Kernel> make_linear_cross_entropy(const Request &request) {
-  return choose(request, make_pair_linear_loss, make_forward);
+  return fastest(request, {kTiles, make_pair_linear_loss}, {kLibrary, make_forward}, expects_amx());
 }
 
 std::unique_ptr<Kernel> make_linear_cross_entropy_diff(const Request &request) {
-  return choose(request, make_pair_linear_loss_diff, make_backward);
+  return fastest(request, {kTiles, make_pair_linear_loss_diff}, {kLibrary, make_backward}, expects_amx());
 }
 
 } // namespace hetero
