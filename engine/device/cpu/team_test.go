@@ -106,6 +106,23 @@ func TestCrewSettlesAtTheFasterCount(t *testing.T) {
 	}
 }
 
+// A Meter makes regions read the CPU time of their threads. If an exception ends the metered code, the Meter must stop.
+func TestAMeterEndsWithItsScope(t *testing.T) {
+	compiler, err := exec.LookPath("c++")
+	if err != nil {
+		t.Skip("no C++ compiler: ", err)
+	}
+	program := filepath.Join(t.TempDir(), "meter")
+	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-fopenmp", "-DHT_OWN_TEAM=1", "-Isrc", "-I../native", "-I../native/src", "-rdynamic", "-o", program,
+		"testdata/meter_main.cc", "src/team.cc", "src/crew.cc", "-ldl", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.Command(program).CombinedOutput()
+	if got, want := string(out), "metered: reads\nafter an exception: no reads\n"; err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
 func TestThreadLimit(t *testing.T) {
 	for _, c := range []struct {
 		text string
