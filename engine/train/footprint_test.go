@@ -2,11 +2,15 @@ package train
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
+	"github.com/hetero-train/hetero-train/engine/models/gpt2"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/task/language"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // The footprint of a dry device must equal the memory that the real device allocates, to the byte.
@@ -59,6 +63,48 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A device that chooses kernels by timing makes the choices while the plan is compiled, so that the plan has the layouts
+// and workspaces of the run.
+func TestFootprintContainsTheChosenKernels(t *testing.T) {
+	dev := openCPU(t)
+	if dev.Info().ISA != "avx512_bf16" {
+		t.Skipf("%s: each op has one kernel", dev.Info().ISA)
+	}
+	t.Setenv("HETERO_CPU_KERNELS", "")
+	size := gpt2.Size{Vocabulary: 512, Positions: 64, Layers: 1, Heads: 4, Channels: 128}
+	o := languageOptions(0)
+	o.Task, o.Compute, o.BatchSize = language.Predict{Model: gpt2.Build(size, gpt2.Options{}), Length: size.Positions}, tensor.BF16, 8
+	var predicted []int64
+	for _, times := range []string{"tiles=10,onednn=20,rows=20", "tiles=20,onednn=10,rows=10"} {
+		cache := t.TempDir()
+		t.Setenv("XDG_CACHE_HOME", cache)
+		t.Setenv("HETERO_CPU_TIMES", times)
+		planned, err := NewReplica(dry.New(dev, 0), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "choices", "*.tsv")); err != nil || len(files) != 1 {
+			t.Errorf("%s: the plan stored %q, %v, want one file of choices", times, files, err)
+		}
+		before, _ := dev.Memory()
+		real, err := NewReplica(dev, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _ := dev.Memory()
+		predicted = append(predicted, planned.PredictedBytes())
+		if got := planned.PredictedBytes(); got != after-before {
+			t.Errorf("%s: planned %d bytes, the device gave out %d", times, got, after-before)
+		}
+		if err := errors.Join(planned.Close(), real.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if predicted[0] == predicted[1] {
+		t.Errorf("both plans need %d bytes, want different ones: the kernels have other layouts and workspaces", predicted[0])
 	}
 }
 
