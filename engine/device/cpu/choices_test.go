@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -35,12 +36,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// choosing opens a device that chooses between kernels. It skips the test if the CPU lacks AVX-512 BF16, because each op
-// then has one kernel.
+// choosing opens a device that chooses between kernels as on a CPU without AMX, whose best guess is another one. It skips
+// the test if the CPU lacks AVX-512 BF16, because each op then has one kernel.
 func choosing(t *testing.T) device.Device {
 	t.Helper()
 	dev := open(t, device.Options{Threads: 2})
 	t.Setenv(kernelNames, "") // package nativetest selects kernels without timing
+	t.Setenv(isaLimit, "avx512_bf16")
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
 			t.Error(err)
@@ -167,7 +169,7 @@ func TestTheFasterKernelIsChosenAndStored(t *testing.T) {
 		for _, op := range choices(256) {
 			t.Run(op.String()+" "+c.times, func(t *testing.T) {
 				t.Setenv("XDG_CACHE_HOME", t.TempDir())
-				t.Setenv("HETERO_CPU_TIMES", c.times)
+				t.Setenv(kernelTimes, c.times)
 				op.compile(t, dev)
 				path, lines := stored(t)
 				if len(lines) != 1 || lines[0][1] != op.names[c.want] {
@@ -189,7 +191,7 @@ func TestTheStoredChoiceDecidesTheKernel(t *testing.T) {
 	op := choices(256)[0]
 	for _, name := range op.names {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20")
+		t.Setenv(kernelTimes, "tiles=10,onednn=20")
 		op.compile(t, dev)
 		path, lines := stored(t)
 		storeElsewhere(t, path, "hetero-train choices 1\n"+lines[0][0]+"\t"+name+"\twritten by a test\n")
@@ -229,7 +231,7 @@ func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 	op := choices(256)[0]
 	for _, text := range []string{"", "hetero-train choices 0\n", "\x00\xff\n", "hetero-train choices 1\nhalf a line", strings.Repeat("x", 2<<20)} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+		t.Setenv(kernelTimes, "tiles=20,onednn=10")
 		op.compile(t, dev)
 		path, want := stored(t)
 		storeElsewhere(t, path, text)
@@ -237,6 +239,118 @@ func TestADamagedFileOfChoicesIsReplaced(t *testing.T) {
 		if _, got := stored(t); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("file %.30q: got %q, want %q", text, got, want)
 		}
+	}
+}
+
+// A candidate that fails drops out; the op still has a kernel.
+func TestAKernelThatFailsIsNotUsed(t *testing.T) {
+	const test = "TestAKernelThatFailsIsNotUsed"
+	dev := choosing(t)
+	if !withFault(t, test, "onednn") {
+		return
+	}
+	for _, isa := range []string{"avx512_bf16", "amx"} { // oneDNN is the second candidate, and the first one
+		t.Setenv(isaLimit, isa)
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+		op := choices(256)[0]
+		if got := layoutOfWeight(t, dev, op); got != "plain" {
+			t.Errorf("%s: got the weight in layout %s, want that of the tiles, plain", isa, got)
+		}
+		if _, lines := stored(t); len(lines) != 1 || lines[0][1] != "tiles" {
+			t.Errorf("%s: got %q, want one choice of tiles", isa, lines)
+		}
+		want := "the kernel onednn of linear is not used, because it fails: a oneDNN primitive failed with status 5"
+		if notes := dev.(device.Noting).Notes(); strings.Count(notes, want) != 1 {
+			t.Errorf("%s: got the notes %q, want %q once", isa, notes, want)
+		}
+	}
+}
+
+// Without the lock, two processes could time at once and make different choices.
+func TestWithoutALockTheBestGuessIsUsed(t *testing.T) {
+	const test = "TestWithoutALockTheBestGuessIsUsed"
+	dev := choosing(t)
+	if fault := os.Getenv(faultVariable); fault != "" { // in a child process
+		t.Setenv(kernelTimes, "tiles=20,onednn=10")
+		if got := layoutOfWeight(t, dev, choices(256)[0]); got != "plain" {
+			t.Errorf("%s: got the weight in layout %s, want that of the tiles, plain", fault, got)
+		}
+		if path, lines := stored(t); len(lines) != 0 {
+			t.Errorf("%s: %s: got %q, want no choices", fault, path, lines)
+		}
+		want := map[string]string{"no-locks": "choices/lock: No locks available", "held": "another process has held "}[fault]
+		if notes := dev.(device.Noting).Notes(); !strings.Contains(notes, want) {
+			t.Errorf("%s: got the notes %q, want %q", fault, notes, want)
+		}
+		return
+	}
+	for _, fault := range []string{"no-locks", "held"} {
+		withFault(t, test, fault)
+	}
+}
+
+// faultVariable is the environment variable that faults.c reads.
+const faultVariable = "HETERO_TEST_FAULT"
+
+// withFault runs a test in a process whose libraries have a fault of faults.c. It returns true in this process.
+func withFault(t *testing.T, test, fault string) bool {
+	t.Helper()
+	if os.Getenv(faultVariable) != "" {
+		return true
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	child.Env = append(os.Environ(), faultVariable+"="+fault, "HETERO_TEST_CACHE="+t.TempDir(),
+		"LD_PRELOAD="+nativetest.Preload(t, filepath.Join("testdata", "faults.c")))
+	if out, err := child.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+test)) {
+		t.Errorf("%s: %v\n%s", fault, err, out)
+	}
+	return false
+}
+
+// The requests of a class have one best guess, so the choice does not depend on the request that the device times.
+func TestFewRowsAreClassesOfTheirOwn(t *testing.T) {
+	dev := choosing(t)
+	for _, c := range []struct {
+		rows  []int
+		guess string
+	}{
+		{[]int{33, 40, 64}, "onednn"},
+		{[]int{65, 100, 128}, "tiles"},
+	} {
+		for _, n := range c.rows {
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			t.Setenv(kernelTimes, "tiles=10,onednn=10")
+			op := choice{op: device.Linear{}, in: []device.TensorSpec{device.Spec(tensor.BF16, n, 512), device.Spec(tensor.BF16, 512, 512)}}
+			op.compile(t, dev)
+			_, lines := stored(t)
+			if class := fmt.Sprintf(": linear bf16(%d, 512) ", c.rows[len(c.rows)-1]); len(lines) != 1 || lines[0][1] != c.guess || !strings.Contains(lines[0][0], class) {
+				t.Errorf("%d rows: got %q, want the guess %s of the class%s", n, lines, c.guess, class)
+			}
+		}
+	}
+}
+
+// Invented times must not decide about the kernels of later runs.
+func TestChoicesOfGivenTimesAreStoredApart(t *testing.T) {
+	dev := choosing(t)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	op := choices(256)[0]
+	t.Setenv(kernelTimes, "onednn=7") // tiles without a time are slowest
+	op.compile(t, dev)
+	t.Setenv(kernelTimes, "")
+	op.compile(t, dev)
+	files, err := filepath.Glob(filepath.Join(cache, "hetero-train", "choices", "*.tsv"))
+	if err != nil || len(files) != 2 || !strings.HasSuffix(files[0], "_avx512_bf16.tsv") || !strings.HasSuffix(files[1], "_avx512_bf16_given_times.tsv") {
+		t.Fatalf("got the files %q, %v, want one for each kind of times", files, err)
+	}
+	for i, want := range []string{`\ttiles \d+\.\d us, onednn \d+\.\d us\n$`, `\tonednn\ttiles not timed, onednn 7\.0 us\n$`} {
+		if text, err := os.ReadFile(files[i]); err != nil || !regexp.MustCompile(want).Match(text) {
+			t.Errorf("%s: got %q, %v, want a match of %s", files[i], text, err, want)
+		}
+	}
+	if notes := dev.(device.Noting).Notes(); !strings.Contains(notes, "kernels are chosen by the times in HETERO_CPU_TIMES") {
+		t.Errorf("got the notes %q, want a note on the given times", notes)
 	}
 }
 
@@ -250,7 +364,7 @@ func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 	} {
 		t.Setenv("XDG_CACHE_HOME", c.cache)
 		t.Setenv("HOME", c.home)
-		t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+		t.Setenv(kernelTimes, "tiles=20,onednn=10")
 		if got := layoutOfWeight(t, dev, op); got != "plain" {
 			t.Errorf("cache folder %q: got the weight in layout %s, want that of the tiles, plain", c.cache, got)
 		}
@@ -264,14 +378,14 @@ func TestWithoutAPlaceToStoreChoicesTheBestGuessIsUsed(t *testing.T) {
 func TestAProcessKeepsItsChoicesWithoutTheirFile(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HETERO_CPU_TIMES", "tiles=20,onednn=10")
+	t.Setenv(kernelTimes, "tiles=20,onednn=10")
 	op := choices(256)[0]
 	before := layoutOfWeight(t, dev, op)
 	path, _ := stored(t)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20")
+	t.Setenv(kernelTimes, "tiles=10,onednn=20")
 	choices(256)[1].compile(t, dev)
 	if after := layoutOfWeight(t, dev, op); after != before || before == "plain" {
 		t.Errorf("got layout %s, then %s after the file was deleted; want the same layout of oneDNN", before, after)
@@ -291,7 +405,7 @@ func layoutOfWeight(t *testing.T, dev device.Device, op choice) string {
 func TestChoicesOfManyBatchesAreShared(t *testing.T) {
 	dev := choosing(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HETERO_CPU_TIMES", "tiles=10,onednn=20,rows=20")
+	t.Setenv(kernelTimes, "tiles=10,onednn=20,rows=20")
 	for _, n := range []int{512, 640, 1024, 4096} {
 		for _, op := range choices(n) {
 			op.compile(t, dev)
@@ -331,10 +445,10 @@ func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 		t.Run(op.String(), func(t *testing.T) {
 			for want, times := range []string{"", "tiles=10,onednn=20,rows=20", "tiles=20,onednn=10,rows=10"} {
 				t.Setenv("XDG_CACHE_HOME", t.TempDir())
-				t.Setenv("HETERO_CPU_TIMES", times)
+				t.Setenv(kernelTimes, times)
 				op.compile(t, dev)
 				path, lines := stored(t)
-				if len(lines) != 1 || !strings.Contains(path, "_amx.tsv") {
+				if len(lines) != 1 || !strings.Contains(path, "_avx512_bf16_amx") {
 					t.Fatalf("%s: got %q, want one choice in a file for AMX", path, lines)
 				}
 				if !strings.HasPrefix(lines[0][2], op.amx[0]+" ") || !strings.Contains(lines[0][2], ", "+op.amx[1]+" ") {
@@ -360,6 +474,19 @@ func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
 	_, err := Driver{}.Open(0, device.Options{})
 	if want := `environment variable HETERO_CPU_KERNELS: got "onednm", want a list of tiles, onednn, rows and guess`; !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+func TestWrongTimesAreUnavailable(t *testing.T) {
+	for _, c := range []struct{ times, part string }{
+		{"tiles", "tiles"}, {"tiles=", "tiles="}, {"tiles=fast", "tiles=fast"}, {"tiles=0", "tiles=0"}, {"tiles=-1", "tiles=-1"},
+		{"tiles=5,rows=inf", "rows=inf"}, {"tiles=NaN", "tiles=NaN"}, {"tiles=5,tile=3", "tile=3"}, {"tiles=5,", ""},
+	} {
+		t.Setenv(kernelTimes, c.times)
+		_, err := Driver{}.Open(0, device.Options{})
+		if want := fmt.Sprintf("environment variable HETERO_CPU_TIMES: got %q, want a list such as tiles=5,onednn=3", c.part); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want ErrUnavailable with %q", c.times, err, want)
+		}
 	}
 }
 

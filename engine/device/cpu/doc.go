@@ -5,17 +5,27 @@
 //
 // The kernels are in libhetero_cpu.so, which [Driver].Open loads. Open searches $HETERO_LIB_DIR if it is set, else
 // build/lib, lib and ../lib/hetero-train relative to the program's folder. If the library is missing, Open returns
-// device.ErrUnavailable. HETERO_CPU_ISA=avx512|avx2|generic limits the instruction set, for tests; for other values
-// Open returns device.ErrUnavailable.
+// device.ErrUnavailable.
+//
+// Environment variables change the library's behaviour, for tests and benchmarks. If a value is wrong, Open returns
+// device.ErrUnavailable.
+//
+//	HETERO_CPU_ISA      avx512_bf16, avx512, avx2 or generic: limit of the instruction set; avx512_bf16 excludes AMX
+//	                    amx: no limit; kernels are chosen as on a CPU with AMX, also if the CPU lacks AMX
+//	HETERO_CPU_KERNELS  kernels to use without timing; see below
+//	HETERO_CPU_TIMES    times of kernels in microseconds, "tiles=5,onednn=3", in place of measured times
 //
 // # Choice of kernels
 //
 // On CPUs with AVX-512 BF16, linear layers, the loss over a vocabulary and their gradients have two kernels for bf16:
 // those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with products
 // of f32 ("rows"). The first process of a machine that compiles such an op times both kernels and stores the faster one
-// in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a writable
-// folder there is no timing, and [device.Noting] says so: the device then uses the tiles, and on CPUs with AMX oneDNN.
-// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess.
+// in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a folder
+// that can be written and locked there is no timing: the device then uses the tiles, and on CPUs with AMX oneDNN. A
+// kernel that fails while it is timed is not used. [device.Noting] reports both.
+//
+// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. Choices
+// with HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
 //
 // # Threads
 //

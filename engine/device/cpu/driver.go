@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ const (
 	libraryName = "libhetero_cpu.so"
 	isaLimit    = "HETERO_CPU_ISA"     // environment variable that the library reads
 	kernelNames = "HETERO_CPU_KERNELS" // environment variable that the library reads
+	kernelTimes = "HETERO_CPU_TIMES"   // environment variable that the library reads
 	threadLimit = "OMP_NUM_THREADS"
 	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps. It is about 0.1 ms at 25 ns
 	// per turn (Zen 5), which is longer than the gaps between kernels. OpenMP's default is 300,000 turns. With this
@@ -34,13 +36,8 @@ func (Driver) Kind() string { return "cpu" }
 
 // Open implements device.Driver.
 func (Driver) Open(index int, opts device.Options) (device.Device, error) {
-	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512", "avx2", "generic", "amx"}, isa) {
-		return nil, fmt.Errorf("%w: cpu: environment variable %s: got %q, want avx512, avx2 or generic", device.ErrUnavailable, isaLimit, isa)
-	}
-	for name := range strings.SplitSeq(os.Getenv(kernelNames), ",") {
-		if !slices.Contains([]string{"", "tiles", "onednn", "rows", "guess"}, name) {
-			return nil, fmt.Errorf("%w: cpu: environment variable %s: got %q, want a list of tiles, onednn, rows and guess", device.ErrUnavailable, kernelNames, name)
-		}
+	if err := checkEnvironment(); err != nil {
+		return nil, fmt.Errorf("%w: cpu: environment variable %w", device.ErrUnavailable, err)
 	}
 	lib, err := load()
 	if err != nil {
@@ -61,6 +58,31 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 		return nil, err
 	}
 	return lib.Open(index, device.Options{Threads: most})
+}
+
+// checkEnvironment checks the variables that the library reads. See the package comment.
+func checkEnvironment() error {
+	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512_bf16", "avx512", "avx2", "generic", "amx"}, isa) {
+		return fmt.Errorf("%s: got %q, want avx512_bf16, avx512, avx2, generic or amx", isaLimit, isa)
+	}
+	for name := range strings.SplitSeq(os.Getenv(kernelNames), ",") {
+		if !slices.Contains([]string{"", "tiles", "onednn", "rows", "guess"}, name) {
+			return fmt.Errorf("%s: got %q, want a list of tiles, onednn, rows and guess", kernelNames, name)
+		}
+	}
+	times := os.Getenv(kernelTimes)
+	if times == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(times, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		us, err := strconv.ParseFloat(value, 64)
+		if !slices.Contains([]string{"tiles", "onednn", "rows"}, name) || err != nil || !(us > 0) || math.IsInf(us, 0) {
+			return fmt.Errorf("%s: got %q, want a list such as tiles=5,onednn=3 with the times of tiles, onednn and rows in microseconds",
+				kernelTimes, part)
+		}
+	}
+	return nil
 }
 
 // ThreadLimit returns OMP_NUM_THREADS, the largest number of threads of a device that is opened without a count; 0

@@ -51,7 +51,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 func TestAnUnknownInstructionSetIsUnavailable(t *testing.T) {
 	t.Setenv(isaLimit, "avx1024")
 	_, err := Driver{}.Open(0, device.Options{})
-	if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), `environment variable HETERO_CPU_ISA: got "avx1024", want avx512, avx2 or generic`) {
+	if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), `environment variable HETERO_CPU_ISA: got "avx1024", want avx512_bf16, avx512, avx2, generic or amx`) {
 		t.Errorf("got %v, want ErrUnavailable that names the variable and its values", err)
 	}
 }

@@ -79,6 +79,17 @@ func Open(t testing.TB, group, file string) device.Device {
 // source describes the variables that it reads. It skips the test if there is no C compiler.
 func RefuseThreads(t testing.TB) string {
 	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Preload(t, filepath.Join(root, "engine", "nativelib", "testdata", "refuse_threads.c"))
+}
+
+// Preload compiles a C source as a library and returns its path, for LD_PRELOAD. It skips the test if there is no C
+// compiler.
+func Preload(t testing.TB, source string) string {
+	t.Helper()
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler: ", err)
@@ -86,11 +97,7 @@ func RefuseThreads(t testing.TB) string {
 	if os.Getenv("LD_PRELOAD") != "" {
 		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
 	}
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, library := filepath.Join(root, "engine", "nativelib", "testdata", "refuse_threads.c"), filepath.Join(t.TempDir(), "refuse_threads.so")
+	library := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c")+".so")
 	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -49,6 +49,7 @@ ht_status cpu_open(const ht_open_options *options, ht_device **device, ht_error 
     if (isa() == Isa::generic) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     if (isa() == Isa::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     if (isa() == Isa::avx512 && !has_avx512bf16()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
+    if (has_avx512bf16() && excludes_amx()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 #endif
     auto d = std::make_unique<ht_device>();
     d->threads = std::min(options->threads > 0 ? options->threads : usable_cores(), most_threads());

@@ -2,6 +2,7 @@
 #include "choices.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "machine.h"
 #include "memory.h"
 #include "notes.h"
+#include "requests.h"
 #include "status.h"
 #include "team.h"
 #if HT_HAVE_ONEDNN
@@ -47,11 +49,6 @@ public:
     for (const ht_spec &spec : kernel_->out) out_.push_back(take(spec.bytes));
     workspace_ = take(kernel_->workspace);
   }
-  ~Bench() {
-    for (const auto &[p, bytes] : memory_) release(p, bytes);
-  }
-  Bench(const Bench &) = delete;
-  Bench &operator=(const Bench &) = delete;
 
   double microseconds() {
     Meter meter;
@@ -67,17 +64,45 @@ private:
     bytes = std::max<int64_t>(bytes, 64);
     void *p = allocate(bytes);
     if (!p) throw OutOfMemory("the system could not allocate " + std::to_string(bytes) + " bytes");
-    memory_.emplace_back(p, bytes);
+    memory_.emplace_back(p, Release{bytes});
     return p;
   }
 
+  struct Release {
+    int64_t bytes;
+    void operator()(void *p) const { release(p, bytes); }
+  };
   std::unique_ptr<Kernel> kernel_;
-  std::vector<std::pair<void *, int64_t>> memory_;
+  std::vector<std::unique_ptr<void, Release>> memory_;
   std::vector<void *> in_, out_;
   void *workspace_ = nullptr;
 };
 
 using Benches = std::vector<std::unique_ptr<Bench>>;
+
+Notes &notes() {
+  static Notes n;
+  return n;
+}
+
+// Runs work of a candidate. Returns false if the candidate drops out: it does not support the op, or it fails, which is
+// noted once. Lack of memory is not a fault of the candidate.
+template <class Work> bool attempt(ht_op op, const char *name, Work work) {
+  try {
+    work();
+    return true;
+  } catch (const Unsupported &) {
+    return false;
+  } catch (const OutOfMemory &) {
+    throw;
+  } catch (const std::bad_alloc &) {
+    throw;
+  } catch (const std::exception &e) {
+    notes().add("the kernel " + std::string(name) + " of " + op_name(op) +
+                " is not used, because it fails: " + e.what());
+    return false;
+  }
+}
 
 // The times in HETERO_CPU_TIMES, by name; empty if the variable is not set.
 std::map<std::string, double> given_times() {
@@ -90,22 +115,26 @@ std::map<std::string, double> given_times() {
   return times;
 }
 
-// Sets the least time of each candidate. The candidates alternate, so that a change of load or clock affects all. The
-// first launch touches the memory and is not timed.
-void time_all(const Benches &benches) {
+// Sets the least time of each candidate, and removes candidates that fail. The candidates alternate, so that a change of
+// load or clock affects all. The first launch touches the memory and is not timed.
+void time_all(Benches &benches, ht_op op) {
   if (const auto given = given_times(); !given.empty()) {
     for (const auto &b : benches)
       if (const auto t = given.find(b->name); t != given.end()) b->least = t->second;
     return;
   }
-  for (const auto &b : benches) b->microseconds();
   double spent = 0;
-  for (int turn = 0; turn < kMostTurns && (turn < kLeastTurns || spent < kBudget); turn++)
-    for (const auto &b : benches) {
-      const double us = b->microseconds();
-      b->least = std::min(b->least, us);
-      spent += us;
-    }
+  for (int turn = -1; turn < kMostTurns && (turn < kLeastTurns || spent < kBudget) && benches.size() > 1; turn++) {
+    const auto fails = [&](const std::unique_ptr<Bench> &b) {
+      return !attempt(op, b->name, [&] {
+        const double us = b->microseconds();
+        if (turn < 0) return;
+        b->least = std::min(b->least, us);
+        spent += us;
+      });
+    };
+    benches.erase(std::remove_if(benches.begin(), benches.end(), fails), benches.end());
+  }
 }
 
 // Returns the candidate with the least time; the first one if it is about as fast.
@@ -121,15 +150,23 @@ std::string times_text(const Benches &benches) {
   std::ostringstream text;
   text.setf(std::ios::fixed);
   text.precision(1);
-  for (const auto &b : benches) text << (b == benches.front() ? "" : ", ") << b->name << ' ' << b->least << " us";
+  for (const auto &b : benches) {
+    text << (b == benches.front() ? "" : ", ") << b->name << ' ';
+    if (b->least < std::numeric_limits<double>::infinity())
+      text << b->least << " us";
+    else
+      text << "not timed";
+  }
   return text.str();
 }
 
 // --- choices of this process and of the machine -----------------------------------------------------
 
+// Returns the name of the file of choices, without its suffix.
 std::string this_machine() {
   static const std::string model = cpu_model();
-  return file_name_of("cpu " + model + " " + isa_name() + (expects_amx() ? " amx" : ""));
+  return file_name_of("cpu " + model + " " + isa_name() + (expects_amx() ? " amx" : "") +
+                      (given_times().empty() ? "" : " given times"));
 }
 
 std::string key_of(const Sample &sample) {
@@ -139,11 +176,6 @@ std::string key_of(const Sample &sample) {
   key += ", oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 #endif
   return key + ": " + describe(sample);
-}
-
-Notes &notes() {
-  static Notes n;
-  return n;
 }
 
 // The value of HETERO_CPU_KERNELS.
@@ -165,36 +197,33 @@ Preference preference() {
   return p;
 }
 
-// Returns the kernel of candidate i, or of the first other candidate that has one.
-std::unique_ptr<Kernel> make_from(const Request &r, const std::vector<Candidate> &candidates, size_t i) {
-  if (auto k = candidates[i].make(r)) return k;
-  for (size_t j = 0; j < candidates.size(); j++)
-    if (j != i)
-      if (auto k = candidates[j].make(r)) return k;
-  return nullptr;
+using Candidates = std::array<Candidate, 2>;
+
+// Returns the kernel of candidate i; if there is none, or if it fails, that of the other candidate.
+std::unique_ptr<Kernel> make_from(const Request &r, const Candidates &candidates, size_t i) {
+  std::unique_ptr<Kernel> kernel;
+  if (attempt(r.op, candidates[i].name, [&] { kernel = candidates[i].make(r); }) && kernel) return kernel;
+  return candidates[1 - i].make(r);
 }
 
-size_t index_of(const std::vector<Candidate> &candidates, const std::string &name) {
+size_t index_of(const Candidates &candidates, const std::string &name) {
   size_t i = 0;
   while (i < candidates.size() && name != candidates[i].name) i++;
   return i;
 }
 
 // Returns the candidates that support the sample, with their operands.
-Benches benches_of(const Sample &sample, const std::vector<Candidate> &candidates) {
+Benches benches_of(const Sample &sample, const Candidates &candidates) {
   Benches benches;
-  for (const Candidate &c : candidates) {
-    try {
+  for (const Candidate &c : candidates)
+    attempt(sample.request.op, c.name, [&] {
       if (auto k = c.make(sample.request)) benches.push_back(std::make_unique<Bench>(c.name, std::move(k), sample));
-    } catch (const Unsupported &) {
-      continue; // one candidate less
-    }
-  }
+    });
   return benches;
 }
 
 // Returns the name of the fastest candidate.
-std::string choose(const Sample &sample, const std::vector<Candidate> &candidates) {
+std::string choose(const Sample &sample, const Candidates &candidates) {
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // choices that this process has read or made, by file
   static std::set<std::string> refused;        // files that cannot be written
@@ -214,10 +243,11 @@ std::string choose(const Sample &sample, const std::vector<Candidate> &candidate
                                                                                                : "";
   };
   if (const std::string name = chosen(); !name.empty()) return name;
+  if (refused.count(path)) return guess;
   // A choice that is not stored could be another one in the next run.
-  const auto refuse = [&] {
+  const auto refuse = [&](const std::string &reason) {
     refused.insert(path);
-    notes().add("kernels are not chosen by timing, because the choices cannot be stored in " + path);
+    notes().add("kernels are not chosen by timing, because the choices cannot be stored in " + path + ": " + reason);
     return guess;
   };
   const auto without_memory = [&] {
@@ -225,20 +255,25 @@ std::string choose(const Sample &sample, const std::vector<Candidate> &candidate
     mine[key] = {guess, "not timed"};
     return guess;
   };
-  if (refused.count(path)) return guess;
-  try {
-    const ChoiceLock others(folder);
-    // Own choices win, because a user may have deleted the file: within a process, equal ops have equal kernels.
+  // Own choices win, because a user may have deleted the file: within a process, equal ops have equal kernels.
+  const auto read_stored = [&] {
     const Choices stored = read_choices(path);
     mine.insert(stored.begin(), stored.end());
-    if (const std::string name = chosen(); !name.empty()) return name;
-    if (!write_choices(path, mine)) return refuse();
-    const Benches benches = benches_of(sample, candidates);
-    if (benches.size() < 2) return benches.empty() ? guess : benches.front()->name;
-    time_all(benches);
+    return chosen();
+  };
+  if (!given_times().empty()) notes().add("kernels are chosen by the times in HETERO_CPU_TIMES");
+  try {
+    if (const std::string name = read_stored(); !name.empty()) return name;
+    const ChoiceLock others(folder);
+    if (const std::string name = read_stored(); !name.empty()) return name;
+    if (!others.held()) return refuse(others.failure());
+    if (!write_choices(path, mine)) return refuse("the file cannot be written");
+    Benches benches = benches_of(sample, candidates);
+    time_all(benches, sample.request.op);
+    if (benches.empty()) return guess; // the kernel of the request reports the failure
     Choices all = mine;
     all[key] = {winner(benches).name, times_text(benches)};
-    if (!write_choices(path, all)) return refuse();
+    if (!write_choices(path, all)) return refuse("the file cannot be written");
     mine = all;
     return mine[key].name;
   } catch (const OutOfMemory &) {
@@ -253,7 +288,7 @@ std::string choose(const Sample &sample, const std::vector<Candidate> &candidate
 std::unique_ptr<Kernel> fastest(const Request &r, Candidate own, Candidate other, bool other_first) {
   if (!own.make(r)) return other.make(r);
   if (other_first) std::swap(own, other);
-  const std::vector<Candidate> candidates = {own, other};
+  const Candidates candidates = {own, other};
   const Preference p = preference();
   for (const std::string &name : p.names)
     if (const size_t i = index_of(candidates, name); i < candidates.size())

@@ -7,13 +7,18 @@
 //
 // A choice depends on the op, the type, the dimensions except the number of rows, the class of that number, the number
 // of threads, the CPU, and the versions of the kernels. Classes of rows are powers of two, and all large numbers are one
-// class, so that a new share of the batch rarely needs a timing.
+// class, so that a new share of the batch rarely needs a timing. The weight gradient has one class: its layout is that
+// of optimizer state, so it must not depend on the share.
+//
+// A candidate that fails on the sample drops out, with a note. If no lock protects the stored choices, the first
+// candidate is used: otherwise two processes that start at once could make different choices.
 //
 // HETERO_CPU_KERNELS selects kernels without timing, for tests and benchmarks. It is a list of names, separated by
 // commas. The first name with a kernel for the op applies. Other ops are chosen as usual; with the name `guess` in the
 // list they use the first candidate.
 //
-// HETERO_CPU_TIMES replaces the measured times, for tests: "tiles=5,onednn=3", in microseconds.
+// HETERO_CPU_TIMES replaces the measured times, for tests: "tiles=5,onednn=3", in microseconds. A candidate without a
+// time counts as slowest. These choices are stored in a file of their own, which runs with measured times do not read.
 #pragma once
 
 #include <memory>

@@ -14,6 +14,12 @@ namespace hetero {
 
 namespace {
 
+// Returns whether HETERO_CPU_ISA has this value.
+bool limited_to(const char *value) {
+  const char *limit = std::getenv("HETERO_CPU_ISA");
+  return limit && !std::strcmp(limit, value);
+}
+
 #if defined(__x86_64__)
 // GCC before 11 does not accept F16C in __builtin_cpu_supports.
 bool has_f16c() {
@@ -35,10 +41,9 @@ Choice choose() {
   if (c.isa == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     c.isa = Isa::avx512;
-  const char *limit = std::getenv("HETERO_CPU_ISA");
-  if (limit && !std::strcmp(limit, "generic")) c.isa = Isa::generic;
-  if (limit && !std::strcmp(limit, "avx2") && c.isa == Isa::avx512) c.isa = Isa::avx2;
-  c.bf16 = c.isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && !(limit && !std::strcmp(limit, "avx512"));
+  if (limited_to("generic")) c.isa = Isa::generic;
+  if (limited_to("avx2") && c.isa == Isa::avx512) c.isa = Isa::avx2;
+  c.bf16 = c.isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && !limited_to("avx512");
 #endif
   return c;
 }
@@ -68,13 +73,15 @@ Isa isa() { return choice().isa; }
 bool has_avx512bf16() { return choice().bf16; }
 
 bool has_amx_bf16() {
-  static const bool has = has_avx512bf16() && may_use_tiles();
+  static const bool has = has_avx512bf16() && !excludes_amx() && may_use_tiles();
   return has;
 }
 
+bool excludes_amx() { return limited_to("avx512_bf16"); }
+
 bool expects_amx() {
-  const char *limit = std::getenv("HETERO_CPU_ISA");
-  return has_amx_bf16() || (has_avx512bf16() && limit && !std::strcmp(limit, "amx"));
+  if (limited_to("amx")) return has_avx512bf16();
+  return !excludes_amx() && has_amx_bf16();
 }
 
 const char *isa_name() {

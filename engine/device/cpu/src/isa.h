@@ -1,7 +1,11 @@
 // isa.h: the instruction set of the kernels, determined once at the first query.
 //
-// HETERO_CPU_ISA=avx512|avx2|generic limits the instruction set for tests; avx512 excludes the bf16 instructions of
-// AVX-512. The variable cannot select instructions that the CPU lacks. HETERO_CPU_ISA=amx affects only expects_amx().
+// HETERO_CPU_ISA limits the instruction set, for tests. It cannot select instructions that the CPU lacks.
+//
+//   avx512_bf16   no AMX
+//   avx512        neither AMX nor the bf16 instructions of AVX-512
+//   avx2, generic
+//   amx           no limit; kernels are chosen as on a CPU with AMX (expects_amx), also if the CPU lacks AMX
 #pragma once
 
 namespace hetero {
@@ -10,7 +14,8 @@ enum class Isa { generic, avx2, avx512 }; // avx512 means F, BW, DQ and VL; avx2
 
 Isa isa();
 bool has_amx_bf16();   // whether tiles and their bf16 products are available, and the operating system allows their use
-bool expects_amx();    // whether kernels are chosen for a CPU with AMX: has_amx_bf16(), or HETERO_CPU_ISA=amx
+bool excludes_amx();   // whether HETERO_CPU_ISA is avx512_bf16
+bool expects_amx();    // whether kernels are chosen for a CPU with AMX; follows changes of the environment
 bool has_avx512bf16(); // whether vdpbf16ps and vcvtneps2bf16 are available; only if isa() is avx512
 const char *isa_name(); // "avx512_bf16", "avx512", "avx2", "generic"
 

@@ -66,12 +66,13 @@ std::unique_ptr<Kernel> make(const Request &, Pass) { return nullptr; }
 
 #endif
 
-// Products of rows by panels pack the weight for each panel, which takes most of the time with few rows.
+// Products of rows by panels pack the weight for each panel, which takes most of the time with few rows. The limit is a
+// power of two, like the limits of the classes of rows: all requests of a class have the same best guess.
 constexpr int64_t kFewRows = 64;
 
 std::unique_ptr<Kernel> choose(const Request &r, Pass pass, Factory tiles, Factory library) {
   check_shapes(r, pass);
-  const bool few = pass != Pass::diff_weights && r.in[0].dims[0] < kFewRows;
+  const bool few = pass != Pass::diff_weights && r.in[0].dims[0] <= kFewRows;
   return fastest(r, {kTiles, tiles}, {kLibrary, library}, expects_amx() || few);
 }
 

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -24,11 +26,6 @@ std::string cache_folder() {
   const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   if (xdg && *xdg == '/') return xdg;
   return home && *home ? std::string(home) + "/.cache" : "";
-}
-
-int open_lock(const std::string &folder) {
-  if (folder.empty()) return -1;
-  return open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 }
 
 } // namespace
@@ -83,10 +80,27 @@ bool write_choices(const std::string &path, const Choices &choices) {
   return false;
 }
 
-ChoiceLock::ChoiceLock(const std::string &folder) : file_(open_lock(folder)) {
+ChoiceLock::ChoiceLock(const std::string &folder) {
+  if (folder.empty()) {
+    failure_ = "there is no folder for the lock";
+    return;
+  }
+  const std::string path = folder + "/lock";
+  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ < 0) {
+    failure_ = "open " + path + ": " + std::strerror(errno);
+    return;
+  }
   const timespec nap{0, 10'000'000};
-  for (int i = 0; file_ >= 0 && i < kLockSeconds * 100 && flock(file_, LOCK_EX | LOCK_NB) != 0; i++)
+  for (int i = 0; i < kLockSeconds * 100; i++) {
+    if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      failure_ = "lock " + path + ": " + std::strerror(errno);
+      return;
+    }
     nanosleep(&nap, nullptr);
+  }
+  failure_ = "another process has held " + path + " for " + std::to_string(kLockSeconds) + " s";
 }
 
 ChoiceLock::~ChoiceLock() {

@@ -30,7 +30,8 @@ Choices read_choices(const std::string &path);
 bool write_choices(const std::string &path, const Choices &choices);
 
 // Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
-// that hangs does not block other processes for ever. Without a folder there is no lock.
+// that hangs does not block other processes for ever. The lock is not held if the wait took too long, if the folder is
+// "" or cannot be written, or if its file system has no locks.
 class ChoiceLock {
 public:
   explicit ChoiceLock(const std::string &folder);
@@ -38,8 +39,12 @@ public:
   ChoiceLock(const ChoiceLock &) = delete;
   ChoiceLock &operator=(const ChoiceLock &) = delete;
 
+  bool held() const { return failure_.empty(); }
+  const std::string &failure() const { return failure_; } // why the lock is not held
+
 private:
-  int file_;
+  int file_ = -1;
+  std::string failure_;
 };
 
 } // namespace hetero
