@@ -9,7 +9,7 @@
 //	saved, err := learner.Save(ctx, store, version, text)  // text: problem as JSON
 //
 //	c, skipped, err := checkpoint.Latest(dir)
-//	learner, err := dqn.Resume(dev, c, workers, environments, nil)  // continues exactly
+//	learner, err := dqn.Resume(ctx, dev, c, workers, environments, nil)  // continues exactly
 //	policy, err := dqn.OpenPolicy(dev, c, scheduler.Options{})      // policy "dqn" of package scheduler
 //	policy, err := dqn.OpenTrained(dev, scheduler.Options{})        // the same, with the built-in network
 //
@@ -53,8 +53,8 @@
 // # Determinism
 //
 // Equal options give equal networks on devices of the same kind, independent of the number of workers. A checkpoint
-// contains weights, target weights, moments, replay memory, the state of the random generator, and the actions of the
-// current episodes, which restore the environments. A resumed training is bit-equal to an uninterrupted one.
+// contains weights, target weights, moments, the state of the random generator, and the replay memory without its states:
+// the actions of its episodes restore states and environments. A resumed training is bit-equal to an uninterrupted one.
 //
 // # Errors
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,16 +39,22 @@ type Learner struct {
 	resumed  int64 // episodes at the start of this process, for the estimate of the remaining time
 }
 
-// actor is one environment with the data that restores it: the number of its episode and the actions of this episode.
+// actor is one environment with the data that restores it and its part of the replay memory.
 type actor struct {
-	env     Environment
-	view    *Observation
-	episode int64   // episodes that it began before the current one
-	actions []int32 // of the current episode
-	sum     float64 // rewards of the current episode
-	ended   bool    // the last action ended an episode
-	last    float64 // sum of the rewards of the last episode
-	err     error
+	env   Environment
+	view  *Observation
+	past  []episode // the episodes of the replay memory, in their order; the last one is the current episode
+	sum   float64   // rewards of the current episode
+	ended bool      // the last action ended an episode
+	last  float64   // sum of the rewards of the last episode
+	err   error
+}
+
+// episode is one episode of an environment. Repeating its actions gives its states again.
+type episode struct {
+	Number  int64   `json:"number"`  // episodes that the environment began before this one
+	First   int64   `json:"first"`   // row of the replay memory with its first state, counted over the whole run
+	Actions []int32 `json:"actions"` // one for each row from First on
 }
 
 // drawn is a sampled transition.
@@ -93,6 +100,7 @@ func NewLearner(dev device.Device, o Options, workers int, environments []Enviro
 		return nil, err
 	}
 	for i, a := range l.envs {
+		a.past = []episode{{}}
 		if err := a.env.Reset(l.seed(i, 0)); err != nil {
 			return nil, fmt.Errorf("environment %d: %w", i, err)
 		}
@@ -152,6 +160,9 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 
 // Close frees the memory of the network.
 func (l *Learner) Close() error { return l.net.close() }
+
+// Options returns the options of the learner.
+func (l *Learner) Options() Options { return l.options }
 
 // Progress returns the current state of the training.
 func (l *Learner) Progress() Progress { return l.progress }
@@ -224,13 +235,19 @@ func (l *Learner) observe() {
 	imitating := l.imitation() > 0
 	l.each(func(i int, a *actor) {
 		at := l.replay.at(t, i)
-		a.view = l.shape.view(l.replay.state(at), l.replay.mask(at))
+		a.view = l.view(t, i)
 		a.env.Observe(a.view)
 		l.replay.advice[at] = -1
 		if imitating {
 			l.replay.advice[at] = int32(a.env.(Adviser).Advise())
 		}
 	})
+}
+
+// view returns the observation of environment i in row t of the replay memory.
+func (l *Learner) view(t int64, i int) *Observation {
+	at := l.replay.at(t, i)
+	return l.shape.view(l.replay.state(at), l.replay.mask(at))
 }
 
 // imitation returns the current weight of the baseline.
@@ -320,19 +337,45 @@ func (l *Learner) advance(i int, a *actor) error {
 	if err != nil {
 		return err
 	}
-	if math.IsNaN(out.Reward) || math.IsInf(out.Reward, 0) || !(out.Discount >= 0 && out.Discount <= 1) {
-		return fmt.Errorf("action %d: got reward %v and discount %v, want a finite reward and a discount between 0 and 1", action, out.Reward, out.Discount)
+	reward, discount, err := stored(out)
+	if err != nil {
+		return fmt.Errorf("action %d: %w", action, err)
 	}
-	a.actions = append(a.actions, action)
+	now := &a.past[len(a.past)-1]
+	now.Actions = append(now.Actions, action)
 	a.sum += out.Reward
-	l.replay.rewards[at], l.replay.discounts[at] = float32(out.Reward), float32(out.Discount)
+	l.replay.rewards[at], l.replay.discounts[at] = reward, discount
 	if a.ended = out.Done; out.Done {
-		l.replay.discounts[at] = 0
-		a.last, a.sum, a.actions = a.sum, 0, a.actions[:0]
-		a.episode++
-		return a.env.Reset(l.seed(i, a.episode))
+		a.last, a.sum = a.sum, 0
+		next := episode{Number: now.Number + 1, First: l.replay.written}
+		a.past = append(l.remembered(a.past), next)
+		return a.env.Reset(l.seed(i, next.Number))
 	}
 	return nil
+}
+
+// stored returns the reward and the discount of an outcome as the replay memory stores them: in single precision, and with
+// discount 0 at the end of an episode.
+func stored(out Outcome) (reward, discount float32, err error) {
+	reward, discount = float32(out.Reward), float32(out.Discount)
+	if wide := float64(reward); math.IsNaN(wide) || math.IsInf(wide, 0) || !(out.Discount >= 0 && out.Discount <= 1) {
+		return 0, 0, fmt.Errorf("got reward %v and discount %v, want a reward from %.4g to %.4g and a discount between 0 and 1",
+			out.Reward, out.Discount, -math.MaxFloat32, math.MaxFloat32)
+	}
+	if out.Done {
+		discount = 0
+	}
+	return reward, discount, nil
+}
+
+// remembered drops the first episodes whose states have all left the replay memory.
+func (l *Learner) remembered(past []episode) []episode {
+	from, _ := l.replay.bounds()
+	gone := 0
+	for gone < len(past) && past[gone].First+int64(len(past[gone].Actions)) <= from {
+		gone++
+	}
+	return slices.Delete(past, 0, gone)
 }
 
 // update changes the weights once, from a batch of sampled transitions.

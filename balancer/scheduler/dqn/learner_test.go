@@ -178,7 +178,7 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			second, err := Resume(referenceDevice(t), c, 1, twoProblems(o.Environments, 3), nil)
+			second, err := Resume(context.Background(), referenceDevice(t), c, 1, twoProblems(o.Environments, 3), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestResumedTrainingIsBitEqual(t *testing.T) {
 			}
 
 			// Another problem is refused.
-			if _, err := Resume(referenceDevice(t), c, 1, twoProblems(o.Environments, 4), nil); err == nil || !strings.Contains(err.Error(), "shape") {
+			if _, err := Resume(context.Background(), referenceDevice(t), c, 1, twoProblems(o.Environments, 4), nil); err == nil || !strings.Contains(err.Error(), "shape") {
 				t.Errorf("resuming with another shape: got %v, want an error about the shape", err)
 			}
 		})
@@ -351,5 +351,98 @@ func TestCurveIsBounded(t *testing.T) {
 	}
 	if n := len(c.Points); n < curvePoints/2 || n > curvePoints || c.Points[0].Episodes > c.Every || c.Points[n-1].Episodes < 100000-c.Every {
 		t.Errorf("got %d points from %d to %d episodes", n, c.Points[0].Episodes, c.Points[n-1].Episodes)
+	}
+}
+
+// changed is twoGPUs with other rewards, or with other observations.
+type changed struct {
+	twoGPUs
+	factor float64 // of the rewards
+	shift  float32 // of the first fact
+}
+
+func (c *changed) Observe(o *Observation) {
+	c.twoGPUs.Observe(o)
+	o.Facts[0] += c.shift
+}
+
+func (c *changed) Step(action int) (Outcome, error) {
+	out, err := c.twoGPUs.Step(action)
+	out.Reward *= c.factor
+	return out, err
+}
+
+func changedProblems(n int, factor float64, shift float32) []Environment {
+	var out []Environment
+	for range n {
+		out = append(out, &changed{twoGPUs{jobs: 3}, factor, shift})
+	}
+	return out
+}
+
+// A checkpoint has the actions of the replay memory instead of its states. Resuming repeats them: another environment is
+// an error, and the end of the context stops it.
+func TestResumingRepeatsTheEpisodesOfTheReplayMemory(t *testing.T) {
+	o := tinyOptions()
+	l := open(t, referenceDevice(t), o, 3)
+	train(t, l, 60)
+	dir := t.TempDir()
+	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := l.Save(context.Background(), store, "test", json.RawMessage(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range l.envs {
+		if rows := l.replay.written - a.past[0].First; l.replay.written <= int64(l.replay.rows) || rows > int64(l.replay.rows+10) {
+			t.Errorf("environment %d: got the actions of %d of %d rows, want those of %d rows and one episode more", i, rows, l.replay.written, l.replay.rows)
+		}
+	}
+	end(t, l)
+	c := latest(t, dir)
+	for _, tensor := range c.Optimizer.Tensors() {
+		if strings.Contains(tensor.Name, "states") || strings.Contains(tensor.Name, "masks") {
+			t.Errorf("the checkpoint has tensor %s", tensor.Name)
+		}
+	}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, wrong := range []struct {
+		name         string
+		ctx          context.Context
+		environments []Environment
+		want         string
+	}{
+		{"other rewards", context.Background(), changedProblems(o.Environments, 2, 0), "the environment differs"},
+		{"other observations", context.Background(), changedProblems(o.Environments, 1, 1), "the environment differs"},
+		{"cancelled", cancelled, twoProblems(o.Environments, 3), "canceled"},
+	} {
+		again, err := Resume(wrong.ctx, referenceDevice(t), c, 2, wrong.environments, nil)
+		if err == nil {
+			end(t, again)
+		}
+		if err == nil || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("%s: got %v, want %q", wrong.name, err, wrong.want)
+		}
+	}
+	same, err := Resume(context.Background(), referenceDevice(t), c, 2, changedProblems(o.Environments, 1, 0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, same)
+}
+
+// A reward that is finite, but too large for the replay memory, is an error.
+func TestRewardsThatSinglePrecisionCannotHold(t *testing.T) {
+	o := tinyOptions()
+	l, err := NewLearner(referenceDevice(t), o, 1, changedProblems(o.Environments, 1e300, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end(t, l)
+	if err := l.Run(context.Background(), 10, nil, nil); err == nil || !strings.Contains(err.Error(), "got reward") {
+		t.Errorf("got %v, want an error with the reward", err)
 	}
 }

@@ -322,7 +322,7 @@ func TestResumedClusterIsBitEqual(t *testing.T) {
 	}
 	defer end(t, whole)
 	train(t, whole, 10)
-	second, err := Resume(referenceDevice(t), latest(t, trained(t, o, p)), 2, make(), nil)
+	second, err := Resume(context.Background(), referenceDevice(t), latest(t, trained(t, o, p)), 2, make(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

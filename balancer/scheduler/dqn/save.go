@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
-	"slices"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -27,18 +27,19 @@ type saved struct {
 	Window  window           `json:"window"`
 	Curve   curve            `json:"curve"`
 	Actors  []savedActor     `json:"actors"`
-	Written int64            `json:"written"`
+	Written int64            `json:"written"` // rows of the replay memory, over the whole run
 	Largest checkpoint.Float `json:"largest"`
+	States  uint32           `json:"states"` // checksum of the states and masks of the replay memory
 }
 
 // savedFormat is the format of saved, and of the network. Networks of other formats cannot be read.
 const savedFormat = 2
 
-// savedActor restores an environment: it repeats the actions of the episode.
+// savedActor restores an environment and its part of the replay memory: it repeats the actions of the episodes. Actions take
+// 300 times less space than the states that follow from them.
 type savedActor struct {
-	Episode int64            `json:"episode"`
-	Sum     checkpoint.Float `json:"sum"`
-	Actions []int32          `json:"actions"`
+	Sum  checkpoint.Float `json:"sum"`
+	Past []episode        `json:"past"`
 }
 
 // extraName is the key of saved in checkpoint.State.Extra.
@@ -54,9 +55,9 @@ const (
 // program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
 	state := saved{Format: savedFormat, Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
-		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest)}
+		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest), States: l.replay.checksum()}
 	for _, a := range l.envs {
-		state.Actors = append(state.Actors, savedActor{Episode: a.episode, Sum: checkpoint.Float(a.sum), Actions: a.actions})
+		state.Actors = append(state.Actors, savedActor{Sum: checkpoint.Float(a.sum), Past: a.past})
 	}
 	var err error
 	if state.Random, err = l.source.MarshalBinary(); err != nil {
@@ -112,7 +113,9 @@ func SavedProblem(c *checkpoint.Checkpoint) (json.RawMessage, error) {
 // makes the same decisions and updates, bit for bit. environments must be equal to those of the saved learner. To
 // change options, such as the learning rate, pass a function; nil changes nothing. Options that determine the memory of
 // the learner (network, environments, replay, steps, prioritised) cannot change.
-func Resume(dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment, change func(*Options)) (_ *Learner, err error) {
+//
+// Resume repeats the episodes of the replay memory, which takes seconds. If ctx ends, it stops and returns the cause.
+func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, workers int, environments []Environment, change func(*Options)) (_ *Learner, err error) {
 	state, err := readState(c)
 	if err != nil {
 		return nil, err
@@ -137,10 +140,10 @@ func Resume(dev device.Device, c *checkpoint.Checkpoint, workers int, environmen
 	if l.shape != state.Shape {
 		return nil, fmt.Errorf("the environments have shape %+v, the network was trained with %+v", l.shape, state.Shape)
 	}
-	return l, l.restore(c, state)
+	return l, l.restore(ctx, c, state)
 }
 
-func (l *Learner) restore(c *checkpoint.Checkpoint, state *saved) error {
+func (l *Learner) restore(ctx context.Context, c *checkpoint.Checkpoint, state *saved) error {
 	if err := l.net.check(c.Model); err != nil {
 		return err
 	}
@@ -169,40 +172,83 @@ func (l *Learner) restore(c *checkpoint.Checkpoint, state *saved) error {
 	if err := l.replay.load(c.Optimizer); err != nil {
 		return err
 	}
-	l.each(func(i int, a *actor) { a.err = l.repeat(i, state.Actors[i]) })
+	l.each(func(i int, a *actor) { a.err = l.repeat(ctx, i, state.Actors[i]) })
 	for i, a := range l.envs {
 		if a.err != nil {
 			return fmt.Errorf("environment %d: %w", i, a.err)
 		}
 	}
+	if got := l.replay.checksum(); got != state.States {
+		return fmt.Errorf("the repeated episodes have states with checksum %#08x, want %#08x: %w", got, state.States, errOther)
+	}
 	return nil
 }
 
-// repeat restores environment i, and checks that its state is the one that was saved.
-func (l *Learner) repeat(i int, s savedActor) error {
-	a := l.envs[i]
-	a.episode, a.sum, a.actions = s.Episode, float64(s.Sum), slices.Clone(s.Actions)
-	if err := a.env.Reset(l.seed(i, a.episode)); err != nil {
-		return err
+// errOther says why a repeated episode differs from the saved one.
+var errOther = errors.New("the environment differs from that of the checkpoint")
+
+// repeat restores environment i and its states in the replay memory: it repeats its episodes. The actions, rewards and
+// discounts in the memory serve as a check.
+func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
+	a, last := l.envs[i], len(s.Past)-1
+	if last < 0 {
+		return errors.New("the checkpoint has no episodes: another version of the program saved it; its network can be used, but its training cannot be resumed")
 	}
-	seen := NewObservation(l.shape)
-	for at, action := range a.actions {
-		if action < 0 || int(action) >= l.shape.Actions() {
-			return fmt.Errorf("action %d of the episode: got %d, want 0 to %d", at, action, l.shape.Actions()-1)
-		}
-		a.env.Observe(seen)
-		if !seen.Mask[action] {
-			return fmt.Errorf("action %d of the episode is %d, which the environment does not allow: the environment differs from that of the checkpoint", at, action)
-		}
-		if _, err := a.env.Step(int(action)); err != nil {
+	from, _ := l.replay.bounds()
+	if s.Past[0].First < 0 || s.Past[0].First > from {
+		return fmt.Errorf("the first episode begins in row %d, want 0 to %d, the first row of the replay memory", s.Past[0].First, from)
+	}
+	a.past, a.sum = s.Past, float64(s.Sum)
+	beyond := NewObservation(l.shape) // of a row that has left the memory
+	row := s.Past[0].First
+	for k, e := range s.Past {
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
+		if want := s.Past[0].Number + int64(k); e.First != row || e.Number != want || row+int64(len(e.Actions)) >= l.replay.written {
+			return fmt.Errorf("episode %d with %d actions begins in row %d, want episode %d in row %d of %d", e.Number, len(e.Actions), e.First, want, row, l.replay.written)
+		}
+		if err := a.env.Reset(l.seed(i, e.Number)); err != nil {
+			return err
+		}
+		for at, action := range e.Actions {
+			a.view = beyond
+			if row >= from {
+				a.view = l.view(row, i)
+			}
+			a.env.Observe(a.view)
+			if action < 0 || int(action) >= l.shape.Actions() || !a.view.Mask[action] {
+				return fmt.Errorf("action %d of episode %d is %d, which is not possible: %w", at, e.Number, action, errOther)
+			}
+			out, err := a.env.Step(int(action))
+			if err != nil {
+				return err
+			}
+			if err := l.outcome(row, i, action, out); err != nil && row >= from {
+				return fmt.Errorf("action %d of episode %d: %w: %w", at, e.Number, err, errOther)
+			}
+			if row++; out.Done != (k < last && at == len(e.Actions)-1) {
+				return fmt.Errorf("action %d of episode %d: the end of the episode is %v, want the opposite: %w", at, e.Number, out.Done, errOther)
+			}
+		}
 	}
-	a.env.Observe(seen)
-	at := l.replay.at(l.replay.written-1, i)
-	a.view = l.shape.view(l.replay.state(at), l.replay.mask(at))
-	if !slices.Equal(seen.State, a.view.State) || !slices.Equal(seen.Mask, a.view.Mask) {
-		return errors.New("the restored state differs from the saved state: the environment differs from that of the checkpoint")
+	if row != l.replay.written-1 {
+		return fmt.Errorf("the episodes end in row %d, want %d", row, l.replay.written-1)
+	}
+	a.view = l.view(row, i)
+	a.env.Observe(a.view)
+	return nil
+}
+
+// outcome compares a repeated action with the replay memory.
+func (l *Learner) outcome(row int64, i int, action int32, out Outcome) error {
+	reward, discount, err := stored(out)
+	if err != nil {
+		return err
+	}
+	at, r := l.replay.at(row, i), l.replay
+	if r.actions[at] != action || r.rewards[at] != reward || r.discounts[at] != discount {
+		return fmt.Errorf("got action %d, reward %v and discount %v, want %d, %v and %v", action, reward, discount, r.actions[at], r.rewards[at], r.discounts[at])
 	}
 	return nil
 }
@@ -231,7 +277,18 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	return state, nil
 }
 
-// part is one array of the replay memory as it is stored.
+// checksum is a checksum of all states and masks.
+func (r *replay) checksum() uint32 {
+	used := r.used()
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(0, table, bytesOf(r.states[:used*r.shape.Floats()]))
+	return crc32.Update(sum, table, bytesOf(r.masks[:used*r.shape.Actions()]))
+}
+
+// used is the number of states in the memory.
+func (r *replay) used() int { return int(min(r.written, int64(r.rows))) * r.envs }
+
+// part is one array of the replay memory that a checkpoint stores; states and masks follow from the actions.
 type part struct {
 	name  string
 	dtype tensor.DType
@@ -247,8 +304,6 @@ func bytesOf[T any](values []T) []byte {
 
 func (r *replay) parts() []part {
 	parts := []part{
-		{"states", tensor.F32, r.shape.Floats(), bytesOf(r.states)},
-		{"masks", tensor.U8, r.shape.Actions(), bytesOf(r.masks)},
 		{"actions", tensor.I32, 1, bytesOf(r.actions)},
 		{"advice", tensor.I32, 1, bytesOf(r.advice)},
 		{"rewards", tensor.F32, 1, bytesOf(r.rewards)},
@@ -260,9 +315,9 @@ func (r *replay) parts() []part {
 	return parts
 }
 
-// tensors returns the rows that have been written.
+// tensors returns the stored parts of the rows that have been written.
 func (r *replay) tensors() []checkpoint.Tensor {
-	used := int(min(r.written, int64(r.rows))) * r.envs
+	used := r.used()
 	var out []checkpoint.Tensor
 	for _, p := range r.parts() {
 		bytes := used * p.width * int(p.dtype.Size())
@@ -273,23 +328,13 @@ func (r *replay) tensors() []checkpoint.Tensor {
 
 // load restores the memory from a checkpoint; written and largest are set before.
 func (r *replay) load(f *checkpoint.File) error {
-	used := int(min(r.written, int64(r.rows))) * r.envs
+	used := r.used()
 	for _, p := range r.parts() {
 		info, ok := f.Info(replayAt + p.name)
 		if want := (tensor.Shape{used, p.width}); !ok || info.DType != p.dtype || !info.Shape.Equal(want) {
 			return fmt.Errorf("tensor %s: got %v%v, want %v%v", replayAt+p.name, info.Wire, info.Shape, p.dtype, want)
 		}
 		into := p.data[:used*p.width*int(p.dtype.Size())]
-		if p.name == "masks" { // a byte other than 0 and 1 is not a valid bool
-			raw := make([]byte, len(into))
-			if err := f.ReadInto(replayAt+p.name, raw); err != nil {
-				return err
-			}
-			for i, b := range raw {
-				r.masks[i] = b != 0
-			}
-			continue
-		}
 		if err := f.ReadInto(replayAt+p.name, into); err != nil {
 			return err
 		}

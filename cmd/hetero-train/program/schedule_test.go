@@ -488,7 +488,7 @@ func TestScheduleTrains(t *testing.T) {
 		code int
 	}{
 		{[]string{"train", "--seed", "9", "--output", dir}, 2}, {[]string{"train", "--output", other}, 2}, {[]string{"train", "--random", "0.1", "--output", dir}, 2},
-		{[]string{"train", "--random", "2"}, 2}, {[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
+		{[]string{"train", "--random", "2"}, 2}, {append([]string{"train", "--random", "1", "--output", other}, files...), 2}, {[]string{"train", "--gpus", "v100=4"}, 2}, {[]string{"train", "--default", "jobs.cpus=4"}, 2},
 		{[]string{"train", "--output", filepath.Join(dir, "train.lock")}, 2},
 		{[]string{"train", "--episodes", "0"}, 2}, {[]string{"train", "--save-minutes", "-1"}, 2}, {[]string{"train", "--device", "tpu"}, 2},
 		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", t.TempDir()}, 3},

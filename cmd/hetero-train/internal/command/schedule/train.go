@@ -32,15 +32,21 @@ An episode is a list of jobs on a cluster: 60 jobs for each 16 GPUs. In a fracti
 random: numbers of machines, types of GPUs, speeds, running times. The other episodes are on the cluster of --input or --gpus, with a
 random part of its jobs. Without files, they are on the default cluster, with generated jobs. The network works on any cluster.
 
+The learning rate falls over the first 15,000 episodes. Later episodes train with the last, small rate.
+
 The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
 checkpoint, the training resumes from it and gives the same bits as without the interruption.
 
 To use the network: hetero-train schedule compare --policy dqn --network FOLDER`
 
-const trainExample = `  hetero-train schedule train --episodes 10000
+const trainExample = `  hetero-train schedule train
   hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
   hetero-train schedule train --input cluster.toml --input jobs.csv --random 0.2
   hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
+
+// replayBytes limits the replay memory. It holds 40,000 decisions on clusters of up to about 20 machines of 8 GPUs, and fewer
+// on larger clusters.
+const replayBytes = 1 << 30
 
 type trainFlags struct {
 	source
@@ -56,7 +62,7 @@ func newTrain(a *cli.App) *cobra.Command {
 	f := &trainFlags{source: source{policies: policies{command: "schedule train"}}}
 	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong, Example: trainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.Int64Var(&f.episodes, "episodes", 10000, "episodes in total, including those of the checkpoint")
+	flags.Int64Var(&f.episodes, "episodes", dqn.Defaults().Rate.Over, "episodes in total, including those of the checkpoint; the default is that of the built-in network")
 	flags.StringVar(&f.output, "output", "scheduler_network", "`FOLDER` of the checkpoints")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of weights, episodes and exploration")
 	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
@@ -87,6 +93,9 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err := f.read(a); err != nil {
 		return err
 	}
+	if f.random == 1 && f.listed != nil {
+		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
+	}
 	if err := os.MkdirAll(f.output, 0o755); err != nil {
 		return exit.Usagef("schedule train: --output: %w", err)
 	}
@@ -113,7 +122,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
 	}
-	const replayBytes = 1 << 30 // a larger memory of transitions would not help a cluster with more groups
+	usual := options.Replay
 	if options.Replay = min(options.Replay, replayBytes/(4*environments[0].Shape().Floats())); options.Replay < options.Warm {
 		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
 			environments[0].Shape().Floats(), replayBytes/(4*options.Warm))
@@ -130,8 +139,9 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 			a.WarnOf(s.String())
 		}
 		if err = f.comparable(c, text); err == nil {
-			learner, err = dqn.Resume(dev, c, f.threads, environments, nil)
-			err = exit.With(exit.Data, err)
+			if learner, err = dqn.Resume(ctx, dev, c, f.threads, environments, nil); ctx.Err() == nil {
+				err = exit.With(exit.Data, err)
+			}
 		}
 		if err = errors.Join(err, c.Close()); err == nil {
 			a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
@@ -145,6 +155,10 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return fmt.Errorf("schedule train: %w", err)
 	}
 	defer func() { err = errors.Join(err, learner.Close()) }()
+	if kept := learner.Options().Replay; kept < usual {
+		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
+			"the training may need more episodes", kept, usual, environments[0].Shape().Floats(), replayBytes>>20))
+	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})
 	if err != nil {
 		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
