@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Measures the effect of many clients of the dashboard on training, in one run.
 
-Trains with `hetero-train train --dashboard`. Blocks with clients and blocks without clients alternate. Prints the ratio of the
-step times of neighbouring blocks with its 95 % interval, the CPU time of the server, and the delays of the clients.
+Trains with `hetero-train train --dashboard`. Blocks with clients and blocks without clients alternate. Prints:
+
+- the number of streams that the server opened and refused
+- the ratio of the step times of neighbouring blocks, with its 95 % interval
+- the CPU time of the server
+- the delay of a record: from the write of the record to its file, to the arrival of the first event that covers the record
 
     scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1
 
@@ -11,9 +15,13 @@ second, as a page does. A page that is hidden does not load, so --load stream is
 
 The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
 machine. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
+
+Exit codes: 0; 1 if the server refused or ended a stream or a request, or if the measurement failed; 2 for bad flags.
 """
 import argparse
 import asyncio
+import bisect
+import collections
 import json
 import math
 import os
@@ -30,54 +38,76 @@ import urllib.request
 FIGURES = ("/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,"
            "utilization,memory,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange")
 SETTLE = 4.0  # s at the start of a block that are not measured: clients connect, or the server notices that they have gone
+LATE = 4.0  # s; a record that does not arrive within this time has not been received
+LOOK = 0.02  # s between two looks at the file of records, which is written twice a second
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
 T95 = [0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13]
 
 
-async def answer(reader, writer, port, path):
-    """Sends a request on an open connection and reads the whole response."""
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nAccept-Encoding: gzip\r\n\r\n".encode())
+def fail(text):
+    sys.exit(f"dashboard_clients: {text}")
+
+
+async def ask(reader, writer, port, path, header=""):
+    """Sends a request and returns the status and the head of the response."""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n{header}\r\n".encode())
     await writer.drain()
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    if not head.startswith("http/1.1 200"):
-        raise RuntimeError(f"{path}: got {head.splitlines()[0]}, want status 200")
-    await reader.readexactly(int(head.split("content-length:")[1].split("\r\n")[0]))
+    return int(head.split()[1]), head
 
 
-async def client(port, run, load, events, loads, begin):
-    """One client, until it is canceled. events: times of arrival, by version; loads: durations."""
+async def load_of(connection, port, path, header=""):
+    """Loads a resource on an open connection. Returns the status and the body."""
+    status, head = await ask(*connection, port, path, header)
+    return status, await connection[0].readexactly(int(head.split("content-length:")[1].split("\r\n")[0]))
+
+
+async def client(port, run, load, observer, got):
+    """One client, until it is canceled. got: what it has received. The observer learns the newest step of each version."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET /api/stream?run={run} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
-    page = await asyncio.open_connection("127.0.0.1", port) if load == "page" else None
+    got["status"], _ = await ask(reader, writer, port, f"/api/stream?run={run}")
+    if got["status"] != 200:
+        return
+    page = await asyncio.open_connection("127.0.0.1", port) if load == "page" or observer else None
     last = 0.0
     while line := await reader.readline():
+        if line.startswith(b"event: refused"):
+            got["refusals"] += 1
         if not line.startswith(b"data:"):
             continue
-        now = time.monotonic()
-        if now > begin:
-            events.setdefault(line, []).append(now)
-        if page and now - last >= 1:
+        now = time.time()
+        got["events"].append((now, json.loads(line[5:]).get("version", 0)))
+        if observer:
+            status, text = await load_of(page, port, f"/api/runs/{run}")
+            view = json.loads(text) if status == 200 else fail(f"the observer got status {status}")
+            got["steps"].append((view["version"], view["last"]))
+        if load == "page" and now - last >= 1:
             last = now
             for path in (f"/api/runs/{run}", f"/api/runs/{run}{FIGURES}"):
                 at = time.monotonic()
-                await answer(*page, port, path)
-                if at > begin:
-                    loads.append(time.monotonic() - at)
-    raise RuntimeError("the server has ended the stream")
+                status, _ = await load_of(page, port, path, "Accept-Encoding: gzip\r\n")
+                got["loads"].append((now, time.monotonic() - at))
+                got["refusals"] += status != 200
+    got["error"] = "the server ended the stream"
+
+
+async def guarded(port, run, load, observer, got):
+    try:
+        await client(port, run, load, observer, got)
+    except (OSError, EOFError, ValueError) as error:
+        got["error"] = f"{type(error).__name__}: {error}"
 
 
 async def clients(port, run, load, number):
-    """Runs the clients until SIGTERM, and prints what they measured."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, over.set)
-    events, loads, begin = {}, [], time.monotonic() + SETTLE
-    tasks = [asyncio.create_task(client(port, run, load, events, loads, begin)) for _ in range(number)]
-    done, _ = await asyncio.wait([asyncio.create_task(over.wait()), *tasks], return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()  # raises the error of a client
-    arrivals = sorted(events.values(), key=min)[:-1]  # the newest event has not reached all clients
-    print(json.dumps({"delays": [t - min(all) for all in arrivals for t in all], "loads": loads, "events": len(arrivals),
-                      "missed": sum(number - len(all) for all in arrivals)}), flush=True)
+    """Runs the clients until SIGTERM, and prints what they received."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    all_got = [{"status": 0, "events": [], "steps": [], "loads": [], "refusals": 0, "error": ""} for _ in range(number)]
+    tasks = [asyncio.create_task(guarded(port, run, load, i == 0, got)) for i, got in enumerate(all_got)]
+    await over.wait()
+    for task in tasks:
+        task.cancel()
+    print(json.dumps(all_got), flush=True)
     os._exit(0)  # without an orderly end of thousands of tasks
 
 
@@ -92,7 +122,7 @@ def cpu_seconds(pid):
 
 
 def server_of(port):
-    """Returns the process that listens on a port: with several ranks, their supervisor."""
+    """Returns the process that listens on a port: a child of the training's supervisor."""
     rows = [line.split() for line in open("/proc/net/tcp", encoding="utf-8")][1:]
     names = {f"socket:[{r[9]}]" for r in rows if r[3] == "0A" and int(r[1].split(":")[1], 16) == port}
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -101,7 +131,7 @@ def server_of(port):
                 return int(pid)
         except OSError:
             continue  # the process has ended, or belongs to another user
-    sys.exit(f"dashboard_clients: no process listens on port {port}")
+    return fail(f"no process listens on port {port}")
 
 
 def free_port():
@@ -114,16 +144,134 @@ def pinned(cpus, command):
     return ["taskset", "-c", cpus, *command] if cpus else command
 
 
-def steps_of(path):
-    """Returns (end in s since 1970, duration in s) of each step. The last line may be incomplete."""
-    out = []
-    for line in open(path, encoding="utf-8"):
+def watch(path, seconds, writes):
+    """Waits, and adds each write to a file to writes: time of the write (by the kernel, to a few ms) and size of the file then."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        s = os.stat(path)
+        if not writes or s.st_size != writes[-1][1]:
+            writes.append((s.st_mtime, s.st_size))
+        time.sleep(LOOK)
+
+
+def records_of(path):
+    """Returns (step, end in s since 1970, offset behind the record in the file) of each record. The last line may be incomplete."""
+    out, offset = [], 0
+    for line in open(path, "rb"):
+        offset += len(line)
         try:
-            r = json.loads(line.strip().rstrip(","))
-            out.append((r["timestamp"], r["iteration_time"]))
+            r = json.loads(line.strip().rstrip(b","))
+            out.append((r["iteration"], r["timestamp"], offset))
         except (ValueError, KeyError, TypeError):
             continue
     return out
+
+
+def delays_of(block, writes, records):
+    """Returns the delay of each write at each client of a block; math.inf if a client has not received it within LATE."""
+    ends = [r[2] for r in records]
+    versions = sorted(tuple(p) for p in block["clients"][0]["steps"])
+    known = [v for v, _ in versions]
+    inside = []
+    for at, size in writes:
+        # A record ends with ",\n" or with "\n" and the closing bracket, which the next write overwrites.
+        n = bisect.bisect_right(ends, size + 1)
+        if n and block["begin"] < at < block["end"] - LATE:
+            inside.append((at, records[n - 1][0]))
+    out = []
+    for got in block["clients"]:
+        if got["status"] != 200:
+            continue
+        arrivals = []
+        for at, version in got["events"]:
+            i = bisect.bisect_right(known, version)  # an unknown version has at least the step of the version before
+            arrivals.append((at, versions[i - 1][1] if i else 0))
+        k = 0
+        for at, step in inside:
+            while k < len(arrivals) and arrivals[k][1] < step:
+                k += 1
+            delay = arrivals[k][0] - at if k < len(arrivals) else math.inf
+            out.append(delay if delay <= LATE else math.inf)
+    return out
+
+
+def measure(a, folder, port, train):
+    """Runs the blocks. Returns them, the writes to the file of records, and its records."""
+    path = os.path.join(folder, "run", "logs", "rank_0_metrics.json")
+    for _ in range(600):
+        time.sleep(0.1)
+        if train.poll() is not None:
+            fail("the training ended:\n" + open(os.path.join(folder, "messages"), encoding="utf-8").read())
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs/run", timeout=5) as r:
+                if json.load(r)["last"] > 20:
+                    break
+        except OSError:
+            pass
+    else:
+        fail("the run has not computed 20 steps after a minute")
+    server, blocks, writes = server_of(port), [], []
+    for i in range(2 * a.pairs):
+        on = i % 4 in (0, 3)  # on, off, off, on, …: a steady change of the machine has no effect
+        crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port), "run", "--clients", str(a.clients),
+                                                               "--load", a.load]), stdout=subprocess.PIPE)
+        watch(path, SETTLE, writes)
+        cpu, begin = cpu_seconds(server), time.time()
+        watch(path, a.block - SETTLE, writes)
+        blocks.append({"on": on, "begin": begin, "end": time.time(), "cpu": cpu_seconds(server) - cpu})
+        if crowd:
+            crowd.send_signal(signal.SIGTERM)
+            text = crowd.communicate()[0]
+            if crowd.returncode != 0:
+                fail("the clients failed; see the messages above")
+            blocks[-1]["clients"] = json.loads(text)
+        print(f"block {i + 1} of {2 * a.pairs}: {'with' if on else 'without'} clients", file=sys.stderr)
+        if train.poll() is not None:
+            fail("the training ended during the measurement")
+    train.send_signal(signal.SIGINT)
+    train.wait(60)
+    return blocks, writes, records_of(path)
+
+
+def report(a, blocks, writes, records):
+    """Prints the figures. Returns the number of refused or ended clients and requests."""
+    means = []
+    for b in blocks:
+        ends = [at for _, at, _ in records if b["begin"] < at <= b["end"]]
+        if len(ends) < 2:
+            fail("a block has fewer than 2 steps: choose longer blocks or a smaller model")
+        means.append((ends[-1] - ends[0]) / (len(ends) - 1))
+    logs = []
+    for i in range(0, len(blocks), 2):
+        x, y = (i, i + 1) if blocks[i]["on"] else (i + 1, i)
+        logs.append(math.log(means[x] / means[y]))
+    mean = sum(logs) / len(logs)
+    half = T95[len(logs) - 1] * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1) / len(logs))
+    without = sum(m for m, b in zip(means, blocks) if not b["on"]) / a.pairs
+    cpu = {on: (sum(b["cpu"] for b in blocks if b["on"] == on), sum(b["end"] - b["begin"] for b in blocks if b["on"] == on)) for on in (True, False)}
+    all_got = [got for b in blocks if b["on"] for got in b["clients"]]
+    statuses = collections.Counter(got["status"] for got in all_got)
+    errors = collections.Counter(got["error"] for got in all_got if got["error"])
+    refused, refusals = len(all_got) - statuses[200], sum(got["refusals"] for got in all_got)
+    delays = [d for b in blocks if b["on"] for d in delays_of(b, writes, records)]
+    loads = [took for b in blocks if b["on"] for got in b["clients"] for at, took in got["loads"] if at > b["begin"]]
+    ms = lambda values, q: f"{1000 * quantile(values, q):.0f} ms"
+
+    print(f"clients              {a.clients} ({a.load}), CPUs {a.client_cpus or 'all'}; training and server: {a.ranks} ranks, CPUs {a.train_cpus or 'all'}")
+    print(f"streams              {statuses[200]} opened, {refused} refused; {refusals} refused runs and requests; {sum(errors.values())} ended by an error")
+    for status, n in sorted(statuses.items()):
+        if status != 200:
+            print(f"                     {n} with " + (f"status {status}" if status else "no response"))
+    for error, n in errors.most_common(5):
+        print(f"                     {n} times: {error}")
+    print(f"step time            {1000 * without:.3f} ms without clients")
+    print(f"ratio of step times  {math.exp(mean):.4f} with clients, 95 % interval {math.exp(mean - half):.4f} to {math.exp(mean + half):.4f}, {len(logs)} pairs of blocks")
+    print(f"CPU time of server   {cpu[True][0]:.2f} s in {cpu[True][1]:.0f} s with clients, {cpu[False][0]:.2f} s in {cpu[False][1]:.0f} s without")
+    print(f"delay of a record    p50 {ms(delays, 0.5)}, p99 {ms(delays, 0.99)}, from its write to its arrival; {len(delays)} arrivals, "
+          f"{sum(map(math.isinf, delays))} later than {LATE:g} s")
+    if loads:
+        print(f"time of a request    p50 {ms(loads, 0.5)}, p99 {ms(loads, 0.99)}, {len(loads)} requests")
+    return refused + refusals + sum(errors.values())
 
 
 def main():
@@ -139,17 +287,19 @@ def main():
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="further setting of the training")
     p.add_argument("--as-clients", nargs=2, metavar=("PORT", "RUN"), help=argparse.SUPPRESS)
     a = p.parse_args()
+    if a.clients < 1 or not 2 <= a.pairs <= 16 or a.block < 3 * SETTLE:
+        p.error(f"want at least 1 client, 2 to 16 pairs, and blocks of at least {3 * SETTLE:g} s")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     want = 3 * a.clients + 100
     if soft < want:
         if hard != resource.RLIM_INFINITY and hard < want:
-            sys.exit(f"dashboard_clients: the limit of open files is {hard}, want {want}: ulimit -n {want}")
+            p.error(f"the limit of open files is {hard}, want {want}: ulimit -n {want}")
         resource.setrlimit(resource.RLIMIT_NOFILE, (want, hard))
     if a.as_clients:
         asyncio.run(clients(int(a.as_clients[0]), a.as_clients[1], a.load, a.clients))
         return
-    if not 2 <= a.pairs <= 16 or a.block < 2 * SETTLE:
-        sys.exit(f"dashboard_clients: want 2 to 16 pairs, and blocks of at least {2 * SETTLE:g} s")
+    if a.client_cpus:
+        subprocess.run(["taskset", "-cp", a.client_cpus, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
 
     folder, port = tempfile.mkdtemp(prefix="dashboard_clients_"), free_port()
     settings = ["model.name=simple_cnn", "data.dataset=synthetic_image", "data.image_size=32", "data.batch_size=64", "train.steps=100000000",
@@ -158,69 +308,14 @@ def main():
     train = subprocess.Popen(pinned(a.train_cpus, [a.binary, "train", "--dashboard", *(x for s in settings for x in ("--set", s))]),
                              stdout=subprocess.DEVNULL, stderr=open(os.path.join(folder, "messages"), "wb"))
     try:
-        for _ in range(600):
-            time.sleep(0.1)
-            if train.poll() is not None:
-                sys.exit("dashboard_clients: the training ended:\n" + open(os.path.join(folder, "messages"), encoding="utf-8").read())
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs/run", timeout=5) as r:
-                    if json.load(r)["last"] > 20:
-                        break
-            except OSError:
-                pass
-        else:
-            sys.exit("dashboard_clients: the run has not computed 20 steps after a minute")
-        server = server_of(port)
-        blocks, delays, loads, events, missed = [], [], [], 0, 0
-        for i in range(2 * a.pairs):
-            on = i % 4 in (0, 3)  # on, off, off, on, …: a steady change of the machine has no effect
-            begin = time.time()
-            crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port), "run",
-                                                                   "--clients", str(a.clients), "--load", a.load]), stdout=subprocess.PIPE)
-            time.sleep(SETTLE)
-            cpu, at = cpu_seconds(server), time.time()
-            time.sleep(a.block - SETTLE)
-            blocks.append((on, at, time.time(), cpu_seconds(server) - cpu))
-            if crowd:
-                crowd.send_signal(signal.SIGTERM)
-                text = crowd.communicate()[0]
-                if crowd.returncode != 0:
-                    sys.exit("dashboard_clients: a client failed; see the messages above")
-                got = json.loads(text)
-                delays, loads, events, missed = delays + got["delays"], loads + got["loads"], events + got["events"], missed + got["missed"]
-            print(f"block {i + 1} of {2 * a.pairs}: {'with' if on else 'without'} clients, {time.time() - begin:.0f} s", file=sys.stderr)
-            if train.poll() is not None:
-                sys.exit("dashboard_clients: the training ended during the measurement")
-        train.send_signal(signal.SIGINT)
-        train.wait(60)
-        steps = steps_of(os.path.join(folder, "run", "logs", "rank_0_metrics.json"))
+        blocks, writes, records = measure(a, folder, port, train)
     finally:
         if train.poll() is None:
             train.kill()
             train.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-    means = []
-    for on, begin, end, _ in blocks:
-        inside = [d for t, d in steps if begin < t <= end]
-        if not inside:
-            sys.exit("dashboard_clients: a block has no step: choose longer blocks or a smaller model")
-        means.append(sum(inside) / len(inside))
-    logs = []
-    for i in range(0, len(blocks), 2):
-        x, y = (i, i + 1) if blocks[i][0] else (i + 1, i)
-        logs.append(math.log(means[x] / means[y]))
-    mean = sum(logs) / len(logs)
-    half = T95[len(logs) - 1] * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1) / len(logs))
-    percent = lambda x: f"{100 * math.expm1(x):+.2f} %"
-    rate = lambda on: sum(b[3] for b in blocks if b[0] == on) / sum(b[2] - b[1] for b in blocks if b[0] == on)
-    print(f"clients                        {a.clients} ({a.load}), CPUs {a.client_cpus or 'all'}; training and server: {a.ranks} ranks, CPUs {a.train_cpus or 'all'}")
-    print(f"step time without clients      {1000 * sum(m for m, b in zip(means, blocks) if not b[0]) / a.pairs:.3f} ms")
-    print(f"effect of the clients          {percent(mean)}, 95 % interval {percent(mean - half)} to {percent(mean + half)}, {len(logs)} pairs of blocks")
-    print(f"CPU time of the server         {rate(True):.3f} s per s with clients, {rate(False):.3f} without")
-    print(f"delay behind the first client  p50 {1000 * quantile(delays, 0.5):.0f} ms, p99 {1000 * quantile(delays, 0.99):.0f} ms, {events} events, {missed} not received")
-    if loads:
-        print(f"time of a request              p50 {1000 * quantile(loads, 0.5):.0f} ms, p99 {1000 * quantile(loads, 0.99):.0f} ms, {len(loads)} requests")
+    if n := report(a, blocks, writes, records):
+        fail(f"the server refused or ended {n} clients or requests")
 
 
 if __name__ == "__main__":
