@@ -131,8 +131,9 @@ type streamEvent struct {
 // server follows gets the versions of those that it follows, and a refusal for each other run.
 const mostStreamed = 64
 
-// stream sends the versions of runs after each change, until the client disconnects. If it follows none of the runs, it
-// sends an error; otherwise it sends an event for each run that it does not follow.
+// stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run that
+// the server refuses, and later the versions of this run if the server can follow it. If it will follow none of the runs,
+// it sends an error.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
 	if len(names) == 0 || len(names) > mostStreamed {
@@ -153,7 +154,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			failed = append(failed, err)
 		}
 	}
-	if len(failed) == len(names) {
+	if len(failed) == len(names) && !slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, errBusy) }) {
 		s.fail(w, failed[0])
 		return
 	}
@@ -193,7 +194,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch follows a run and sends its versions until ctx is canceled. It first sends the result of opening the run.
+// watch follows a run and sends its versions until ctx is canceled. It first sends the result of opening the run. While
+// the server refuses the run, watch tries again.
 func (s *Server) watch(ctx context.Context, name string, opened chan<- error, events chan<- streamEvent) {
 	send := func(e streamEvent) bool {
 		select {
@@ -207,8 +209,17 @@ func (s *Server) watch(ctx context.Context, name string, opened chan<- error, ev
 	opened <- err
 	if err != nil {
 		_, why := s.explain(err)
-		send(streamEvent{kind: "refused", Run: name, Why: why})
-		return
+		if !send(streamEvent{kind: "refused", Run: name, Why: why}) || errors.As(err, new(*runs.NameError)) {
+			return
+		}
+	}
+	for err != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.retryTime):
+		}
+		f, release, err = s.follow(ctx, name)
 	}
 	defer release()
 	for version := int64(-1); ; {

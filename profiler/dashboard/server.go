@@ -25,6 +25,8 @@ const (
 	// pushInterval is the time between two checks of a run's files if Options.Refresh is 0. Runs write records twice
 	// a second.
 	pushInterval = 500 * time.Millisecond
+	// retryTime is the time between two attempts of a stream to follow a run that the server refuses.
+	retryTime = 5 * time.Second
 )
 
 // Options configures a Server.
@@ -47,7 +49,7 @@ type Server struct {
 	logins  limiter
 	begun   time.Time
 
-	writeTime time.Duration // constant writeTime, except in tests
+	writeTime, retryTime, graceTime time.Duration // the constants, except in tests
 
 	mu        sync.Mutex
 	followers map[string]*follower
@@ -64,7 +66,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, followers: map[string]*follower{}, over: context.Background()}
+	s := &Server{options: o, session: sessionOf(o.Token), begun: time.Now(), writeTime: writeTime, retryTime: retryTime, graceTime: graceTime, followers: map[string]*follower{}, over: context.Background()}
 	mux := http.NewServeMux()
 	for path, file := range files {
 		mux.Handle("GET "+path, file)

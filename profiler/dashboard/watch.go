@@ -16,6 +16,9 @@ const (
 	sliceBytes = 8 << 20
 	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
+	// graceTime is the time after the last use in which no other run replaces a follower: a browser that opens or closes a
+	// page ends its stream and starts another one with nearly the same runs.
+	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
@@ -76,15 +79,15 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 }
 
 // makeRoom ends the least recently used follower if there are too many. It reports whether there is room for another
-// one: a follower that is in use does not end, because its records would have to be read again. The caller must hold
-// s.mu.
+// one: a follower that is in use, or was a moment ago, does not end, because its records would have to be read again. The
+// caller must hold s.mu.
 func (s *Server) makeRoom() bool {
 	if len(s.followers) < mostFollowers {
 		return true
 	}
 	var oldest string
 	for name, f := range s.followers {
-		if f.users == 0 && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
+		if f.users == 0 && time.Since(f.used) >= s.graceTime && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
 			oldest = name
 		}
 	}

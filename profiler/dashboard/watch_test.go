@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +124,7 @@ func TestFollowersInUseRemain(t *testing.T) {
 	}
 	folder, _ := folderOf(t, names...)
 	s := newServer(t, folder)
+	s.graceTime = time.Hour
 	var watched []*follower
 	var releases []func()
 	for _, name := range names[:mostFollowers] {
@@ -138,6 +140,10 @@ func TestFollowersInUseRemain(t *testing.T) {
 	}
 	releases[3]()
 	releases[3]() // has no effect
+	if status, _ := ask(s, last); status != 503 {
+		t.Errorf("run %d a moment after the end of a stream: got status %d, want 503", mostFollowers+1, status)
+	}
+	s.graceTime = 0
 	if status, body := ask(s, last); status != 200 {
 		t.Errorf("run %d after the end of a stream: got status %d: %s", mostFollowers+1, status, body)
 	}
@@ -307,6 +313,43 @@ func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
 	}
 	if kinds["version"] != mostFollowers || kinds["refused"] != 1 {
 		t.Errorf("status %d: got %v, want %d versions and one refusal", answer.StatusCode, kinds, mostFollowers)
+	}
+}
+
+// TestARefusedRunIsFollowedLater: a stream of a ninth run tells of the refusal, and follows the run when another one ends.
+func TestARefusedRunIsFollowedLater(t *testing.T) {
+	var names []string
+	for i := range mostFollowers + 1 {
+		names = append(names, fmt.Sprint("run", i))
+	}
+	folder, _ := folderOf(t, names...)
+	s := newServer(t, folder)
+	s.retryTime, s.graceTime = time.Millisecond, 0
+	server := httptest.NewServer(s)
+	defer server.Close()
+	var releases []func()
+	for _, name := range names[:mostFollowers] {
+		_, release, err := s.follow(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases = append(releases, release)
+	}
+	answer, err := http.Get(server.URL + "/api/stream?run=" + names[mostFollowers])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var kinds []string
+	for lines := bufio.NewScanner(answer.Body); len(kinds) < 2 && lines.Scan(); {
+		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			if kinds = append(kinds, kind); len(kinds) == 1 {
+				releases[0]()
+			}
+		}
+	}
+	if answer.StatusCode != 200 || !slices.Equal(kinds, []string{"refused", "version"}) {
+		t.Errorf("got status %d and events %q, want 200, a refusal and a version", answer.StatusCode, kinds)
 	}
 }
 

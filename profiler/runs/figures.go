@@ -39,12 +39,13 @@ type Query struct {
 
 // Figures contains the values of columns over a range of steps.
 type Figures struct {
-	From  int64     `json:"from"`
-	To    int64     `json:"to"`
-	Width int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
-	Steps []int64   `json:"steps"` // last step of each point
-	Times []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
-	Lines []Line    `json:"lines"` // without columns of traffic that no step of the range has
+	Version int64     `json:"version"` // of the run
+	From    int64     `json:"from"`
+	To      int64     `json:"to"`
+	Width   int64     `json:"width"` // number of steps per point; with 1, values are those of single steps
+	Steps   []int64   `json:"steps"` // last step of each point
+	Times   []float64 `json:"times"` // end of this step, s since 1970 UTC; 0 if unknown
+	Lines   []Line    `json:"lines"` // without columns of traffic that no step of the range has
 }
 
 // Values is a list of numbers. NaN is null in JSON.
@@ -143,7 +144,7 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		lines += len(own) * len(ranks)
 	}
 	q.Points = min(q.Points, max(1, mostValues/lines))
-	out := &Figures{From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
+	out := &Figures{Version: r.version, From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
 	if last == 0 || q.From > q.To {
 		return out, nil
 	}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,9 +28,9 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-// browser opens a Chromium. Without one, the test skips.
-func browser(t *testing.T) context.Context {
-	t.Helper()
+// chromium starts the browser that all tests share, because a start takes seconds of CPU time. It returns nil if none is
+// installed.
+var chromium = sync.OnceValues(func() (context.Context, error) {
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -37,22 +39,44 @@ func browser(t *testing.T) context.Context {
 		}
 	}
 	if path == "" {
-		t.Skip("no Chromium is installed (Debian: apt-get install chromium)")
+		return nil, nil
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1400, 1000))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium refuses its sandbox to root
 	}
 	allocated, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocated)
+	closeChromium = func() {
+		cancel()
+		cancelAllocator()
+	}
+	_, err := chromedp.Run(ctx, chromedp.Navigate("about:blank"))
+	return ctx, err
+})
+
+// closeChromium ends the browser. TestMain calls it.
+var closeChromium = func() {}
+
+// browser opens a page in a Chromium, without cookies and files of other tests. Without a Chromium, the test skips.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	shared, err := chromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared == nil {
+		t.Skip("no Chromium is installed (Debian: apt-get install chromium)")
+	}
+	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	ctx, stop := context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(func() {
 		stop()
 		cancel()
-		cancelAllocator()
 	})
 	visit(t, ctx, "about:blank")
-	err := chromedp.Listen(ctx, func(event any) {
+	in(t, ctx, chromedp.EmulateViewport(1400, 1000))
+	err = chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *cdpruntime.EventExceptionThrown:
 			t.Errorf("the page failed: %+v", e.ExceptionDetails)
@@ -519,12 +543,38 @@ func recordsOf(t *testing.T, dir string) (add func(to int64), done func()) {
 	}
 }
 
-// TestSevenPagesOfOneBrowser: a browser opens at most six connections to a server. All seven pages show their runs and
-// follow them.
-func TestSevenPagesOfOneBrowser(t *testing.T) {
+// TestPageLoadsOnceAndAfterARestartOfTheServer: a page loads a run that does not change once. After a restart of the server,
+// which counts versions from the beginning, the page shows the records that were added meanwhile.
+func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
+	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
+	add, done := recordsOf(t, filepath.Join(dir, "run"))
+	defer done()
+	add(10)
+	server, address, _ := startDashboard(t, p, "--input-dir", dir)
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10'`)
+	in(t, ctx, chromedp.Sleep(1500*time.Millisecond)) // the page waits 1 s between two loads
+	if got := evaluate[[]string](t, ctx, `performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/api/runs/'))`); len(got) != 2 {
+		t.Errorf("got the requests %q, want one for the run and one for its charts", got)
+	}
+	server.Process.Kill()
+	await(t, ctx, `document.body.classList.contains('disconnected')`)
+	add(20)
+	at, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startDashboard(t, p, "--input-dir", dir, "--port", at.Port())
+	await(t, ctx, `document.querySelector('main.run').dataset.step === '20' && !document.body.classList.contains('disconnected')`)
+	visit(t, ctx, "about:blank") // before the server ends
+}
+
+// TestNinePagesOfOneBrowser: a browser opens at most six connections to a server, and the server follows eight runs. Eight
+// pages show their runs and follow them, and the ninth one when another page has ended.
+func TestNinePagesOfOneBrowser(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	var add []func(int64)
-	for i := range 7 {
+	for i := range 9 {
 		more, done := recordsOf(t, filepath.Join(dir, fmt.Sprint("run", i)))
 		defer done()
 		more(10)
@@ -541,12 +591,17 @@ func TestSevenPagesOfOneBrowser(t *testing.T) {
 		defer cancel()
 		tabs = append(tabs, tab)
 		visit(t, tab, fmt.Sprintf("%s?run=run%d", address, i))
-		shows(i, 10)
+		if i < 8 {
+			shows(i, 10)
+		}
 	}
-	for i, more := range add {
+	await(t, tabs[8], `document.querySelector('.problem')?.textContent.includes('8 runs are being watched')`)
+	for i, more := range add[:8] {
 		more(20)
 		shows(i, 20)
 	}
+	visit(t, tabs[0], "about:blank")
+	shows(8, 10)
 	// The page of another run, in the place of a page that has ended.
 	visit(t, tabs[3], address+"?run=run4")
 	shows(3, 20)
@@ -554,7 +609,7 @@ func TestSevenPagesOfOneBrowser(t *testing.T) {
 	for _, i := range []int{3, 4} {
 		shows(i, 30)
 	}
-	for page, path := range map[string]string{"list": "", "compare": "?compare=run0,run1,run2"} {
+	for page, path := range map[string]string{"list": "", "compare": "?compare=run1,run2,run4"} {
 		for _, theme := range []string{"light", "dark"} {
 			visit(t, ctx, address+path)
 			await(t, ctx, `document.querySelectorAll('tbody tr, canvas').length >= 2`)
@@ -564,7 +619,7 @@ func TestSevenPagesOfOneBrowser(t *testing.T) {
 		}
 	}
 	in(t, ctx, chromedp.EmulateViewport(390, 844))
-	visit(t, ctx, address+"?compare=run0,run1,run2")
+	visit(t, ctx, address+"?compare=run1,run2,run4")
 	await(t, ctx, `document.querySelectorAll('canvas').length >= 2`)
 	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the comparison is %d pixels wide on a phone, want at most 390", wide)

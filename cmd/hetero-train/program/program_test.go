@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
 	code := m.Run()
+	closeChromium()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

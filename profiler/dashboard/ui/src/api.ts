@@ -66,17 +66,13 @@ export const allRanks = -1
 export const band = -2
 
 export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
-export type Figures = { from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
-
-// Busy is the error of a request that the server refuses temporarily (503), for example because the server follows too many runs.
-export class Busy extends Error {}
+export type Figures = { version: number; from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
 
 export { busyPause }
 
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
   if (response.status === 401) location.assign('/login.html')
-  if (response.status === 503) throw new Busy((await response.text()).trim() || response.statusText)
   if (!response.ok) throw new Error((await response.text()).trim() || response.statusText)
   return (await response.json()) as T
 }
@@ -116,10 +112,13 @@ function connect(receive: (message: FromHub) => void): Post {
   }
 }
 
-// follow calls changed after each change of a run, and state when the connection is lost or restored. The returned function ends it.
-export function follow(run: string, changed: () => void, state: (connected: boolean) => void): () => void {
+// follow calls changed with the version of a run, first of its state then and later after each change, and state when the connection is lost or
+// restored. Versions grow while there is a connection. It calls refused with the reason if the server does not follow the run. The returned
+// function ends it.
+export function follow(run: string, changed: (version: number) => void, state: (connected: boolean) => void, refused: (why: string) => void): () => void {
   const post = connect(message => {
-    if ('version' in message) changed()
+    if ('version' in message) changed(message.version)
+    else if ('refused' in message) refused(message.refused)
     else state(message.connected)
   })
   const here = (): void => post({ run })

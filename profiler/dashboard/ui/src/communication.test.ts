@@ -23,7 +23,7 @@ describe('communication and compute', () => {
     vi.stubGlobal('getComputedStyle', () => ({ getPropertyValue: () => '#000' }))
     const network = trafficPanels.find(p => p.id === 'traffic-network')
     const line = (column: string, rank: number) => ({ column, rank, unit: 'bytes/s', mean: [1e6, null] })
-    const f = { from: 1, to: 2, width: 1, steps: [1, 2], times: [0, 0], lines: [line('network_sent', 0), line('network_received', 0), line('pcie_sent', 1)] }
+    const f = { version: 1, from: 1, to: 2, width: 1, steps: [1, 2], times: [0, 0], lines: [line('network_sent', 0), line('network_received', 0), line('pcie_sent', 1)] }
     expect(network?.series(f, {} as never).map(s => [s.label, s.values])).toEqual([['rank 0 sent', [1, null]], ['rank 0 received', [1, null]]])
   })
 })

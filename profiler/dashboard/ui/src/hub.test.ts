@@ -76,18 +76,41 @@ describe('hub', () => {
     vi.advanceTimersByTime(100)
     expect(Source.open).toEqual(['/api/stream?run=b'])
   })
-  test('asks again for a run that the server has refused, and leaves the others alone', () => {
-    const hub = new Hub(() => 0), page = pageOf()
+  test('a page of a refused run gets the version when the server follows the run, by the same stream', () => {
+    const hub = new Hub(() => 0), page = pageOf(), refused = pageOf()
     hub.receive(page, { run: 'a' })
-    hub.receive(pageOf(), { run: 'b' })
+    hub.receive(refused, { run: 'b' })
     vi.advanceTimersByTime(100)
     Source.last.send('version', { run: 'a', version: 1 })
     Source.last.send('refused', { run: 'b', why: 'busy' })
-    vi.advanceTimersByTime(busyPause)
-    expect(Source.all.length).toBe(2)
-    expect(Source.open.length).toBe(1)
-    Source.last.send('version', { run: 'a', version: 1 })
-    expect(page.got.filter(m => 'version' in m).length).toBe(1)
+    vi.advanceTimersByTime(10 * busyPause)
+    expect(Source.all.length).toBe(1)
+    Source.last.send('version', { run: 'b', version: 9 })
+    expect([page, refused].map(p => p.got.slice(1))).toEqual([[{ version: 1 }], [{ refused: 'busy' }, { version: 9 }]])
+  })
+  test('pages get the version again after a lost connection, also if it is the same', () => {
+    const hub = new Hub(() => 0), page = pageOf()
+    hub.receive(page, { run: 'a' })
+    vi.advanceTimersByTime(100)
+    Source.last.send('version', { run: 'a', version: 3 })
+    Source.last.send('error')
+    const late = pageOf()
+    hub.receive(late, { run: 'a' })
+    expect(late.got).toEqual([{ connected: false }])
+    Source.last.send('open')
+    Source.last.send('version', { run: 'a', version: 3 })
+    expect(page.got.slice(1)).toEqual([{ version: 3 }, { connected: false }, { connected: true }, { version: 3 }])
+    expect(late.got.slice(1)).toEqual([{ connected: true }, { version: 3 }])
+  })
+  test('a page that opens after the last one closed does not show a former loss of the connection', () => {
+    const hub = new Hub(() => 0), page = pageOf(), next = pageOf()
+    hub.receive(page, { run: 'a' })
+    vi.advanceTimersByTime(100)
+    Source.last.send('error')
+    hub.receive(page, { run: null })
+    vi.advanceTimersByTime(100)
+    hub.receive(next, { run: 'a' })
+    expect(next.got).toEqual([{ connected: true }])
   })
 })
 
@@ -98,7 +121,7 @@ describe('follow', () => {
     vi.stubGlobal('removeEventListener', () => {})
     const states: boolean[] = []
     let changes = 0
-    const stop = follow('a', () => changes++, c => states.push(c))
+    const stop = follow('a', () => changes++, c => states.push(c), () => {})
     vi.advanceTimersByTime(100)
     return { stop, states, changes: () => changes }
   }

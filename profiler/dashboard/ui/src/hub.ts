@@ -4,7 +4,7 @@ import { busyPause } from './pauses'
 
 // A page sends its run when it opens and every signPause ms, and null when it closes.
 export type FromPage = { run: string | null }
-export type FromHub = { version: number } | { connected: boolean }
+export type FromHub = { version: number } | { connected: boolean } | { refused: string }
 
 export type Port = { postMessage: (message: FromHub) => void }
 
@@ -52,14 +52,21 @@ export class Hub {
     this.runs = this.query()
     const followed = new Set([...this.pages.values()].map(p => p.run))
     for (const run of this.versions.keys()) if (!followed.has(run)) this.versions.delete(run)
-    if (this.runs === '') return
+    if (this.runs === '') {
+      this.connected = true // no stream has failed
+      return
+    }
     const source = new EventSource('/api/stream?' + this.runs)
     this.source = source
     source.addEventListener('version', e => this.changed(JSON.parse(e.data as string) as { run: string; version: number }))
-    // The page shows why the server refuses a run, because its own requests fail, too.
-    source.addEventListener('refused', () => this.reopen(busyPause))
+    // The page of a run that the server does not follow gets a version when the server follows the run.
+    source.addEventListener('refused', e => {
+      const { run, why } = JSON.parse(e.data as string) as { run: string; why: string }
+      this.send(run, { refused: why })
+    })
     source.addEventListener('open', () => this.tell(true))
     source.addEventListener('error', () => {
+      this.versions.clear() // records can be lost until the connection is restored, and a server that starts again counts from the beginning
       this.tell(false)
       // A browser reconnects after a lost connection, but not after an answer such as 503.
       if (source.readyState === EventSource.CLOSED) this.reopen(busyPause)
@@ -69,7 +76,11 @@ export class Hub {
   private changed({ run, version }: { run: string; version: number }): void {
     if (this.versions.get(run) === version) return // the stream was opened again for another page
     this.versions.set(run, version)
-    for (const [port, page] of this.pages) if (page.run === run) port.postMessage({ version })
+    this.send(run, { version })
+  }
+
+  private send(run: string, message: FromHub): void {
+    for (const [port, page] of this.pages) if (page.run === run) port.postMessage(message)
   }
 
   private tell(connected: boolean): void {

@@ -7,7 +7,7 @@ import { atSteps, describe as tell } from './panels'
 import { parseRanks } from './run'
 import { bars, mean } from './stack'
 
-const figures = (over: Partial<Figures>): Figures => ({ from: 1, to: 4, width: 1, steps: [1, 2, 3, 4], times: [], lines: [], ...over })
+const figures = (over: Partial<Figures>): Figures => ({ version: 1, from: 1, to: 4, width: 1, steps: [1, 2, 3, 4], times: [], lines: [], ...over })
 
 describe('values over steps', () => {
   test('an evaluation is at the first point that covers its step', () => {

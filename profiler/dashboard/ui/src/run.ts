@@ -8,6 +8,7 @@ import { Curves } from './curves'
 import { fill, h } from './dom'
 import { clock, count, duration, figure, percent } from './format'
 import type { Maybe } from './format'
+import { Freshness } from './freshness'
 import { stateBadge } from './list'
 import { columnsOf, contentOf, panels } from './panels'
 import { mean, stack, waits } from './stack'
@@ -32,7 +33,7 @@ export class RunPage {
   private figures: Figures | null = null
   private stop: () => void = () => {}
   private running: AbortController | null = null
-  private again = false
+  private readonly freshness = new Freshness()
   private closed = false
 
   constructor(private readonly name: string, private readonly minimum: () => number) {
@@ -42,13 +43,11 @@ export class RunPage {
     this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
     document.addEventListener('visibilitychange', this.shown)
-    this.stop = api.follow(name, () => this.changed(), connected => this.connection(connected))
-    this.changed() // does not wait for the stream
+    this.stop = api.follow(name, version => this.changed(version), connected => this.connection(connected), why => this.fail(why))
+    this.update() // does not wait for the stream
   }
 
-  private readonly shown = (): void => {
-    if (this.again) this.changed()
-  }
+  private readonly shown = (): void => this.update()
 
   close(): void {
     this.closed = true
@@ -101,42 +100,48 @@ export class RunPage {
 
   private connection(connected: boolean): void {
     document.body.classList.toggle('disconnected', !connected)
+    if (!connected) this.freshness.lose()
   }
 
-  // changed reloads the run. All changes during a load lead to one further load.
-  private changed(): void {
-    if (this.running || this.closed || document.hidden) { // a hidden page sends no requests
-      this.again = true
-      return
-    }
+  private changed(version: number): void {
+    this.freshness.announce(version)
+    this.update()
+  }
+
+  // update reloads the run if the server has a newer version. All changes during a load lead to one further load.
+  private update(): void {
+    if (!this.freshness.stale || this.running || this.closed || document.hidden) return // a hidden page sends no requests
     void this.load()
   }
 
   private async load(): Promise<void> {
     const control = new AbortController()
     this.running = control
-    this.again = false
-    const begin = performance.now()
-    let least = this.minimum()
+    const begin = performance.now(), loaded = this.freshness.begin()
     try {
       const [view, figures] = await Promise.all([
         api.view(this.name, control.signal), api.figures(this.name, columnsOf(), this.range, points, this.chosen, control.signal)])
-      if (!control.signal.aborted && !this.closed) this.show(view, figures)
-    } catch (error) {
-      if (error instanceof api.Busy) { // the server sends no event, so the page must retry
-        this.again = true
-        least = api.busyPause
+      if (!control.signal.aborted && !this.closed) {
+        this.show(view, figures)
+        loaded(Math.min(view.version, figures.version))
       }
-      if (!control.signal.aborted && !this.closed) fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${error instanceof Error ? error.message : String(error)}`))
+    } catch (error) {
+      if (control.signal.aborted || this.closed) return
+      loaded(null)
+      this.fail(error instanceof Error ? error.message : String(error))
     }
     if (this.running !== control) return
     // The pause is at least as long as the load, so the page loads for at most half of the time.
-    const pause = Math.max(least, performance.now() - begin)
+    const pause = Math.max(this.minimum(), performance.now() - begin)
     setTimeout(() => {
       if (this.running !== control) return
       this.running = null
-      if (this.again) this.changed()
+      this.update()
     }, pause)
+  }
+
+  private fail(why: string): void {
+    fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${why}`))
   }
 
   private reload(): void {
