@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/profiler/runs"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // page matches the address that the dashboard prints.
@@ -184,6 +185,27 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Fatal("the training printed no page")
 	}
 	go io.Copy(io.Discard, stderr)
+	threads := 0
+	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
+		line, err := os.ReadFile(path)
+		if err != nil || !strings.HasPrefix(string(line), p.path+"\x00dashboard\x00") {
+			continue // another process, which may have ended
+		}
+		for _, thread := range glob(t, filepath.Join(filepath.Dir(path), "task", "*", "stat")) {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				continue // the thread has ended
+			}
+			_, after, _ := strings.Cut(string(stat), ") ")
+			if nice := strings.Fields(after)[16]; nice != "19" {
+				t.Errorf("a thread of the dashboard has the nice value %s, want 19", nice)
+			}
+			threads++
+		}
+	}
+	if threads == 0 {
+		t.Error("found no thread of the dashboard")
+	}
 	steps := 0
 	for limit := time.Now().Add(time.Minute); steps < 5 && time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
 		var run struct {
@@ -210,10 +232,50 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer used.Close()
-	busy := finish(t, p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=2000", "checkpoint.interval_steps=1000"), 0)
-	if busy.check(t, exit.Done, ""); !strings.Contains(busy.stderr, "training continues") || !strings.Contains(busy.stderr, "address already in use") {
-		t.Errorf("a port in use: got %s, want a warning with the reason", busy.stderr)
+	busy := p.command(dir, "dashboard.enabled=true", fmt.Sprint("dashboard.port=", used.Addr().(*net.TCPAddr).Port), "train.steps=100000000")
+	if stderr, err = busy.StderrPipe(); err != nil {
+		t.Fatal(err)
 	}
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { busy.Process.Kill() })
+	warning := ""
+	for lines = bufio.NewScanner(stderr); warning == "" && lines.Scan(); {
+		if strings.Contains(lines.Text(), "training continues") {
+			warning = lines.Text()
+		}
+	}
+	if !strings.Contains(warning, "address already in use") {
+		t.Fatalf("a port in use: got %q, want a warning with the reason", warning)
+	}
+	go io.Copy(io.Discard, stderr)
+	records := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
+		if err != nil {
+			return 0 // not there yet
+		}
+		return info.Size()
+	}
+	before := records()
+	for limit := time.Now().Add(time.Minute); records() == before; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("the training writes no records after the dashboard has ended")
+		}
+	}
+	busy.Process.Signal(syscall.SIGINT)
+	if code := exitOf(t, busy.Wait()); code != exit.Interrupted {
+		t.Errorf("got exit code %d, want %d", code, exit.Interrupted)
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }
 
 func TestStatusOfRuns(t *testing.T) {
