@@ -16,16 +16,28 @@ const (
 	maxminReset = 1920
 )
 
+const (
+	// maxminLongest is the longest job in seconds on its fastest GPUs, 31 years. The policy decides in each round, so a
+	// simulation of longer jobs would take hours.
+	maxminLongest = 1e9
+	// maxminLatest is the latest arrival in seconds. Later, rounding errors of times are not small relative to a round.
+	maxminLatest = 1e15
+)
+
 // maxmin is max-min fairness over effective speed, as in Gavel (Narayanan et al., OSDI 2020). The effective speed of a
 // job is the mean of its speed over time, relative to an equal part of the cluster. The speed on an equal part is the
 // mean of the job's speeds over all GPUs, divided by the job's number of GPUs. [fairness] computes for each job the
 // fraction of time on each type of GPU.
 //
 // The policy approaches these fractions in rounds. The priority of a job on a type is the job's fraction divided by the
-// fraction of the type's time that the job has received since the last computation. Type by type, jobs with the highest
-// priority get the GPUs of the round; a job that was on the type keeps its GPUs. During a round the policy stops no
-// job. If GPUs become free during a round, waiting jobs get them at once; in Gavel's simulator, they are idle until the
-// round ends.
+// fraction of the type's time that the job has received since the last computation. Over all types, the pairs of a job
+// and a type with the highest priorities get the GPUs of the round; a job that was on the type keeps its GPUs. GPUs that
+// are left go to pairs without a fraction, those with the highest speed relative to the job's fastest type first. Gavel
+// serves one type after the other, and gives idle GPUs of a type to jobs whose fraction is on a later type. Its result
+// therefore depends on the order of the types.
+//
+// During a round the policy stops no job. If GPUs become free during a round, waiting jobs get them at once; in Gavel's
+// simulator, they are idle until the round ends.
 //
 // The priorities of jobs have no effect. A job that does not fit on GPUs of one type runs on free GPUs of any types.
 type maxmin struct {
@@ -39,19 +51,40 @@ type maxmin struct {
 	used    []float64 // by type: sum of spent
 	target  []int     // by job: type in this round, or -1
 	entries []entry
-	left    []int // by type: GPUs that have no job yet
-	rates   []float64
-	last    float64 // seconds: end of the time in spent
-	round   float64 // seconds: start of the next round
-	reset0  float64 // seconds: last allocation; NaN: none
+	left    []int     // by type: GPUs that have no job yet
+	rates   []float64 // by job and type: speed relative to the fastest type of the job; 0: does not run there
+	order   []int     // types, the one on which the jobs are fastest first
+	last    float64   // seconds: end of the time in spent
+	round   float64   // seconds: start of the next round
+	reset0  float64   // seconds: last allocation; NaN: none
 	arrived int
 	ended   int
 }
 
+// entry is a job on a type of GPU.
 type entry struct {
-	job      int
+	job, typ int
 	priority float64
 	fraction float64
+	speed    float64 // relative to the fastest type of the job
+}
+
+// TooLongError reports a job that policy maxmin cannot run, because the run would have too many rounds.
+type TooLongError struct {
+	Job     int
+	Name    string
+	Arrival bool    // the time is that of the arrival, not the running time
+	Seconds float64 // shortest running time, or the time of arrival
+	Most    float64 // largest valid time, seconds
+}
+
+func (e *TooLongError) Error() string {
+	if e.Arrival {
+		return fmt.Sprintf("policy maxmin decides every %d s: job %d (%q): arrival: got %.3g s, want at most %.3g s; check the unit of the arrival",
+			maxminRound, e.Job, e.Name, e.Seconds, e.Most)
+	}
+	return fmt.Sprintf("policy maxmin decides every %d s: job %d (%q): got a running time of %.3g s on its fastest GPUs, want at most %.3g s; check the work of the job and the speeds of its kind, or choose another policy",
+		maxminRound, e.Job, e.Name, e.Seconds, e.Most)
 }
 
 func (p *maxmin) Name() string { return "maxmin" }
@@ -66,13 +99,40 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 	for i := range w.Jobs {
 		p.target[i] = -1
 		j := &w.Jobs[i]
-		for t := range c.Types {
+		rates := p.rates[i*len(c.Types) : (i+1)*len(c.Types)]
+		fastest := 0.0
+		for t := range rates {
 			var memory, host bool
 			if n, spread := c.room(j, w.Kinds[j.Kind].GPUMemory, t, &memory, &host); n >= j.GPUs {
-				p.rates[i*len(c.Types)+t] = s.Alone(j.Kind, t, j.GPUs, spread)
+				rates[t] = s.Alone(j.Kind, t, j.GPUs, spread)
+				fastest = max(fastest, rates[t])
 			}
 		}
+		if fastest > 0 {
+			for t := range rates {
+				rates[t] /= fastest // the linear program needs figures of similar size
+			}
+		} else { // mixed sets only: at most the speed of that many of its fastest GPUs
+			for t := range rates {
+				fastest = max(fastest, float64(j.GPUs)*s.Alone(j.Kind, t, 1, false))
+			}
+		}
+		if seconds := j.Work / fastest; !(seconds <= maxminLongest) {
+			return &TooLongError{Job: i, Name: j.Name, Seconds: seconds, Most: maxminLongest}
+		}
+		if j.Arrival > maxminLatest {
+			return &TooLongError{Job: i, Name: j.Name, Arrival: true, Seconds: j.Arrival, Most: maxminLatest}
+		}
 	}
+	speed := make([]float64, len(c.Types)) // sum over all jobs
+	for i, v := range p.rates {
+		speed[i%len(c.Types)] += v
+	}
+	p.order = p.order[:0]
+	for t := range c.Types {
+		p.order = append(p.order, t)
+	}
+	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(speed[b], speed[a]) })
 	return nil
 }
 
@@ -157,7 +217,8 @@ func (p *maxmin) begin(s *State) {
 	p.choose(s)
 }
 
-// allocate computes the fractions of time.
+// allocate computes the fractions of time. The linear program has the types in the order of p.order: it has many
+// solutions, and which of them it finds must not depend on the order of the types in the cluster.
 func (p *maxmin) allocate(s *State) {
 	types := len(s.Cluster.Types)
 	p.reset0, p.arrived, p.ended = s.Now, s.Arrived, s.Finished
@@ -170,7 +231,7 @@ func (p *maxmin) allocate(s *State) {
 	total := 0.0
 	for g, up := range s.Up {
 		if up {
-			f.size[s.Cluster.GPUs[g].Type]++
+			f.size[slices.Index(p.order, s.Cluster.GPUs[g].Type)]++
 			total++
 		}
 	}
@@ -183,18 +244,17 @@ func (p *maxmin) allocate(s *State) {
 		p.known[job] = true
 		rates := p.rates[job*types : (job+1)*types]
 		mean := 0.0
-		for t, v := range rates {
-			mean += v * f.size[t] / total
+		for k, t := range p.order {
+			mean += rates[t] * f.size[k] / total
 		}
 		var scaled []float64
 		if cap(f.rate) > i {
 			scaled = f.rate[:i+1][i][:0]
 		}
-		for t, v := range rates {
-			if f.size[t] == 0 || mean == 0 {
-				v = 0
-			} else {
-				v *= float64(s.Workload.Jobs[job].GPUs) / mean
+		for k, t := range p.order {
+			v := 0.0
+			if f.size[k] > 0 && mean > 0 {
+				v = rates[t] * float64(s.Workload.Jobs[job].GPUs) / mean
 			}
 			scaled = append(scaled, v)
 		}
@@ -205,16 +265,19 @@ func (p *maxmin) allocate(s *State) {
 			p.used[t] += maxminRound / 2
 		}
 	}
-	for t := range f.size {
-		f.size[t] = max(f.size[t], 1e-9) // no job has a rate on a type without GPUs
+	for k := range f.size {
+		f.size[k] = max(f.size[k], 1e-9) // no job has a rate on a type without GPUs
 	}
 	x, _ := f.solve()
 	for i, job := range p.members {
-		copy(p.x[job*types:(job+1)*types], x[i*types:])
+		for k, t := range p.order {
+			p.x[job*types+t] = x[i*types+k]
+		}
 	}
 }
 
-// choose gives the GPUs of a round to jobs.
+// choose gives the GPUs of a round to jobs. The order of the types has no effect, except between types on which a job has
+// the same fraction, deficit and speed.
 func (p *maxmin) choose(s *State) {
 	types := len(s.Cluster.Types)
 	clear(p.left)
@@ -223,32 +286,32 @@ func (p *maxmin) choose(s *State) {
 			p.left[s.Cluster.GPUs[g].Type]++
 		}
 	}
+	p.entries = p.entries[:0]
 	for _, job := range p.active {
 		p.target[job] = -1
-	}
-	for t := range types {
-		p.entries = p.entries[:0]
-		for _, job := range p.active {
-			if p.rates[job*types+t] == 0 || p.target[job] >= 0 {
+		for t := range types {
+			at := job*types + t
+			if p.rates[at] == 0 {
 				continue
 			}
-			e := entry{job: job}
+			e := entry{job: job, typ: t, speed: p.rates[at]}
 			if p.known[job] {
-				e.fraction = p.x[job*types+t]
-				if spent := p.spent[job*types+t]; spent > 0 {
+				e.fraction = p.x[at]
+				if spent := p.spent[at]; spent > 0 {
 					e.priority = e.fraction * p.used[t] / spent
 				}
 			}
 			p.entries = append(p.entries, e)
 		}
-		slices.SortFunc(p.entries, func(a, b entry) int {
-			return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(a.job, b.job))
-		})
-		for _, e := range p.entries {
-			if n := s.Workload.Jobs[e.job].GPUs; n <= p.left[t] {
-				p.left[t] -= n
-				p.target[e.job] = t
-			}
+	}
+	slices.SortFunc(p.entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(b.speed, a.speed),
+			cmp.Compare(a.job, b.job), cmp.Compare(a.typ, b.typ))
+	})
+	for _, e := range p.entries {
+		if n := s.Workload.Jobs[e.job].GPUs; p.target[e.job] < 0 && n <= p.left[e.typ] {
+			p.left[e.typ] -= n
+			p.target[e.job] = e.typ
 		}
 	}
 }

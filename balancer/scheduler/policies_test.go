@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -119,6 +120,60 @@ func TestChecksNameAllFaults(t *testing.T) {
 	for _, part := range []string{"got type 5", "whose list of GPUs does not contain it", "utilization: got 1.5", "CPUs: got -1", "network: got 0 bytes/s, want a finite number above 0"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("got %v, want a fault with %q", err, part)
+		}
+	}
+}
+
+// Policy maxmin refuses jobs whose run would have too many rounds.
+func TestMaxminRefusesLongJobs(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		job   Job
+		speed float64 // of kind 0 on the fast type; steps/s
+		want  string  // part of the error; "": none
+	}{
+		{"the longest job", Job{Name: "a", Work: 1e9, GPUs: 1}, 1, ""},
+		{"a larger work", Job{Name: "a", Work: 1e12, GPUs: 1}, 1, `job 0 ("a"): got a running time of 1e+12 s on its fastest GPUs, want at most 1e+09 s`},
+		{"a tiny speed", Job{Name: "a", Work: 5, GPUs: 2}, 1e-300, "check the work of the job and the speeds of its kind"},
+		{"a slow mixed set", Job{Name: "a", Work: 1e10, GPUs: 4}, 2, "running time of 1.25e+09 s"},
+		{"a late arrival", Job{Name: "a", Work: 1, GPUs: 1, Arrival: 1e16}, 1, "arrival: got 1e+16 s, want at most 1e+15 s"},
+	} {
+		s := still(c.job)
+		s.Speeds = table{[][2]float64{{c.speed, c.speed / 2}}}
+		p, err := New("maxmin", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Reset(s.Cluster, s.Workload, s.Speeds)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+		var long *TooLongError
+		if err != nil && !errors.As(err, &long) {
+			t.Errorf("%s: got %T, want a *TooLongError", c.name, err)
+		}
+	}
+}
+
+// Speeds that differ by a factor of 1e300 leave the allocation finite: each job gets a fraction of the time, and GPUs.
+func TestMaxminWithSpeedsOfDifferentSize(t *testing.T) {
+	s := still(Job{Work: 10, GPUs: 1}, Job{Work: 10, GPUs: 1, Kind: 1}, Job{Work: 10, GPUs: 2, Kind: 2})
+	s.Speeds = table{[][2]float64{{1.7e308, 1e-300}, {1e-6, 1e-6}, {1e-300, 1e8}}}
+	p := &maxmin{placer: placer{explain: true}}
+	if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	want := map[int][]int{0: {0}, 1: {1}, 2: {2, 3}}
+	for range want {
+		a := p.Decide(s)
+		if a.Verb != Start || !slices.Equal(a.GPUs, want[a.Job]) {
+			t.Fatalf("got %+v, want one of %v", a, want)
+		}
+		s.run(a.Job, 1, a.GPUs...)
+	}
+	for job := range want {
+		if sum := p.x[2*job] + p.x[2*job+1]; !(sum > 0 && sum <= 1+1e-9) {
+			t.Errorf("job %d: got fractions %v, want a sum above 0, at most 1", job, p.x[2*job:2*job+2])
 		}
 	}
 }

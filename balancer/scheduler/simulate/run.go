@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -30,30 +31,47 @@ const maxActions = 1000
 // may swap all jobs of a large cluster for months of simulated time, so the limit is high.
 const maxFruitless = 10_000_000
 
+// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs
+// the longest job that it accepts.
+const maxRounds = 3_000_000
+
 // Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
+	return RunContext(context.Background(), p, c, w, speeds, o)
+}
+
+// RunContext is like [Run], but a canceled context ends the run between two decisions, with the cause of ctx as the error.
+func RunContext(ctx context.Context, p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	s, err := New(c, w, speeds, o)
 	if err != nil {
 		return nil, err
 	}
-	return s.Run(p)
+	return s.RunContext(ctx, p)
 }
 
 // Run runs a policy from the current state to the end.
 func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
+	return s.RunContext(context.Background(), p)
+}
+
+// RunContext is like [Sim.Run], but a canceled context ends the run between two decisions, with the cause of ctx as the
+// error.
+func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Result, error) {
 	st := &s.state
 	if err := p.Reset(st.Cluster, st.Workload, st.Speeds); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.Name(), err)
 	}
 	idle, limit := 0, maxActions+4*len(st.Workload.Jobs)
-	finished, before := st.Finished, s.decisions
+	finished, before, rounds := st.Finished, s.decisions, 0
 	for !s.Done() {
 		if st.Finished > finished {
-			finished, before = st.Finished, s.decisions
+			finished, before, rounds = st.Finished, s.decisions, 0
 		} else if s.decisions-before > maxFruitless {
 			return nil, fmt.Errorf("policy %s: no job finished during the last %d starts and stops, at a simulated time of %v s", p.Name(), s.decisions-before, st.Now)
+		} else if rounds > maxRounds {
+			return nil, fmt.Errorf("policy %s: no job finished during the last %d rounds, at a simulated time of %.4g s; check the work of the jobs and the speeds of their kinds", p.Name(), rounds, st.Now)
 		}
-		until, err := s.decide(p, limit)
+		until, err := s.decide(ctx, p, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -62,6 +80,7 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 		} else {
 			idle++
 		}
+		events := s.events
 		if idle > maxIdle || !s.Next(until) {
 			if s.Done() {
 				break
@@ -69,13 +88,21 @@ func (s *Sim) Run(p scheduler.Policy) (*scheduler.Result, error) {
 			return s.Result(p.Name()), &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...),
 				First: st.Workload.Jobs[st.Queue[0]].Name, Now: st.Now}
 		}
+		if s.events == events {
+			rounds++
+		}
 	}
 	return s.Result(p.Name()), nil
 }
 
 // decide applies actions until the policy waits, and returns the time at which the policy decides again.
-func (s *Sim) decide(p scheduler.Policy, limit int) (until float64, err error) {
+func (s *Sim) decide(ctx context.Context, p scheduler.Policy, limit int) (until float64, err error) {
 	for range limit {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		default:
+		}
 		a := p.Decide(&s.state)
 		if a.Verb == scheduler.Wait {
 			if a.Until == 0 {

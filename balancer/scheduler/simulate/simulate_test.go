@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -234,6 +235,57 @@ func TestRestlessPolicyIsAnError(t *testing.T) {
 	_, err := simulate.Run(&restless{}, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
 	if err == nil || !strings.Contains(err.Error(), "no job finished") {
 		t.Errorf("got %v, want an error", err)
+	}
+}
+
+// idler starts its job, then asks for a decision every second.
+type idler struct{ restless }
+
+func (p *idler) Decide(s *scheduler.State) scheduler.Action {
+	if len(s.Queue) > 0 {
+		return p.restless.Decide(s)
+	}
+	return scheduler.Action{Until: s.Now + 1}
+}
+
+func TestTooManyRoundsAreAnError(t *testing.T) {
+	run := func(work float64) error {
+		_, err := simulate.Run(&idler{}, boxes(1, 1), jobs(scheduler.Job{Work: work, GPUs: 1}), plain{}, simulate.Options{})
+		return err
+	}
+	if err := run(1e300); err == nil || !strings.Contains(err.Error(), "no job finished during the last 3000001 rounds") {
+		t.Errorf("got %v, want an error", err)
+	}
+	if err := run(1e5); err != nil {
+		t.Error(err)
+	}
+}
+
+// quitter is a policy that cancels the run after some decisions.
+type quitter struct {
+	restless
+	decisions, after int
+	cancel           context.CancelCauseFunc
+}
+
+var errQuit = errors.New("quit")
+
+func (p *quitter) Decide(s *scheduler.State) scheduler.Action {
+	if p.decisions++; p.decisions == p.after {
+		p.cancel(errQuit)
+	}
+	return p.restless.Decide(s)
+}
+
+// A run ends at the first decision after its context was canceled, even if many actions follow at the same time.
+func TestCanceledRunEnds(t *testing.T) {
+	for _, after := range []int{1, 2, 1000} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := &quitter{after: after, cancel: cancel}
+		_, err := simulate.RunContext(ctx, p, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
+		if !errors.Is(err, errQuit) || p.decisions != after {
+			t.Errorf("canceled in decision %d: got %v after %d decisions, want the cause after %d", after, err, p.decisions, after)
+		}
 	}
 }
 

@@ -41,7 +41,8 @@ Columns:
                 to fcfs; fcfs has V = 1 and HyperScore 109.955
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
-It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types.
+It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policy maxmin if a job runs for
+more than 1e9 s.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -150,7 +151,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 				for p, name := range f.names {
 					if err == nil && ctx.Err() == nil {
 						if unable[p].Load() == nil {
-							all[p].Figures[i], err = f.figures(own, name, jobs)
+							all[p].Figures[i], err = f.figures(ctx, own, name, jobs)
 						}
 						if why := err; name != baseline && leavesOut(why) {
 							unable[p].Store(&why)
@@ -187,14 +188,15 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	return compare.New(baseline, seeds, finished)
 }
 
-// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, or need GPUs of several types.
+// leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several types, or
+// are too long for the rounds of the policy.
 func leavesOut(err error) bool {
-	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.SeveralTypesError))
+	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
 }
 
 // figures runs one policy on one list of jobs.
-func (f *compareFlags) figures(p *policies, name string, jobs *scheduler.Workload) (compare.Figures, error) {
-	r, err := f.play(p, name, jobs, false, nil)
+func (f *compareFlags) figures(ctx context.Context, p *policies, name string, jobs *scheduler.Workload) (compare.Figures, error) {
+	r, err := f.play(ctx, p, name, jobs, false, nil)
 	if err != nil {
 		return compare.Figures{}, err
 	}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func newExplain(a *cli.App) *cobra.Command {
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the generated jobs")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the explanation")
 	f.add(flags)
-	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
 }
 
@@ -98,7 +99,7 @@ type option struct {
 	Chosen bool     `json:"chosen,omitempty"`
 }
 
-func (f *explainFlags) run(a *cli.App) (err error) {
+func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	if f.job == "" {
 		return exit.Usagef("%s: want the name of a job in --job", f.command)
@@ -119,7 +120,7 @@ func (f *explainFlags) run(a *cli.App) (err error) {
 		return err
 	}
 	watch := &witness{job: job}
-	result, err := f.play(&f.policies, f.policyName, jobs, true, watch)
+	result, err := f.play(ctx, &f.policies, f.policyName, jobs, true, watch)
 	if err != nil {
 		return err
 	}

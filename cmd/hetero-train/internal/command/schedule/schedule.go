@@ -12,7 +12,8 @@ The commands simulate a cluster, compare scheduling policies on it, and propose 
 No command needs a GPU. Without files, the cluster has 8 Nvidia Volta, 4 Nvidia Turing and 4 AMD Radeon GPUs, and the jobs are a
 generated mix of simulations, machine learning and data processing.`
 
-// defaultPolicy is the policy with the best results in docs/benchmarks/scheduling.md that never stops a job.
+// defaultPolicy is the policy without training that has the best results on the default cluster in
+// docs/benchmarks/scheduling.md.
 const defaultPolicy = "gang"
 
 // New returns the family of commands.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func newSimulate(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.gantt, "gantt", "", "draw the GPUs of each job over time into this PNG or SVG `FILE`")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	f.add(flags)
-	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), a) }
 	return cmd
 }
 
@@ -81,7 +82,7 @@ type simulatedStay struct {
 	To   float64  `json:"to_s"`
 }
 
-func (f *simulateFlags) run(a *cli.App) (err error) {
+func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	if f.gantt != "" {
 		if err := drawing.CheckFile(f.gantt); err != nil {
@@ -102,7 +103,7 @@ func (f *simulateFlags) run(a *cli.App) (err error) {
 		return err
 	}
 	run := func(name string) (*scheduler.Result, compare.Figures, error) {
-		r, err := f.play(&f.policies, name, jobs, true, nil)
+		r, err := f.play(ctx, &f.policies, name, jobs, true, nil)
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}

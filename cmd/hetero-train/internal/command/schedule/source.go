@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -69,7 +71,7 @@ func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 // open prepares the setup. Warnings list the jobs of a trace that are left out.
 func (s *source) open(a *cli.App) error {
 	const most = 1_000_000 // jobs; a run with this number takes minutes
-	if s.arrivals.Jobs > most {
+	if s.arrivals.Jobs < 1 || s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
 	if s.arrivals.Surge != 1 {
@@ -154,23 +156,26 @@ func (s *source) readGavel(a *cli.App) error {
 		g, err = ingest.ReadGavel(s.speeds, f)
 		return err
 	})
-	if err != nil {
+	faults := []error{err}
+	var kinds []scheduler.Kind // nil: not known
+	var cluster *scheduler.Cluster
+	if err == nil {
+		kinds = g.Kinds
+		cluster, err = s.cluster(g.Types)
+		faults = append(faults, err)
+	}
+	lists := make([][]scheduler.Job, len(s.traces))
+	for i, path := range s.traces {
+		faults = append(faults, readFile(s.command+": --trace", path, func(f io.Reader) (err error) {
+			lists[i], err = ingest.GavelTrace(path, f, kinds)
+			return err
+		}))
+	}
+	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	cluster, err := s.cluster(g.Types)
-	if err != nil {
-		return err
-	}
-	for _, path := range s.traces {
-		var jobs []scheduler.Job
-		err := readFile(s.command+": --trace", path, func(f io.Reader) (err error) {
-			jobs, err = ingest.GavelTrace(path, f, g.Kinds)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		d, err := g.Data(*cluster, jobs)
+	for i, path := range s.traces {
+		d, err := g.Data(*cluster, lists[i])
 		if err != nil {
 			return fmt.Errorf("%s: --trace %s: %w", s.command, path, err)
 		}
@@ -300,7 +305,7 @@ func (s *source) single(seed uint64) (uint64, error) {
 }
 
 // play runs a policy of p on jobs. watch, which may be nil, sees all decisions.
-func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
+func (s *source) play(ctx context.Context, p *policies, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
@@ -309,9 +314,12 @@ func (s *source) play(p *policies, name string, jobs *scheduler.Workload, record
 	if watch != nil {
 		watch.Policy, played = policy, watch
 	}
-	r, err := simulate.Run(played, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
+	r, err := simulate.RunContext(ctx, played, s.setup.Cluster, jobs, s.setup.Speeds, simulate.Options{Changes: s.events, Record: record})
 	if failure := p.failed(policy); failure != nil {
 		err = exit.With(exit.Device, failure)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.command, err)

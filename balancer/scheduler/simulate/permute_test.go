@@ -1,0 +1,114 @@
+package simulate_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// permuted is the same cluster with the same speeds; type t is type to[t]. Machines and GPUs keep their order.
+func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*scheduler.Cluster, *workload.Table) {
+	out := *c
+	out.Types, out.GPUs = make([]scheduler.GPUType, len(c.Types)), slices.Clone(c.GPUs)
+	for t, typ := range c.Types {
+		out.Types[to[t]] = typ
+	}
+	for g := range out.GPUs {
+		out.GPUs[g].Type = to[out.GPUs[g].Type]
+	}
+	table := &workload.Table{Pairs: slices.Clone(speeds.Pairs)}
+	for i := range table.Pairs {
+		table.Pairs[i].Type = to[table.Pairs[i].Type]
+	}
+	for _, k := range speeds.Kinds {
+		kind := workload.Rates{Batch: k.Batch, Types: make([][]workload.Rate, len(to))}
+		for t, rates := range k.Types {
+			kind.Types[to[t]] = rates
+		}
+		if k.Curves != nil {
+			kind.Curves = make([]balancer.Curve, len(to))
+			for t, curve := range k.Curves {
+				kind.Curves[to[t]] = curve
+			}
+		}
+		table.Kinds = append(table.Kinds, kind)
+	}
+	if err := table.Build(len(to)); err != nil {
+		panic(err)
+	}
+	return &out, table
+}
+
+// unequal gives each kind its own random speeds on each type, so that no two types are equally fast for any kind. Such
+// ties would go to the lower type.
+func unequal(random *rand.Rand, speeds *workload.Table, types int) *workload.Table {
+	table := &workload.Table{}
+	for _, k := range speeds.Kinds {
+		kind := workload.Rates{Types: make([][]workload.Rate, types)}
+		for t, rates := range k.Types {
+			factor := math.Exp(0.5 * random.NormFloat64())
+			for _, r := range rates {
+				kind.Types[t] = append(kind.Types[t], workload.Rate{GPUs: r.GPUs, Packed: r.Packed * factor, Spread: r.Spread * factor})
+			}
+		}
+		table.Kinds = append(table.Kinds, kind)
+	}
+	if err := table.Build(types); err != nil {
+		panic(err)
+	}
+	return table
+}
+
+// The order of the types of GPUs has no effect on policy maxmin: each job has the same completion time. No two types are
+// equally fast for a kind of job, and no job runs on mixed sets, so there are no ties between types.
+func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
+	random := rand.New(rand.NewPCG(17, 19))
+	moved := 0
+	for n := range 500 {
+		setup := workload.Random(random.Uint64())
+		types := len(setup.Cluster.Types)
+		setup.Speeds = unequal(random, setup.Speeds, types)
+		w, err := workload.Generate(setup, workload.Arrivals{Jobs: 10 + random.IntN(40), Load: 0.3 + 2*random.Float64(), Seed: random.Uint64()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changes []simulate.Change
+		for range random.IntN(3) { // failures with repairs
+			gpu, at := random.IntN(len(setup.Cluster.GPUs)), 10000*random.Float64()
+			changes = append(changes, simulate.Change{At: at, GPU: gpu}, simulate.Change{At: at + 5000, GPU: gpu, Up: true})
+		}
+		slices.SortFunc(changes, func(a, b simulate.Change) int { return int(math.Copysign(1, a.At-b.At)) })
+		p, err := scheduler.New("maxmin", scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{Changes: changes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := random.Perm(types)
+		cluster, speeds := permuted(setup.Cluster, setup.Speeds, to)
+		got, err := simulate.Run(p, cluster, w, speeds, simulate.Options{Changes: changes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.IsSorted(to) {
+			moved++
+		}
+		for job := range want.Jobs {
+			if a, b := got.Jobs[job].Finish, want.Jobs[job].Finish; math.Abs(a-b) > 1e-9*b {
+				t.Errorf("run %d: %d types in the order %v: job %d of %d: got the end at %v s, want %v s", n, types, to, job, len(want.Jobs), a, b)
+				break
+			}
+		}
+	}
+	if moved < 100 {
+		t.Errorf("got %d runs with another order, want at least 100", moved)
+	}
+}
