@@ -66,6 +66,8 @@ type encoder struct {
 	most    []int     // by type: maximum of usable
 	free    []int     // by group: free GPUs
 	waits   []float64 // by (group, slot): seconds until GPUs of the group are free, ascending
+	slotted []int     // by (group, slot): the GPU in the slot
+	place   []int     // by GPU: its place in the facts of package features
 	ups     []int     // by group: available GPUs
 	partner []int     // by (slot, group): index of the running job to share with, -1: none
 	gpus    []int     // result of gang
@@ -180,7 +182,14 @@ func (n *encoder) layout(c *scheduler.Cluster) {
 	n.upType, n.total, n.most = make([]int, len(c.Types)), make([]int, len(c.Types)), make([]int, len(c.Types))
 	n.until = make([]float64, len(c.GPUs))
 	n.usable, n.free, n.ups = make([]int, rows), make([]int, rows), make([]int, rows)
-	n.waits = make([]float64, rows*n.shape.Slots)
+	n.waits, n.slotted = make([]float64, rows*n.shape.Slots), make([]int, rows*n.shape.Slots)
+	n.place = make([]int, len(c.GPUs))
+	for m, place := 0, 0; m < len(c.Machines); m++ {
+		for _, gpu := range c.Machines[m].GPUs {
+			n.place[gpu] = place
+			place++
+		}
+	}
 	n.partner, n.ratios = make([]int, n.shape.Jobs*rows), make([]float64, n.shape.Jobs*rows)
 }
 

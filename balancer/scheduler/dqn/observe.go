@@ -148,7 +148,7 @@ func (n *encoder) image(s *scheduler.State, image []float32) {
 	plane, slots := n.shape.Rows*n.shape.Slots, n.shape.Slots
 	for i, g := range n.groups {
 		n.free[i], n.ups[i] = 0, 0
-		waits := n.waits[i*slots : (i+1)*slots]
+		waits, order := n.waits[i*slots:(i+1)*slots], n.slotted[i*slots:(i+1)*slots]
 		for _, gpu := range g.gpus {
 			if !s.Up[gpu] {
 				continue
@@ -156,9 +156,10 @@ func (n *encoder) image(s *scheduler.State, image []float32) {
 			at := n.ups[i] // insertion into the sorted times
 			for ; at > 0 && waits[at-1] > n.until[gpu]; at-- {
 				waits[at] = waits[at-1]
+				order[at] = order[at-1]
 				image[imageBusy*plane+i*slots+at] = image[imageBusy*plane+i*slots+at-1]
 			}
-			waits[at] = n.until[gpu]
+			waits[at], order[at] = n.until[gpu], gpu
 			image[imageBusy*plane+i*slots+at] = float32(len(s.OnGPU[gpu])) / scheduler.MaxSharing
 			n.ups[i]++
 			if len(s.OnGPU[gpu]) == 0 {
@@ -179,25 +180,19 @@ func (n *encoder) image(s *scheduler.State, image []float32) {
 	}
 }
 
-// ingest writes the facts of package features about GPUs to the last channels of the image. Their order in a row is that of
-// the cluster, because they describe GPUs that differ.
+// ingest writes the facts of package features about GPUs to the last channels of the image, in the same slots as the
+// other channels.
 func (n *encoder) ingest(s *scheduler.State, image []float32) {
 	n.ingested.Fill(n.values, n.mask, s)
-	plane, place := n.shape.Rows*n.shape.Slots, 0
-	used := make([]int, len(n.groups))
-	for m := range n.cluster.Machines {
-		for _, gpu := range n.cluster.Machines[m].GPUs {
-			i := n.groupOf[gpu]
-			if s.Up[gpu] {
-				at := i*n.shape.Slots + used[i]
-				used[i]++
-				for f := range features.PerGPU {
-					from := features.PerCluster + place*features.PerGPU + f
-					image[(imageChannels+f)*plane+at] = n.values[from]
-					image[(imageChannels+features.PerGPU+f)*plane+at] = n.mask[from]
-				}
+	plane := n.shape.Rows * n.shape.Slots
+	for i := range n.groups {
+		for k := range n.ups[i] {
+			at := i*n.shape.Slots + k
+			for f := range features.PerGPU {
+				from := features.PerCluster + n.place[n.slotted[at]]*features.PerGPU + f
+				image[(imageChannels+f)*plane+at] = n.values[from]
+				image[(imageChannels+features.PerGPU+f)*plane+at] = n.mask[from]
 			}
-			place++
 		}
 	}
 }

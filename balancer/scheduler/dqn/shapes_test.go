@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/features"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -245,5 +246,34 @@ func TestJobsThatNeedSeveralTypes(t *testing.T) {
 		if err := policy.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// The facts of package features about a GPU are in the same slot as the other facts about it.
+func TestFactsOfAGPUShareASlot(t *testing.T) {
+	e := allFacts()
+	setup, w, s := busyState(t, [4]int{0, 1, 2, 3})
+	n, err := newEncoder(e, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.reset(setup.Cluster, w, setup.Speeds); err != nil {
+		t.Fatal(err)
+	}
+	o := NewObservation(n.shape)
+	n.observe(s, o)
+	occupancy := slices.Index(n.ingested.Names(), "gpu[0].occupancy") - features.PerCluster
+	plane, busy := n.shape.Rows*n.shape.Slots, 0
+	for at := range plane {
+		want, got := o.Image[imageBusy*plane+at], o.Image[(imageChannels+occupancy)*plane+at]
+		if got != want {
+			t.Errorf("row %d, slot %d: got occupancy %v, want %v", at/n.shape.Slots, at%n.shape.Slots, got, want)
+		}
+		if want > 0 {
+			busy++
+		}
+	}
+	if busy != 6 {
+		t.Errorf("got %d GPUs with jobs, want 6", busy)
 	}
 }
