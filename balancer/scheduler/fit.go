@@ -198,6 +198,9 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 	why := fmt.Sprintf("kind %q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
 	if most < j.GPUs {
 		why = fmt.Sprintf("it needs %d GPUs, but at most %d GPUs of one type can hold it", j.GPUs, most)
+		if total >= j.GPUs {
+			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types", w.Kinds[j.Kind].Name, j.GPUs)
+		}
 		if sawMemory {
 			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
 		}

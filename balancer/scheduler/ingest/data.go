@@ -85,8 +85,8 @@ type assembler struct {
 	records [8][]record // by table
 	broken  bool        // rows are missing, so a reference to an unknown name may not be a fault
 
-	types, machines, gpus, kinds names
-	batches                      []float64 // by kind
+	types, machines, gpus, kinds, jobs names
+	batches                            []float64 // by kind
 }
 
 // names maps the names of a table to its rows.
@@ -237,6 +237,9 @@ func (a *assembler) job(r *record, last *Place) {
 	j.Kind = kind
 	if n := len(w.Jobs); n > 0 && w.Jobs[n-1].Arrival > j.Arrival {
 		a.f.add(r.source, r.line, "job "+quote(j.Name)+": arrival", fmt.Sprintf("%v s after %v s at %s", j.Arrival, w.Jobs[n-1].Arrival, *last), "jobs in the order of arrival")
+		return
+	}
+	if !a.define(&a.jobs, r, "job", j.Name, len(w.Jobs)) {
 		return
 	}
 	w.Jobs = append(w.Jobs, j)
@@ -518,7 +521,7 @@ func (d *Data) Unplaceable() (jobs []int, first error) {
 
 // Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster
 // and of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its
-// line).
+// line). Missing demands do not limit where a job fits.
 func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {
@@ -526,17 +529,27 @@ func (d *Data) Check() error {
 			faults = append(faults, fmt.Errorf("%v: add the figure to the source, or give a default: %s.%s=NUMBER", m, m.Table, m.Column))
 		}
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
+	return errors.Join(append(faults, d.CheckStated())...)
+}
+
+// CheckStated reports what [Data.Check] reports, except the missing figures.
+func (d *Data) CheckStated() error {
+	if slices.ContainsFunc(d.Missing(), func(m Missing) bool { return m.Needed }) {
+		c := *d
+		c.Cluster.Types, c.Cluster.Machines = slices.Clone(d.Cluster.Types), slices.Clone(d.Cluster.Machines)
+		c.Workload.Kinds, c.Workload.Jobs = slices.Clone(d.Workload.Kinds), slices.Clone(d.Workload.Jobs)
+		c.Fill(append(Unlimited(), Default{GPUTypes, "memory", math.MaxFloat64}, Default{Machines, "cpus", maxCount}, Default{Machines, "memory", math.MaxFloat64}))
+		d = &c
 	}
 	if err := errors.Join(d.Cluster.Check(), d.Workload.Check()); err != nil {
 		return err
 	}
+	var faults []error
 	if len(d.Workload.Jobs) == 0 {
-		return errors.New("jobs: got none, want at least one")
+		faults = append(faults, errors.New("jobs: got none, want at least one"))
 	}
 	if d.Speeds == nil {
-		return errors.New("speeds: got none, want table speeds with the speeds of all kinds of jobs on the types of GPUs")
+		return errors.Join(append(faults, errors.New("speeds: got none, want table speeds with the speeds of all kinds of jobs on the types of GPUs"))...)
 	}
 	if len(d.Speeds.Kinds) != len(d.Workload.Kinds) {
 		return fmt.Errorf("speeds: got %d kinds, want the %d kinds of the jobs", len(d.Speeds.Kinds), len(d.Workload.Kinds))

@@ -253,7 +253,7 @@ func (g *gavelReader) parseKey(m member) (kind, gpus int, ok bool) {
 
 // table makes the table of speeds. Kinds are in the order of the file.
 func (g *gavelReader) table() (*Gavel, error) {
-	out := &Gavel{Types: g.types, Speeds: &workload.Table{Kinds: make([]workload.Rates, len(g.kinds)), Pairs: g.pairs}}
+	out := &Gavel{Types: g.types, Kinds: []scheduler.Kind{}, Speeds: &workload.Table{Kinds: make([]workload.Rates, len(g.kinds)), Pairs: g.pairs}}
 	for _, name := range g.kinds {
 		out.Kinds = append(out.Kinds, scheduler.Kind{Name: name, Class: scheduler.Learning, GPUMemory: math.NaN(), Save: math.NaN(), Load: math.NaN()})
 	}
@@ -329,7 +329,8 @@ func (g *gavelReader) curves(t *workload.Table) {
 // directory, steps, number of GPUs, weight, deadline, arrival in seconds. Both forms are read; all lines must have the
 // same form. Weights and deadlines are ignored.
 //
-// kinds are those of [ReadGavel]. A trace states no priorities and no demands for CPU cores, memory and network, so
+// kinds are those of [ReadGavel]; nil, if they could not be read: the kinds of the jobs are then not checked, and all -1.
+// A trace states no priorities and no demands for CPU cores, memory and network, so
 // these are NaN in the result; see [Data.Fill]. Jobs are named by their line.
 //
 // Arrivals must not decrease. The last line must end with a line feed; otherwise the trace is incomplete.
@@ -365,11 +366,14 @@ func GavelTrace(source string, r io.Reader, kinds []scheduler.Kind) ([]scheduler
 		j := scheduler.Job{Name: "line " + strconv.Itoa(n), CPUs: math.NaN(), Memory: math.NaN(), Network: math.NaN(), Priority: math.NaN()}
 		var known bool
 		if j.Kind, known = index[kind]; !known {
-			f.add(source, n, "kind of job", quote(kind), nearestKind(kind, kinds))
+			j.Kind = -1
+			if kinds != nil {
+				f.add(source, n, "kind of job", quote(kind), nearestKind(kind, kinds))
+			}
 		}
 		work, err := strconv.ParseInt(strings.TrimSpace(steps), 10, 53)
 		if err != nil || work < 1 {
-			f.add(source, n, "steps", quote(steps), "an integer of at least 1")
+			f.add(source, n, "steps", quote(steps), fmt.Sprintf("an integer from 1 to %d", int64(1)<<52-1))
 		}
 		if j.Arrival, err = strconv.ParseFloat(strings.TrimSpace(arrival), 64); err != nil || !(j.Arrival >= 0) || math.IsInf(j.Arrival, 0) {
 			f.add(source, n, "arrival", quote(arrival), "a finite number of seconds, at least 0")

@@ -34,9 +34,9 @@ func (a *Arrivals) check(s *Setup) error {
 	}
 	within := func(v, least, most float64) bool { return v >= least && v <= most }
 	want(a.Jobs >= 1, "jobs", a.Jobs, "at least 1")
-	want(a.Load > 0 && a.Load <= 1e6, "load", a.Load, "a number above 0")
-	want(a.Burst == 0 || within(a.Burst, 1, 1e6), "jobs of a burst", a.Burst, "at least 1")
-	want(a.Surge == 0 || within(a.Surge, 1, 1e6), "factor of the surge", a.Surge, "at least 1")
+	want(a.Load > 0 && a.Load <= 1e6, "load", a.Load, "a number above 0, at most 1e6")
+	want(a.Burst == 0 || within(a.Burst, 1, 1e6), "jobs of a burst", a.Burst, "a number from 1 to 1e6")
+	want(a.Surge == 0 || within(a.Surge, 1, 1e6), "factor of the surge", a.Surge, "a number from 1 to 1e6")
 	want(within(a.SurgeFrom, 0, 1) && within(a.SurgeTo, a.SurgeFrom, 1), "surge", [2]float64{a.SurgeFrom, a.SurgeTo}, "two ascending fractions from 0 to 1")
 	total := 0.0
 	for _, shape := range s.Shapes {

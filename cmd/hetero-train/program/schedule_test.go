@@ -45,11 +45,11 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		want string
 	}{
 		{[]string{"simulate", "--policy", "best"}, 2, `--policy: unknown policy: got "best"`},
-		{[]string{"simulate", "--jobs", "0"}, 2, "jobs: got 0, want at least 1"},
+		{[]string{"simulate", "--jobs", "0"}, 2, "--jobs: got 0, want 1 to 1000000"},
 		{[]string{"simulate", "--jobs", "99999999999"}, 2, "--jobs: got 99999999999, want 1 to 1000000"},
 		{[]string{"compare", "--csv", os.DevNull}, 2, "want a regular file or a new one"},
-		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1"},
-		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5"},
+		{[]string{"simulate", "--load", "-1"}, 2, "load: got -1, want a number above 0, at most 1e6"},
+		{[]string{"simulate", "--surge", "0.5"}, 2, "factor of the surge: got 0.5, want a number from 1 to 1e6"},
 		{[]string{"simulate", "--gantt", "a.pdf"}, 2, "want a name that ends in .png or .svg"},
 		{[]string{"simulate", "-c", "missing.toml"}, 2, "-c and --set cannot be used with this command"},
 		{[]string{"simulate", "--trace", trace}, 2, "want all three or none"},
@@ -61,6 +61,10 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
+		// All faults of both files.
+		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "not a JSON object of GPU types"},
+		{gavel(trace, file(strings.Replace(goodTrace, "20.0", "5.0", 1)), "v100=4"), 3, "jobs in the order of arrival"},
+		{gavel(speeds, file("LM (batch size 5)\tx\t-n\t1\t0\t0\t1\n"), "v100=4"), 3, "steps: got \"0\", want an integer from 1 to 4503599627370495"},
 		{gavel(speeds, trace, "v100"), 2, "want TYPE=COUNT"},
 		{gavel(speeds, trace, "h100=4"), 2, "unknown type of GPU: got \"h100\", want one of v100, k80"},
 		{gavel(speeds, file(strings.TrimSuffix(goodTrace, "\n")), "v100=4"), 3, "want a complete file"},
@@ -192,6 +196,14 @@ func TestScheduleReadsTables(t *testing.T) {
 		{with(twoJobs, append(given, "--default", "kinds.save=1")...), 2, "no row lacks this figure"},
 		{with(twoJobs, append(given, "--default", "jobs.cpus=2")...), 2, "got jobs.cpus twice"},
 		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
+		{with(strings.Replace(twoJobs, "second", "first", 1)), 3, "jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
+		// One message has all faults: a figure that is missing, and a job that does not fit.
+		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.cpus=NUMBER"},
+		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
+		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "want TABLE.COLUMN=NUMBER"},
+		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "from 0 to 1"},
+		{with(twoJobs, "--input", "missing.toml", "--input", "gone.toml"), 2, "gone.toml"},
+		{with(twoJobs, "--input", "missing.toml", "--input", "gone.toml"), 2, "missing.toml"},
 		{with(twoJobs, "--load", "0.5"), 2, "got --load with --input"},
 		{with(twoJobs, "--gpus", "v100=4"), 2, "got --gpus with --input"},
 		{with(twoJobs, "--input", "other.csv"), 2, "want TABLE=FILE"},
@@ -271,6 +283,19 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 	if o := execute([]string{"schedule", "ingest", "--profile", profile}); o.code != 0 || !strings.Contains(o.stdout, "a/0  Xeon") || !strings.Contains(o.stdout, "100 GB/s (0.00)") || !strings.Contains(o.stdout, "machines.cpus: missing") {
 		t.Errorf("--profile: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
+	times := filepath.Join(profile, "job_1_norm.csv")
+	if err := os.WriteFile(times, []byte(",worker,gpu,time,batch_time_norm\n0,0,25,1,100\n1,1,25,1,200\n2,0,25,2,100\n3,1,25,2,220\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Medians 100 and 210; iterations 200/150 and 220/160.
+	for _, want := range []string{"workers                                                          2", "median of the fastest             2.100", "mean of its workers, mean       1.354"} {
+		if o := execute([]string{"schedule", "ingest", "--alibaba", times}); o.code != 0 || !strings.Contains(o.stdout, want) {
+			t.Errorf("--alibaba: got exit code %d, %q, %q, want %q", o.code, o.stdout, o.stderr, want)
+		}
+	}
+	if o := execute([]string{"schedule", "ingest", "--alibaba", times, "--json"}); o.code != 0 || !strings.Contains(o.stdout, `{"iterations":[{"file":`) {
+		t.Errorf("--alibaba --json: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
 	if o := execute([]string{"schedule", "ingest", "--live"}); o.code == 6 && !strings.Contains(o.stderr, "got no GPU") || o.code != 6 && (o.code != 0 || !strings.Contains(o.stdout, "gpu.memory")) {
 		t.Errorf("--live: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
@@ -292,6 +317,11 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		{[]string{"--profile", filepath.Dir(cluster)}, 2, "gpu_profiles.json"},
 		{[]string{"--speeds", trace}, 3, "not a JSON object of GPU types"},
 		{[]string{jobs}, 3, "want a name that a row defines"},
+		{[]string{"--alibaba", jobs}, 3, "jobs.csv:1: header: got "},
+		{[]string{"--alibaba", jobs, "--alibaba", "missing.csv"}, 3, "missing.csv"},
+		{[]string{"--alibaba", jobs, "--rows", "3"}, 2, "got --rows with --alibaba"},
+		{[]string{cluster, "--alibaba", jobs}, 2, "got 2 inputs"},
+		{[]string{"--speeds", trace, "--trace", trace + "x"}, 3, "not a JSON object of GPU types"},
 	} {
 		o := execute(append([]string{"schedule", "ingest"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.want) || o.stdout != "" {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -35,16 +36,22 @@ func damaged(what string, err error) error {
 // is its table if TABLE= is missing.
 func readTables(what string, texts []string) (*ingest.Data, error) {
 	var sources []ingest.Source
+	var faults []error
 	for i, text := range texts {
 		if slices.Contains(texts[:i], text) {
-			return nil, exit.Usagef("%s: got %s twice, want each file once", what, text)
+			faults = append(faults, exit.Usagef("%s: got %s twice, want each file once", what, text))
+			continue
 		}
 		one, f, err := openTable(text)
 		if err != nil {
-			return nil, exit.Usagef("%s: %w", what, err)
+			faults = append(faults, exit.Usagef("%s: %w", what, err))
+			continue
 		}
 		defer f.Close()
 		sources = append(sources, one)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 	d, err := ingest.Read(sources...)
 	return d, damaged(what, err)
@@ -89,23 +96,25 @@ func tableList(ending string) string {
 // flag would have no effect. fill returns the figures that it filled.
 func fill(command string, d *ingest.Data, texts []string) ([]ingest.Missing, error) {
 	var defaults []ingest.Default
+	var faults []error
 	for _, text := range texts {
 		one, err := ingest.ParseDefault(text)
-		if err != nil {
-			return nil, exit.Usagef("%s: --default: %w", command, err)
+		switch {
+		case err != nil:
+			faults = append(faults, exit.Usagef("%s: --default: %w", command, err))
+		case slices.ContainsFunc(defaults, func(o ingest.Default) bool { return o.Table == one.Table && o.Column == one.Column }):
+			faults = append(faults, exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command, one.Table, one.Column))
+		default:
+			defaults = append(defaults, one)
 		}
-		if slices.ContainsFunc(defaults, func(o ingest.Default) bool { return o.Table == one.Table && o.Column == one.Column }) {
-			return nil, exit.Usagef("%s: --default: got %s.%s twice, want each figure once", command, one.Table, one.Column)
-		}
-		defaults = append(defaults, one)
 	}
 	filled := d.Fill(defaults)
 	for _, one := range defaults {
 		if !slices.ContainsFunc(filled, func(m ingest.Missing) bool { return m.Table == one.Table && m.Column == one.Column }) {
-			return nil, exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command, one.Table, one.Column)
+			faults = append(faults, exit.Usagef("%s: --default %s.%s: no row lacks this figure, so the value would have no effect", command, one.Table, one.Column))
 		}
 	}
-	return filled, nil
+	return filled, errors.Join(faults...)
 }
 
 // namedSpeeds implements manager.Table.

@@ -32,6 +32,8 @@ The input is one of these:
                jobs.csv, or is given as TABLE=FILE
   --speeds     speeds in the form of Gavel's simulation_throughputs.json; with --trace, also jobs in the form of Gavel's traces
   --profile    the folder with the files of hetero-train profile
+  --alibaba    times of iterations in the form of job_1_norm.csv of Alibaba's cluster-trace-gpu-v2020; they are no workload, so the command
+               prints how much the times of equal workers differ
   --live       the Nvidia GPUs, CPU cores, memory and network of this machine; memory bandwidth and arithmetic are missing, because only
                hetero-train profile measures them
 
@@ -42,6 +44,7 @@ last line states whether schedule simulate --input can run the input.`
 const ingestExample = `  hetero-train schedule ingest cluster.toml jobs.csv
   hetero-train schedule ingest cluster.toml jobs=monday.csv --default jobs.cpus=4 --ranges quantiles --save-ranges ranges.json
   hetero-train schedule ingest --speeds simulation_throughputs.json --trace a.trace --json
+  hetero-train schedule ingest --alibaba job_1_norm.csv --alibaba job_2_norm.csv
   hetero-train schedule ingest --live`
 
 // Values of --ranges that are not files.
@@ -53,6 +56,7 @@ const (
 
 type ingestFlags struct {
 	speeds, trace, profile string
+	alibaba                []string
 	live                   bool
 	defaults               []string
 	ranges, saveRanges     string
@@ -67,13 +71,19 @@ func newIngest(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.speeds, "speeds", "", "JSON `FILE` with speeds in Gavel's form")
 	flags.StringVar(&f.trace, "trace", "", "`FILE` with jobs in the form of Gavel's traces; needs --speeds")
 	flags.StringVar(&f.profile, "profile", "", "`FOLDER` with the files of hetero-train profile")
+	flags.StringArrayVar(&f.alibaba, "alibaba", nil, "`FILE` with times of iterations of a job in Alibaba's form; repeatable")
 	flags.BoolVar(&f.live, "live", false, "read this machine")
 	flags.StringArrayVar(&f.defaults, "default", nil, "value for a figure that rows lack, for example `jobs.cpus=4`; repeatable")
 	flags.StringVar(&f.ranges, "ranges", defaultRanges, "ranges of figures: `default|extremes|quantiles|FILE`; extremes: smallest and largest figure of the input; quantiles: 1 % and 99 %")
 	flags.StringVar(&f.saveRanges, "save-ranges", "", "write the ranges to this JSON `FILE`, for --ranges")
 	flags.IntVar(&f.rows, "rows", 20, "largest number of rows to print of a table; 0: all")
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with all rows; figures are in base units, and missing figures are null")
-	cmd.RunE = func(_ *cobra.Command, files []string) error { return f.run(a, files) }
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		if len(f.alibaba) > 0 && len(files) == 0 {
+			return f.runAlibaba(a, cmd.Flags())
+		}
+		return f.run(a, files)
+	}
 	return cmd
 }
 
@@ -115,14 +125,14 @@ func (f *ingestFlags) run(a *cli.App, files []string) error {
 // read reads the input that the flags name.
 func (f *ingestFlags) read(a *cli.App, command string, files []string) (*ingest.Data, error) {
 	inputs := 0
-	for _, set := range []bool{len(files) > 0, f.speeds != "", f.profile != "", f.live} {
+	for _, set := range []bool{len(files) > 0, f.speeds != "", f.profile != "", len(f.alibaba) > 0, f.live} {
 		if set {
 			inputs++
 		}
 	}
 	switch {
 	case inputs != 1:
-		return nil, exit.Usagef("%s: got %d inputs, want one of FILE..., --speeds, --profile and --live", command, inputs)
+		return nil, exit.Usagef("%s: got %d inputs, want one of FILE..., --speeds, --profile, --alibaba and --live", command, inputs)
 	case f.trace != "" && f.speeds == "":
 		return nil, exit.Usagef("%s: --trace needs --speeds, because the file of the speeds names the kinds of jobs", command)
 	case f.speeds != "":
@@ -143,11 +153,15 @@ func (f *ingestFlags) readGavel(command string) (*ingest.Data, error) {
 		g, err = ingest.ReadGavel(f.speeds, r)
 		return err
 	})
-	if err == nil && f.trace != "" {
-		err = readFile(command+": --trace", f.trace, func(r io.Reader) (err error) {
-			jobs, err = ingest.GavelTrace(f.trace, r, g.Kinds)
+	if f.trace != "" {
+		var kinds []scheduler.Kind // nil: not known
+		if err == nil {
+			kinds = g.Kinds
+		}
+		err = errors.Join(err, readFile(command+": --trace", f.trace, func(r io.Reader) (err error) {
+			jobs, err = ingest.GavelTrace(f.trace, r, kinds)
 			return err
-		})
+		}))
 	}
 	if err != nil {
 		return nil, err

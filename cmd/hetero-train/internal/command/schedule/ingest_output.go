@@ -215,6 +215,9 @@ func (f *ingestFlags) text(d *ingest.Data, ranges *features.Ranges, given []inge
 		b.WriteString("simulation: possible\n")
 	case slices.ContainsFunc(d.Missing(), needed):
 		b.WriteString("simulation: not possible: the simulator needs figures that are missing; add them to the input, or use --default TABLE.COLUMN=VALUE\n")
+		if err := d.CheckStated(); err != nil {
+			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		}
 	default:
 		fmt.Fprintf(&b, "simulation: not possible:\n  %s\n", strings.ReplaceAll(doc.Simulation, "\n", "\n  "))
 	}
