@@ -144,6 +144,9 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major, minor, multiProcessorCount, l2CacheSize;
 };
+namespace shim {
+cudaDeviceProp facts(); // all GPUs are equal
+}
 
 cudaError_t cudaDriverGetVersion(int *);
 cudaError_t cudaRuntimeGetVersion(int *);

@@ -66,6 +66,7 @@ struct Block {
     bool waits() const { return awaited && awaited->turn == turn; }
   };
   std::vector<std::unique_ptr<Fiber>> fibers;
+  bool reversed = false; // the last fiber runs first
   Group all;
   std::vector<Group> warps;
   jmp_buf scheduler;
@@ -139,7 +140,8 @@ void run_block(unsigned threads) {
     block->fibers[i]->copy_groups = 0;
   }
   for (unsigned left = threads; left > 0;) {
-    for (unsigned i = 0; i < threads; i++) {
+    for (unsigned turn = 0; turn < threads; turn++) {
+      const unsigned i = block->reversed ? threads - 1 - turn : turn;
       Block::Fiber &f = *block->fibers[i];
       if (f.ended || f.waits()) continue;
       block->current = i;
@@ -216,6 +218,7 @@ void run(dim3 grid, unsigned threads, const std::function<void()> &thread, size_
   block = &own;
   while (own.fibers.size() < threads) add_fiber(own);
   own.thread = &thread;
+  own.reversed = std::getenv("HETERO_SHIM_REVERSED");
   // Exactly as large as requested, so that the address sanitizer detects every access beyond its end.
   const std::unique_ptr<char, void (*)(void *)> memory(
       shared ? static_cast<char *>(std::aligned_alloc(16, (shared + 15) / 16 * 16)) : nullptr, std::free);
@@ -382,20 +385,24 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   *free = *total - *total / 32;
   return shim::lost() ? cudaErrorUnknown : cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
-  *p = {};
-  std::strcpy(p->name, "host shim");
-  p->totalGlobalMem = memory();
+cudaDeviceProp shim::facts() {
+  cudaDeviceProp facts{};
+  std::strcpy(facts.name, "host shim");
+  facts.totalGlobalMem = memory();
   const int arch = setting("HETERO_SHIM_ARCH", 90);
-  p->major = arch / 10;
-  p->minor = arch % 10;
-  p->multiProcessorCount = 1;
-  p->l2CacheSize = 1 << 20;
-  return cudaSuccess;
+  facts.major = arch / 10;
+  facts.minor = arch % 10;
+  facts.multiProcessorCount = 1;
+  facts.l2CacheSize = 1 << 20;
+  return facts;
 }
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice i) {
-  cudaDeviceProp facts;
-  cudaGetDeviceProperties(&facts, i);
+// HETERO_SHIM_QUERIES names a file that gets a line per call of this function.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
+  if (const char *file = std::getenv("HETERO_SHIM_QUERIES")) std::ofstream(file, std::ios::app) << "properties\n";
+  return *p = shim::facts(), cudaSuccess;
+}
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice) {
+  const cudaDeviceProp facts = shim::facts();
   *value = what == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE               ? setting("HETERO_SHIM_MODE", 0)
            : what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? facts.major
                                                                   : facts.minor;

@@ -307,8 +307,7 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaMalloc(void **p, size_t n) {
-  cudaDeviceProp facts;
-  cudaGetDeviceProperties(&facts, 0); // all GPUs are equal
+  const cudaDeviceProp facts = shim::facts();
   const int gpu = shim::chosen_gpu();
   const std::lock_guard<std::mutex> lock(memory_mutex);
   if (used[gpu] + n > facts.totalGlobalMem) return cudaErrorMemoryAllocation;

@@ -72,7 +72,7 @@ ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error
     if (!options || !device) throw Invalid("open: got null options or a null pointer for the device");
     want_gpu(options->index);
     auto d = std::make_unique<ht_device>(options->index);
-    check(cudaGetDeviceProperties(&d->facts, d->index), "query the device's properties");
+    d->facts = query_facts(d->index);
     want_architecture(d->index, d->facts);
     use(d.get());
     want_libraries();

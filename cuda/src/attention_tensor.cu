@@ -443,10 +443,7 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 bool has_tensor_cores() {
-  cudaDeviceProp facts{};
-  int device = 0;
-  check(cudaGetDevice(&device), "query the current device");
-  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
+  const cudaDeviceProp facts = device_facts();
   return facts.major * 10 + facts.minor >= kTensorArch;
 }
 

@@ -30,11 +30,7 @@ constexpr float kHopeless = 3; // a candidate slower than this multiple of the b
 class Stopwatch {
 public:
   explicit Stopwatch(int64_t bytes) {
-    cudaDeviceProp facts{};
-    int device = 0;
-    check(cudaGetDevice(&device), "query the current device");
-    check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
-    flush_bytes_ = 2 * static_cast<size_t>(std::max(facts.l2CacheSize, 1 << 20));
+    flush_bytes_ = 2 * static_cast<size_t>(std::max(device_facts().l2CacheSize, 1 << 20));
     try {
       check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream for the comparison");
       check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))),
@@ -146,20 +142,15 @@ private:
 
 // --- memory of the process and of the disk ----------------------------------------------------------
 
-// Properties of this machine on which choices depend, as part of a file's name. Queried once per device, because the
-// query takes milliseconds.
-const std::string &this_machine() {
-  static std::map<int, std::string> names; // guarded by the lock of fastest()
-  cudaDeviceProp facts{};
-  int device = 0, driver = 0;
-  check(cudaGetDevice(&device), "query the current device");
-  if (const auto known = names.find(device); known != names.end()) return known->second;
-  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
+// Properties of this machine on which choices depend, as part of a file's name.
+std::string this_machine() {
+  const cudaDeviceProp facts = device_facts();
+  int driver = 0;
   check(cudaDriverGetVersion(&driver), "query the driver's version");
   std::ostringstream text;
   text << facts.name << " sm_" << facts.major << facts.minor << ' ' << facts.multiProcessorCount << " SMs driver "
        << driver;
-  return names[device] = file_name_of(text.str());
+  return file_name_of(text.str());
 }
 
 // The index of the candidate with that name; the number of candidates if there is none.

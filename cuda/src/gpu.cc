@@ -1,9 +1,43 @@
 // gpu.cc: layout choices and tables in device memory.
 #include "gpu.h"
 
+#include <map>
+#include <mutex>
+
 #include "quiet.h"
 
 namespace hetero {
+namespace {
+
+struct KnownFacts {
+  std::mutex lock;
+  std::map<int, cudaDeviceProp> of; // by device
+};
+KnownFacts &known_facts() {
+  static KnownFacts known;
+  return known;
+}
+
+} // namespace
+
+cudaDeviceProp query_facts(int device) {
+  cudaDeviceProp facts{};
+  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
+  KnownFacts &known = known_facts();
+  const std::lock_guard<std::mutex> hold(known.lock);
+  return known.of[device] = facts;
+}
+
+cudaDeviceProp device_facts() {
+  int device = 0;
+  check(cudaGetDevice(&device), "query the current device");
+  {
+    KnownFacts &known = known_facts();
+    const std::lock_guard<std::mutex> hold(known.lock);
+    if (const auto facts = known.of.find(device); facts != known.of.end()) return facts->second;
+  }
+  return query_facts(device);
+}
 
 int64_t private_bytes(const ht_spec &spec) {
   if (spec.layout != kNhwc || spec.ndim != 4) throw Invalid("this device has no layout " + std::to_string(spec.layout));

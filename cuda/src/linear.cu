@@ -17,6 +17,7 @@
 #include "channels.h"
 #include "choices.h"
 #include "gpu.h"
+#include "linear.h"
 #include "ops.h"
 #include "pieces.h"
 #include "product.h"
@@ -26,16 +27,15 @@ namespace {
 
 constexpr int kAlign = 16; // usual alignment of addresses, bytes
 
-// sums (O) of src (N, O) over N. A thread adds every kThreads/32nd row of a column. Then the sums of a column's threads
-// are added pairwise.
-template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const E *src, float *sums) {
+// sums (O) of src (N, O) over N, with `stride` elements from one row of src to the next. A thread adds every
+// kThreads/32nd row of a column. Then the sums of a column's threads are added pairwise.
+template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E *src, float *sums) {
   __shared__ float part[kThreads];
   const int lane = threadIdx.x % kColumns;
   const int64_t column = int64_t{blockIdx.x} * kColumns + lane;
   float sum = 0;
   if (column < columns)
-    for (int64_t r = threadIdx.x / kColumns; r < rows; r += kThreads / kColumns)
-      sum += load(src + r * columns + column);
+    for (int64_t r = threadIdx.x / kColumns; r < rows; r += kThreads / kColumns) sum += load(src + r * stride + column);
   part[threadIdx.x] = sum;
   __syncthreads();
   for (int half = kThreads / 2; half >= kColumns; half /= 2) {
@@ -62,11 +62,11 @@ Work adding_bias(const ht_spec &dst) {
   };
 }
 
-Work summing_rows(const ht_spec &src) {
+Work summing_rows(const ht_spec &src, int64_t stride) {
   return with_float(src, [&](auto e) -> Work {
     const int64_t rows = src.dims[0], columns = src.dims[1];
-    return [rows, columns](const void *from, const void *, void *sums, void *queue) {
-      launch(sum_rows<decltype(e)>, Grid{(columns + kColumns - 1) / kColumns}, queue, rows, columns,
+    return [=](const void *from, const void *, void *sums, void *queue) {
+      launch(sum_rows<decltype(e)>, Grid{(columns + kColumns - 1) / kColumns}, queue, rows, columns, stride,
              static_cast<const decltype(e) *>(from), static_cast<float *>(sums));
     };
   });
@@ -120,7 +120,7 @@ struct LinearKernel : Kernel {
 Way choose(const std::vector<ProductShape> &shapes, const Work &apart, int64_t gradient_bytes) {
   const ProductShape &s = shapes.back();
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)),
-                b = padded(std::max(s.k * s.n * dtype_size(s.factors), gradient_bytes)),
+                b = padded(std::max(s.b_extent() * dtype_size(s.factors), gradient_bytes)),
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
   Comparison comparison{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
@@ -163,12 +163,18 @@ void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
 }
 
 // Prepares a kernel whose B is a gradient. A gradient whose type differs from A's is cast.
-std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a) {
+std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a, int64_t stride) {
   auto k = std::make_unique<LinearKernel>();
   take_plain(*k, r);
   k->a = a;
   const ht_spec &factor = k->in[size_t(a)], &gradient = k->in[size_t(1 - a)];
+  if (stride < gradient.dims[1])
+    throw Invalid("stride of diff_dst: got " + std::to_string(stride) + ", want at least the " +
+                  std::to_string(gradient.dims[1]) + " outputs");
   if (gradient.dtype == factor.dtype) return k;
+  if (stride != gradient.dims[1])
+    throw Unsupported("diff_dst: got " + describe(gradient) + " with gaps between rows, want the type of " +
+                      describe(factor));
   ht_spec to = gradient;
   to.dtype = factor.dtype;
   k->cast_b = casting(gradient, to);
@@ -197,23 +203,31 @@ std::unique_ptr<Kernel> make_linear(const Request &r) {
   return finished(std::move(k), {can ? in_one : plain});
 }
 
-std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
-  auto k = with_gradient(r, 1);
+std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) { return make_linear_diff_src(r, r.in[0].dims[1]); }
+
+std::unique_ptr<Kernel> make_linear_diff_src(const Request &r, int64_t stride) {
+  auto k = with_gradient(r, 1, stride);
   const ht_spec &diff_dst = k->in[0], &weight = k->in[1], &diff_src = k->out[0];
   want_fit(diff_src, weight, diff_dst);
-  return finished(std::move(k),
-                  {{diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false}});
+  ProductShape plain{diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false};
+  if (stride != diff_dst.dims[1]) plain.b_stride = stride;
+  return finished(std::move(k), {plain});
 }
 
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
-  auto k = with_gradient(r, 0);
+  return make_linear_diff_weights(r, r.in[1].dims[1]);
+}
+
+std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r, int64_t stride) {
+  auto k = with_gradient(r, 0, stride);
   const ht_spec &src = k->in[0], &diff_dst = k->in[1], &diff_weight = k->out[0];
   want_fit(src, diff_weight, diff_dst);
   want_f32(diff_weight);
   ProductShape plain{src.dims[1], diff_dst.dims[1], src.dims[0], src.dtype, HT_F32, false, true};
+  if (stride != diff_dst.dims[1]) plain.b_stride = stride;
   if (k->out.size() != 2) return finished(std::move(k), {plain});
   want_f32(k->out[1]);
-  k->sums = summing_rows(diff_dst);
+  k->sums = summing_rows(diff_dst, stride);
   if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before rounding
   ProductShape in_one = plain;
   in_one.epilogue = ProductShape::sums_of_b;

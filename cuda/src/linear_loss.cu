@@ -3,7 +3,7 @@
 // A part has the logits of a block of rows for a chunk of classes. Its products are those of the ops of linear layers:
 //
 //   logits (B, K) = src (B, C) · weight (K, C)ᵀ        forward: adds to the statistics of each row
-//   backward, with d (B, K) the gradient of logits, rounded to src's type:
+//   backward, with d (B, K) the gradient of logits, rounded to src's type, in the memory of the logits:
 //   diff_src (B, C) = d · weight, added over chunks in f32     diff_weight (K, C) = dᵀ · src, added over blocks
 //
 // The host does not know the number of ignored rows when it enqueues a step. The logits of ignored rows are therefore
@@ -14,6 +14,7 @@
 #include "channels.h"
 #include "fault.h"
 #include "gpu.h"
+#include "linear.h"
 #include "ops.h"
 #include "warp.h"
 
@@ -109,21 +110,30 @@ __global__ void finish(int64_t rows, int64_t classes, const int32_t *labels, con
   }
 }
 
-// d (rows, n) = the gradient of logits; d may be in the memory of logits. A warp processes a row.
+// Elements of T from one row of n logits in memory to the next.
+template <class T> __host__ __device__ int64_t stride_of(int64_t n) { return n * int64_t{sizeof(float) / sizeof(T)}; }
+
+// Overwrites logits (rows, n) by their gradient in type T: row r of the gradient begins where row r of the logits
+// begins. A warp processes a row. It reads 32 logits before it writes 32 gradients, which are not longer.
 template <class T>
-__global__ void diff_logits(int64_t first, int64_t rows, int64_t from, int64_t n, int64_t classes, const float *logits,
+__global__ void diff_logits(int64_t first, int64_t rows, int64_t from, int64_t n, int64_t classes, float *logits,
                             const float *bias, const int32_t *labels, const float *lse, const float *scale,
-                            uint64_t *fault, T *d) {
+                            uint64_t *fault) {
   const int lane = threadIdx.x % 32;
   const int64_t warps = index_stride() / 32;
   const float factor = *scale;
   for (int64_t r = first_index() / 32; r < rows; r += warps) {
     const int32_t label = labels[r];
     const bool used = counts(label, classes, first + r, lane == 0 ? fault : nullptr);
-    const float l = lse[r];
-    for (int64_t k = lane; k < n; k += 32) {
-      const float x = bias ? logits[r * n + k] + bias[from + k] : logits[r * n + k];
-      store(d + r * n + k, used ? (expf(x - l) - (from + k == label ? 1.0f : 0.0f)) * factor : 0);
+    const float l = lse[r], *row = logits + r * n;
+    T *const d = reinterpret_cast<T *>(logits) + r * stride_of<T>(n);
+    for (int64_t begin = 0; begin < n; begin += 32) {
+      const int64_t k = begin + lane;
+      float x = k < n ? row[k] : 0;
+      __syncwarp();
+      if (k >= n) continue;
+      if (bias) x += bias[from + k];
+      store(d + k, used ? (expf(x - l) - (from + k == label ? 1.0f : 0.0f)) * factor : 0);
     }
   }
 }
@@ -152,10 +162,12 @@ struct Part {
     const ht_linear_params none{}, p{biased};
     logits = make_linear({HT_LINEAR, &none, {src, weight}, {make_spec(HT_F32, {rows, classes})}, 0});
     if (!backward) return;
-    diff_src = make_linear_diff_src({HT_LINEAR_DIFF_SRC, &none, {d, weight}, {make_spec(HT_F32, {rows, channels})}, 0});
+    const int64_t stride = classes * int64_t{sizeof(float)} / dtype_size(dtype);
+    diff_src = make_linear_diff_src({HT_LINEAR_DIFF_SRC, &none, {d, weight}, {make_spec(HT_F32, {rows, channels})}, 0},
+                                    stride);
     Specs out = {make_spec(HT_F32, {classes, channels})};
     if (biased) out.push_back(make_spec(HT_F32, {classes}));
-    diff_weight = make_linear_diff_weights({HT_LINEAR_DIFF_WEIGHTS, &p, {src, d}, out, 0});
+    diff_weight = make_linear_diff_weights({HT_LINEAR_DIFF_WEIGHTS, &p, {src, d}, out, 0}, stride);
   }
   int64_t workspace() const {
     int64_t most = logits->workspace;
@@ -245,7 +257,7 @@ template <class T> struct Forward final : LinearLoss {
 };
 
 template <class T> struct Backward final : LinearLoss {
-  int64_t logits_at, d_at, sums_at, part_at, bias_part_at;
+  int64_t logits_at, sums_at, part_at, bias_part_at;
   static constexpr bool kWide = std::is_same<T, float>::value;
 
   explicit Backward(const Request &request) : LinearLoss(request, 5, true) {
@@ -254,7 +266,6 @@ template <class T> struct Backward final : LinearLoss {
     want_f32(in[4]);
     const int64_t word = sizeof(float), r = parts[0].rows, c = parts[0].classes;
     logits_at = reserve(r * c * word);
-    d_at = kWide ? logits_at : reserve(r * c * size);
     sums_at = reserve(kWide ? 0 : r * channels * word);
     part_at = reserve(std::max(r, c) * channels * word);
     bias_part_at = reserve(c * word);
@@ -265,7 +276,7 @@ template <class T> struct Backward final : LinearLoss {
     auto *logits = reinterpret_cast<float *>(memory(x, logits_at)),
          *part_sums = reinterpret_cast<float *>(memory(x, part_at)),
          *bias_part = reinterpret_cast<float *>(memory(x, bias_part_at));
-    char *d = memory(x, d_at), *scratch = memory(x, scratch_at);
+    char *scratch = memory(x, scratch_at);
     const auto *lse = static_cast<const float *>(x.in[3]), *scale = static_cast<const float *>(x.in[4]);
     for (int64_t r = 0; r < rows; r += kRows) {
       char *diff_src = static_cast<char *>(x.out[0]) + r * channels * size;
@@ -274,13 +285,13 @@ template <class T> struct Backward final : LinearLoss {
         const Part &p = part(r, c);
         hetero::run(p.logits, src(x, r), weight(x, c), logits, nullptr, scratch, x.queue);
         launch(diff_logits<T>, over(p.rows * 32), x.queue, r, p.rows, c, p.classes, classes, logits, bias(x),
-               labels(x) + r, lse + r, scale, bad.word(), reinterpret_cast<T *>(d));
-        hetero::run(p.diff_src, d, weight(x, c), c == 0 ? sums : part_sums, nullptr, scratch, x.queue);
+               labels(x) + r, lse + r, scale, bad.word());
+        hetero::run(p.diff_src, logits, weight(x, c), c == 0 ? sums : part_sums, nullptr, scratch, x.queue);
         if (c > 0) launch(add_to, over(p.rows * channels), x.queue, p.rows * channels, part_sums, sums);
         auto *diff_weight = static_cast<float *>(x.out[1]) + c * channels;
         auto *diff_bias = biased ? static_cast<float *>(x.out[2]) + c : nullptr;
         const bool first = r == 0;
-        hetero::run(p.diff_weight, src(x, r), d, first ? diff_weight : part_sums, first ? diff_bias : bias_part,
+        hetero::run(p.diff_weight, src(x, r), logits, first ? diff_weight : part_sums, first ? diff_bias : bias_part,
                     scratch, x.queue);
         if (first) continue;
         launch(add_to, over(p.classes * channels), x.queue, p.classes * channels, part_sums, diff_weight);

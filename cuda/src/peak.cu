@@ -50,14 +50,6 @@ __global__ void multiply_add(float *sink) {
   if (all == -1) *sink = all; // never true; see above
 }
 
-cudaDeviceProp facts_in_use() {
-  cudaDeviceProp facts{};
-  int device = 0;
-  check(cudaGetDevice(&device), "query the current device");
-  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
-  return facts;
-}
-
 // Memory and a stream for measurements, freed at the end.
 class Rig {
 public:
@@ -111,7 +103,7 @@ private:
 };
 
 double measure_bytes(int32_t what, double seconds) {
-  const cudaDeviceProp facts = facts_in_use();
+  const cudaDeviceProp facts = device_facts();
   // Much larger than the level-2 cache, so that a pass takes much longer than a launch. Smaller if memory is short.
   const int64_t bytes = std::min<int64_t>(20 * int64_t{std::max(facts.l2CacheSize, 1 << 20)},
                                           static_cast<int64_t>(facts.totalGlobalMem / 16)) /
@@ -131,7 +123,7 @@ double measure_bytes(int32_t what, double seconds) {
 }
 
 double measure_f32(double seconds) {
-  const int64_t blocks = 16 * int64_t{facts_in_use().multiProcessorCount};
+  const int64_t blocks = 16 * int64_t{device_facts().multiProcessorCount};
   Rig b(256);
   const double flops = 2.0 * kChains * kTurns * kThreads * static_cast<double>(blocks);
   return b.best(flops, seconds,
@@ -140,7 +132,7 @@ double measure_f32(double seconds) {
 
 // A square product, large enough that every multiprocessor has several tiles of it.
 double measure_product(int32_t dtype, double seconds) {
-  const int64_t n = 64 * int64_t{facts_in_use().multiProcessorCount}, bytes = 2 * n * n;
+  const int64_t n = 64 * int64_t{device_facts().multiProcessorCount}, bytes = 2 * n * n;
   const ProductShape shape{n, n, n, dtype, dtype, true, false};
   const std::vector<Algorithm> algorithms = algorithms_for(shape, 16);
   if (algorithms.empty()) throw Unsupported("measure_peak: cuBLASLt has no algorithm for " + shape.text());
@@ -168,7 +160,7 @@ double measure_peak(int32_t what, double seconds) {
   switch (what) {
   case HT_PEAK_F32_FLOPS: return measure_f32(seconds);
   case HT_PEAK_BF16_FLOPS:
-    if (facts_in_use().major < 8) throw Unsupported("measure_peak: this GPU has no bf16 tensor cores");
+    if (device_facts().major < 8) throw Unsupported("measure_peak: this GPU has no bf16 tensor cores");
     return measure_product(HT_BF16, seconds);
   case HT_PEAK_F16_FLOPS: return measure_product(HT_F16, seconds);
   case HT_PEAK_F32_PRODUCT_FLOPS:

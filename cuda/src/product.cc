@@ -38,10 +38,10 @@ public:
           uint32_t{s.epilogue == ProductShape::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_BGRADB});
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     }
-    const int64_t a_rows = s.transpose_a ? s.k : s.m, b_rows = s.transpose_b ? s.n : s.k;
-    layout(a, s.factors, a_rows, s.transpose_a ? s.m : s.k);
-    layout(b, s.factors, b_rows, s.transpose_b ? s.k : s.n);
-    layout(d, s.result, s.m, s.n);
+    const int64_t a_rows = s.transpose_a ? s.k : s.m;
+    layout(a, s.factors, a_rows, s.transpose_a ? s.m : s.k, a_rows);
+    layout(b, s.factors, s.b_rows(), s.b_columns(), s.b_stride ? s.b_stride : s.b_rows());
+    layout(d, s.result, s.m, s.n, s.m);
   }
 
   cublasLtMatmulDescOpaque_t desc;
@@ -51,9 +51,9 @@ private:
   template <class T> void set(cublasLtMatmulDescAttributes_t attribute, T value) {
     check(lt_.set_desc(&desc, attribute, &value, sizeof value), "describe a matrix product");
   }
-  void layout(cublasLtMatrixLayoutOpaque_t &l, int32_t dtype, int64_t rows, int64_t columns) {
+  void layout(cublasLtMatrixLayoutOpaque_t &l, int32_t dtype, int64_t rows, int64_t columns, int64_t stride) {
     check(lt_.init_layout(&l, sizeof l, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
-                          rows),
+                          stride),
           "describe a matrix");
   }
 
@@ -67,12 +67,8 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     check(lt.set_preference(&preference, attribute, &value, sizeof value), "query the algorithms of a matrix product");
   };
-  cudaDeviceProp facts{};
-  int device = 0;
-  check(cudaGetDevice(&device), "query the current device");
-  check(cudaGetDeviceProperties(&facts, device), "query the device's properties");
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as cuBLASLt's manual recommends
+      uint64_t{device_facts().major >= 9 ? 32u << 20 : 4u << 20}); // as cuBLASLt's manual recommends
   // Parts of a sum are added in f32 and in a fixed order. The other schemes round the parts to D's type or add them in
   // place.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -113,6 +109,7 @@ std::string ProductShape::text() const {
     << (epilogue == bias ? " bias"
         : epilogue       ? " sums"
                          : "");
+  if (b_stride) s << " b" << b_stride;
   return s.str();
 }
 

@@ -25,6 +25,12 @@ struct ProductShape {
   int32_t factors, result; // ht_dtype of A and B, of D
   bool transpose_a, transpose_b;
   Epilogue epilogue = none;
+  int64_t b_stride = 0; // elements from one column of B in memory to the next; 0: columns without gaps
+
+  int64_t b_rows() const { return transpose_b ? n : k; } // of B in memory
+  int64_t b_columns() const { return transpose_b ? k : n; }
+  // Elements from the first to the last element of B in memory.
+  int64_t b_extent() const { return b_stride ? (b_columns() - 1) * b_stride + b_rows() : k * n; }
 
   std::string text() const; // all of it: the key of cached choices
 };
