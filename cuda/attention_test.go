@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // conform runs the cases of the conformance suite that match, for one type. At least `least` cases must run and pass.
-func conform(t *testing.T, match string, dt tensor.DType, least int) {
+func conform(t *testing.T, lib *native.Library, match string, dt tensor.DType, least int) {
 	t.Helper()
-	lib := loadShim(t)
 	cases, err := conformance.ParseMatch(match)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func conform(t *testing.T, match string, dt tensor.DType, least int) {
 // 16-bit types in f32, as TestKernelsConformOnTheHost checks for f32 inputs.
 func TestAttentionConformsWithoutTensorCores(t *testing.T) {
 	t.Setenv("HETERO_SHIM_ARCH", "75")
-	conform(t, "/values/transformer/^attention(_diff)? ", tensor.BF16, 20)
+	conform(t, loadShim(t), "/values/transformer/^attention(_diff)? ", tensor.BF16, 20)
 }
 
 // CUDA takes milliseconds to answer a query of all properties of a device, and a model compiles many kernels.
@@ -72,7 +72,7 @@ func TestKernelsDoNotQueryTheDevice(t *testing.T) {
 // whichever lane runs first.
 func TestLogitsAreReadBeforeTheyAreOverwritten(t *testing.T) {
 	t.Setenv("HETERO_SHIM_REVERSED", "1")
-	conform(t, "/values/transformer/^linear_cross_entropy_diff ", tensor.BF16, 10)
+	conform(t, loadShim(t), "/values/transformer/^linear_cross_entropy_diff ", tensor.BF16, 10)
 }
 
 // The classifier needs no memory for the gradient of the logits of a part, which are 256 rows of 1024 classes on the host.

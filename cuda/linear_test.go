@@ -402,6 +402,13 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 	}
 }
 
+// The separate kernel sums the rows of a 16-bit gradient in pieces, and adjacent columns together.
+func TestSeparateSumsOfRowsConform(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HETERO_FAKE_CUBLASLT", "sums")
+	conform(t, freshShim(t, fakeCublasLt), "/values/linear/^diff_weights with bias ", tensor.BF16, 10)
+}
+
 func TestProductsThatCannotBeComputedAreTold(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dev := open(t, freshShim(t, fakeCublasLt))

@@ -27,25 +27,43 @@ namespace {
 
 constexpr int kAlign = 16; // usual alignment of addresses, bytes
 
-// sums (O) of src (N, O) over N, with `stride` elements from one row of src to the next. A thread adds every
-// kThreads/32nd row of a column. Then the sums of a column's threads are added pairwise.
-template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E *src, float *sums) {
-  __shared__ float part[kThreads];
-  const int lane = threadIdx.x % kColumns;
-  const int64_t column = int64_t{blockIdx.x} * kColumns + lane;
-  float sum = 0;
+// partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src to
+// the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums of a
+// column's threads are added pairwise.
+template <int V, class E>
+__global__ void sum_rows(int64_t rows, int64_t columns, int64_t stride, const E *src, float *partial) {
+  __shared__ float part[kThreads][V];
+  const int t = static_cast<int>(threadIdx.x);
+  const int64_t column = (int64_t{blockIdx.x} * kColumns + t % kColumns) * V;
+  const int64_t length = (rows + gridDim.y - 1) / gridDim.y, begin = blockIdx.y * length,
+                end = begin + length < rows ? begin + length : rows;
+  float sum[V] = {}, value[V];
   if (column < columns)
-    for (int64_t r = threadIdx.x / kColumns; r < rows; r += kThreads / kColumns) sum += load(src + r * stride + column);
-  part[threadIdx.x] = sum;
+    for (int64_t r = begin + t / kColumns; r < end; r += kThreads / kColumns) {
+      load_row<V>(src, r * stride + column, value);
+      for (int v = 0; v < V; v++) sum[v] += value[v];
+    }
+  for (int v = 0; v < V; v++) part[t][v] = sum[v];
   __syncthreads();
   for (int half = kThreads / 2; half >= kColumns; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half) part[threadIdx.x] += part[threadIdx.x + half];
+    if (t < half)
+      for (int v = 0; v < V; v++) part[t][v] += part[t + half][v];
     __syncthreads();
   }
-  if (threadIdx.x < kColumns && column < columns) sums[column] = part[threadIdx.x];
+  if (t < kColumns && column < columns)
+    for (int v = 0; v < V; v++) partial[blockIdx.y * columns + column + v] = part[t][v];
 }
 
 using Work = std::function<void(const void *from, const void *bias, void *to, void *queue)>;
+
+// Sums of the rows of a gradient. They need `workspace` bytes of memory, at a multiple of 16.
+struct RowSums {
+  std::function<void(const void *from, void *sums, void *workspace, void *queue)>
+      run; // empty if there is nothing to do
+  int64_t workspace = 0;
+
+  explicit operator bool() const { return static_cast<bool>(run); }
+};
 
 Work casting(const ht_spec &from, const ht_spec &to) {
   return [n = elements(from), type = from.dtype, wanted = to.dtype](
@@ -62,13 +80,19 @@ Work adding_bias(const ht_spec &dst) {
   };
 }
 
-Work summing_rows(const ht_spec &src, int64_t stride) {
-  return with_float(src, [&](auto e) -> Work {
-    const int64_t rows = src.dims[0], columns = src.dims[1];
-    return [=](const void *from, const void *, void *sums, void *queue) {
-      launch(sum_rows<decltype(e)>, Grid{(columns + kColumns - 1) / kColumns}, queue, rows, columns, stride,
-             static_cast<const decltype(e) *>(from), static_cast<float *>(sums));
+RowSums summing_rows(const ht_spec &src, int64_t stride) {
+  return with_float(src, [&](auto e) -> RowSums {
+    using E = decltype(e);
+    const int64_t rows = src.dims[0], columns = src.dims[1], pieces = pieces_of(rows);
+    const auto run = [=](const void *from, void *sums, void *workspace, void *queue) {
+      constexpr int V = Pack<E>::size;
+      const bool wide = columns % V == 0 && stride % V == 0 && aligned({from});
+      const int64_t across = kColumns * int64_t{wide ? V : 1};
+      launch(wide ? sum_rows<V, E> : sum_rows<1, E>, Grid{(columns + across - 1) / across, pieces}, queue, rows,
+             columns, stride, static_cast<const E *>(from), static_cast<float *>(workspace));
+      add_pieces(pieces, columns, columns, static_cast<const float *>(workspace), static_cast<float *>(sums), queue);
     };
+    return {run, pieces * columns * int64_t{sizeof(float)}};
   });
 }
 
@@ -85,7 +109,8 @@ struct LinearKernel : Kernel {
   int a;
   Way fast;                    // for operands whose addresses are multiples of 16
   std::optional<Way> anywhere; // for operands at other addresses
-  Work cast_b, finish, sums;   // empty if there is nothing to do
+  Work cast_b, finish;         // empty if there is nothing to do
+  RowSums sums;                // run after the product, in the workspace of the product
   int64_t cast_bytes = 0, wide_bytes = 0;
 
   void run(const Args &x) override {
@@ -110,14 +135,14 @@ struct LinearKernel : Kernel {
     p.bias = in_one ? bias : nullptr;
     run_product(way.shape, way.algorithm, p, stream);
     if (finish && !in_one) finish(p.d, bias, x.out[0], stream);
-    if (sums && !in_one) sums(x.in[1 - a], nullptr, bias, stream);
+    if (sums && !in_one) sums.run(x.in[1 - a], bias, p.workspace, stream);
   }
 };
 
 // Chooses the fastest way to compute a product. shapes differ in their epilogues. For a shape without an epilogue,
 // apart computes the sums of a gradient in addition. The gradient is B, or the tensor from which B is cast; it has
 // gradient_bytes bytes.
-Way choose(const std::vector<ProductShape> &shapes, const Work &apart, int64_t gradient_bytes) {
+Way choose(const std::vector<ProductShape> &shapes, const RowSums &apart, int64_t gradient_bytes) {
   const ProductShape &s = shapes.back();
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)),
                 b = padded(std::max(s.b_extent() * dtype_size(s.factors), gradient_bytes)),
@@ -125,14 +150,14 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart, int64_t g
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
   Comparison comparison{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
   std::vector<Way> ways;
-  int64_t workspace = 0;
+  int64_t workspace = apart.workspace;
   for (const ProductShape &shape : shapes)
     for (const Algorithm &algorithm : algorithms_for(shape, kAlign)) {
       const bool in_one = shape.epilogue != ProductShape::none;
       auto attempt = [=](void *scratch, cudaStream_t stream) {
         char *p = static_cast<char *>(scratch);
         run_product(shape, algorithm, {p, p + a, p + a + b, p + a + b + d, p + a + b + d + bias}, stream);
-        if (apart && !in_one) apart(p + a, nullptr, p + a + b + d, stream);
+        if (apart && !in_one) apart.run(p + a, p + a + b + d, p + a + b + d + bias, stream);
       };
       comparison.candidates.push_back({(in_one ? "one pass " : "") + algorithm.name, [attempt] { return attempt; }});
       workspace = std::max(workspace, algorithm.workspace);
@@ -149,7 +174,8 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vec
   const ProductShape &last = shapes.back();
   const auto careful = algorithms_for(last, static_cast<int>(dtype_size(last.factors)));
   if (!careful.empty()) k->anywhere = Way{last, careful[0]};
-  const int64_t products = std::max(k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0);
+  const int64_t products =
+      std::max({k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0, k->sums.workspace});
   k->workspace = k->cast_bytes + k->wide_bytes + products;
   if (k->workspace > 0) k->workspace += kProductAlign - 64; // the address of workspace is a multiple of 64
   return k;

@@ -7,7 +7,7 @@ import (
 )
 
 // linearShapes lists (N, I, O) of the linear cases.
-var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100}, {100, 130, 70}, {67, 34, 7}, {2101, 18, 10}}
+var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100}, {100, 130, 70}, {67, 34, 7}, {2101, 18, 10}, {300, 4, 264}}
 
 // eighths generates multiples of 1/8, which have few significant bits.
 func eighths(seed, i uint64) float64 { return Integers(-8, 8)(seed, i) / 8 }
