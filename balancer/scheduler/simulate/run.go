@@ -10,15 +10,22 @@ import (
 
 // StalledError reports a run in which no further event can occur and the policy does not start the remaining jobs.
 type StalledError struct {
-	Policy string
-	Queue  []int  // jobs that wait
-	First  string // name of the first
-	Now    float64
+	Policy    string
+	Queue     []int  // jobs that wait
+	First     string // name of the first
+	GPUs      int    // that the first job needs
+	Available int    // GPUs of the cluster that are available
+	Of        int    // GPUs of the cluster
+	Now       float64
 }
 
 func (e *StalledError) Error() string {
-	return fmt.Sprintf("policy %s starts none of the %d waiting jobs (first: job %d %q) at %v s, and no further event can occur; check that enough GPUs are available",
-		e.Policy, len(e.Queue), e.Queue[0], e.First, e.Now)
+	plural := ""
+	if e.GPUs > 1 {
+		plural = "s"
+	}
+	return fmt.Sprintf("policy %s can start no waiting job, and no further event can occur: at %.6g s, %d jobs wait, and %d of %d GPUs are available; the first job, %d (%q), needs %d GPU%s",
+		e.Policy, e.Now, len(e.Queue), e.Available, e.Of, e.Queue[0], e.First, e.GPUs, plural)
 }
 
 // maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
@@ -85,14 +92,26 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 			if s.Done() {
 				break
 			}
-			return s.Result(p.Name()), &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...),
-				First: st.Workload.Jobs[st.Queue[0]].Name, Now: st.Now}
+			return s.Result(p.Name()), s.stalled(p.Name())
 		}
 		if s.events == events {
 			rounds++
 		}
 	}
 	return s.Result(p.Name()), nil
+}
+
+// stalled describes a run that cannot continue.
+func (s *Sim) stalled(policy string) *StalledError {
+	st := &s.state
+	first := &st.Workload.Jobs[st.Queue[0]]
+	e := &StalledError{Policy: policy, Queue: append([]int(nil), st.Queue...), First: first.Name, GPUs: first.GPUs, Of: len(st.Up), Now: st.Now}
+	for _, up := range st.Up {
+		if up {
+			e.Available++
+		}
+	}
+	return e
 }
 
 // decide applies actions until the policy waits, and returns the time at which the policy decides again.

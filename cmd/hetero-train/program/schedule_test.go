@@ -59,6 +59,8 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"`},
 		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 more GPUs than the cluster has"},
 		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
+		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 2, "--change -4turing@5: the cluster has no GPU left, and no later change adds one"},
+		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
 		// All faults of both files.
@@ -176,7 +178,7 @@ func TestScheduleReadsTables(t *testing.T) {
 	if len(r.Jobs) != 2 || r.Jobs[0].Name != "first" || r.Jobs[0].Finish != 100 || r.Jobs[1].Finish != 110 {
 		t.Errorf("got %+v", r.Jobs)
 	}
-	if o := execute(append([]string{"schedule", "compare", "--policy", "srf", "--input", cluster, "--input", "jobs=" + jobs}, given...)); o.code != 0 || !strings.Contains(o.stdout, "\n1 lists of jobs") {
+	if o := execute(append([]string{"schedule", "compare", "--policy", "srf", "--input", cluster, "--input", "jobs=" + jobs}, given...)); o.code != 0 || !strings.Contains(o.stdout, "\n1 list of jobs\n") {
 		t.Errorf("compare: got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
 	}
 	with := func(jobs string, more ...string) []string {
@@ -409,7 +411,7 @@ func TestScheduleComparesPolicies(t *testing.T) {
 		t.Fatalf("got exit code %d, %v, %q", o.code, err, o.stderr)
 	}
 	// Without Turing GPUs, jobs of policy static wait forever.
-	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: policy static starts none of") {
+	if len(s.Rows) != len(scheduler.Names()) || len(s.Seeds) != 3 || len(s.Rows[0].Runs) != 3 || !strings.Contains(o.stderr, "policy static is left out of the comparison: schedule compare: seed 1: policy static can start no waiting job") {
 		t.Errorf("got %d policies and %d seeds, %q", len(s.Rows), len(s.Seeds), o.stderr)
 	}
 	text, err := os.ReadFile(runs)
@@ -525,6 +527,49 @@ func TestScheduleTrains(t *testing.T) {
 	} {
 		if o := execute(append([]string{"schedule"}, c.args...)); o.code != c.code {
 			t.Errorf("%q: got exit code %d and %q, want %d", c.args, o.code, o.stderr, c.code)
+		}
+	}
+}
+
+// The example of docs/scheduling.md runs as it stands there, and prints the figures of the page.
+func TestScheduleExampleOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]string{"cluster.toml": "```toml\n", "jobs.csv": "```\nname,kind,"} {
+		_, rest, found := strings.Cut(string(page), block)
+		text, _, closed := strings.Cut(rest, "```")
+		if !found || !closed {
+			t.Fatalf("docs/scheduling.md: got no block %q", block)
+		}
+		if name == "jobs.csv" {
+			text = "name,kind," + text
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	run := func(command string, more ...string) string {
+		if !strings.Contains(string(page), "\n./hetero-train "+command+"\n") {
+			t.Fatalf("docs/scheduling.md: got no command %q", command)
+		}
+		o := execute(append(strings.Fields(command), more...))
+		if o.code != 0 {
+			t.Fatalf("%s: got exit code %d and %q", command, o.code, o.stderr)
+		}
+		return o.stdout
+	}
+	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0", "--device", "reference"), "\n\n")
+	_, after, _ := strings.Cut(run("schedule ingest cluster.toml jobs.csv"), "\njob  ")
+	jobs, _, _ := strings.Cut(after, "\n\n")
+	for _, want := range []string{table, "job  " + jobs} {
+		for _, line := range strings.Split(want, "\n") {
+			if !strings.Contains(string(page), "\n"+strings.TrimRight(line, " ")+"\n") {
+				t.Errorf("docs/scheduling.md: got no line %q", line)
+			}
 		}
 	}
 }

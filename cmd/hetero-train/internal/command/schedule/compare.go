@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +98,7 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 			return err
 		}
 	}
-	if err := f.open(a); err != nil {
+	if err := f.open(ctx, a); err != nil {
 		return err
 	}
 	study, err := f.study(ctx, a)
@@ -133,7 +132,7 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	unable := make([]atomic.Pointer[error], len(f.names)) // by policy: the reason why it cannot run some of the jobs
+	unable := make([]refusal, len(f.names)) // by policy
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -147,21 +146,21 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 				}
 			}()
 			for i := range work {
-				jobs, err := f.jobs(seeds[i])
+				jobs, err := f.jobs(ctx, seeds[i])
 				for p, name := range f.names {
 					if err == nil && ctx.Err() == nil {
-						if unable[p].Load() == nil {
-							all[p].Figures[i], err = f.figures(ctx, own, name, jobs)
+						if unable[p].runs(i) {
+							all[p].Figures[i], err = f.figures(ctx, own, f.list(i, seeds[i]), name, jobs)
 						}
 						if why := err; name != baseline && leavesOut(why) {
-							unable[p].Store(&why)
+							unable[p].add(i, why)
 							err = nil
 						}
 						done.add()
 					}
 				}
 				if err != nil {
-					cancel(fmt.Errorf("seed %d: %w", seeds[i], err))
+					cancel(err)
 				}
 			}
 		})
@@ -179,13 +178,36 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	}
 	var finished []compare.Runs
 	for p := range all {
-		if why := unable[p].Load(); why != nil {
-			a.WarnOf(fmt.Sprintf("policy %s is left out of the comparison: %v", f.names[p], *why))
+		if why := unable[p].err; why != nil {
+			a.WarnOf(fmt.Sprintf("policy %s is left out of the comparison: %v", f.names[p], why))
 			continue
 		}
 		finished = append(finished, all[p])
 	}
 	return compare.New(baseline, seeds, finished)
+}
+
+// refusal is the reason why a policy cannot run some of the jobs: that of the first such list, so that it does not depend on
+// the speed of the workers.
+type refusal struct {
+	mutex sync.Mutex
+	list  int
+	err   error
+}
+
+// runs reports whether the policy must still run a list: no earlier list has failed.
+func (r *refusal) runs(list int) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.err == nil || list < r.list
+}
+
+func (r *refusal) add(list int, err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.err == nil || list < r.list {
+		r.list, r.err = list, err
+	}
 }
 
 // leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several types, or
@@ -194,9 +216,20 @@ func leavesOut(err error) bool {
 	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
 }
 
+// list names the list of jobs of a run in errors.
+func (f *compareFlags) list(i int, seed uint64) string {
+	switch {
+	case len(f.traces) > 0:
+		return fmt.Sprintf("%s: --trace %s", f.command, f.traces[i])
+	case f.listed != nil:
+		return f.command
+	}
+	return fmt.Sprintf("%s: seed %d", f.command, seed)
+}
+
 // figures runs one policy on one list of jobs.
-func (f *compareFlags) figures(ctx context.Context, p *policies, name string, jobs *scheduler.Workload) (compare.Figures, error) {
-	r, err := f.play(ctx, p, name, jobs, false, nil)
+func (f *compareFlags) figures(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload) (compare.Figures, error) {
+	r, err := f.play(ctx, p, what, name, jobs, false, nil)
 	if err != nil {
 		return compare.Figures{}, err
 	}
@@ -216,7 +249,11 @@ func comparisonText(s *compare.Study) string {
 			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, rate), r.ThroughputRatio.Mean,
 			between(r.Utilization, 100, "%.1f"), r.UtilizationRatio.Mean, probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
 	}
-	fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
+	if len(s.Seeds) == 1 {
+		b.WriteString("\n1 list of jobs")
+	} else {
+		fmt.Fprintf(&b, "\n%d lists of jobs; ± is the half width of the 95 %% interval of the mean", len(s.Seeds))
+	}
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
@@ -229,6 +266,10 @@ func comparisonText(s *compare.Study) string {
 		}
 		return 0
 	})
+	if best.HyperScore.Mean <= s.Rows[0].HyperScore.Mean {
+		fmt.Fprintf(&b, "\nno policy has a higher HyperScore than %s\n", s.Baseline)
+		return b.String()
+	}
 	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %.3f; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, best.V.Mean, s.Baseline,
 		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"), change(best.UtilizationRatio.Mean, "higher", "lower"))
 	return b.String()

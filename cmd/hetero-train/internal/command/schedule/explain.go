@@ -104,14 +104,14 @@ func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.job == "" {
 		return exit.Usagef("%s: want the name of a job in --job", f.command)
 	}
-	if err := f.open(a); err != nil {
+	if err := f.open(ctx, a); err != nil {
 		return err
 	}
 	seed, err := f.single(f.seed)
 	if err != nil {
 		return err
 	}
-	jobs, err := f.jobs(seed)
+	jobs, err := f.jobs(ctx, seed)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 		return err
 	}
 	watch := &witness{job: job}
-	result, err := f.play(ctx, &f.policies, f.policyName, jobs, true, watch)
+	result, err := f.play(ctx, &f.policies, f.command, f.policyName, jobs, true, watch)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func alternatives(s *scheduler.State, job int, chosen []int) []option {
 			add(gpus, speed)
 			continue
 		}
-		list = append(list, option{Types: fmt.Sprintf("%d %s", need, p.Type), Not: obstacle(s, job, t, p.Free)})
+		list = append(list, option{Types: fmt.Sprintf("%d %s", need, p.Type), Not: obstacle(s, job, t, p)})
 	}
 	for t := range s.Cluster.Types {
 		var most float64
@@ -246,7 +246,7 @@ func placement(s *scheduler.State, job int, gpus []int, speed float64) option {
 }
 
 // obstacle returns the reason why a job cannot start on free GPUs of a type.
-func obstacle(s *scheduler.State, job, typ, free int) string {
+func obstacle(s *scheduler.State, job, typ int, gpus pool) string {
 	j := &s.Workload.Jobs[job]
 	need, t := s.Workload.Kinds[j.Kind].GPUMemory, &s.Cluster.Types[typ]
 	switch {
@@ -254,10 +254,12 @@ func obstacle(s *scheduler.State, job, typ, free int) string {
 		return fmt.Sprintf("needs %.4g GiB of memory on each GPU, but these have %.4g GiB", need/(1<<30), t.Memory/(1<<30))
 	case !(s.Speeds.Alone(j.Kind, typ, j.GPUs, false) > 0 || s.Speeds.Alone(j.Kind, typ, j.GPUs, true) > 0):
 		return "this kind of job has no speed there"
-	case free < j.GPUs:
-		return fmt.Sprintf("%d free", free)
+	case gpus.Available < j.GPUs:
+		return fmt.Sprintf("%d free of %d available", gpus.Free, gpus.Available)
+	case gpus.Free < j.GPUs:
+		return fmt.Sprintf("%d free", gpus.Free)
 	}
-	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines", free)
+	return fmt.Sprintf("%d free, but their machines have too few free CPU cores or too little memory, or this kind of job has no speed over several machines", gpus.Free)
 }
 
 func gpuNames(c *scheduler.Cluster, gpus []int) []string {

@@ -92,18 +92,18 @@ func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 			return err
 		}
 	}
-	if err := f.open(a); err != nil {
+	if err := f.open(ctx, a); err != nil {
 		return err
 	}
 	if f.seed, err = f.single(f.seed); err != nil {
 		return err
 	}
-	jobs, err := f.jobs(f.seed)
+	jobs, err := f.jobs(ctx, f.seed)
 	if err != nil {
 		return err
 	}
 	run := func(name string) (*scheduler.Result, compare.Figures, error) {
-		r, err := f.play(ctx, &f.policies, name, jobs, true, nil)
+		r, err := f.play(ctx, &f.policies, f.command, name, jobs, true, nil)
 		if err != nil {
 			return nil, compare.Figures{}, err
 		}

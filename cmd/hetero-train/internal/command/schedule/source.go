@@ -69,7 +69,31 @@ func (s *source) addFiles(flags *pflag.FlagSet, several string) {
 }
 
 // open prepares the setup. Warnings list the jobs of a trace that are left out.
-func (s *source) open(a *cli.App) error {
+func (s *source) open(ctx context.Context, a *cli.App) error {
+	_, err := patient(ctx, func() (struct{}, error) { return struct{}{}, s.prepare(a) })
+	return err
+}
+
+// patient returns the result of a function that cannot be canceled, but takes seconds for a million jobs. If the context
+// is canceled before, patient returns its cause at once, and the process ends while the function runs.
+func patient[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	var result T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = do()
+	}()
+	select {
+	case <-done:
+		return result, err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+func (s *source) prepare(a *cli.App) error {
 	const most = 1_000_000 // jobs; a run with this number takes minutes
 	if s.arrivals.Jobs < 1 || s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
@@ -80,8 +104,10 @@ func (s *source) open(a *cli.App) error {
 	if err := s.read(a, "jobs", "load", "burst", "surge", "seed", "seeds"); err != nil {
 		return err
 	}
-	if s.listed == nil {
-		if _, err := s.jobs(0); err != nil {
+	if s.listed == nil { // check the flags of the arrivals
+		one := *s
+		one.arrivals.Jobs = 1
+		if _, err := one.generate(0); err != nil {
 			return err
 		}
 	}
@@ -241,8 +267,9 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 // readChanges reads --change. GPUs are removed from the end of their type, and added again in the same order.
 func (s *source) readChanges() error {
 	c := s.setup.Cluster
-	gone := map[int]bool{}
+	gone := make([]bool, len(c.GPUs))
 	last := 0.0
+	lost := "" // the change that removed the last GPU
 	for _, text := range s.changes {
 		sign, rest := text[:min(1, len(text))], strings.TrimLeft(text, "+-")
 		digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -267,6 +294,12 @@ func (s *source) readChanges() error {
 		if n > 0 {
 			return exit.Usagef("%s: --change %s: got %d more GPUs than the cluster has at this time", s.command, text, n)
 		}
+		if lost = ""; !slices.ContainsFunc(gone, func(is bool) bool { return !is }) {
+			lost = text
+		}
+	}
+	if lost != "" {
+		return exit.Usagef("%s: --change %s: the cluster has no GPU left, and no later change adds one, so jobs would wait forever; add GPUs again with --change +COUNTtype@SECONDS", s.command, lost)
 	}
 	return nil
 }
@@ -280,10 +313,14 @@ func (s *source) seeds(wanted int) int {
 }
 
 // jobs returns the jobs of a seed. With files, seed i is list i, counted from 0.
-func (s *source) jobs(seed uint64) (*scheduler.Workload, error) {
+func (s *source) jobs(ctx context.Context, seed uint64) (*scheduler.Workload, error) {
 	if s.listed != nil {
 		return s.listed[seed], nil
 	}
+	return patient(ctx, func() (*scheduler.Workload, error) { return s.generate(seed) })
+}
+
+func (s *source) generate(seed uint64) (*scheduler.Workload, error) {
 	arrivals := s.arrivals
 	arrivals.Seed = seed
 	w, err := workload.Generate(s.setup, arrivals)
@@ -304,8 +341,8 @@ func (s *source) single(seed uint64) (uint64, error) {
 	return 0, nil
 }
 
-// play runs a policy of p on jobs. watch, which may be nil, sees all decisions.
-func (s *source) play(ctx context.Context, p *policies, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
+// play runs a policy of p on jobs. what names the run in errors. watch, which may be nil, sees all decisions.
+func (s *source) play(ctx context.Context, p *policies, what, name string, jobs *scheduler.Workload, record bool, watch *witness) (*scheduler.Result, error) {
 	policy, err := p.get(name)
 	if err != nil {
 		return nil, err
@@ -322,7 +359,7 @@ func (s *source) play(ctx context.Context, p *policies, name string, jobs *sched
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.command, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return r, nil
 }
