@@ -138,6 +138,24 @@ func screenshot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
+// pictures stores the page in both themes. The theme is dark afterwards if the pictures are stored.
+func pictures(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	if os.Getenv("HETERO_SCREENSHOTS") == "" {
+		return
+	}
+	for _, theme := range []string{"light", "dark"} {
+		setTheme(t, ctx, theme)
+		screenshot(t, ctx, name+"-"+theme)
+	}
+}
+
+// setTheme chooses the colours of the page.
+func setTheme(t *testing.T, ctx context.Context, theme string) {
+	t.Helper()
+	evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`, theme))
+}
+
 // valuesOf returns the values that a chart saves as CSV, by the heads of its columns.
 func valuesOf(t *testing.T, ctx context.Context, chart string) map[string][]float64 {
 	t.Helper()
@@ -216,6 +234,9 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
 	await(t, ctx, fmt.Sprintf(`window.same && Number(document.querySelector('main.run').dataset.step) > %s + 20`, step))
 	await(t, ctx, `document.querySelectorAll('#changes tbody tr').length > 0 && document.querySelectorAll('#curves canvas').length > 0`)
+	// The values of all ranks at one step, and the reason of a decision.
+	evaluate[bool](t, ctx, `(() => { const over = document.querySelector('#shares .u-over'), box = over.getBoundingClientRect(), event = name => over.dispatchEvent(new MouseEvent(name, { clientX: box.left + box.width / 2, clientY: box.top + 9, bubbles: true })); event('mouseenter'); event('mousemove'); return true })()`)
+	await(t, ctx, `!document.querySelector('#shares .u-legend').textContent.includes('–') && !document.querySelector('#throughput .u-legend').textContent.includes('–')`)
 	screenshot(t, ctx, "run-light")
 	accessible(t, ctx)
 
@@ -273,7 +294,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	if wide := evaluate[bool](t, ctx, `document.documentElement.scrollWidth > document.documentElement.clientWidth`); wide {
 		t.Error("the page is wider than the window")
 	}
-	evaluate[bool](t, ctx, `document.querySelector('#theme').value = 'dark', document.querySelector('#theme').dispatchEvent(new Event('change'))`)
+	setTheme(t, ctx, "dark")
 	screenshot(t, ctx, "run-dark")
 	accessible(t, ctx)
 	in(t, ctx, chromedp.EmulateViewport(390, 844))
@@ -282,10 +303,10 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the page is %d pixels wide on a phone, want at most 390", wide)
 	}
-	screenshot(t, ctx, "run-phone")
+	pictures(t, ctx, "run-phone")
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelectorAll('tbody tr').length > 0`)
-	screenshot(t, ctx, "list-phone")
+	pictures(t, ctx, "list-phone")
 	accessible(t, ctx)
 }
 
@@ -409,7 +430,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	}
 	screenshot(t, ctx, "links-light")
 	accessible(t, ctx)
-	evaluate[bool](t, ctx, `document.querySelector('#theme').value = 'dark', document.querySelector('#theme').dispatchEvent(new Event('change'))`)
+	setTheme(t, ctx, "dark")
 	screenshot(t, ctx, "links-dark")
 	accessible(t, ctx)
 	in(t, ctx, chromedp.EmulateViewport(390, 844))
@@ -418,7 +439,7 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the page is %d pixels wide on a phone, want at most 390", wide)
 	}
-	screenshot(t, ctx, "links-phone")
+	pictures(t, ctx, "links-phone")
 	visit(t, ctx, "about:blank") // before the server ends
 }
 
@@ -498,6 +519,7 @@ func TestDashboardLogin(t *testing.T) {
 	visit(t, ctx, address)
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
+		screenshot(t, ctx, "login-"+sent[:5])
 		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', document.querySelector('form').requestSubmit(), true`, sent))
 		await(t, ctx, `!window.sent`)
 	}
@@ -506,8 +528,8 @@ func TestDashboardLogin(t *testing.T) {
 }
 
 // recordsOf opens the records of two ranks of a run, and returns a function that adds steps up to a step, and one that
-// closes them.
-func recordsOf(t *testing.T, dir string) (add func(to int64), done func()) {
+// closes them. Losses and times of forward passes are multiplied by factor.
+func recordsOf(t *testing.T, dir string, factor float64) (add func(to int64), done func()) {
 	t.Helper()
 	var files []*runtime.Writer
 	for rank := range 2 {
@@ -526,8 +548,8 @@ func recordsOf(t *testing.T, dir string) (add func(to int64), done func()) {
 		for step < to {
 			step++
 			for rank, w := range files {
-				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Loss: 2.123456789012 / float64(step), LearningRate: 0.1, GradNorm: 1.23456789, LossScale: 1,
-					Accuracy: math.NaN(), Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(10e6 + step%977*1000), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
+				w.Append(&runtime.Record{Iteration: step, Rank: rank, BatchSize: 48, Loss: factor * 2.123456789012 / float64(step), LearningRate: 0.1, GradNorm: 1.23456789, LossScale: 1,
+					Accuracy: math.NaN(), Timestamp: time.Unix(1700000000, step*1e6), Forward: time.Duration(factor * float64(10e6+step%977*1000)), Backward: time.Duration(20e6 + step%877*1000), Telemetry: telemetry.Unknown()})
 				if step%4000 == 0 || step == to {
 					w.Flush()
 				}
@@ -547,7 +569,7 @@ func recordsOf(t *testing.T, dir string) (add func(to int64), done func()) {
 // which counts versions from the beginning, the page shows the records that were added meanwhile.
 func TestPageLoadsOnceAndAfterARestartOfTheServer(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
-	add, done := recordsOf(t, filepath.Join(dir, "run"))
+	add, done := recordsOf(t, filepath.Join(dir, "run"), 1)
 	defer done()
 	add(10)
 	server, address, _ := startDashboard(t, p, "--input-dir", dir)
@@ -575,7 +597,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
 	var add []func(int64)
 	for i := range 9 {
-		more, done := recordsOf(t, filepath.Join(dir, fmt.Sprint("run", i)))
+		more, done := recordsOf(t, filepath.Join(dir, fmt.Sprint("run", i)), 1+0.2*float64(i))
 		defer done()
 		more(10)
 		add = append(add, more)
@@ -613,7 +635,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 		for _, theme := range []string{"light", "dark"} {
 			visit(t, ctx, address+path)
 			await(t, ctx, `document.querySelectorAll('tbody tr, canvas').length >= 2`)
-			evaluate[bool](t, ctx, fmt.Sprintf(`document.querySelector('#theme').value = '%s', document.querySelector('#theme').dispatchEvent(new Event('change'))`, theme))
+			setTheme(t, ctx, theme)
 			screenshot(t, ctx, page+"-"+theme)
 			accessible(t, ctx)
 		}
@@ -624,7 +646,7 @@ func TestNinePagesOfOneBrowser(t *testing.T) {
 	if wide := evaluate[int](t, ctx, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the comparison is %d pixels wide on a phone, want at most 390", wide)
 	}
-	screenshot(t, ctx, "compare-phone")
+	pictures(t, ctx, "compare-phone")
 	tabs = append(tabs, ctx)
 	for _, tab := range tabs { // before the server ends
 		visit(t, tab, "about:blank")
@@ -639,7 +661,7 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 	}
 	const steps = 1_000_000
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
-	add, done := recordsOf(t, filepath.Join(dir, "run"))
+	add, done := recordsOf(t, filepath.Join(dir, "run"), 1)
 	add(steps)
 	done()
 	for range 3 {

@@ -34,7 +34,8 @@ export function finding(c: Communication): string {
   const parts: string[] = []
   if (worst && c.ranks.length > 1) {
     const total = worst.exposed_seconds + worst.hidden_seconds
-    parts.push(`Rank ${worst.rank} waits longest for gradients: ${milliseconds(worst.exposed_seconds)} of a step of ${milliseconds(c.step_seconds)}.`)
+    const time = worst.compute_seconds + worst.exposed_seconds
+    parts.push(`Rank ${worst.rank} waits longest for gradients: ${milliseconds(worst.exposed_seconds)}${time > 0 ? `, ${percent(worst.exposed_seconds / time, 2)} of its time` : ''}.`)
     if (total > 0) parts.push(`The backward pass hides ${percent(worst.hidden_seconds / total, 2)} of its communication.`)
   }
   const busiest = c.links[0]

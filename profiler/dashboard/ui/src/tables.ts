@@ -45,10 +45,12 @@ export function decision(d: Decision): HTMLElement {
     lost.length > 0 && h('ul', {}, ...lost.map(([cause, seconds]) => h('li', {}, `${milliseconds(seconds)} per step: ${causeText.get(cause) ?? cause}`))))
 }
 
+const sharesOf = (list: number[]) => list.slice(0, 16).join(' / ') + (list.length > 16 ? ' / …' : '')
+
 export const changes = (list: Decision[]): HTMLElement => table('Decisions that changed the shares', [
   { title: 'step', numeric: true, of: (d: Decision) => count(d.step) },
-  { title: 'shares before', of: d => d.shares.slice(0, 16).join(' / ') },
-  { title: 'shares after', of: d => d.next.slice(0, 16).join(' / ') },
+  { title: 'shares before', of: d => sharesOf(d.shares) },
+  { title: 'shares after', of: d => sharesOf(d.next) },
   { title: 'fraction of oracle', numeric: true, of: d => percent(d.share_of_oracle) },
   { title: 'reason', wide: true, of: d => d.reason },
 ], [...list].reverse().slice(0, 200))
