@@ -419,13 +419,13 @@ func TestDashboardShowsTrafficOfLinks(t *testing.T) {
 			}
 		}
 	}
-	links := evaluate[[]string](t, ctx, `[...document.querySelectorAll('#links table')[2].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent).join('|'))`)
+	links := evaluate[[]string](t, ctx, `[...document.querySelectorAll('#links table')[2].querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent).join('|').replaceAll('\u00a0', ' '))`)
 	want := []string{"mlx5_0/1|0|rdma|0 B/s|40.0 GB/s|50.0 GB/s|80 %|byte counter", "nvlink|0|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter", "nvlink|1|nvlink|45.0 GB/s|40.0 GB/s|450 GB/s|10 %|byte counter",
 		"pcie|0|pcie|–|–|63.0 GB/s|–|means over 20 ms", "pcie|1|pcie|–|–|63.0 GB/s|–|means over 20 ms"}
 	if !slices.Equal(links, want) {
 		t.Errorf("got links %q, want %q", links, want)
 	}
-	if got := evaluate[string](t, ctx, `document.querySelector('#links .finding').textContent`); !strings.Contains(got, "mlx5_0/1 of rank 0, carries 80 % of its limit") {
+	if got := evaluate[string](t, ctx, `document.querySelector('#links .finding').textContent.replaceAll('\u00a0', ' ')`); !strings.Contains(got, "mlx5_0/1 of rank 0, carries 80 % of its limit") {
 		t.Errorf("got the finding %q", got)
 	}
 	screenshot(t, ctx, "links-light")

@@ -15,7 +15,7 @@ describe('communication and compute', () => {
   test('the finding names the rank that waits longest and the busiest link', () => {
     const ranks = [{ rank: 0, compute_seconds: 0.09, exposed_seconds: 0.01, hidden_seconds: 0.03, bytes: 1 }, { rank: 1, compute_seconds: 0.08, exposed_seconds: 0.02, hidden_seconds: 0.06, bytes: 1 }]
     const links = [{ rank: 1, kind: 'network', name: 'eth0', basis: 'counter', limit: 100, sent: 90 }]
-    expect(finding(c({ ranks, links }))).toBe('Rank 1 waits longest for gradients: 20.0 ms, 20 % of its time. The backward pass hides 75 % of its communication. The busiest link, eth0 of rank 1, carries 90 % of its limit.')
+    expect(finding(c({ ranks, links }))).toBe('Rank 1 waits longest for gradients: 20.0\u00a0ms, 20\u00a0% of its time. The backward pass hides 75\u00a0% of its communication. The busiest link, eth0 of rank 1, carries 90\u00a0% of its limit.')
     expect(finding(c({}))).toBe('')
   })
   test('both directions of a kind of link are lines, without ranks that lack it', () => {

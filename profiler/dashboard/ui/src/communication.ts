@@ -4,7 +4,7 @@ import { allRanks } from './api'
 import type { Figures, View } from './api'
 import type { Series } from './chart'
 import { h, table } from './dom'
-import { count, milliseconds, percent, scaled, unknown } from './format'
+import { count, inMilliseconds, milliseconds, percent, scaled, unknown } from './format'
 import type { Maybe } from './format'
 import { color, partColor, seriesColor, seriesDash } from './theme'
 
@@ -20,7 +20,7 @@ export type Bucket = { name: string; bytes: number; exposed_seconds?: number; hi
 
 export type Link = { rank: number; kind: string; name: string; limit?: number; basis: string; sent?: number; received?: number }
 
-const ms = (seconds: Maybe) => milliseconds(seconds).replace(' ms', '')
+const ms = inMilliseconds
 
 // use returns the traffic of the busier direction as a fraction of the limit.
 export function use(l: Link): number | null {

@@ -4,6 +4,8 @@ export type Maybe = number | null | undefined
 
 export const unknown = '–'
 
+const gap = '\u00a0' // between a number and its unit: no line break
+
 function isKnown(v: Maybe): v is number {
   return v !== null && v !== undefined && Number.isFinite(v)
 }
@@ -32,11 +34,16 @@ export function group(text: string): string {
 }
 
 export function percent(fraction: Maybe, digits = 3): string {
-  return isKnown(fraction) ? figure(100 * fraction, digits) + ' %' : unknown
+  return isKnown(fraction) ? figure(100 * fraction, digits) + gap + '%' : unknown
 }
 
-export function milliseconds(seconds: Maybe, digits = 3): string {
-  return isKnown(seconds) ? figure(1000 * seconds, digits) + ' ms' : unknown
+export function milliseconds(seconds: Maybe): string {
+  return isKnown(seconds) ? inMilliseconds(seconds) + gap + 'ms' : unknown
+}
+
+// inMilliseconds shows the number for a column whose title has the unit.
+export function inMilliseconds(seconds: Maybe): string {
+  return figure(isKnown(seconds) ? 1000 * seconds : null)
 }
 
 const prefixes: [number, string][] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]
@@ -44,17 +51,17 @@ const prefixes: [number, string][] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3,
 // scaled shows a number with a prefix of the unit: 1.16 MB.
 export function scaled(v: Maybe, unit: string): string {
   if (!isKnown(v)) return unknown
-  for (const [size, prefix] of prefixes) if (Math.abs(v) >= size) return `${figure(v / size)} ${prefix}${unit}`
-  return `${figure(v)} ${unit}`
+  for (const [size, prefix] of prefixes) if (Math.abs(v) >= size) return figure(v / size) + gap + prefix + unit
+  return figure(v) + gap + unit
 }
 
 // duration shows a time span: 3 s, 5 min, 2.5 h, 3 d.
 export function duration(seconds: Maybe): string {
   if (!isKnown(seconds)) return unknown
-  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`
-  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`
-  if (seconds < 48 * 3600) return `${figure(seconds / 3600, 2)} h`
-  return `${Math.round(seconds / 86400)} d`
+  if (seconds < 90) return Math.max(0, Math.round(seconds)) + gap + 's'
+  if (seconds < 90 * 60) return Math.round(seconds / 60) + gap + 'min'
+  if (seconds < 48 * 3600) return figure(seconds / 3600, 2) + gap + 'h'
+  return Math.round(seconds / 86400) + gap + 'd'
 }
 
 export function count(v: Maybe): string {

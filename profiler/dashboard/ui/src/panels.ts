@@ -4,7 +4,7 @@ import { allRanks, band } from './api'
 import type { Figures, Line, View } from './api'
 import type { Content, Mark, Series } from './chart'
 import { trafficPanels } from './communication'
-import { figure, percent, scaled } from './format'
+import { count, figure, milliseconds, percent, scaled } from './format'
 import type { Maybe } from './format'
 import { color, partColor, seriesColor, seriesDash } from './theme'
 
@@ -72,8 +72,8 @@ const causes: [string, string][] = [
 
 export const causeText = new Map(causes)
 
-const ms = (v: number) => figure(v, 3) + ' ms'
-const pc = (v: number) => figure(v, 3) + ' %'
+const ms = (v: number) => milliseconds(v / 1000)
+const pc = (v: number) => percent(v / 100)
 
 // describe returns a decision in one line.
 export function describe(d: { step: number; shares: number[] | null; next: number[] | null; changed?: boolean; reason: string }): string {
@@ -108,7 +108,7 @@ export const panels: Panel[] = [
     series: (f) => [...one(f, 'total_throughput', 'all ranks', color('text')), ...(f.lines.filter(l => l.column === 'throughput').length > 1 || find(f, 'throughput', band) ? perRank(f, 'throughput') : [])],
   },
   {
-    id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true,
+    id: 'shares', title: 'Shares', unit: 'samples per step', columns: ['share'], zero: true, format: v => (Number.isInteger(v) ? count(v) : figure(v, 4)),
     explain: 'Samples of the global batch that each rank gets. Each vertical line is a decision that changed the shares. Point at a line to see the reason.',
     series: f => perRank(f, 'share').map(l => ({ ...l, steps: true })), marks: decisions,
   },

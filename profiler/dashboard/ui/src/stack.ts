@@ -3,7 +3,7 @@
 import { band } from './api'
 import type { Figures, Line } from './api'
 import { h, table } from './dom'
-import { milliseconds } from './format'
+import { inMilliseconds, milliseconds } from './format'
 import type { Maybe } from './format'
 import { parts } from './panels'
 import { partColor } from './theme'
@@ -48,8 +48,8 @@ export function stack(f: Figures): HTMLElement {
   return h('div', {}, h('div', { 'aria-hidden': 'true' }, ...rows, key),
     h('details', {}, h('summary', {}, 'Numbers'), table('Parts of a step by rank', [
       { title: 'rank', of: (b: Bar) => b.label },
-      ...parts.map((p, i) => ({ title: p.label, unit: 'ms', numeric: true, of: (b: Bar) => milliseconds(b.seconds[i]).replace(' ms', '') })),
-      { title: 'step', unit: 'ms', numeric: true, of: (b: Bar) => milliseconds(b.seconds.reduce((a, x) => a + x, 0)).replace(' ms', '') },
+      ...parts.map((p, i) => ({ title: p.label, unit: 'ms', numeric: true, of: (b: Bar) => inMilliseconds(b.seconds[i]) })),
+      { title: 'step', unit: 'ms', numeric: true, of: (b: Bar) => inMilliseconds(b.seconds.reduce((a, x) => a + x, 0)) },
     ], all)))
 }
 

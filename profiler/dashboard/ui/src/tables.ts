@@ -2,7 +2,7 @@
 
 import type { Alert, Decision, Profile, RunEvent, Verdict, View } from './api'
 import { h, table } from './dom'
-import { count, figure, milliseconds, percent, scaled, unknown } from './format'
+import { count, figure, inMilliseconds, milliseconds, percent, scaled, unknown } from './format'
 import { causeText, describe } from './panels'
 
 const mostRanks = 64 // rows of the table
@@ -21,8 +21,8 @@ export function now(v: View): HTMLElement {
     { title: 'device', wide: true, of: r => { const p = profile.get(r.rank); return p ? `${p.device.model || p.device.name}${p.host ? ' on ' + p.host : ''}` : unknown } },
     { title: 'share', unit: 'samples', numeric: true, of: r => count(r.record?.batch_size) },
     { title: 'throughput', unit: 'samples/s', numeric: true, of: r => figure(r.record?.throughput) },
-    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward, without waits for other ranks', of: r => milliseconds(own(r)).replace(' ms', '') },
-    { title: 'waits', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => milliseconds(r.record?.communication_time).replace(' ms', '') },
+    { title: 'compute', unit: 'ms', numeric: true, hint: 'Data, forward and backward, without waits for other ranks', of: r => inMilliseconds(own(r)) },
+    { title: 'waits', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => inMilliseconds(r.record?.communication_time) },
     { title: 'utilisation', unit: '%', numeric: true, of: r => figure(r.record?.gpu_utilization) },
     { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
