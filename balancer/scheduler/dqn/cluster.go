@@ -215,6 +215,12 @@ func (e *cluster) Advise() int {
 	return e.encoder.advise()
 }
 
+// Jobs implements Counter.
+func (e *cluster) Jobs() int { return jobsIn(e.sim.State()) }
+
+// jobsIn is the number of jobs in the system: those that wait and those that run.
+func jobsIn(s *scheduler.State) int { return s.Arrived - s.Finished }
+
 func (e *cluster) Step(action int) (Outcome, error) {
 	s := e.sim.State()
 	began := s.Now
@@ -271,7 +277,7 @@ func (e *cluster) choice() bool {
 // advance goes to the next event and returns the cost of the time until then, in seconds.
 func (e *cluster) advance() float64 {
 	s := e.sim.State()
-	before, jobs, idle := s.Now, s.Arrived-s.Finished, 0
+	before, jobs, idle := s.Now, jobsIn(s), 0
 	for gpu, up := range s.Up {
 		if up && len(s.OnGPU[gpu]) == 0 {
 			idle++

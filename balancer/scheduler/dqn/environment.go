@@ -102,3 +102,10 @@ type Adviser interface {
 	// Advise returns the action of the baseline in the current state, or -1 if no action of the network equals it.
 	Advise() int
 }
+
+// Counter is an Environment that counts its jobs. The learner records the largest number in Progress.Jobs.
+type Counter interface {
+	Environment
+	// Jobs returns the number of jobs that wait or run in the current state.
+	Jobs() int
+}

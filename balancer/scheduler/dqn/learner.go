@@ -74,6 +74,7 @@ type Progress struct {
 	Updates   int64   `json:"updates"`   // changes of the weights
 	Skipped   int64   `json:"skipped"`   // updates whose gradient was not finite
 	Explore   float64 `json:"explore"`   // current probability of a random action
+	Jobs      int     `json:"jobs"`      // largest number of jobs that waited or ran at a decision; 0: no environment is a Counter
 	// Return is the mean sum of rewards of the last 100 episodes; NaN before the first one ended.
 	Return float64 `json:"-"`
 	// Error is the moving average of the absolute temporal-difference error, over about 100 updates.
@@ -277,6 +278,9 @@ func (l *Learner) each(f func(i int, a *actor)) {
 func (l *Learner) decide() error {
 	for i, a := range l.envs {
 		l.act.set(i, a.view.State)
+		if c, ok := a.env.(Counter); ok {
+			l.progress.Jobs = max(l.progress.Jobs, c.Jobs())
+		}
 	}
 	if err := l.act.forward(); err != nil {
 		return err

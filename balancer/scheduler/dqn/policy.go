@@ -133,13 +133,10 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	action := best(values, p.seen.Mask)
 	departs := "" // why the action is not the one with the largest value
 	if p.encoder.adviser != nil {
-		advised := p.encoder.advise()
-		tooIdle := action == p.encoder.shape.Wait() && p.encoder.freeGPUs() > maxIdle
-		if p.seen.Mask[advised] && action != advised && (tooIdle || float64(values[action]-values[advised]) < p.caution) {
-			if departs = fmt.Sprintf("its gain is below the margin of %.3g", p.caution); tooIdle {
-				departs = fmt.Sprintf("more than %d GPUs are free", maxIdle)
+		if advised := p.encoder.advise(); p.seen.Mask[advised] && action != advised {
+			if departs = p.departs(s, action, float64(values[action]-values[advised])); departs != "" {
+				action = advised
 			}
-			action = advised
 		}
 	}
 	a := p.encoder.start(s, action)
@@ -149,16 +146,39 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
+// departs states why the policy follows the baseline instead of the action with the largest value, which is larger than that
+// of the baseline's action by gain; "" if it does not follow the baseline.
+func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
+	jobs, most := jobsIn(s), p.progress.Jobs
+	switch {
+	case most > 0 && jobs > most:
+		return fmt.Sprintf("%d jobs wait or run, more than the %d of the training", jobs, most)
+	case action == p.encoder.shape.Wait() && p.encoder.freeGPUs() > maxIdle:
+		return fmt.Sprintf("more than %d GPUs are free", maxIdle)
+	case gain < p.caution:
+		return fmt.Sprintf("its gain is below the margin of %.3g", p.caution)
+	}
+	return ""
+}
+
 // maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job. Waiting for
 // better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be wrong in all
 // states, and jobs would then run one after another. With a smaller number, the policy loses part of its gain on the
 // cluster of the training; with a larger one, it loses time on large clusters.
+//
+// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, which are
+// worse on random clusters and on Gavel's traces.
 const maxIdle = 12
 
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
 // unless the value of another action exceeds the value of the baseline's action by at least margin. With margin 0, the
-// policy is greedy, except that it does not wait while more than maxIdle GPUs are free. With +Inf, it equals the baseline. Choose the margin on jobs that neither the training nor a later
-// comparison uses.
+// policy is greedy. With +Inf, it equals the baseline. Independent of the margin, the policy follows the baseline
+//
+//   - in states with more jobs than the training had (Progress.Jobs): values are sums over jobs, and those of more jobs are
+//     outside the range that the network has learnt
+//   - instead of waiting while more than maxIdle GPUs are free
+//
+// Choose the margin on jobs that neither the training nor a later comparison uses.
 func (p *Policy) SetCaution(margin float64) { p.caution = margin }
 
 // Err returns the failure of the device after which the policy only waits.

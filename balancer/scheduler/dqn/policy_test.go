@@ -126,7 +126,8 @@ func TestPolicyWorksOnChangedClusters(t *testing.T) {
 					finish[i] += c.Finish
 				}
 				for _, s := range r.Segments {
-					if !strings.Contains(s.Reason, "largest of") && !strings.Contains(s.Reason, "is larger, but more than 12 GPUs are free") {
+					if !strings.Contains(s.Reason, "largest of") && !strings.Contains(s.Reason, "is larger, but more than 12 GPUs are free") &&
+						!strings.Contains(s.Reason, fmt.Sprintf("jobs wait or run, more than the %d of the training", policy.Trained().Jobs)) {
 						t.Fatalf("reason: got %q", s.Reason)
 					}
 				}
@@ -210,6 +211,70 @@ func endlessCaution(t *testing.T, dir string, keep bool) {
 	}
 	if !differ {
 		t.Error("without a margin, the policy is the baseline too: this test cannot see a difference")
+	}
+}
+
+// twin calls gang in each state with waiting jobs, and compares its action with that of the policy.
+type twin struct {
+	*Policy
+	gang    scheduler.Policy
+	t       *testing.T
+	limit   int // jobs of the training
+	beyond  int // states with more jobs
+	differs int // other states in which the actions differ
+}
+
+func (w *twin) Reset(c *scheduler.Cluster, work *scheduler.Workload, s scheduler.Speeds) error {
+	return errors.Join(w.gang.Reset(c, work, s), w.Policy.Reset(c, work, s))
+}
+
+func (w *twin) Decide(s *scheduler.State) scheduler.Action {
+	got := w.Policy.Decide(s)
+	if len(s.Queue) == 0 {
+		return got
+	}
+	want := w.gang.Decide(s)
+	same := got.Verb == want.Verb && got.Job == want.Job && slices.Equal(got.GPUs, want.GPUs)
+	if len(s.Queue)+len(s.Running) <= w.limit {
+		if !same {
+			w.differs++
+		}
+		return got
+	}
+	w.beyond++
+	if !same {
+		w.t.Errorf("%d jobs wait or run, more than %d: got action %+v, want that of gang, %+v", len(s.Queue)+len(s.Running), w.limit, got, want)
+	}
+	return got
+}
+
+// In states with more jobs than the training had, the policy is its baseline.
+func TestStatesWithMoreJobsThanTheTrainingFollowTheBaseline(t *testing.T) {
+	policy := opened(t, trained(t, tinyOptions(), smallProblem()), scheduler.Options{Explain: true})
+	if got := policy.Trained().Jobs; got < 4 || got > 24 { // an episode has 12 jobs for each 16 GPUs, and at most 32 GPUs
+		t.Errorf("largest number of jobs of the training: got %d, want 4 to 24", got)
+	}
+	gang, err := scheduler.New("gang", scheduler.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := workload.Default()
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: 80, Load: 2, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy.progress.Jobs = 10
+	both := &twin{Policy: policy, gang: gang, t: t, limit: 10}
+	r, err := simulate.Run(both, setup.Cluster, w, setup.Speeds, simulate.Options{Record: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if both.beyond < 10 || both.differs < 1 {
+		t.Errorf("got %d states with more than 10 jobs, and %d other states whose action is not that of gang, want at least 10 and 1", both.beyond, both.differs)
+	}
+	named := func(s scheduler.Segment) bool { return strings.Contains(s.Reason, "more than the 10 of the training") }
+	if !slices.ContainsFunc(r.Segments, named) {
+		t.Error("no reason names the number of jobs of the training")
 	}
 }
 
