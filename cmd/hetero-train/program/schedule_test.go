@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
@@ -571,5 +575,53 @@ func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 				t.Errorf("docs/scheduling.md: got no line %q", line)
 			}
 		}
+	}
+}
+
+// A signal stops a training of the scheduling network. The same command resumes it, and the network then has the bits of an
+// uninterrupted training.
+func TestASignalStopsTheTrainingOfASchedulingNetwork(t *testing.T) {
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
+	dir, whole := filepath.Join(t.TempDir(), "stopped"), filepath.Join(t.TempDir(), "whole")
+	train := func(dir, episodes string) outcome {
+		return execute([]string{"schedule", "train", "--output", dir, "--episodes", episodes})
+	}
+	ended := make(chan outcome)
+	go func() { ended <- train(dir, "1000000") }()
+	for { // waits for this file, because the command catches signals before it creates the file
+		if _, err := os.Stat(filepath.Join(dir, "train.lock")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if o := <-ended; o.code != exit.Interrupted || !strings.Contains(o.stderr, "saved ") || !strings.Contains(o.stderr, "to resume, run the same command again") {
+		t.Fatalf("got exit code %d and %q, want %d and a saved checkpoint", o.code, o.stderr, exit.Interrupted)
+	}
+	done := func(dir string) (episodes int64, network string) {
+		c, _, err := checkpoint.Latest(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		model, err := os.ReadFile(filepath.Join(c.Path, "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.State.Counters["episodes"], string(model)
+	}
+	episodes, before := done(dir)
+	to := strconv.FormatInt(episodes+5, 10)
+	if o := train(dir, to); o.code != 0 || !strings.Contains(o.stderr, "resuming from ") {
+		t.Fatalf("resumed: got exit code %d and %q", o.code, o.stderr)
+	}
+	if o := train(whole, to); o.code != 0 {
+		t.Fatalf("uninterrupted: got exit code %d and %q", o.code, o.stderr)
+	}
+	_, got := done(dir)
+	if _, want := done(whole); got != want || got == before {
+		t.Errorf("the resumed network equals the uninterrupted one: %v, and the one before: %v; want true and false", got == want, got == before)
 	}
 }
