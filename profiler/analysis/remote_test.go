@@ -21,6 +21,7 @@ type fakeMLflow struct {
 	points map[string]map[string][]string
 	asked  []string // authorization of each request
 	status int      // to answer instead of working; 0: none
+	empty  bool     // a search has empty pages without an end
 }
 
 func newFakeMLflow(t *testing.T) *fakeMLflow {
@@ -82,7 +83,7 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 		if json.NewDecoder(r.Body).Decode(&request) != nil || !slices.Equal(request.IDs, []string{"7"}) {
 			return nil
 		}
-		if request.Token == "" { // the first page is empty
+		if request.Token == "" || f.empty { // the first page is empty
 			return map[string]any{"next_page_token": "more"}
 		}
 		var found []any
@@ -162,8 +163,10 @@ func TestARunOnAServerIsCompared(t *testing.T) {
 	if len(s.Settings) != 2 || all[1].Status != "stopped" || all[1].Path != f.URL+"/#/experiments/7/runs/"+secondID {
 		t.Errorf("got settings that differ %+v, status %q and path %q", s.Settings, all[1].Status, all[1].Path)
 	}
-	if _, err := CompareTrials([]*Trial{all[0], all[0]}); !errors.Is(err, ErrNotComparable) {
-		t.Errorf("the same run twice: got %v", err)
+	for _, same := range []string{f.URL + "/#/experiments/7/runs/" + firstID, "HTTP://mlflow.example:80/#/experiments/7/runs/" + firstID, "mlruns/7/" + firstID} {
+		if _, err := CompareTrials([]*Trial{all[0], {Path: same}}); !errors.Is(err, ErrNotComparable) || !strings.Contains(err.Error(), "same run") {
+			t.Errorf("%s is the same run: got %v", same, err)
+		}
 	}
 	if i := slices.IndexFunc(f.asked, func(got string) bool { return got != "Bearer canary" }); i >= 0 || len(f.asked) == 0 {
 		t.Errorf("request %d of %d: got authorization %q, want the token", i, len(f.asked), f.asked[max(i, 0)])
@@ -181,7 +184,9 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 		"?run=1#team/resnet/twice":               "want the address of a run's page",
 		"#twice":                                 "want the address of a run's page",
 		"#other/twice":                           `no experiment "other"`,
-		"#team/resnet/none":                      `has no run "none"`,
+		"#team/resnet/none":                      `experiment "team/resnet" of MLflow has no run "none"`,
+		"#team/resnet/a/b":                       `experiment "team/resnet" of MLflow has no run "a/b"`,
+		"#a/b/c/d/e/f/g/h/i/j":                   "want the address of a run's page",
 		"#team/resnet/twice":                     firstID + " " + f.URL + "/#/experiments/7/runs/" + secondID,
 		"/#/experiments/7/runs/aaaa":             "MLflow has no run aaaa",
 		"/#/experiments/7/runs/" + firstID + "/": "no metric that can be compared",
@@ -196,6 +201,10 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 			t.Errorf("an address with a password: got %v", err)
 		}
 	}
+	f.empty = true
+	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.Is(err, mlflow.ErrLimit) || errors.As(err, new(*ServerError)) {
+		t.Errorf("a search without an end: got %v, want a limit", err)
+	}
 	f.status = http.StatusInternalServerError
 	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "a fault of the test") {
 		t.Errorf("status 500: got %v, want a fault of the server", err)
@@ -203,5 +212,26 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 	f.Close()
 	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) {
 		t.Errorf("the server is down: got %v, want a fault of the server", err)
+	}
+}
+
+// TestNamesWithSlashes: both names of an address can contain slashes.
+func TestNamesWithSlashes(t *testing.T) {
+	f := newFakeMLflow(t)
+	points := map[string][]string{"train/loss": {"1 1 1", "2 1 2", "3 1 3"}}
+	f.add(firstID, "lr/0.1/a", "FINISHED", nil, points)
+	f.add(secondID, "b", "FINISHED", nil, points)
+	for address, want := range map[string]string{"#team/resnet/lr/0.1/a": "lr/0.1/a", "#team%2Fresnet/lr%2F0.1%2Fa": "lr/0.1/a", "#team/resnet/b": "b"} {
+		trial, err := ReadTrial(t.Context(), f.URL+address, nil)
+		if err != nil || trial.Name != want {
+			t.Errorf("%s: got %+v and %v, want run %q", address, trial, err, want)
+		}
+	}
+	reader, run, err := mlflow.OpenRun(t.Context(), f.URL+"#team/resnet/b", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.History(t.Context(), run.ID, "train/loss", 2); !errors.Is(err, mlflow.ErrLimit) {
+		t.Errorf("three points, at most two: got %v, want a limit", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -101,10 +102,11 @@ func sameMeasure(trials []*Trial) error {
 	return fmt.Errorf("%w: no value is known of all runs: %s", ErrNotComparable, strings.Join(have, "; "))
 }
 
-// sameRun reports whether two paths lead to the same folder, or are the same address.
+// sameRun reports whether two paths lead to the same folder, or to the same run of MLflow. A server can have several
+// addresses, and a file store can be the store of a server, so the identity of a run of MLflow decides.
 func sameRun(a, b string) bool {
-	if strings.Contains(a, "://") || strings.Contains(b, "://") {
-		return a == b
+	if isAddress(a) || isAddress(b) {
+		return path.Base(filepath.ToSlash(a)) == path.Base(filepath.ToSlash(b))
 	}
 	for _, p := range []*string{&a, &b} {
 		if whole, err := filepath.Abs(*p); err == nil {
@@ -116,6 +118,9 @@ func sameRun(a, b string) bool {
 	}
 	return a == b
 }
+
+// isAddress reports whether the path of a run is the address of a run's page in MLflow, which ends in its identity.
+func isAddress(path string) bool { return strings.Contains(path, "://") }
 
 func plainUnit(unit string) string {
 	switch unit {

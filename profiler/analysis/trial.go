@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
@@ -99,7 +98,7 @@ func newTrial(path, source string) *Trial {
 // folder of a run in a file store of MLflow, or the address of a run on an MLflow server (mlflow.ErrAddress). environ has
 // the credentials for the server. The error for a server that fails is a ServerError.
 func ReadTrial(ctx context.Context, path string, environ []string) (*Trial, error) {
-	if strings.Contains(path, "://") {
+	if isAddress(path) {
 		return readRemote(ctx, path, environ)
 	}
 	info, err := os.Stat(path)

@@ -67,7 +67,7 @@ func isMLflowRun(path string) bool {
 
 // mlflowMetrics returns the points of a metric, in the order in which they were written; nil if there is no such
 // metric.
-type mlflowMetrics func(name string) ([]mlflowPoint, error)
+type mlflowMetrics func(name string) ([]mlflow.Point, error)
 
 // readMLflow reads a run from a file store of MLflow.
 func readMLflow(path string) (*Trial, error) {
@@ -99,7 +99,7 @@ func readMLflow(path string) (*Trial, error) {
 		}
 		return strings.TrimSpace(string(text))
 	})
-	return t, t.addMLflowMetrics(func(name string) ([]mlflowPoint, error) { return t.readMetric(path, name) })
+	return t, t.addMLflowMetrics(func(name string) ([]mlflow.Point, error) { return t.readMetric(path, name) })
 }
 
 // readRemote reads a run from a server of MLflow.
@@ -108,11 +108,8 @@ func readRemote(ctx context.Context, address string, environ []string) (*Trial, 
 	if server, _, _ := strings.Cut(address, "#"); strings.Contains(server, "@") {
 		address = "http://…" + address[strings.LastIndexByte(server, '@'):] // without a password
 	}
-	if errors.Is(err, mlflow.ErrAddress) || errors.Is(err, mlflow.ErrNotFound) {
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
 	if err != nil {
-		return nil, &ServerError{address, err}
+		return nil, remoteError(address, err)
 	}
 	t := newTrial(run.Address, "mlflow")
 	t.Name, t.Status = cmp.Or(run.Name, run.ID), mlflowStatuses[run.Status]
@@ -121,20 +118,24 @@ func readRemote(ctx context.Context, address string, environ []string) (*Trial, 
 	}
 	t.Settings = run.Params
 	t.addMLflowFacts(func(name string) string { return run.Tags[name] })
-	return t, t.addMLflowMetrics(func(name string) ([]mlflowPoint, error) {
+	return t, t.addMLflowMetrics(func(name string) ([]mlflow.Point, error) {
 		if _, has := slices.BinarySearch(run.Metrics, name); !has {
 			return nil, nil
 		}
 		points, err := server.History(ctx, run.ID, name, mostMLflowPoints)
-		if err != nil {
-			return nil, &ServerError{address, err}
-		}
-		list := make([]mlflowPoint, 0, len(points))
-		for _, p := range points {
-			list = append(list, mlflowPoint{p.Time, p.Value, p.Step})
-		}
-		return list, nil
+		return points, remoteError(address, err)
 	})
+}
+
+// remoteError returns the error about a run on a server: a ServerError, unless the user must change the command.
+func remoteError(address string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, mlflow.ErrAddress), errors.Is(err, mlflow.ErrNotFound), errors.Is(err, mlflow.ErrLimit):
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return &ServerError{address, err}
 }
 
 // ServerError is the failure of an MLflow server to send a run.
@@ -197,11 +198,11 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 
 // sorted returns the points of a metric, one for each step, sorted by step. Of several points of a step, which a resumed
 // run writes, it returns the last one.
-func (of mlflowMetrics) sorted(name string) ([]mlflowPoint, error) {
+func (of mlflowMetrics) sorted(name string) ([]mlflow.Point, error) {
 	points, err := of(name)
 	slices.Reverse(points) // the last point of a step becomes its first one, which Compact keeps
-	slices.SortStableFunc(points, func(a, b mlflowPoint) int { return cmp.Compare(a.step, b.step) })
-	return slices.CompactFunc(points, func(a, b mlflowPoint) bool { return a.step == b.step }), err
+	slices.SortStableFunc(points, func(a, b mlflow.Point) int { return cmp.Compare(a.Step, b.Step) })
+	return slices.CompactFunc(points, func(a, b mlflow.Point) bool { return a.Step == b.Step }), err
 }
 
 // readParams reads the parameters from a file store.
@@ -227,17 +228,10 @@ func (t *Trial) readParams(path string) error {
 	return nil
 }
 
-// mlflowPoint is a value of a metric.
-type mlflowPoint struct {
-	time  int64 // ms since 1970 UTC
-	value float64
-	step  int64
-}
-
 // readMetric returns the points of a metric in a file store, in the order of the file. It returns nil if there is no
 // such metric.
-func (t *Trial) readMetric(path, name string) ([]mlflowPoint, error) {
-	var points []mlflowPoint
+func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
+	var points []mlflow.Point
 	damaged := 0
 	file := filepath.Join(path, "metrics", filepath.FromSlash(name))
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
@@ -262,7 +256,7 @@ func (t *Trial) readMetric(path, name string) ([]mlflowPoint, error) {
 		if len(points) == mostMLflowPoints {
 			return fmt.Errorf("got more than %d points", mostMLflowPoints)
 		}
-		points = append(points, mlflowPoint{at, value, step})
+		points = append(points, mlflow.Point{Step: step, Time: at, Value: value})
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -278,8 +272,8 @@ func (t *Trial) readMetric(path, name string) ([]mlflowPoint, error) {
 }
 
 // addMLflowCurve adds a curve and its last value. steps are the points of the step time; they may be empty.
-func (t *Trial) addMLflowCurve(c Curve, points []mlflowPoint, scale float64, steps []mlflowPoint) {
-	points = slices.DeleteFunc(slices.Clone(points), func(p mlflowPoint) bool { return math.IsNaN(p.value) || math.IsInf(p.value, 0) })
+func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, steps []mlflow.Point) {
+	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) })
 	if len(points) == 0 {
 		return
 	}
@@ -289,50 +283,50 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflowPoint, scale float64, ste
 		part := points[i:min(i+width, len(points))]
 		sum := 0.0
 		for _, p := range part {
-			sum += p.value
+			sum += p.Value
 		}
 		last := part[len(part)-1]
-		for ; at < len(steps) && steps[at].step <= last.step; at++ {
-			elapsed += steps[at].value * float64(steps[at].step-previous)
-			previous = steps[at].step
+		for ; at < len(steps) && steps[at].Step <= last.Step; at++ {
+			elapsed += steps[at].Value * float64(steps[at].Step-previous)
+			previous = steps[at].Step
 		}
 		seconds := elapsed
 		if len(steps) == 0 { // time of day, which includes pauses
-			seconds = float64(last.time-points[0].time) / 1e3
+			seconds = float64(last.Time-points[0].Time) / 1e3
 		}
-		c.Points = append(c.Points, TrialPoint{last.step, Number(seconds), Number(sum / float64(len(part)) * scale)})
+		c.Points = append(c.Points, TrialPoint{last.Step, Number(seconds), Number(sum / float64(len(part)) * scale)})
 	}
 	t.Curves = append(t.Curves, c)
 	last := points[len(points)-1]
-	t.Steps = max(t.Steps, last.step)
+	t.Steps = max(t.Steps, last.Step)
 	switch key, evaluated := strings.CutPrefix(c.Key, evalPrefix); {
 	case c.Key == lossCurve:
-		t.TrainLoss = Number(last.value)
+		t.TrainLoss = Number(last.Value)
 	case key == "loss":
-		t.EvalLoss = Number(last.value)
+		t.EvalLoss = Number(last.Value)
 	case evaluated:
-		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%", value: last.value})
+		t.setMetric(trialMetric{key: key, title: strings.TrimPrefix(c.Title, "evaluation "), percent: c.Unit == "%", value: last.Value})
 	case c.Key == oracleCurve:
 		sum := 0.0
 		for _, p := range points {
-			sum += p.value
+			sum += p.Value
 		}
 		t.ShareOfOracle = Number(sum / float64(len(points)))
 	}
 }
 
 // addMLflowSpeed sets the figures of speed. A point of rate and steps is a mean over the steps since the point before.
-func (t *Trial) addMLflowSpeed(rate, steps []mlflowPoint) {
+func (t *Trial) addMLflowSpeed(rate, steps []mlflow.Point) {
 	times := map[int64]float64{}
 	for _, p := range steps {
-		times[p.step] = p.value
+		times[p.Step] = p.Value
 	}
 	total, work, previous := 0.0, 0.0, int64(0)
 	for _, p := range rate {
-		if took := times[p.step] * float64(p.step-previous); took > 0 {
-			total, work = total+took, work+took*p.value
+		if took := times[p.Step] * float64(p.Step-previous); took > 0 {
+			total, work = total+took, work+took*p.Value
 		}
-		previous = p.step
+		previous = p.Step
 	}
 	if total == 0 {
 		return

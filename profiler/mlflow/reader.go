@@ -20,22 +20,28 @@ const (
 	mostReadReply  = 64 << 20         // bytes of a reply
 	historyPage    = 10_000           // points of a page
 	mostEmptyPages = 100              // pages of a search without a run
+	mostNames      = 8                // readings of a pair of names with slashes
 )
 
 // ErrNotFound means that a server does not have a run or an experiment.
 var ErrNotFound = errors.New("not found")
+
+var errNoExperiment = fmt.Errorf("%w: MLflow has no experiment", ErrNotFound)
+
+// ErrLimit means that a run, or the search for a run, exceeds a limit of the reader.
+var ErrLimit = errors.New("too large")
 
 // ErrAddress means that a text is not the address of a run.
 var ErrAddress = errors.New("want the address of a run's page in MLflow (http://HOST:5000/#/experiments/ID/runs/ID), or http://HOST:5000#EXPERIMENT/RUN with the names of both")
 
 // Remote is a run on a server.
 type Remote struct {
-	ID, Experiment string // identities
-	Name           string
-	Status         string // Running, Finished, Failed, Killed, or SCHEDULED
-	Address        string // of the run's page
-	Params, Tags   map[string]string
-	Metrics        []string // names, sorted
+	ID           string
+	Name         string
+	Status       string // Running, Finished, Failed, Killed, or SCHEDULED
+	Address      string // of the run's page
+	Params, Tags map[string]string
+	Metrics      []string // names, sorted
 }
 
 // Point is a value of a metric.
@@ -51,9 +57,9 @@ type Reader struct {
 	page   int // points of a page
 }
 
-// OpenRun finds the run with an address, which has one of the forms of ErrAddress. environ has the credentials. Errors:
-// ErrAddress; ErrNotFound if the server has no such run, or several runs with the name; all other errors are faults of
-// the server.
+// OpenRun finds the run with an address, which has one of the forms of ErrAddress. Both names can contain slashes.
+// environ has the credentials. Errors: ErrAddress; ErrNotFound if the server has no such run, or several runs with the
+// name; ErrLimit; all other errors are faults of the server.
 func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *Remote, error) {
 	base, fragment, _ := strings.Cut(address, "#")
 	server, err := newServer(strings.TrimRight(base, "/"), environ, readTimeout)
@@ -66,34 +72,49 @@ func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *R
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrAddress, err)
 	}
-	id, experiment, name, ok := parseFragment(fragment)
+	id, all, ok := parseFragment(fragment)
 	if !ok {
 		return nil, nil, ErrAddress
 	}
-	if id == "" {
-		if id, err = r.search(ctx, experiment, name); err != nil {
+	var missing error
+	for _, n := range all {
+		if id, err = r.search(ctx, n.experiment, n.run); err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotFound) {
 			return nil, nil, err
 		}
+		if missing == nil || errors.Is(missing, errNoExperiment) { // an error about an experiment that exists says more
+			missing = err
+		}
+	}
+	if id == "" {
+		return nil, nil, missing
 	}
 	run, err := r.run(ctx, id)
 	return r, run, err
 }
 
+// names are the names of an experiment and of one of its runs.
+type names struct{ experiment, run string }
+
 // parseFragment parses the part of an address after "#": the identity of a run, or the names of an experiment and a run.
-func parseFragment(text string) (id, experiment, name string, ok bool) {
+// Both names can contain slashes, so a text with several slashes has several readings.
+func parseFragment(text string) (id string, all []names, ok bool) {
 	if page, found := strings.CutPrefix(text, "/"); found {
 		page, _, _ = strings.Cut(page, "?")
 		parts := strings.Split(page, "/") // further parts name a view of the page
 		if len(parts) < 4 || parts[0] != "experiments" || parts[2] != "runs" {
-			return "", "", "", false
+			return "", nil, false
 		}
-		return parts[3], "", "", isIdentity(parts[3])
+		return parts[3], nil, isIdentity(parts[3])
 	}
-	at := strings.LastIndexByte(text, '/') // names of experiments can contain a slash
-	if at < 1 || at == len(text)-1 {
-		return "", "", "", false
+	for at := len(text) - 2; at > 0; at-- {
+		if text[at] == '/' {
+			all = append(all, names{text[:at], text[at+1:]})
+		}
 	}
-	return "", text[:at], text[at+1:], true
+	return "", all, 0 < len(all) && len(all) <= mostNames
 }
 
 // isIdentity reports whether a text can be the identity of a run: letters, digits and "-".
@@ -122,25 +143,14 @@ func (r *Reader) address(run remoteReply) string {
 	return fmt.Sprintf("%s/#/experiments/%s/runs/%s", r.server.base, run.Info.Experiment, run.Info.ID)
 }
 
-// notFound converts the refusal of a server that lacks a thing.
-func notFound(err error, what string) error {
-	var fault *refusal
-	if errors.As(err, &fault) && fault.code == "RESOURCE_DOES_NOT_EXIST" {
-		return fmt.Errorf("%w: %s", ErrNotFound, what)
-	}
-	return err
-}
-
 // search returns the identity of the run with a name.
 func (r *Reader) search(ctx context.Context, experiment, name string) (id string, err error) {
-	var reply struct {
-		Experiment struct {
-			ID string `json:"experiment_id"`
-		}
+	experimentID, err := r.server.experimentByName(ctx, experiment)
+	if isMissing(err) {
+		return "", fmt.Errorf("%w %q", errNoExperiment, experiment)
 	}
-	err = r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/experiments/get-by-name", url.Values{"experiment_name": {experiment}}, nil, &reply)
 	if err != nil {
-		return "", notFound(err, fmt.Sprintf("MLflow has no experiment %q", experiment))
+		return "", err
 	}
 	quote := "'"
 	if strings.Contains(name, quote) {
@@ -149,10 +159,10 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (id string
 	if strings.Contains(name, quote) {
 		return "", fmt.Errorf("%w: the name of the run contains both kinds of quotes", ErrAddress)
 	}
-	request := map[string]any{"experiment_ids": []string{reply.Experiment.ID}, "filter": "attributes.run_name = " + quote + name + quote,
+	request := map[string]any{"experiment_ids": []string{experimentID}, "filter": "attributes.run_name = " + quote + name + quote,
 		"max_results": 8, "order_by": []string{"attributes.start_time DESC"}}
 	var found []remoteReply
-	for range mostEmptyPages {
+	for pages := 1; ; pages++ {
 		var page struct {
 			Runs []remoteReply
 			Next string `json:"next_page_token"`
@@ -162,6 +172,9 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (id string
 		}
 		if found = append(found, page.Runs...); page.Next == "" || len(found) > 1 {
 			break
+		}
+		if pages == mostEmptyPages {
+			return "", fmt.Errorf("%w: the search for run %q of experiment %q has more than %d pages; give the address of the run's page", ErrLimit, name, experiment, pages)
 		}
 		request["page_token"] = page.Next
 	}
@@ -181,13 +194,15 @@ func (r *Reader) search(ctx context.Context, experiment, name string) (id string
 // run returns the run with an identity.
 func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 	var reply struct{ Run remoteReply }
-	if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil, &reply); err != nil {
-		return nil, notFound(err, fmt.Sprintf("MLflow has no run %s", id))
+	if err := r.server.call(ctx, http.MethodGet, "/api/2.0/mlflow/runs/get", url.Values{"run_id": {id}}, nil, &reply); isMissing(err) {
+		return nil, fmt.Errorf("%w: MLflow has no run %s", ErrNotFound, id)
+	} else if err != nil {
+		return nil, err
 	}
 	if reply.Run.Info.ID == "" {
 		return nil, errors.New("the reply of MLflow contains no run id")
 	}
-	run := &Remote{ID: reply.Run.Info.ID, Experiment: reply.Run.Info.Experiment, Name: reply.Run.Info.Name, Status: reply.Run.Info.Status,
+	run := &Remote{ID: reply.Run.Info.ID, Name: reply.Run.Info.Name, Status: reply.Run.Info.Status,
 		Address: r.address(reply.Run), Params: map[string]string{}, Tags: map[string]string{}}
 	for _, p := range reply.Run.Data.Params {
 		run.Params[p.Key] = p.Value
@@ -205,7 +220,7 @@ func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 	return run, nil
 }
 
-// History returns the points of a metric, in the order of the server. It returns an error if there are more than most.
+// History returns the points of a metric, in the order of the server. It returns an ErrLimit if there are more than most.
 func (r *Reader) History(ctx context.Context, run, metric string, most int) (points []Point, err error) {
 	query := url.Values{"run_id": {run}, "metric_key": {metric}, "max_results": {strconv.Itoa(r.page)}}
 	for {
@@ -223,7 +238,7 @@ func (r *Reader) History(ctx context.Context, run, metric string, most int) (poi
 			points = append(points, Point{int64(p.Step), int64(p.Timestamp), float64(p.Value)})
 		}
 		if len(points) > most {
-			return nil, fmt.Errorf("metric %s: got more than %d points", metric, most)
+			return nil, fmt.Errorf("%w: metric %s: got more than %d points", ErrLimit, metric, most)
 		}
 		if page.Next == "" {
 			return points, nil

@@ -73,6 +73,12 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("MLflow answered %d %s: %s", r.status, r.code, r.text)
 }
 
+// isMissing reports whether an error is the refusal of a server that lacks a thing.
+func isMissing(err error) bool {
+	r := new(refusal)
+	return errors.As(err, &r) && r.code == "RESOURCE_DOES_NOT_EXIST"
+}
+
 // call sends a request. query is the content of a GET, body of other requests. The reply is decoded to reply unless it is nil.
 func (s *server) call(ctx context.Context, method, path string, query url.Values, body []byte, reply any) error {
 	address := s.base + path
@@ -101,7 +107,7 @@ func (s *server) call(ctx context.Context, method, path string, query url.Values
 			return nil
 		}
 		if int64(len(text)) > s.mostReply {
-			return &Refused{fmt.Errorf("%s: the reply is longer than %d bytes", path, s.mostReply)}
+			return &Refused{fmt.Errorf("%w: %s: the reply is longer than %d bytes", ErrLimit, path, s.mostReply)}
 		}
 		if err := json.Unmarshal(text, reply); err != nil {
 			return &Refused{fmt.Errorf("%s: the reply is not one of an MLflow server: %w", path, err)}
@@ -221,28 +227,29 @@ func (s *server) open(ctx context.Context, start *Start, id string) (string, int
 
 // experiment finds or creates an experiment.
 func (s *server) experiment(ctx context.Context, name string) (string, error) {
-	find := func() (string, error) {
-		var reply struct {
-			Experiment struct {
-				ID string `json:"experiment_id"`
-			}
-		}
-		err := s.call(ctx, http.MethodGet, "/api/2.0/mlflow/experiments/get-by-name", url.Values{"experiment_name": {name}}, nil, &reply)
-		return reply.Experiment.ID, err
-	}
-	id, err := find()
-	var r *refusal
-	if err == nil || !errors.As(err, &r) || r.code != "RESOURCE_DOES_NOT_EXIST" {
+	id, err := s.experimentByName(ctx, name)
+	if !isMissing(err) {
 		return id, err
 	}
 	var reply struct {
 		ID string `json:"experiment_id"`
 	}
 	err = s.post(ctx, "experiments/create", map[string]string{"name": name}, &reply)
-	if errors.As(err, &r) && r.code == "RESOURCE_ALREADY_EXISTS" { // another run has created it meanwhile
-		return find()
+	if r := new(refusal); errors.As(err, &r) && r.code == "RESOURCE_ALREADY_EXISTS" { // another run has created it meanwhile
+		return s.experimentByName(ctx, name)
 	}
 	return reply.ID, err
+}
+
+// experimentByName returns the identity of an experiment.
+func (s *server) experimentByName(ctx context.Context, name string) (id string, err error) {
+	var reply struct {
+		Experiment struct {
+			ID string `json:"experiment_id"`
+		}
+	}
+	err = s.call(ctx, http.MethodGet, "/api/2.0/mlflow/experiments/get-by-name", url.Values{"experiment_name": {name}}, nil, &reply)
+	return reply.Experiment.ID, err
 }
 
 type metric struct {
