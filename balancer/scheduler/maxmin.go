@@ -80,11 +80,11 @@ type TooLongError struct {
 
 func (e *TooLongError) Error() string {
 	if e.Arrival {
-		return fmt.Sprintf("policy maxmin decides every %d s: job %d (%q): arrival: got %.3g s, want at most %.3g s; check the unit of the arrival",
-			maxminRound, e.Job, e.Name, e.Seconds, e.Most)
+		return fmt.Sprintf("job %d (%q): arrival: got %.3g s, want at most %.3g s, because the policy decides every %d s; check the unit of the arrival",
+			e.Job, e.Name, e.Seconds, e.Most, maxminRound)
 	}
-	return fmt.Sprintf("policy maxmin decides every %d s: job %d (%q): got a running time of %.3g s on its fastest GPUs, want at most %.3g s; check the work of the job and the speeds of its kind, or choose another policy",
-		maxminRound, e.Job, e.Name, e.Seconds, e.Most)
+	return fmt.Sprintf("job %d (%q): got a running time of %.3g s on its fastest GPUs, want at most %.3g s, because the policy decides every %d s; check the work of the job and the speeds of its kind, or choose another policy",
+		e.Job, e.Name, e.Seconds, e.Most, maxminRound)
 }
 
 func (p *maxmin) Name() string { return "maxmin" }

@@ -42,20 +42,23 @@ func Read(sources ...Source) (*Data, error) {
 	var f faults
 	a := assembler{f: &f, d: new(Data)}
 	for i := range sources {
+		before := len(f.list) + f.more
 		rows, err := rowsOf(&sources[i], &f)
 		if err != nil {
 			return nil, err
+		}
+		if len(f.list)+f.more > before { // rows of any table may be missing
+			for t := range a.broken {
+				a.broken[t] = a.broken[t] || sources[i].Format != CSV || tables[t].name == sources[i].Table
+			}
 		}
 		for k := range rows {
 			if r, ok := rows[k].check(&f); ok {
 				a.records[rows[k].table] = append(a.records[rows[k].table], r)
 			} else {
-				a.broken = true
+				a.broken[rows[k].table] = true
 			}
 		}
-	}
-	if len(f.list) > 0 {
-		a.broken = true
 	}
 	a.assemble()
 	if len(f.list) == 0 && a.empty() {
@@ -83,7 +86,7 @@ type assembler struct {
 	f       *faults
 	d       *Data
 	records [8][]record // by table
-	broken  bool        // rows are missing, so a reference to an unknown name may not be a fault
+	broken  [8]bool     // by table: rows are missing, so a reference to an unknown name may not be a fault
 
 	types, machines, gpus, kinds, jobs names
 	batches                            []float64 // by kind
@@ -121,12 +124,19 @@ func (a *assembler) define(n *names, r *record, what, name string, index int) bo
 	return true
 }
 
-// find looks a name up.
-func (a *assembler) find(n names, r *record, what, name string) (int, bool) {
+// find looks a name of a table up.
+func (a *assembler) find(t Table, r *record, what, name string) (int, bool) {
+	n := a.kinds
+	switch t {
+	case GPUTypes:
+		n = a.types
+	case Machines:
+		n = a.machines
+	}
 	if found, ok := n[name]; ok {
 		return found.index, true
 	}
-	if a.broken {
+	if a.broken[tableIndex(string(t))] {
 		return 0, false // the row of the name may be one of the faulty rows
 	}
 	best, distance := "", math.MaxInt
@@ -154,8 +164,8 @@ func (a *assembler) assemble() {
 		a.machine(&r)
 	}
 	for _, r := range a.of(GPUs) {
-		typ, known := a.find(a.types, &r, "gpu "+quote(r.texts[0])+": type", r.texts[1])
-		machine, found := a.find(a.machines, &r, "gpu "+quote(r.texts[0])+": machine", r.texts[2])
+		typ, known := a.find(GPUTypes, &r, "gpu "+quote(r.texts[0])+": type", r.texts[1])
+		machine, found := a.find(Machines, &r, "gpu "+quote(r.texts[0])+": machine", r.texts[2])
 		if known && found {
 			a.gpu(&r, scheduler.GPU{Name: r.texts[0], Type: typ, Machine: machine, Utilization: r.number[3], Temperature: r.number[4]})
 		}
@@ -186,7 +196,7 @@ func (a *assembler) machine(r *record) {
 	if typeName == "" {
 		return
 	}
-	if typ, ok := a.find(a.types, r, "machine "+quote(m.Name)+": gpu_type", typeName); ok {
+	if typ, ok := a.find(GPUTypes, r, "machine "+quote(m.Name)+": gpu_type", typeName); ok {
 		for i := range int(count) {
 			a.gpu(r, scheduler.GPU{Name: fmt.Sprintf("%s/%d", m.Name, i), Type: typ, Machine: index, Utilization: math.NaN(), Temperature: math.NaN()})
 		}
@@ -216,7 +226,7 @@ func (a *assembler) kind(r *record) {
 	class := slices.Index(classes[:], strings.ToLower(r.texts[1]))
 	if class < 0 {
 		a.f.add(r.source, r.line, "kind "+quote(r.texts[0])+": class", quote(r.texts[1]), "one of "+strings.Join(classes[:], ", "))
-		a.broken = true
+		a.broken[tableIndex(string(Kinds))] = true
 		return
 	}
 	w := &a.d.Workload
@@ -230,16 +240,17 @@ func (a *assembler) job(r *record, last *Place) {
 	w := &a.d.Workload
 	j := scheduler.Job{Name: r.texts[0], Arrival: r.number[2], Work: r.number[3], GPUs: int(r.number[4]),
 		CPUs: r.number[5], Memory: r.number[6], Network: r.number[7], Priority: r.number[8]}
-	kind, ok := a.find(a.kinds, r, "job "+quote(j.Name)+": kind", r.texts[1])
+	kind, ok := a.find(Kinds, r, "job "+quote(j.Name)+": kind", r.texts[1])
 	if !ok {
 		return
 	}
 	j.Kind = kind
+	unique := a.define(&a.jobs, r, "job", j.Name, len(w.Jobs))
 	if n := len(w.Jobs); n > 0 && w.Jobs[n-1].Arrival > j.Arrival {
 		a.f.add(r.source, r.line, "job "+quote(j.Name)+": arrival", fmt.Sprintf("%v s after %v s at %s", j.Arrival, w.Jobs[n-1].Arrival, *last), "jobs in the order of arrival")
 		return
 	}
-	if !a.define(&a.jobs, r, "job", j.Name, len(w.Jobs)) {
+	if !unique {
 		return
 	}
 	w.Jobs = append(w.Jobs, j)
@@ -268,8 +279,8 @@ func (a *assembler) speeds() {
 		return true
 	}
 	for _, r := range a.of(Speeds) {
-		kind, ok := a.find(a.kinds, &r, "speed: kind", r.texts[0])
-		typ, known := a.find(a.types, &r, "speed: gpu_type", r.texts[1])
+		kind, ok := a.find(Kinds, &r, "speed: kind", r.texts[0])
+		typ, known := a.find(GPUTypes, &r, "speed: gpu_type", r.texts[1])
 		n := int(r.number[2])
 		if !ok || !known || !unique(&r, [4]int{kind, -1, typ, n}) {
 			continue
@@ -290,9 +301,9 @@ func (a *assembler) speeds() {
 		}
 	}
 	for _, r := range a.of(Pairs) {
-		kind, ok := a.find(a.kinds, &r, "pair: kind", r.texts[0])
-		other, is := a.find(a.kinds, &r, "pair: other", r.texts[1])
-		typ, known := a.find(a.types, &r, "pair: gpu_type", r.texts[2])
+		kind, ok := a.find(Kinds, &r, "pair: kind", r.texts[0])
+		other, is := a.find(Kinds, &r, "pair: other", r.texts[1])
+		typ, known := a.find(GPUTypes, &r, "pair: gpu_type", r.texts[2])
 		n := int(r.number[3])
 		if ok && is && known && unique(&r, [4]int{min(kind, other), max(kind, other), typ, n}) {
 			t.Pairs = append(t.Pairs, workload.Pair{Kind: kind, Other: other, Type: typ, GPUs: n, Speed: r.number[4], OtherSpeed: r.number[5]})
@@ -314,8 +325,8 @@ func (a *assembler) speeds() {
 
 func (a *assembler) curves(t *workload.Table, types int) {
 	for _, r := range a.of(Curves) {
-		kind, ok := a.find(a.kinds, &r, "curve: kind", r.texts[0])
-		typ, known := a.find(a.types, &r, "curve: gpu_type", r.texts[1])
+		kind, ok := a.find(Kinds, &r, "curve: kind", r.texts[0])
+		typ, known := a.find(GPUTypes, &r, "curve: gpu_type", r.texts[1])
 		if !ok || !known {
 			continue
 		}

@@ -291,6 +291,14 @@ func TestFaultsNameFileLineGotAndWant(t *testing.T) {
 {"table": "jobs", "name": "a", "kind": "k", "arrival": 5, "work": 1, "gpus": 1}
 {"table": "jobs", "name": "b", "kind": "k", "arrival": 4, "work": 1, "gpus": 1}
 `)}, lines{`x.jsonl:3: job "b": arrival: got 4 s after 5 s at x.jsonl:2, want jobs in the order of arrival`}},
+		{"a faulty row of another table", []Source{source("x.jsonl", JSONLines, "", `{"table": "gpu_types", "name": "V100", "memory": "16 GiB"}
+{"table": "machines", "name": "a", "cpus": 1, "memory": "1 GiB", "gpu_type": "V101", "gpus": 1}
+{"table": "kinds", "name": "k", "class": "learning", "save": -1}
+{"table": "jobs", "name": "a", "kind": "k", "arrival": 5, "work": 1, "gpus": 1}
+`)}, lines{`x.jsonl:2: machine "a": gpu_type: got "V101", want a name that a row defines; the nearest is "V100"`, `x.jsonl:3: kind "k": save: got "-1"`}},
+		{"names of jobs", []Source{source("k.csv", CSV, Kinds, "name,class\nk,learning\n"), source("a.csv", CSV, Jobs, "name,kind,arrival,work,gpus\na,k,5,1,1\n"),
+			source("b.csv", CSV, Jobs, "name,kind,arrival,work,gpus\na,k,4,1,1\n")},
+			lines{`b.csv:2: job "a": got a second definition, want unique names: the first definition is at a.csv:2`, `b.csv:2: job "a": arrival: got 4 s after 5 s at a.csv:2`}},
 		{"duplicates", []Source{source("x.toml", TOML, "", "[[kinds]]\nname = \"k\"\nclass = \"learning\"\nclass = \"x\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n[[gpu_types]]\nname=\"t\"\nmemory=\"1GiB\"\n")},
 			lines{`x.toml:4: kind "k": class: got the column a second time`, `x.toml:8: GPU type "t": got a second definition, want unique names: the first definition is at x.toml:5`}},
 		{"classes and tables", []Source{source("x.toml", TOML, "", "a = 1\n[[kind]]\nname = \"k\"\n[jobs]\n[[kinds]]\nname = \"k\"\nclass = \"game\"\nsize = 1\n")},

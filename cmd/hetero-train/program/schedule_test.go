@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -62,6 +63,10 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"simulate", "--change", "4volta@3"}, 2, "want +COUNTtype@SECONDS"},
 		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"`},
 		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 more GPUs than the cluster has"},
+		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 more GPUs than earlier changes removed"},
+		{[]string{"simulate", "--burst", "0"}, 2, "--burst and --surge: got 0 and 1, want numbers from 1 to 1e6"},
+		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace + ", which is no folder"},
+		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace + " twice, want each file once"},
 		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
 		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 2, "--change -4turing@5: the cluster has no GPU left, and no later change adds one"},
 		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
@@ -569,7 +574,24 @@ func TestScheduleExampleOfTheDocumentation(t *testing.T) {
 	table, _, _ := strings.Cut(run("schedule compare --input cluster.toml --input jobs.csv --default jobs.network=0", "--device", "reference"), "\n\n")
 	_, after, _ := strings.Cut(run("schedule ingest cluster.toml jobs.csv"), "\njob  ")
 	jobs, _, _ := strings.Cut(after, "\n\n")
-	for _, want := range []string{table, "job  " + jobs} {
+	for name, change := range map[string][]string{"cluster.toml": {`gpu_type = "V100"`, `gpu_type = "V101"`}, "jobs.csv": {"GiB,0.9", "GiB,7", "3 min", "30 s"}} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(change); i += 2 {
+			text = bytes.Replace(text, []byte(change[i]), []byte(change[i+1]), 1)
+		}
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faulty := execute([]string{"schedule", "ingest", "cluster.toml", "jobs.csv"})
+	faults := strings.ReplaceAll(strings.TrimSpace(strings.TrimPrefix(faulty.stderr, "hetero-train: error: schedule ingest: ")), "\n  ", "\n")
+	if faulty.code != 3 || strings.Count(faults, "\n") != 2 {
+		t.Errorf("faulty files: got exit code %d and %q, want 3 faults", faulty.code, faulty.stderr)
+	}
+	for _, want := range []string{table, "job  " + jobs, faults} {
 		for _, line := range strings.Split(want, "\n") {
 			if !strings.Contains(string(page), "\n"+strings.TrimRight(line, " ")+"\n") {
 				t.Errorf("docs/scheduling.md: got no line %q", line)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -240,14 +241,14 @@ func (f *compareFlags) figures(ctx context.Context, p *policies, what, name stri
 func comparisonText(s *compare.Study) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", "policy", "completion s", "x fcfs", "throughput jobs/h", "x fcfs", "utilization %", "x fcfs", "p", "HyperScore")
-	rate := "%.2f"
+	rate := 2
 	if s.Rows[0].Throughput.Mean < 1 { // long jobs: two digits would all be 0
-		rate = "%.4f"
+		rate = 4
 	}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "%-8s %21s %8.3f %19s %8.3f %16s %8.3f %9s %21s\n", r.Policy,
-			between(r.Completion, 1, "%.1f"), r.CompletionRatio.Mean, between(r.Throughput, 1, rate), r.ThroughputRatio.Mean,
-			between(r.Utilization, 100, "%.1f"), r.UtilizationRatio.Mean, probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
+		fmt.Fprintf(&b, "%-8s %21s %8s %19s %8s %16s %8s %9s %21s\n", r.Policy,
+			between(r.Completion, 1, 1), figure(r.CompletionRatio.Mean, 3), between(r.Throughput, 1, rate), figure(r.ThroughputRatio.Mean, 3),
+			between(r.Utilization, 100, 1), figure(r.UtilizationRatio.Mean, 3), probability(r.CompletionRatio.Wilcoxon), interval(r.HyperScore, "%.1f"))
 	}
 	if len(s.Seeds) == 1 {
 		b.WriteString("\n1 list of jobs")
@@ -257,20 +258,14 @@ func comparisonText(s *compare.Study) string {
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
-	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int {
-		switch {
-		case x.HyperScore.Mean < y.HyperScore.Mean:
-			return -1
-		case x.HyperScore.Mean > y.HyperScore.Mean:
-			return 1
-		}
-		return 0
+	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int { // the HyperScore is 200 for all large V
+		return cmp.Or(cmp.Compare(x.HyperScore.Mean, y.HyperScore.Mean), cmp.Compare(x.V.Mean, y.V.Mean))
 	})
 	if best.HyperScore.Mean <= s.Rows[0].HyperScore.Mean {
 		fmt.Fprintf(&b, "\nno policy has a higher HyperScore than %s\n", s.Baseline)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %.3f; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, best.V.Mean, s.Baseline,
+	fmt.Fprintf(&b, "\nhighest HyperScore: %s, with V = %s; compared with %s: completion time %s, throughput %s, utilization %s\n", best.Policy, figure(best.V.Mean, 3), s.Baseline,
 		change(1/best.CompletionRatio.Mean, "longer", "shorter"), change(best.ThroughputRatio.Mean, "higher", "lower"), change(best.UtilizationRatio.Mean, "higher", "lower"))
 	return b.String()
 }
@@ -279,17 +274,25 @@ func comparisonText(s *compare.Study) string {
 func change(ratio float64, above, below string) string {
 	switch {
 	case ratio > 1:
-		return fmt.Sprintf("%.1f %% %s", 100*(ratio-1), above)
+		return figure(100*(ratio-1), 1) + " % " + above
 	case ratio < 1:
-		return fmt.Sprintf("%.1f %% %s", 100*(1-ratio), below)
+		return figure(100*(1-ratio), 1) + " % " + below
 	}
 	return "equal"
 }
 
-func between(e compare.Estimate, scale float64, format string) string {
-	text := fmt.Sprintf(format, scale*e.Mean)
+// figure shows a number with digits after the point, or with an exponent if that would be long or only zeros.
+func figure(v float64, digits int) string {
+	if size := math.Abs(v); size >= 1e9 || size > 0 && size < math.Pow(10, -float64(digits)) {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+func between(e compare.Estimate, scale float64, digits int) string {
+	text := figure(scale*e.Mean, digits)
 	if !math.IsNaN(e.Low) {
-		text += fmt.Sprintf(" ± "+format, scale*(e.High-e.Low)/2)
+		text += " ± " + figure(scale*(e.High-e.Low)/2, digits)
 	}
 	return text
 }

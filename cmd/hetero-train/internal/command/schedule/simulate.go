@@ -168,7 +168,7 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	c := f.setup.Cluster
 	fmt.Fprintf(&b, "%s: %d jobs on %d GPUs in %s, %d decisions, %d events\n", f.policyName, len(r.Jobs), len(c.GPUs), seconds(figures.Makespan), r.Decisions, r.Events)
 	fmt.Fprintf(&b, "completion   %s mean, of which %s waiting%s\n", seconds(figures.Completion), seconds(figures.Wait), times(row, func(r *compare.Row) compare.Ratio { return r.CompletionRatio }))
-	fmt.Fprintf(&b, "throughput   %.2f jobs/h%s\n", figures.Throughput, times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
+	fmt.Fprintf(&b, "throughput   %s jobs/h%s\n", figure(figures.Throughput, 2), times(row, func(r *compare.Row) compare.Ratio { return r.ThroughputRatio }))
 	fmt.Fprintf(&b, "utilization  %.1f %% of the GPU time%s\n", 100*figures.Utilization, times(row, func(r *compare.Row) compare.Ratio { return r.UtilizationRatio }))
 	for t, typ := range c.Types {
 		var busy, available float64
@@ -184,7 +184,7 @@ func (f *simulateFlags) text(r *scheduler.Result, figures compare.Figures, row *
 	}
 	fmt.Fprintf(&b, "stops        %d\n", figures.Stops)
 	if row != nil {
-		fmt.Fprintf(&b, "HyperScore   %.3f | V = %.3f, the geometric mean of the three ratios\n", row.HyperScore.Mean, row.V.Mean)
+		fmt.Fprintf(&b, "HyperScore   %.3f | V = %s, the geometric mean of the three ratios\n", row.HyperScore.Mean, figure(row.V.Mean, 3))
 	}
 	return b.String()
 }
@@ -194,7 +194,7 @@ func times(row *compare.Row, of func(*compare.Row) compare.Ratio) string {
 	if row == nil {
 		return ""
 	}
-	return fmt.Sprintf(" | %.3f x %s", of(row).Mean, baseline)
+	return fmt.Sprintf(" | %s x %s", figure(of(row).Mean, 3), baseline)
 }
 
 // seconds shows a simulated time.
@@ -205,5 +205,5 @@ func seconds(s float64) string {
 	case s < 2*3600:
 		return fmt.Sprintf("%.1f min", s/60)
 	}
-	return fmt.Sprintf("%.2f h", s/3600)
+	return figure(s/3600, 2) + " h"
 }

@@ -98,6 +98,9 @@ func (s *source) prepare(a *cli.App) error {
 	if s.arrivals.Jobs < 1 || s.arrivals.Jobs > most {
 		return exit.Usagef("%s: --jobs: got %d, want 1 to %d", s.command, s.arrivals.Jobs, most)
 	}
+	if s.arrivals.Burst == 0 || s.arrivals.Surge == 0 { // package workload takes 0 as none
+		return exit.Usagef("%s: --burst and --surge: got %v and %v, want numbers from 1 to 1e6", s.command, s.arrivals.Burst, s.arrivals.Surge)
+	}
 	if s.arrivals.Surge != 1 {
 		s.arrivals.SurgeFrom, s.arrivals.SurgeTo = 1.0/3, 2.0/3
 	}
@@ -192,6 +195,10 @@ func (s *source) readGavel(a *cli.App) error {
 	}
 	lists := make([][]scheduler.Job, len(s.traces))
 	for i, path := range s.traces {
+		if slices.Contains(s.traces[:i], path) {
+			faults = append(faults, exit.Usagef("%s: --trace: got %s twice, want each file once", s.command, path))
+			continue
+		}
 		faults = append(faults, readFile(s.command+": --trace", path, func(f io.Reader) (err error) {
 			lists[i], err = ingest.GavelTrace(path, f, kinds)
 			return err
@@ -291,7 +298,10 @@ func (s *source) readChanges() error {
 				n--
 			}
 		}
-		if n > 0 {
+		switch {
+		case n > 0 && sign == "+":
+			return exit.Usagef("%s: --change %s: got %d more GPUs than earlier changes removed", s.command, text, n)
+		case n > 0:
 			return exit.Usagef("%s: --change %s: got %d more GPUs than the cluster has at this time", s.command, text, n)
 		}
 		if lost = ""; !slices.ContainsFunc(gone, func(is bool) bool { return !is }) {
