@@ -198,7 +198,7 @@ func compiled(dev device.Device, op device.Op, in ...device.TensorSpec) (device.
 	return dev.Compile(op, in, out)
 }
 
-// runLinear runs the layer on ones. offset is the number of bytes before each operand in its buffer.
+// runLinear runs a layer of f32 or bf16 on ones. offset is the number of bytes before each operand in its buffer.
 func runLinear(t *testing.T, dev device.Device, k device.Kernel, offset int64) ([]float32, error) {
 	t.Helper()
 	place := func(bytes int64, alloc func(int64) (device.Buffer, error)) device.Region {
@@ -217,7 +217,11 @@ func runLinear(t *testing.T, dev device.Device, k device.Kernel, offset int64) (
 	launch := device.Launch{Name: "layer", Kernel: k}
 	for _, spec := range k.In() {
 		host, r := place(spec.Size(), dev.AllocHost), place(spec.Size(), dev.Alloc)
-		for i := range int(spec.Size() / 4) {
+		for i := range int(spec.Shape.Elements()) {
+			if spec.DType == tensor.BF16 {
+				copy(host.Host()[2*i:], []byte{0x80, 0x3f})
+				continue
+			}
 			putFloat(host.Host()[4*i:], 1)
 		}
 		if err := s.Copy(r, host); err != nil {
@@ -247,8 +251,12 @@ func runLinear(t *testing.T, dev device.Device, k device.Kernel, offset int64) (
 	if err := errors.Join(s.Copy(host, dst), s.Sync()); err != nil {
 		t.Fatal(err)
 	}
-	values := make([]float32, size/4)
+	values := make([]float32, k.Out()[0].Shape.Elements())
 	for i := range values {
+		if k.Out()[0].DType == tensor.BF16 {
+			values[i] = getFloat(append([]byte{0, 0}, host.Host()[2*i:2*i+2]...))
+			continue
+		}
 		values[i] = getFloat(host.Host()[4*i:])
 	}
 	return values, nil
@@ -399,6 +407,44 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), "and sums\t"+c.want+" ") {
 			t.Errorf("%v, told %q: got %q, %v, want %q", c.dt, c.told, text, err, c.want)
 		}
+	}
+}
+
+// The bias of a 16-bit layer is added by the cuBLASLt call of the product, which needs no f32 workspace, or by a separate
+// kernel, whichever is faster. Both must conform, and must compute with operands at odd addresses.
+func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
+	for _, c := range []struct {
+		told, want string
+		wide       bool // the workspace has room for an f32 result
+	}{{"", "one pass a3", false}, {"bias", "a3", true}, {"aligned", "one pass a3", true}} {
+		t.Run(c.told+" "+c.want, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			t.Setenv("HETERO_FAKE_CUBLASLT", c.told)
+			t.Setenv("HETERO_SHIM_REVERSED", "1") // an f32 product in the memory of the result would show
+			lib := freshShim(t, fakeCublasLt)
+			dev := open(t, lib)
+			const rows, inputs, outputs = 64, 16, 128
+			k, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, rows, inputs), device.Spec(tensor.BF16, outputs, inputs), device.Spec(tensor.F32, outputs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.Close()
+			if text, err := os.ReadFile(choices(t)); err != nil || !strings.Contains(string(text), "and bias\t"+c.want+" ") {
+				t.Errorf("got %q, %v, want %q", text, err, c.want)
+			}
+			if wide := k.Workspace() >= rows*outputs*4; wide != c.wide {
+				t.Errorf("workspace: got %d bytes, want one with an f32 result of %d bytes: %t", k.Workspace(), rows*outputs*4, c.wide)
+			}
+			small, err := compiled(dev, device.Linear{}, device.Spec(tensor.BF16, 3, 4), device.Spec(tensor.BF16, 2, 4), device.Spec(tensor.F32, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer small.Close()
+			values, err := runLinear(t, dev, small, 4)
+			wantAllFive(t, values, err) // 4 products of 1, and a bias of 1
+			conform(t, lib, "/values/linear/^forward with bias ", tensor.BF16, 10)
+			conform(t, lib, "/values/linear/^forward with bias ", tensor.F16, 10)
+		})
 	}
 }
 

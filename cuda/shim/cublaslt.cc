@@ -6,7 +6,8 @@
 //   2  operands at multiples of 16, medium speed    5  as 2, rounds parts of sums to D's type: only if that is allowed
 //   3  as 2, in four parts, with workspace, fast
 //
-// HETERO_FAKE_CUBLASLT: "none" offers no algorithm, "fail" makes all fail, "sums" makes one pass with sums slow.
+// HETERO_FAKE_CUBLASLT: "none" offers no algorithm, "fail" makes all fail, "sums" makes one pass with sums slow, "bias"
+// one pass with a bias; "aligned" offers one pass only for aligned operands.
 // HETERO_FAKE_CUBLASLT_VERSION: the reported version. HETERO_FAKE_CUBLASLT_LOG: a file that gets one line per product.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -249,6 +250,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   for (const Known &how : kKnown) {
     bool fits = how.workspace <= p.workspace && (how.scheme == 0 || (p.mask & how.scheme)) && *got < wanted;
     for (uint32_t align : p.align) fits = fits && align >= how.align;
+    if (told("aligned") && x.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) fits = fits && how.align > 0;
     if (!fits) continue;
     results[*got] = {{{uint64_t(how.id)}}, how.workspace, CUBLAS_STATUS_SUCCESS, 1, {}};
     ++*got;
@@ -290,7 +292,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!p || !at_multiple(p, how->align ? how->align : size_of(type))) return CUBLAS_STATUS_INVALID_VALUE;
   if (how->workspace && (!workspace || !at_multiple(workspace, 256))) return CUBLAS_STATUS_INVALID_VALUE;
   if (how->id == 1 || told("fail")) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const bool slow = told("sums") && x.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  const bool slow = (told("sums") && x.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) ||
+                    (told("bias") && x.desc.epilogue == CUBLASLT_EPILOGUE_BIAS);
   auto work = [=] {
     if (how->workspace) std::memset(workspace, 0xff, how->workspace); // spoils operands that overlap the workspace
     x.compute(*how, a, b, d);

@@ -4,12 +4,13 @@
 // Legend: src (N, I), weight (O, I), dst (N, O), row-major. T is the type of src and weight. Column-major, as in the
 // library:
 //
-//   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if dst is f32
+//   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if that is faster
 //   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
 //   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if that is faster
 //
-// A gradient whose type differs from T is first rounded to T. A bf16 or f16 dst with a bias is rounded once, after the
-// bias.
+// A gradient whose type differs from T is first rounded to T. For a bf16 or f16 dst there are two ways to add a bias.
+// The library adds a bias of dst's type, so a kernel rounds the bias first. Or the product goes to an f32 workspace, and
+// a kernel adds the f32 bias and rounds. The first way stores a fifth of the bytes and needs no f32 workspace.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -109,9 +110,10 @@ struct LinearKernel : Kernel {
   int a;
   Way fast;                    // for operands whose addresses are multiples of 16
   std::optional<Way> anywhere; // for operands at other addresses
-  Work cast_b, finish;         // empty if there is nothing to do
+  Work cast_b, finish;         // empty if there is nothing to do; finish is not for products with an epilogue
+  Work narrow_bias;            // rounds the bias for a product with an epilogue; empty if the bias is of D's type
   RowSums sums;                // run after the product, in the workspace of the product
-  int64_t cast_bytes = 0, wide_bytes = 0;
+  int64_t cast_bytes = 0, wide_bytes = 0, bias_bytes = 0; // of B, of an f32 D and of the bias in the workspace
 
   void run(const Args &x) override {
     const auto stream = static_cast<cudaStream_t>(x.queue);
@@ -122,42 +124,56 @@ struct LinearKernel : Kernel {
       p.b = space;
       space += cast_bytes;
     }
-    if (wide_bytes) {
-      p.d = space;
-      space += wide_bytes;
-    }
-    p.workspace = space;
+    char *const wide = space, *const rounded = wide + wide_bytes;
+    p.workspace = rounded + bias_bytes;
     void *bias = in.size() == 3 ? x.in[2] : out.size() == 2 ? x.out[1] : nullptr;
-    const bool well = aligned({p.a, p.b, p.d, bias});
+    const auto result = [&](const Way &way) { return is_wide(way) ? wide : x.out[0]; };
+    const bool well = aligned({p.a, p.b, result(fast), bias});
     if (!well && !anywhere) throw std::runtime_error("an operand's address is not a multiple of 16");
     const Way &way = well ? fast : *anywhere;
     const bool in_one = way.shape.epilogue != ProductShape::none;
+    p.d = result(way);
     p.bias = in_one ? bias : nullptr;
+    if (in_one && narrow_bias) {
+      narrow_bias(bias, nullptr, rounded, stream);
+      p.bias = rounded;
+    }
     run_product(way.shape, way.algorithm, p, stream);
     if (finish && !in_one) finish(p.d, bias, x.out[0], stream);
     if (sums && !in_one) sums.run(x.in[1 - a], bias, p.workspace, stream);
   }
+  // Returns whether D is in the workspace.
+  bool is_wide(const Way &way) const { return way.shape.result != out[0].dtype; }
 };
 
-// Chooses the fastest way to compute a product. shapes differ in their epilogues. For a shape without an epilogue,
-// apart computes the sums of a gradient in addition. The gradient is B, or the tensor from which B is cast; it has
-// gradient_bytes bytes.
-Way choose(const std::vector<ProductShape> &shapes, const RowSums &apart, int64_t gradient_bytes) {
+// Chooses the fastest of the shapes and their algorithms, which differ in their epilogues. For a shape without an
+// epilogue, other kernels add the bias or sum the rows of the gradient. Their time counts, as does that of rounding the
+// bias.
+Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
   const ProductShape &s = shapes.back();
+  const ht_spec &gradient = k.in[size_t(1 - k.a)]; // B, or the tensor from which B is cast
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)),
-                b = padded(std::max(s.b_extent() * dtype_size(s.factors), gradient_bytes)),
+                b = padded(std::max(s.b_extent() * dtype_size(s.factors), k.sums ? gradient.bytes : 0)),
                 d = padded(s.m * s.n * dtype_size(s.result)),
-                bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
-  Comparison comparison{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
+                bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)}),
+                dst = padded(k.wide_bytes ? k.out[0].bytes : 0);
+  const std::string rest = k.sums ? " and sums" : shapes.size() > 1 ? " and bias" : "";
+  Comparison comparison{products_by(), s.text() + rest, a + b + d + bias + dst + k.bias_bytes, {}};
   std::vector<Way> ways;
-  int64_t workspace = apart.workspace;
+  int64_t workspace = k.sums.workspace;
   for (const ProductShape &shape : shapes)
     for (const Algorithm &algorithm : algorithms_for(shape, kAlign)) {
-      const bool in_one = shape.epilogue != ProductShape::none;
+      const bool in_one = shape.epilogue != ProductShape::none, wide = k.is_wide({shape, algorithm});
+      const Work round = in_one ? k.narrow_bias : nullptr, finish = in_one ? nullptr : k.finish;
+      const RowSums sums = in_one ? RowSums{} : k.sums;
+      const int64_t bias_bytes = k.bias_bytes;
       auto attempt = [=](void *scratch, cudaStream_t stream) {
-        char *p = static_cast<char *>(scratch);
-        run_product(shape, algorithm, {p, p + a, p + a + b, p + a + b + d, p + a + b + d + bias}, stream);
-        if (apart && !in_one) apart.run(p + a, p + a + b + d, p + a + b + d + bias, stream);
+        char *const pa = static_cast<char *>(scratch), *const pb = pa + a, *const pd = pb + b, *const pbias = pd + d,
+                    *const pdst = pbias + bias, *const rounded = pdst + dst, *const rest = rounded + bias_bytes;
+        if (round) round(pbias, nullptr, rounded, stream);
+        run_product(shape, algorithm, {pa, pb, wide || !dst ? pd : pdst, round ? rounded : pbias, rest}, stream);
+        if (finish) finish(pd, pbias, dst ? pdst : pd, stream);
+        if (sums) sums.run(pb, pbias, rest, stream);
       };
       comparison.candidates.push_back({(in_one ? "one pass " : "") + algorithm.name, [attempt] { return attempt; }});
       workspace = std::max(workspace, algorithm.workspace);
@@ -168,15 +184,20 @@ Way choose(const std::vector<ProductShape> &shapes, const RowSums &apart, int64_
   return ways[fastest(comparison)];
 }
 
-// Sets how the product is computed. shapes are all suitable shapes; the last one also serves operands of any alignment.
+// Sets how the product is computed. shapes are all suitable shapes. Operands of any alignment are computed by the shape
+// that was chosen, or by the last shape.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
-  k->fast = choose(shapes, k->sums, k->sums ? k->in[size_t(1 - k->a)].bytes : 0);
-  const ProductShape &last = shapes.back();
-  const auto careful = algorithms_for(last, static_cast<int>(dtype_size(last.factors)));
-  if (!careful.empty()) k->anywhere = Way{last, careful[0]};
+  k->fast = choose(*k, shapes);
+  for (const ProductShape &shape : {k->fast.shape, shapes.back()}) {
+    if (k->sums && shape.epilogue != ProductShape::none) continue;
+    const auto careful = algorithms_for(shape, static_cast<int>(dtype_size(shape.factors)));
+    if (k->anywhere || careful.empty()) continue;
+    k->anywhere = Way{shape, careful[0]};
+  }
+  if (!k->is_wide(k->fast) && !(k->anywhere && k->is_wide(*k->anywhere))) k->wide_bytes = 0;
   const int64_t products =
       std::max({k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0, k->sums.workspace});
-  k->workspace = k->cast_bytes + k->wide_bytes + products;
+  k->workspace = k->cast_bytes + k->wide_bytes + k->bias_bytes + products;
   if (k->workspace > 0) k->workspace += kProductAlign - 64; // the address of workspace is a multiple of 64
   return k;
 }
@@ -219,14 +240,20 @@ std::unique_ptr<Kernel> make_linear(const Request &r) {
   const bool bias = k->in.size() == 3;
   if (bias) want_f32(k->in[2]);
   const bool direct = dst.dtype == HT_F32 || (dst.dtype == src.dtype && !bias);
-  ProductShape plain{dst.dims[1], dst.dims[0], src.dims[1], src.dtype, direct ? dst.dtype : HT_F32, true, false};
+  const ProductShape plain{dst.dims[1], dst.dims[0], src.dims[1], src.dtype, direct ? dst.dtype : HT_F32, true, false};
   if (!direct) k->wide_bytes = padded(elements(dst) * int64_t{sizeof(float)});
   if (bias || !direct) k->finish = adding_bias(dst);
-  if (!bias || !direct) return finished(std::move(k), {plain});
+  if (!bias || (!direct && dst.dtype != src.dtype)) return finished(std::move(k), {plain});
   ProductShape in_one = plain;
   in_one.epilogue = ProductShape::bias;
-  const bool can = !algorithms_for(in_one, kAlign).empty();
-  return finished(std::move(k), {can ? in_one : plain});
+  in_one.result = dst.dtype;
+  if (algorithms_for(in_one, kAlign).empty()) return finished(std::move(k), {plain});
+  if (direct) return finished(std::move(k), {in_one});
+  ht_spec rounded = k->in[2];
+  rounded.dtype = dst.dtype;
+  k->narrow_bias = casting(k->in[2], rounded);
+  k->bias_bytes = padded(elements(rounded) * dtype_size(rounded.dtype));
+  return finished(std::move(k), {in_one, plain});
 }
 
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) { return make_linear_diff_src(r, r.in[0].dims[1]); }

@@ -2,7 +2,8 @@ package device
 
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
-// Linear computes dst = src · weightᵀ + bias, for N rows, I inputs and O outputs.
+// Linear computes dst = src · weightᵀ + bias, for N rows, I inputs and O outputs. A device may round the bias to the
+// type of dst before it adds the bias.
 //
 //	in   src (N, I); weight (O, I), of src's type; [bias (O), f32] if given
 //	out  dst (N, O), of type To
