@@ -94,7 +94,7 @@ def main():
     for arch in archs:
         mine = [k for k in kernels if k[0] == arch]
         rows.append((f"sm_{arch}", len(mine), max(k[3] for k in mine), sum(k[4] > 0 for k in mine), max(k[5] for k in mine)))
-    table(["", "kernels", "most registers", "kernels that spill", "most shared memory (bytes)"], rows)
+    table(["architecture", "kernels", "most registers", "kernels that spill", "most shared memory (bytes)"], rows)
     heaviest = sorted((k for k in kernels if k[0] == archs[-1]), key=lambda k: (-k[3], k[1], k[2]))
     table([f"kernel (sm_{archs[-1]})", "file", "registers", "spilled (bytes)", "shared memory (bytes)"],
           [(f"`{k[2]}`", k[1], k[3], k[4], k[5]) for k in (heaviest if args.all else heaviest[:10])])

@@ -66,3 +66,42 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 		})
 	}
 }
+
+// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums.
+func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
+	for _, tool := range []string{"bash", "timeout", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir := t.TempDir()
+	program, cache := filepath.Join(dir, "program"), filepath.Join(dir, "cache")
+	result := `{"peak_gflops": 1000, "ops": [{"op": "attention", "flops": 1e9, "seconds": 0.002}, {"op": "attention_diff", "flops": 2e9, "seconds": 0.004}, {"op": "linear", "flops": 1e9, "seconds": 0.004}]}`
+	choices := "hetero-train choices 1\nproduct m8 n2 k4 bf16 TN f32 and bias\tone pass a3\t7.5\nproduct m8 n2 k4 bf16 TN f32\ta2\t9\n"
+	if err := os.MkdirAll(filepath.Join(cache, "hetero-train", "choices"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{program: "#!/bin/sh\necho '" + result + "'\n", filepath.Join(cache, "hetero-train", "choices", "H100.tsv"): choices} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("../../../../../scripts/gpu_check.sh", "--parts", "attention", "--binary", program, "--output", dir)
+	cmd.Env = append(os.Environ(), "PYTHON=python3", "XDG_CACHE_HOME="+cache)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	logged, err := os.ReadFile(filepath.Join(dir, "attention.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"attention: 2.000 ms a step, 500 GFLOP/s, 50.0 % of the peak", "linear: 4.000 ms a step, 250 GFLOP/s, 25.0 % of the peak",
+		"product m8 n2 k4 bf16 TN f32 and bias: one pass a3, 7.5 us"} {
+		if !strings.Contains(string(logged), want) {
+			t.Errorf("got %q, want %q in it", logged, want)
+		}
+	}
+	if strings.Contains(string(logged), "a2") {
+		t.Errorf("got %q, want only choices for biases and row sums", logged)
+	}
+}
