@@ -34,7 +34,7 @@ const (
 // and a type with the highest priorities get the GPUs of the round; a job that was on the type keeps its GPUs. GPUs that
 // are left go to pairs without a fraction, those with the highest speed relative to the job's fastest type first. Gavel
 // serves one type after the other, and gives idle GPUs of a type to jobs whose fraction is on a later type. Its result
-// therefore depends on the order of the types.
+// therefore depends on the order of the types ([Options.TypeByType]).
 //
 // During a round the policy stops no job. If GPUs become free during a round, waiting jobs get them at once; in Gavel's
 // simulator, they are idle until the round ends.
@@ -42,6 +42,7 @@ const (
 // The priorities of jobs have no effect. A job that does not fit on GPUs of one type runs on free GPUs of any types.
 type maxmin struct {
 	placer
+	byType  bool // serve the types one after the other
 	fair    fairness
 	active  []int     // jobs that have arrived and have not finished, ascending
 	members []int     // active jobs of the last allocation
@@ -305,6 +306,9 @@ func (p *maxmin) choose(s *State) {
 		}
 	}
 	slices.SortFunc(p.entries, func(a, b entry) int {
+		if p.byType {
+			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(a.job, b.job))
+		}
 		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.fraction, a.fraction), cmp.Compare(b.speed, a.speed),
 			cmp.Compare(a.job, b.job), cmp.Compare(a.typ, b.typ))
 	})

@@ -10,6 +10,9 @@ import (
 type Options struct {
 	Explain bool // give each action a reason, which takes time
 	Keep    bool // never stop a running job
+	// TypeByType makes policy maxmin serve one type of GPU after the other, as Gavel does. The result then depends on the
+	// order of the types. It serves to compare the simulator with Gavel's.
+	TypeByType bool
 }
 
 // policies lists the policies of this package, in the order of their documentation.
@@ -21,7 +24,7 @@ var policies = []struct {
 	{"static", func(o Options) Policy { return &static{placer: placer{explain: o.Explain}} }},
 	{"rule", func(o Options) Policy { return &rule{placer: placer{explain: o.Explain}} }},
 	{"srf", func(o Options) Policy { return &srf{placer{explain: o.Explain}} }},
-	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}} }},
+	{"maxmin", func(o Options) Policy { return &maxmin{placer: placer{explain: o.Explain}, byType: o.TypeByType} }},
 	{"gang", func(o Options) Policy { return &gang{placer: placer{explain: o.Explain}, keep: o.Keep} }},
 }
 
