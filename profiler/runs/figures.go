@@ -100,113 +100,145 @@ func (r *Run) Figures(q Query) (*Figures, error) {
 		q.To = last
 	}
 	q.From = max(q.From, first, 1)
-	q.Points = min(max(q.Points, 1), mostPoints)
-	ranks := q.Ranks
-	banded := ranks == nil && len(r.ranks) > mostLines
-	everyRank := make([]int, len(r.ranks))
-	for i := range everyRank {
-		everyRank[i] = i
+	c, err := choose(q.Columns)
+	if err != nil {
+		return nil, err
 	}
-	if ranks == nil {
-		ranks = everyRank
+	shown, err := r.shown(q.Ranks)
+	if err != nil {
+		return nil, err
 	}
-	for i, k := range ranks {
-		if k < 0 || k >= len(r.ranks) {
-			return nil, queryErrorf("ranks: got %d, want 0 to %d", k, len(r.ranks)-1)
-		}
-		if q.Ranks != nil && slices.Contains(ranks[:i], k) {
-			return nil, queryErrorf("ranks: got %d twice, want each rank once", k)
-		}
-	}
-	var own, shared, decisions []int
-	total := false
-	for at, name := range q.Columns {
-		if slices.Contains(q.Columns[:at], name) {
-			return nil, queryErrorf("columns: got %q twice, want each column once", name)
-		}
-		switch i := find(rankColumns, name); {
-		case name == totalColumn.Name:
-			total = true
-		case i >= 0:
-			own = append(own, i)
-		case find(runColumns, name) >= 0:
-			shared = append(shared, len(rankColumns)+find(runColumns, name))
-		case find(decisionColumns, name) >= 0:
-			decisions = append(decisions, find(decisionColumns, name))
-		default:
-			return nil, queryErrorf("columns: got %q, want %v", name, columnNames())
-		}
-	}
-	lines := len(shared) + len(decisions) + 1 // 1: total
+	banded := q.Ranks == nil && len(r.ranks) > mostLines
+	lines := len(c.shared) + len(c.decisions) + 1 // 1: total
 	if banded {
-		lines += len(own)
+		lines += len(c.own)
 	} else {
-		lines += len(own) * len(ranks)
+		lines += len(c.own) * len(shown)
 	}
-	q.Points = min(q.Points, max(1, mostValues/lines))
+	q.Points = min(max(q.Points, 1), mostPoints, max(1, mostValues/lines))
 	out := &Figures{Version: r.version, From: q.From, To: q.To, Width: 1, Steps: []int64{}, Times: []float64{}, Lines: []Line{}}
 	if last == 0 || q.From > q.To {
 		return out, nil
 	}
-	shown := ranks // whose columns are returned
-	read := own
-	if total { // needs all ranks
-		ranks = everyRank
-		read = append(slices.Clone(own), throughputColumn)
-	}
-	if len(read) == 0 {
-		ranks = nil
-	}
-	// Each step has at most one record per rank. Rank 0 is always read.
-	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
-	out.Width = r.width(q, scan)
-	collected := make([]*bins, len(r.ranks)) // nil for ranks that the query does not request
-	for _, k := range ranks {
-		b, err := r.collect(k, q, out.Width, read, scan)
-		if err != nil {
-			return nil, err
-		}
-		collected[k] = b
-	}
-	// Rank 0 provides the columns that are equal on all ranks, and the steps.
-	base, err := r.collect(0, q, out.Width, append(slices.Clone(shared), read...), scan)
+	base, collected, err := r.collectAll(q, c, shown, out)
 	if err != nil {
 		return nil, err
 	}
-	if collected[0] != nil {
-		collected[0] = base
-	}
-	decided := newBins(q.From, q.To, out.Width, decisions, len(decisionColumns))
-	if len(decisions) > 0 {
+	decided := newBins(q.From, q.To, out.Width, c.decisions, len(decisionColumns))
+	if len(c.decisions) > 0 {
 		decided.addCells(r.decided.grid)
 	}
 	keep := base.filled()
 	for _, i := range keep {
 		out.Steps, out.Times = append(out.Steps, base.last[i]), append(out.Times, base.time[i])
 	}
-	for _, c := range shared {
-		out.Lines = append(out.Lines, base.line(runColumns[c-len(rankColumns)], AllRanks, c, keep))
+	for _, i := range c.shared {
+		out.Lines = append(out.Lines, base.line(runColumns[i-len(rankColumns)], AllRanks, i, keep))
 	}
-	for _, c := range decisions {
-		out.Lines = append(out.Lines, decided.line(decisionColumns[c], AllRanks, c, keep))
+	for _, i := range c.decisions {
+		out.Lines = append(out.Lines, decided.line(decisionColumns[i], AllRanks, i, keep))
 	}
-	if total {
+	if c.total {
 		out.Lines = append(out.Lines, totalOf(collected, keep))
 	}
-	for _, c := range own {
+	for _, i := range c.own {
 		if banded {
-			if l := band(rankColumns[c], c, collected, keep); c < trafficColumn || l.Mean.known() {
+			if l := band(rankColumns[i], i, collected, keep); i < trafficColumn || l.Mean.known() {
 				out.Lines = append(out.Lines, l)
 			}
 			continue
 		}
 		for _, k := range shown {
-			if l := collected[k].line(rankColumns[c], k, c, keep); c < trafficColumn || l.Mean.known() {
+			if l := collected[k].line(rankColumns[i], k, i, keep); i < trafficColumn || l.Mean.known() {
 				out.Lines = append(out.Lines, l)
 			}
 		}
 	}
 	return out, nil
+}
+
+// choice is the columns of a query, by their places in the tables of columns.
+type choice struct {
+	own       []int // columns that each rank has, in rankColumns
+	shared    []int // columns that are equal on all ranks, len(rankColumns) + place in runColumns
+	decisions []int // columns of the balancer's decisions, in decisionColumns
+	total     bool  // the sum of the throughputs of all ranks
+}
+
+// choose returns the choice with the given names.
+func choose(names []string) (choice, error) {
+	var c choice
+	for at, name := range names {
+		if slices.Contains(names[:at], name) {
+			return choice{}, queryErrorf("columns: got %q twice, want each column once", name)
+		}
+		switch i := find(rankColumns, name); {
+		case name == totalColumn.Name:
+			c.total = true
+		case i >= 0:
+			c.own = append(c.own, i)
+		case find(runColumns, name) >= 0:
+			c.shared = append(c.shared, len(rankColumns)+find(runColumns, name))
+		case find(decisionColumns, name) >= 0:
+			c.decisions = append(c.decisions, find(decisionColumns, name))
+		default:
+			return choice{}, queryErrorf("columns: got %q, want %v", name, columnNames())
+		}
+	}
+	return c, nil
+}
+
+// shown returns the ranks of a query. nil means every rank.
+func (r *Run) shown(ranks []int) ([]int, error) {
+	if ranks == nil {
+		return r.everyRank(), nil
+	}
+	for i, k := range ranks {
+		if k < 0 || k >= len(r.ranks) {
+			return nil, queryErrorf("ranks: got %d, want 0 to %d", k, len(r.ranks)-1)
+		}
+		if slices.Contains(ranks[:i], k) {
+			return nil, queryErrorf("ranks: got %d twice, want each rank once", k)
+		}
+	}
+	return ranks, nil
+}
+
+// everyRank returns the numbers of all ranks, in ascending order.
+func (r *Run) everyRank() []int {
+	all := make([]int, len(r.ranks))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// collectAll reads what the choice needs, and sets the width of out. It returns the bins of rank 0, which provides the
+// steps and the columns that are equal on all ranks, and the bins by rank: nil for a rank that the choice does not need.
+func (r *Run) collectAll(q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
+	ranks, own := shown, c.own
+	if c.total {
+		ranks, own = r.everyRank(), append(slices.Clone(c.own), throughputColumn)
+	}
+	if len(own) == 0 {
+		ranks = nil
+	}
+	// Each step has at most one record per rank. Rank 0 is always read.
+	scan := (q.To-q.From+1)*int64(max(1, len(ranks))) <= mostScanned
+	out.Width = r.width(q, scan)
+	base, err := r.collect(0, q, out.Width, append(slices.Clone(c.shared), own...), scan)
+	if err != nil {
+		return nil, nil, err
+	}
+	collected := make([]*bins, len(r.ranks))
+	for _, k := range ranks {
+		if collected[k] = base; k != 0 {
+			if collected[k], err = r.collect(k, q, out.Width, own, scan); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return base, collected, nil
 }
 
 // width returns the number of steps per point, such that there are at most q.Points points. Unless scan is set, the
