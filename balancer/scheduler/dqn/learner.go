@@ -36,7 +36,11 @@ type Learner struct {
 	progress Progress
 	window   window
 	curve    curve
-	resumed  int64 // episodes at the start of this process, for the estimate of the remaining time
+
+	// For the estimate of the remaining time.
+	resumed int64         // episodes before the first Run
+	ran     time.Duration // of the earlier calls of Run
+	runs    int           // calls of Run
 }
 
 // actor is one environment with the data that restores it and its part of the replay memory.
@@ -81,7 +85,7 @@ type Progress struct {
 	Error float64 `json:"error"`
 
 	Target    int64         `json:"-"` // episodes when the training is complete
-	Rate      float64       `json:"-"` // episodes per second in this process; 0: not known yet
+	Rate      float64       `json:"-"` // episodes per second in all calls of Run; 0: not known yet
 	Remaining time.Duration `json:"-"` // estimate; 0: not known yet, or complete
 }
 
@@ -181,13 +185,17 @@ func (l *Learner) Run(ctx context.Context, episodes int64, now func() time.Durat
 	if now == nil {
 		now = func() time.Duration { return 0 }
 	}
-	l.progress.Target, l.resumed = episodes, l.progress.Episodes
+	l.progress.Target = episodes
+	if l.runs++; l.runs == 1 {
+		l.resumed = l.progress.Episodes
+	}
 	began := now()
+	defer func() { l.ran += now() - began }()
 	for l.progress.Episodes < episodes && ctx.Err() == nil {
 		if err := l.round(); err != nil {
 			return err
 		}
-		l.estimate(now() - began)
+		l.estimate(l.ran + now() - began)
 		if report != nil {
 			report(l.progress)
 		}

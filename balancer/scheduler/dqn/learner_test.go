@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -221,6 +222,26 @@ func TestRunStopsWhenTheContextEnds(t *testing.T) {
 	})
 	if err != nil || rounds != 3 || l.Progress().Decisions != int64(3*o.Environments) {
 		t.Errorf("got error %v after %d rounds and %d decisions, want none after 3 rounds and %d decisions", err, rounds, l.Progress().Decisions, 3*o.Environments)
+	}
+}
+
+// The rate is that of all calls of Run together: a caller that interrupts a training to save it gets no jump of the estimate.
+func TestRateIsThatOfAllRuns(t *testing.T) {
+	l := open(t, referenceDevice(t), tinyOptions(), 3)
+	defer end(t, l)
+	seconds := 0
+	now := func() time.Duration { return time.Duration(seconds) * time.Second }
+	report := func(Progress) { seconds += 2 } // after the estimate of a round
+	for _, episodes := range []int64{20, 40} {
+		if err := l.Run(context.Background(), episodes, now, report); err != nil {
+			t.Fatal(err)
+		}
+		seconds += 1000 // between two calls
+	}
+	p := l.Progress()
+	rounds := p.Decisions / int64(l.options.Environments)
+	if want := float64(p.Episodes) / float64(2*(rounds-1)); math.Abs(p.Rate-want) > 1e-9 {
+		t.Errorf("got %v episodes/s after %d episodes in %d rounds of 2 s, want %v", p.Rate, p.Episodes, rounds, want)
 	}
 }
 

@@ -412,6 +412,9 @@ func TestTrainedNetwork(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	if got := trained.Trained().Jobs; got != 47 {
+		t.Errorf("largest number of jobs of the training: got %d, want 47: the policy then follows gang in states with more jobs", got)
+	}
 	gang, err := scheduler.New("gang", scheduler.Options{})
 	if err != nil {
 		t.Fatal(err)
