@@ -99,7 +99,7 @@ def main():
     table([f"kernel (sm_{archs[-1]})", "file", "registers", "spilled (bytes)", "shared memory (bytes)"],
           [(f"`{k[2]}`", k[1], k[3], k[4], k[5]) for k in (heaviest if args.all else heaviest[:10])])
     lines = {f: sum(1 for _ in open(os.path.join(SOURCES, f))) for f in files}
-    print(f"Lines of CUDA: {sum(lines.values())}: " + ", ".join(f"{f} {n}" for f, n in lines.items()) + ".")
+    print(f"Lines of CUDA, {sum(lines.values())} in all: " + ", ".join(f"{f} {n}" for f, n in lines.items()) + ".")
     spilling = [f"{k[2]} of {k[1]} for sm_{k[0]}: {k[4]} bytes" for k in kernels if k[4]]
     if spilling:
         sys.exit("ptxas_table: kernels spill registers: " + "; ".join(spilling))
