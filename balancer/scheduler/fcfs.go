@@ -23,7 +23,8 @@ func (p *fcfs) Decide(s *State) Action {
 	}
 	a := Action{Verb: Start, Job: s.Queue[0], GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("the job is the first of %d jobs in the queue, and %s is the first type with enough free GPUs", len(s.Queue), s.types(gpus))
+		a.Reason = fmt.Sprintf("the job is the first of %d jobs in the queue, and %s", len(s.Queue),
+			p.why(s, s.Queue[0], gpus, s.types(gpus)+" is the first type with enough free GPUs"))
 	}
 	return a
 }

@@ -146,7 +146,13 @@ func (p *maxmin) Decide(s *State) Action {
 	for i := range s.Running {
 		r := &s.Running[i]
 		if math.IsInf(r.Leaves, 1) && !p.mixed[r.Job] && p.target[r.Job] != s.Cluster.GPUs[r.GPUs[0]].Type {
-			return Action{Verb: Stop, Job: r.Job, Reason: p.reason("the job has used its fair part of the time on this GPU type in this round")}
+			why := ""
+			if t := p.target[r.Job]; p.explain && t >= 0 {
+				why = "the job has GPUs of type " + s.Cluster.Types[t].Name + " in this round"
+			} else if p.explain {
+				why = "in this round, other jobs have received less of their fair fraction of the time"
+			}
+			return Action{Verb: Stop, Job: r.Job, Reason: why}
 		}
 	}
 	if len(s.Queue) > 0 && p.count(s) > 0 {
@@ -160,7 +166,7 @@ func (p *maxmin) Decide(s *State) Action {
 		if job := p.fill(s); job >= 0 {
 			if gpus, _, ok := p.fastest(s, job); ok {
 				p.target[job] = s.Cluster.GPUs[gpus[0]].Type
-				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason("the GPUs are free until the next round, and the job has waited longest")}
+				return Action{Verb: Start, Job: job, GPUs: gpus, Reason: p.reason(p.why(s, job, gpus, "the GPUs are free until the next round, and the job has waited longest"))}
 			}
 		}
 	}
@@ -186,7 +192,7 @@ func (p *maxmin) fraction(x float64) string {
 	case x > 0:
 		return fmt.Sprintf("the job has GPUs of this type in this round: its fair fraction of the time on this type is %.2f", x)
 	}
-	return "the job got GPUs of this type earlier in this round, because no other job claimed them"
+	return "GPUs of this type are left in this round, because no job with a fair fraction claims them"
 }
 
 // account adds the time since the last decision to the jobs that ran.

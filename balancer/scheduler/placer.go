@@ -88,6 +88,14 @@ func (p *placer) any(s *State, job int) (gpus []int, speed float64, ok bool) {
 	return gpus, speed, why == Fits
 }
 
+// why explains the GPUs of a job: usual, or that no single type can hold the job.
+func (p *placer) why(s *State, job int, gpus []int, usual string) string {
+	if p.mixed[job] {
+		return "no type alone can hold the job, so it gets free GPUs of several types: " + s.types(gpus)
+	}
+	return usual
+}
+
 // types names the types of GPUs: "4 x volta" or "2 x volta and 2 x turing".
 func (s *State) types(gpus []int) string {
 	text := ""

@@ -81,6 +81,10 @@ func TestDecisions(t *testing.T) {
 		{"a job that started just now stays", "gang", still(Job{Work: 400, GPUs: 2}).run(0, 2, 2, 3).at(50), Action{}, ""},
 		{"a job that nearly ends stays", "gang", still(Job{Work: 400, GPUs: 2, Kind: 1}).run(0, 3.8, 2, 3), Action{}, ""},
 
+		{"a job for several types", "fcfs", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job, so it gets free GPUs of several types: 2 x fast and 2 x slow"},
+		{"a job for several types", "static", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job, so it gets free GPUs of several types: 2 x fast and 2 x slow"},
+		{"a job for several types", "rule", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job, so it gets free GPUs of several types: 2 x fast and 2 x slow"},
+		{"a job for several types", "maxmin", still(Job{Work: 9, GPUs: 4, Kind: 2}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1, 2, 3}}, "no type alone can hold the job, so it gets free GPUs of several types: 2 x fast and 2 x slow"},
 		{"the type with the greater advantage", "maxmin", still(Job{Work: 4000, GPUs: 2}, Job{Work: 4000, GPUs: 2, Kind: 1}), Action{Verb: Start, Job: 0, GPUs: []int{0, 1}}, "fair fraction"},
 	} {
 		p, err := New(c.policy, Options{Explain: true})

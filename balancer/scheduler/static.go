@@ -127,7 +127,7 @@ func (p *static) Decide(s *State) Action {
 func (p *static) start(s *State, job int, gpus []int) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {
-		a.Reason = fmt.Sprintf("%s is assigned to %s, and no earlier job waits for this type", s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.types(gpus))
+		a.Reason = p.why(s, job, gpus, fmt.Sprintf("%s is assigned to %s, and no earlier job waits for this type", s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.types(gpus)))
 	}
 	return a
 }

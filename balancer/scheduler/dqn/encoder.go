@@ -104,7 +104,7 @@ type SeveralTypesError struct {
 // Error implements error.
 func (e *SeveralTypesError) Error() string {
 	return fmt.Sprintf("job %d (%q): %d GPUs of one type do not run it, and this network has no baseline that could place it: "+
-		"use another policy, or train a network with a baseline (Encoding.Advice)", e.Job, e.Name, e.GPUs)
+		"use another policy, or a network of schedule train, which has a baseline", e.Job, e.Name, e.GPUs)
 }
 
 // reset prepares for a run.

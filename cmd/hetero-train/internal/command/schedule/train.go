@@ -81,7 +81,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	case f.threads < 0 || f.threads > runtime.NumCPU():
 		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
 	case !(f.minutes > 0 && f.minutes <= 1e6):
-		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0", f.minutes)
+		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
 	case !(f.random >= 0 && f.random <= 1):
 		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
 	case f.output == "":
