@@ -164,10 +164,10 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 // maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job. Waiting for
 // better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be wrong in all
 // states, and jobs would then run one after another. With a smaller number, the policy loses part of its gain on the
-// cluster of the training; with a larger one, it loses time on large clusters.
+// cluster of the training; with a larger one, it loses time on other jobs and clusters.
 //
-// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, which are
-// worse on random clusters and on Gavel's traces.
+// It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none of
+// which is better on all clusters.
 const maxIdle = 12
 
 // SetCaution sets the margin of the policy, in units of the reward. The policy follows the baseline of its encoding,
