@@ -14,7 +14,8 @@ Each client follows the run by a stream. With --load page, it also loads the run
 second, as a page does. A page that is hidden does not load, so --load stream is the load of hidden pages.
 
 The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
-machine. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
+machine. On CPUs that the ranks keep busy, the server gets little time, because it has the lowest priority: clients then wait longer.
+--server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
 
 Exit codes: 0; 1 if the server refused or ended a stream or a request, or if the measurement failed; 2 for bad flags.
 """
@@ -37,8 +38,9 @@ import urllib.request
 
 FIGURES = ("/figures?points=600&columns=loss,accuracy,throughput,total_throughput,share,own,communication,hidden,bus_bandwidth,"
            "utilization,memory,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange")
-SETTLE = 4.0  # s at the start of a block that are not measured: clients connect, or the server notices that they have gone
-LATE = 4.0  # s; a record that does not arrive within this time has not been received
+SETTLE = 4.0  # s at the start of a block that are not measured: clients load their pages, or the server notices that they have gone
+CONNECT = 60.0  # s within which the server must open all streams of a block; the block begins then
+LATE = 8.0  # s; longer delays are not measured
 LOOK = 0.02  # s between two looks at the file of records, which is written twice a second
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
 T95 = [0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13]
@@ -104,6 +106,10 @@ async def clients(port, run, load, number):
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     all_got = [{"status": 0, "events": [], "steps": [], "loads": [], "refusals": 0, "error": ""} for _ in range(number)]
     tasks = [asyncio.create_task(guarded(port, run, load, i == 0, got)) for i, got in enumerate(all_got)]
+    end = time.monotonic() + CONNECT
+    while time.monotonic() < end and not all(got["status"] or got["error"] for got in all_got):
+        await asyncio.sleep(0.1)
+    print("connected", flush=True)
     await over.wait()
     for task in tasks:
         task.cancel()
@@ -211,10 +217,14 @@ def measure(a, folder, port, train):
     else:
         fail("the run has not computed 20 steps after a minute")
     server, blocks, writes = server_of(port), [], []
+    if a.server_cpus:
+        subprocess.run(["taskset", "-acp", a.server_cpus, str(server)], check=True, stdout=subprocess.DEVNULL)
     for i in range(2 * a.pairs):
         on = i % 4 in (0, 3)  # on, off, off, on, …: a steady change of the machine has no effect
         crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port), "run", "--clients", str(a.clients),
                                                                "--load", a.load]), stdout=subprocess.PIPE)
+        if crowd:
+            crowd.stdout.readline()  # until all clients are connected
         watch(path, SETTLE, writes)
         cpu, begin = cpu_seconds(server), time.time()
         watch(path, a.block - SETTLE, writes)
@@ -225,7 +235,7 @@ def measure(a, folder, port, train):
             if crowd.returncode != 0:
                 fail("the clients failed; see the messages above")
             blocks[-1]["clients"] = json.loads(text)
-        print(f"block {i + 1} of {2 * a.pairs}: {'with' if on else 'without'} clients", file=sys.stderr)
+        print(f"block {i + 1} of {2 * a.pairs}: {'with' if on else 'without'} clients", file=sys.stderr, flush=True)
         if train.poll() is not None:
             fail("the training ended during the measurement")
     train.send_signal(signal.SIGINT)
@@ -255,9 +265,10 @@ def report(a, blocks, writes, records):
     refused, refusals = len(all_got) - statuses[200], sum(got["refusals"] for got in all_got)
     delays = [d for b in blocks if b["on"] for d in delays_of(b, writes, records)]
     loads = [took for b in blocks if b["on"] for got in b["clients"] for at, took in got["loads"] if at > b["begin"]]
-    ms = lambda values, q: f"{1000 * quantile(values, q):.0f} ms"
+    ms = lambda values, q: f"over {LATE:g} s" if math.isinf(quantile(values, q)) else f"{1000 * quantile(values, q):.0f} ms"
 
-    print(f"clients              {a.clients} ({a.load}), CPUs {a.client_cpus or 'all'}; training and server: {a.ranks} ranks, CPUs {a.train_cpus or 'all'}")
+    print(f"clients              {a.clients} ({a.load}), CPUs {a.client_cpus or 'all'}")
+    print(f"training             {a.ranks} ranks, CPUs {a.train_cpus or 'all'}; server: CPUs {a.server_cpus or a.train_cpus or 'all'}")
     print(f"streams              {statuses[200]} opened, {refused} refused; {refusals} refused runs and requests; {sum(errors.values())} ended by an error")
     for status, n in sorted(statuses.items()):
         if status != 200:
@@ -281,14 +292,15 @@ def main():
     p.add_argument("--load", choices=["page", "stream"], default="page", help="what a client does (default: page)")
     p.add_argument("--block", type=float, default=20, help="length of a block in s (default: 20)")
     p.add_argument("--pairs", type=int, default=6, help="pairs of blocks with and without clients, 2 to 16 (default: 6)")
-    p.add_argument("--train-cpus", default="", help="CPUs of training and server, as taskset -c takes them")
+    p.add_argument("--train-cpus", default="", help="CPUs of the training, as taskset -c takes them")
+    p.add_argument("--server-cpus", default="", help="CPUs of the server (default: those of the training, where it has the lowest priority)")
     p.add_argument("--client-cpus", default="", help="CPUs of the clients")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="further setting of the training")
     p.add_argument("--as-clients", nargs=2, metavar=("PORT", "RUN"), help=argparse.SUPPRESS)
     a = p.parse_args()
-    if a.clients < 1 or not 2 <= a.pairs <= 16 or a.block < 3 * SETTLE:
-        p.error(f"want at least 1 client, 2 to 16 pairs, and blocks of at least {3 * SETTLE:g} s")
+    if a.clients < 1 or not 2 <= a.pairs <= 16 or a.block < SETTLE + LATE + 2:
+        p.error(f"want at least 1 client, 2 to 16 pairs, and blocks of at least {SETTLE + LATE + 2:g} s")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     want = 3 * a.clients + 100
     if soft < want:

@@ -48,7 +48,9 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	allocated, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocated)
 	closeChromium = func() {
-		cancel()
+		if chromedp.Cancel(ctx) != nil { // closes the browser in good order
+			cancel()
+		}
 		cancelAllocator()
 	}
 	_, err := chromedp.Run(ctx, chromedp.Navigate("about:blank"))
