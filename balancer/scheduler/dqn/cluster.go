@@ -119,16 +119,21 @@ type cluster struct {
 	constant   float64 // seconds that Shaped subtracts
 }
 
+// Shape is the size of the observations of the problem's environments: that of the largest cluster.
+func (p Problem) Shape(source Source) Shape {
+	rows, slots := Grid(source.Setup.Cluster)
+	if p.Random > 0 {
+		rows, slots = max(rows, workload.RandomMachines), max(slots, workload.RandomGPUs)
+	}
+	return p.Encoding.Shape(rows, slots)
+}
+
 // NewEnvironments returns n equal environments of a problem.
 func NewEnvironments(n int, p Problem, source Source) ([]Environment, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	rows, slots := Grid(source.Setup.Cluster)
-	if p.Random > 0 {
-		rows, slots = max(rows, workload.RandomMachines), max(slots, workload.RandomGPUs)
-	}
-	shape := p.Encoding.Shape(rows, slots)
+	shape := p.Shape(source)
 	var out []Environment
 	for range n {
 		e := &cluster{problem: p, source: source, shape: shape, seen: NewObservation(shape), random: rand.NewPCG(0, 0)}
@@ -136,7 +141,7 @@ func NewEnvironments(n int, p Problem, source Source) ([]Environment, error) {
 		if e.encoder, err = newEncoder(p.Encoding, false); err != nil {
 			return nil, err
 		}
-		e.encoder.rows, e.encoder.slots = rows, slots
+		e.encoder.rows, e.encoder.slots = shape.Rows, shape.Slots
 		if err := e.Reset(0); err != nil { // reports faults of the problem before the training
 			return nil, err
 		}

@@ -524,6 +524,15 @@ func TestScheduleTrains(t *testing.T) {
 	if o := execute(append([]string{"schedule", "train", "--output", other, "--episodes", "20", "--random", "0.5"}, files...)); o.code != 0 || !strings.Contains(o.stderr, "saved ") {
 		t.Errorf("a training with files: got exit code %d, %q", o.code, o.stderr)
 	}
+	large := []string{"schedule", "train", "--output", filepath.Join(t.TempDir(), "large"), "--speeds", speeds, "--trace", trace, "--gpus"}
+	for range 2 { // when it starts, and when it resumes
+		if o := execute(append(large, "v100=120", "--episodes", "1")); o.code != 0 || !strings.Contains(o.stderr, "the replay memory keeps ") {
+			t.Errorf("a training on 30 machines: got exit code %d and %q, want a warning about the replay memory", o.code, o.stderr)
+		}
+	}
+	if o := execute(append(large, "v100=12000")); o.code != 2 || !strings.Contains(o.stderr, "too many machines") {
+		t.Errorf("a training on 3000 machines: got exit code %d and %q", o.code, o.stderr)
+	}
 	for _, c := range []struct {
 		args []string
 		code int

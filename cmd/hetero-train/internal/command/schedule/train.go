@@ -118,14 +118,14 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	options, problem := dqn.Defaults(), dqn.DefaultProblem()
 	from := dqn.Source{Setup: f.setup, Lists: f.listed}
 	options.Seed, problem.Random, problem.Input = f.seed, f.random, from.Digest()
+	usual, numbers := options.Replay, problem.Shape(from).Floats()
+	if options.Replay = min(options.Replay, replayBytes/(4*numbers)); options.Replay < options.Warm {
+		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
+			numbers, replayBytes/(4*options.Warm))
+	}
 	environments, err := dqn.NewEnvironments(options.Environments, problem, from)
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
-	}
-	usual := options.Replay
-	if options.Replay = min(options.Replay, replayBytes/(4*environments[0].Shape().Floats())); options.Replay < options.Warm {
-		return exit.Usagef("schedule train: the cluster has too many machines: a state of it has %d numbers, want at most %d; train on a part of the cluster: the network fits the whole",
-			environments[0].Shape().Floats(), replayBytes/(4*options.Warm))
 	}
 	text, err := json.Marshal(problem)
 	if err != nil {
@@ -157,7 +157,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, learner.Close()) }()
 	if kept := learner.Options().Replay; kept < usual {
 		a.WarnOf(fmt.Sprintf("the replay memory keeps %d decisions instead of %d: a state of this cluster has %d numbers, and the memory is limited to %d MiB; "+
-			"the training may need more episodes", kept, usual, environments[0].Shape().Floats(), replayBytes>>20))
+			"the training may need more episodes", kept, usual, numbers, replayBytes>>20))
 	}
 	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 2})
 	if err != nil {
