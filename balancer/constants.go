@@ -9,8 +9,12 @@ const (
 	likelySigmas = 3.0
 	// Standard deviations beyond which the speed of a rank has changed. With fewer, many ranks would give false alarms.
 	sureSigmas = 4.5
-	leastShift = 0.03   // log: the filter follows smaller changes of speed
-	leastGain  = 0.0015 // of a step: smallest gain of a change of shares
+	leastShift = 0.03 // log: the filter follows smaller changes of speed
+	leastJump  = 0.1  // log: smaller jumps of a level begin no disturbance
+	// Log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance agreements.
+	// Larger: more disturbances whose end remains unnoticed.
+	sureRatio = 2.0
+	leastGain = 0.0015 // of a step: smallest gain of a change of shares
 	// Standard deviations of the slowest rank's curve that a change must gain. Larger: follows noise less, and a rank
 	// later.
 	gainSigmas = 0.6
@@ -37,6 +41,7 @@ const (
 	wanderBias  = 0.3 // subtracted from the agreement, so that chance does not accumulate
 	driftForget = 0.8 // fraction of the sum of innovations that remains after a window
 	levelRate   = 0.3 // fraction, per window, of the change in common that the curves of the ranks follow
+	unrest      = 12  // windows after the last jump of a level until a disturbance counts as the usual state
 	commonSure  = 2.0 // times the variance by chance: least common movement of all ranks within a window
 )
 

@@ -28,6 +28,7 @@ type hybrid struct {
 	benched []int   // by rank: decisions without samples; 0: the rank has samples
 	recall  []int   // decisions after which an excluded rank is tried again
 
+	unrest    int // remaining windows of the disturbance; 0: there is none
 	left      int // remaining steps of the run; 0: unknown
 	beyond    int // probes of larger shares so far
 	decisions int
@@ -166,17 +167,30 @@ func (h *hybrid) learn() {
 	withoutCommon(logs, median(noise))
 	for r, e := range h.ranks {
 		readings[r] = e.read(h.window.shares[r], logs[r])
+		if h.unrest > 0 && e.ended(&readings[r], h.alike.variance) {
+			e.restore()
+			e.compare(&readings[r])
+		}
 	}
 	offset, variance, lasts := h.alike.estimate(readings)
 	level := levelRate * offset
 	if lasts {
 		level = offset
 	}
+	jumped := lasts && math.Abs(offset) > leastJump
 	for r, e := range h.ranks {
-		if readings[r].samples > 0 {
-			e.update(&readings[r], offset, variance)
+		calm := !lasts
+		if m := &readings[r]; m.samples > 0 {
+			calm = calm && e.calm(m, offset)
+			jumped = e.update(m, offset, variance) || jumped
 		}
 		e.move(level, 0)
+		if e.away++; calm && h.unrest == 0 && h.decisions > 0 {
+			e.keep()
+		}
+	}
+	if h.unrest = max(h.unrest-1, 0); jumped {
+		h.unrest = unrest
 	}
 }
 

@@ -32,8 +32,13 @@ type speed struct {
 	// moved: speed assumed a change of the level; surprise is then the difference at older shares if the shape was the
 	// cause
 	moved bool
-	asked bool    // an earlier share was measured since then
-	since int     // windows since that boundary
+	asked bool // an earlier share was measured since then
+	since int  // windows since that boundary
+
+	before *speed // state before the disturbance; without a disturbance, state after the last calm window; nil: none yet
+	away   int    // windows since that state
+	back   bool   // the last reading was as before the disturbance
+
 	shape *shape  // as of the last decision
 	drawn float64 // log of the time of the share in use, as of the last drawn curve
 }
@@ -123,8 +128,9 @@ func (e *speed) expect(samples float64) (value, variance float64) {
 	return value, variance + e.wander*e.wander
 }
 
-// update learns from a window. offset is the change that all ranks have in common; the log of the reading contains it.
-func (e *speed) update(m *reading, offset, variance float64) {
+// update learns from a window, and reports whether the level of the rank jumped. offset is the change that all ranks
+// have in common; the log of the reading contains it.
+func (e *speed) update(m *reading, offset, variance float64) (jumped bool) {
 	start, total := m.log-offset-m.shift, m.variance+variance
 	e.loosen(e.wander * e.wander)
 	if e.trend != 0 {
@@ -143,43 +149,45 @@ func (e *speed) update(m *reading, offset, variance float64) {
 	if at < 0 {
 		e.current = len(e.cells)
 		if !math.IsNaN(expected) {
-			e.cross(m.samples, start-expected, doubt, total, first)
+			jumped = e.cross(m.samples, start-expected, doubt, total, first)
 		}
 		e.add(m.samples, start, total)
 		e.forget()
 	} else {
 		e.current = at
-		e.follow(start, total, first)
+		jumped = e.follow(start, total, first)
 	}
 	if e.trend = m.slope; m.shift != 0 {
 		e.move(m.shift, m.shiftVariance)
 		e.drift = 0
 	}
+	return jumped || m.shift != 0 && m.slope == 0
 }
 
 // cross learns from the surprise of a share that has no cell yet. A share that is near a measured one and fills the
 // same tiles should take about as long, so a surprise means that the level has moved. Otherwise the cause of the
-// surprise is the shape.
-func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) {
+// surprise is the shape. cross reports whether the level has moved.
+func (e *speed) cross(samples, surprise, doubt, variance float64, first bool) (moved bool) {
 	total := doubt + variance
 	if first { // the curve of an earlier run has another height
 		e.move(surprise, variance-unknownHeight)
-		return
+		return false
 	}
 	if sigma := math.Sqrt(total); math.Abs(surprise) < max(sureSigmas*sigma, leastShift) {
 		e.wanders(surprise/sigma*variance/total, variance)
 		if math.Abs(surprise) < max(likelySigmas*sigma, leastShift) {
-			return
+			return false
 		}
 	} else if e.alike(samples) {
 		e.move(surprise, total)
 		e.surprise, e.moved, e.asked, e.since, e.drift = -surprise, true, false, 0, 0
-		return
+		return true
 	}
 	e.loosen(newPart * square(surprise))
 	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
 		e.surprise, e.moved, e.asked, e.since = surprise, false, false, 0
 	}
+	return false
 }
 
 // alike reports whether a measured share is near another one and fills the same tiles.
@@ -198,8 +206,8 @@ func (e *speed) alike(samples float64) bool {
 	})
 }
 
-// follow learns from a share that has a cell.
-func (e *speed) follow(value, variance float64, first bool) {
+// follow learns from a share that has a cell, and reports whether the level has jumped.
+func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 	c := &e.cells[e.current]
 	innovation := value - c.log
 	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
@@ -211,7 +219,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 					e.cells[i].log += innovation
 				}
 			}
-			innovation, jump = 0, false
+			innovation, jump, jumped = 0, false, true
 		}
 		e.surprise = 0
 	}
@@ -225,6 +233,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 			}
 		}
 		e.drift, e.surprise = 0, 0
+		jumped = math.Abs(innovation) > leastJump
 	default:
 		seen := min(square(innovation), square(likelySigmas*sigma))
 		// Innovations of one sign come from the level.
@@ -243,6 +252,7 @@ func (e *speed) follow(value, variance float64, first bool) {
 		}
 	}
 	c.age = 0
+	return jumped
 }
 
 // wanders adapts wander to an innovation, in standard deviations. The innovations of a filter that forgets at the right
@@ -290,7 +300,7 @@ func (e *speed) read(samples int, logs []float64) reading {
 	if len(logs) == 0 {
 		return reading{}
 	}
-	m := reading{samples: float64(samples), surprise: math.NaN()}
+	m := reading{samples: float64(samples)}
 	if slope := ramp(logs, e.noise); slope != 0 {
 		for i := range logs { // as of the last step
 			logs[i] += slope * float64(len(logs)-1-i)
@@ -312,6 +322,13 @@ func (e *speed) read(samples int, logs []float64) reading {
 		e.weight = keep + n - 2
 	}
 	m.variance = e.noise/n + windowNoise*windowNoise + e.jitter
+	e.compare(&m)
+	return m
+}
+
+// compare sets the surprise of a reading and its variance.
+func (e *speed) compare(m *reading) {
+	m.surprise = math.NaN()
 	if expected, doubt := e.expect(m.samples); e.known && !math.IsNaN(expected) {
 		m.surprise, m.doubt = m.log-m.shift-expected-boundarySteps*e.trend, doubt+m.variance
 		if e.cell(m.samples) < 0 {
@@ -326,7 +343,6 @@ func (e *speed) read(samples int, logs []float64) reading {
 			}
 		}
 	}
-	return m
 }
 
 // level returns logs without their linear trend, so that a moving level does not count as noise.

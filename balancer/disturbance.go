@@ -1,0 +1,76 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// A disturbance, such as other work on a machine, makes ranks slower for some windows, and its end makes them as fast as
+// before. If the shares change at the same time, the times of earlier shares become wrong: they were measured before the
+// disturbance, or with another level during it. An earlier share that seems slow is not measured again, so the error
+// would remain. Each rank therefore keeps its state of the time before the disturbance. It returns to this state once
+// that state predicts the times again, with any share.
+
+// keep stores the state of a rank after a window without a surprise.
+func (e *speed) keep() {
+	c := *e
+	c.before, c.cells, c.cov = nil, slices.Clone(e.cells), cloneRows(e.cov)
+	e.before, e.away, e.back = &c, 0, false
+}
+
+func cloneRows(cov [][]float64) [][]float64 {
+	out := make([][]float64, len(cov))
+	for i, row := range cov {
+		out[i] = append(make([]float64, 0, mostShares+2), row...)
+	}
+	return out
+}
+
+// restore returns to the state before the disturbance. The rank keeps the rate at which its level moves.
+func (e *speed) restore() {
+	before, away, wander := e.before, e.away, e.wander
+	*e = *before
+	e.cells, e.cov = slices.Clone(before.cells), cloneRows(before.cov)
+	e.before, e.away, e.wander = before, away, wander
+}
+
+// ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the
+// disturbance, and the first one is much more likely in that state than in the current one. One reading may agree by
+// chance, and so may a level that moves steadily. common is the variance of the changes that all ranks have in common.
+func (e *speed) ended(m *reading, common float64) bool {
+	if e.before == nil || m.samples == 0 || m.slope != 0 {
+		return false
+	}
+	common += float64(e.away) * square(e.wander)
+	before, off := e.before.likelihood(m, common)
+	if off > likelySigmas {
+		e.back = false
+	} else if e.back {
+		e.back = false
+		return true
+	} else {
+		now, _ := e.likelihood(m, common)
+		// A level that has jumped has a probability density of about 1 at each log of a time.
+		e.back = before-max(now, 0) > sureRatio
+	}
+	return false
+}
+
+// likelihood returns the log of the probability density of the log of a reading, up to a constant, and the distance of
+// the reading from its prediction in standard deviations.
+func (e *speed) likelihood(m *reading, common float64) (log, off float64) {
+	expected, doubt := e.expect(m.samples)
+	if math.IsNaN(expected) {
+		return math.Inf(-1), math.Inf(1)
+	}
+	sigma := math.Sqrt(doubt + m.variance + common)
+	off = math.Abs(m.log-m.shift-expected) / sigma
+	return -off*off/2 - math.Log(sigma), off
+}
+
+// calm reports whether a reading agrees with the prediction. offset is the change that all ranks have in common.
+func (e *speed) calm(m *reading, offset float64) bool {
+	expected, doubt := e.expect(m.samples)
+	off := m.log - offset - expected - boundarySteps*e.trend
+	return m.shift == 0 && !(math.Abs(off) > max(likelySigmas*math.Sqrt(doubt+m.variance), leastShift))
+}
