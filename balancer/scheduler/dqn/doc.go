@@ -47,6 +47,9 @@
 // returns and imitation of a baseline are options. Environments run in lockstep, so that one run of the network decides for all of them. Only
 // the value of the chosen action has a gradient.
 //
+// A [Policy] follows its baseline in states with more jobs than the training had (Progress.Jobs, which environments report
+// as a [Counter]). Values are sums over jobs, and the network has not learnt those of more jobs.
+//
 // Discounting follows the simulated time: a cost after Problem.Horizon units of time counts 1/e. At rates above 1e-4, networks of
 // one training differ much from each other: end a training with a smaller rate.
 //
