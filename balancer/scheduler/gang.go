@@ -144,7 +144,7 @@ func (p *gang) move(s *State) Action {
 	}
 	a := Action{Verb: Stop, Job: s.Running[best].Job}
 	if p.explain {
-		a.Reason = fmt.Sprintf("no job waits, and it finishes %.0f s earlier on free GPUs of type %s", gain, s.Cluster.Types[typ].Name)
+		a.Reason = fmt.Sprintf("no job waits, and it finishes %s earlier on free GPUs of type %s", seconds(gain), s.Cluster.Types[typ].Name)
 	}
 	return a
 }
@@ -398,7 +398,7 @@ func (p *gang) start(s *State, job int, best plan) (a Action, ok bool) {
 		if best.shared >= 0 {
 			with = fmt.Sprintf(" together with job %d", s.Running[best.shared].Job)
 		}
-		a.Reason = fmt.Sprintf("it finishes first on %s%s: predicted %.4g steps/s, end in %.0f s", s.types(gpus), with, best.speed, best.finish-s.Now)
+		a.Reason = fmt.Sprintf("it finishes first on %s%s: predicted %.4g steps/s, end in %s", s.types(gpus), with, best.speed, seconds(best.finish-s.Now))
 	}
 	return a, true
 }

@@ -96,6 +96,14 @@ func (p *placer) why(s *State, job int, gpus []int, usual string) string {
 	return usual
 }
 
+// seconds shows a time in a reason.
+func seconds(v float64) string {
+	if v >= 1e9 {
+		return fmt.Sprintf("%.3g s", v)
+	}
+	return fmt.Sprintf("%.0f s", v)
+}
+
 // types names the types of GPUs: "4 x volta" or "2 x volta and 2 x turing".
 func (s *State) types(gpus []int) string {
 	text := ""

@@ -80,8 +80,8 @@ func (p *rule) Decide(s *State) Action {
 		if gpus, speed, ok := p.fastest(s, job); ok {
 			a := Action{Verb: Start, Job: job, GPUs: gpus}
 			if p.explain {
-				a.Reason = fmt.Sprintf("the job has the highest score of the jobs that fit, %.2f (priority %.2f, waited %.0f s); %s: %.4g steps/s",
-					score, s.Workload.Jobs[job].Priority, s.Now-s.Workload.Jobs[job].Arrival,
+				a.Reason = fmt.Sprintf("the job has the highest score of the jobs that fit, %.2f (priority %.2f, waited %s); %s: %.4g steps/s",
+					score, s.Workload.Jobs[job].Priority, seconds(s.Now-s.Workload.Jobs[job].Arrival),
 					p.why(s, job, gpus, "the fastest free GPUs for it are "+s.types(gpus)), speed)
 			}
 			return a
