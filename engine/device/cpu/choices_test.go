@@ -490,13 +490,26 @@ func TestWrongTimesAreUnavailable(t *testing.T) {
 	}
 }
 
-// Each kind of kernel passes the conformance suite for the values of its ops.
+// Each kind of kernel passes the conformance suite for the values of its ops, and of networks that contain them.
 func TestConformanceOfEachKindOfKernel(t *testing.T) {
 	choosing(t)
+	cases, err := conformance.ParseMatch("/^values$/^(linear|transformer|nan|chain)$")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, names := range []string{"tiles", "onednn,rows"} {
 		t.Run(names, func(t *testing.T) {
 			t.Setenv(kernelNames, names)
-			devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.BF16}, Threads: true})
+			result := conformance.Run("cpu", func(t conformance.T) {
+				devicetest.Run(t, opened, devicetest.Caps{Types: []tensor.DType{tensor.BF16}})
+			}, conformance.Options{Match: cases, Done: func(path []string, r *conformance.Result) {
+				if r.Status != conformance.Passed && len(r.Output) > 0 {
+					t.Errorf("%s: %s", strings.Join(path, "/"), strings.Join(r.Output, "\n"))
+				}
+			}})
+			if passed, failed, skipped := result.Count(); passed < 200 || failed+skipped > 0 {
+				t.Errorf("got %d cases that passed, %d that failed, %d skipped, want at least 200, 0, 0", passed, failed, skipped)
+			}
 		})
 	}
 }
