@@ -116,11 +116,18 @@ func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
 	return in(t, ctx, chromedp.Evaluate[T](expression, chromedp.EvalAsValue, chromedp.EvalAwaitPromise))
 }
 
-// await waits until a JavaScript expression is true.
+// await waits until a JavaScript expression is true. An expression that ends with its page, because the browser loads
+// another one, is evaluated again.
 func await(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); !evaluate[bool](t, ctx, "!!("+expression+")"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(limit) {
+	action := chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAsValue, chromedp.EvalAwaitPromise)
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		switch done, err := chromedp.Run(ctx, action); {
+		case err != nil && !strings.Contains(err.Error(), "Inspected target navigated"):
+			t.Fatalf("%s: %v", expression, err)
+		case err == nil && done:
+			return
+		case time.Now().After(limit):
 			t.Fatalf("never true: %s; the page shows\n%s", expression, evaluate[string](t, ctx, `document.body.innerText`))
 		}
 	}
@@ -230,7 +237,7 @@ func TestDashboardShowsTheRecords(t *testing.T) {
 
 	visit(t, ctx, address)
 	await(t, ctx, `document.querySelector('tbody a')?.textContent === 'run' && document.querySelector('.badge').textContent === 'running'`)
-	evaluate[bool](t, ctx, `document.querySelector('tbody a').click(), true`)
+	evaluate[bool](t, ctx, `setTimeout(() => document.querySelector('tbody a').click(), 100), true`)
 	await(t, ctx, `Number(document.querySelector('main.run')?.dataset.step) > 5`)
 	// The page moves, without another load.
 	step := evaluate[string](t, ctx, `window.same = true, document.querySelector('main.run').dataset.step`)
@@ -522,7 +529,8 @@ func TestDashboardLogin(t *testing.T) {
 	for _, sent := range []string{"wrong", token} {
 		await(t, ctx, `location.pathname === '/login.html' && document.querySelector('#token')`)
 		screenshot(t, ctx, "login-"+sent[:5])
-		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', document.querySelector('form').requestSubmit(), true`, sent))
+		// The form is sent after the expression has its value: a new page ends an expression.
+		evaluate[bool](t, ctx, fmt.Sprintf(`window.sent = true, document.querySelector('#token').value = '%s', setTimeout(() => document.querySelector('form').requestSubmit(), 100), true`, sent))
 		await(t, ctx, `!window.sent`)
 	}
 	await(t, ctx, `location.pathname === '/' && document.querySelector('tbody a')?.textContent === 'run'`)
