@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
@@ -75,39 +76,12 @@ func newTrain(a *cli.App) *cobra.Command {
 }
 
 func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
-	switch {
-	case f.episodes < 1:
-		return exit.Usagef("schedule train: --episodes: got %d, want at least 1", f.episodes)
-	case f.threads < 0 || f.threads > runtime.NumCPU():
-		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
-	case !(f.minutes > 0 && f.minutes <= 1e6):
-		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
-	case !(f.random >= 0 && f.random <= 1):
-		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
-	case f.output == "":
-		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
-	}
-	if f.threads == 0 {
-		f.threads = runtime.NumCPU()
-	}
-	if err := f.read(a); err != nil {
+	if err := f.check(a); err != nil {
 		return err
 	}
-	if f.random == 1 && f.listed != nil {
-		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
-	}
-	if err := os.MkdirAll(f.output, 0o755); err != nil {
-		return exit.Usagef("schedule train: --output: %w", err)
-	}
-	// Two trainings in one folder would replace each other's checkpoints.
-	patience, cancel := context.WithTimeout(ctx, time.Second)
-	lock, err := filelock.Acquire(patience, filepath.Join(f.output, "train.lock"))
-	cancel()
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait until that process ends", f.output)
-	case err != nil:
-		return exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
+	lock, err := f.lock(ctx)
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	dev, err := devices.Open(f.device, devices.Alone(1))
@@ -131,26 +105,7 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if err != nil {
 		return err
 	}
-	var learner *dqn.Learner
-	c, skipped, err := checkpoint.Latest(f.output)
-	switch {
-	case err == nil:
-		for _, s := range skipped {
-			a.WarnOf(s.String())
-		}
-		if err = f.comparable(c, text); err == nil {
-			if learner, err = dqn.Resume(ctx, dev, c, f.threads, environments, nil); ctx.Err() == nil {
-				err = exit.With(exit.Data, err)
-			}
-		}
-		if err = errors.Join(err, c.Close()); err == nil {
-			a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
-		}
-	case errors.Is(err, checkpoint.ErrNone):
-		learner, err = dqn.NewLearner(dev, options, f.threads, environments)
-	default:
-		err = exit.With(exit.Data, err)
-	}
+	learner, err := f.learner(ctx, a, dev, options, environments, text)
 	if err != nil {
 		return fmt.Errorf("schedule train: %w", err)
 	}
@@ -167,6 +122,74 @@ func (f *trainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	return f.train(ctx, a, learner, func(ctx context.Context) (checkpoint.Saved, error) {
 		return learner.Save(ctx, store, version.Text(), text)
 	})
+}
+
+// check checks the flags, and reads the files that they name.
+func (f *trainFlags) check(a *cli.App) error {
+	switch {
+	case f.episodes < 1:
+		return exit.Usagef("schedule train: --episodes: got %d, want at least 1", f.episodes)
+	case f.threads < 0 || f.threads > runtime.NumCPU():
+		return exit.Usagef("schedule train: --threads: got %d, want 0 to %d, the number of CPUs of this process", f.threads, runtime.NumCPU())
+	case !(f.minutes > 0 && f.minutes <= 1e6):
+		return exit.Usagef("schedule train: --save-minutes: got %v, want a number above 0, at most 1e6", f.minutes)
+	case !(f.random >= 0 && f.random <= 1):
+		return exit.Usagef("schedule train: --random: got %v, want a number from 0 to 1", f.random)
+	case f.output == "":
+		return exit.Usagef("schedule train: --output: got an empty name, want a folder name")
+	}
+	if f.threads == 0 {
+		f.threads = runtime.NumCPU()
+	}
+	if err := f.read(a); err != nil {
+		return err
+	}
+	if f.random == 1 && f.listed != nil {
+		return exit.Usagef("schedule train: --random: got 1 with files of a cluster and jobs, want a number below 1: at 1, all episodes are on random clusters and no episode uses the files")
+	}
+	return nil
+}
+
+// lock creates the output folder and locks it: two trainings in one folder would replace each other's checkpoints.
+func (f *trainFlags) lock(ctx context.Context) (*filelock.Lock, error) {
+	if err := os.MkdirAll(f.output, 0o755); err != nil {
+		return nil, exit.Usagef("schedule train: --output: %w", err)
+	}
+	patience, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	lock, err := filelock.Acquire(patience, filepath.Join(f.output, "train.lock"))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, exit.Usagef("schedule train: --output: another process trains in %s; choose another folder, or wait until that process ends", f.output)
+	case err != nil:
+		return nil, exit.With(exit.IO, fmt.Errorf("schedule train: %w", err))
+	}
+	return lock, nil
+}
+
+// learner resumes the training of the output folder's newest checkpoint. Without a checkpoint, it begins a training.
+func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device, options dqn.Options, environments []dqn.Environment, problem json.RawMessage) (*dqn.Learner, error) {
+	c, skipped, err := checkpoint.Latest(f.output)
+	switch {
+	case errors.Is(err, checkpoint.ErrNone):
+		return dqn.NewLearner(dev, options, f.threads, environments)
+	case err != nil:
+		return nil, exit.With(exit.Data, err)
+	}
+	for _, s := range skipped {
+		a.WarnOf(s.String())
+	}
+	var learner *dqn.Learner
+	if err = f.comparable(c, problem); err == nil {
+		if learner, err = dqn.Resume(ctx, dev, c, f.threads, environments, nil); ctx.Err() == nil {
+			err = exit.With(exit.Data, err)
+		}
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		return nil, err
+	}
+	a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
+	return learner, nil
 }
 
 // comparable returns an error if the checkpoint is of another training, because the result would then differ from an
