@@ -14,7 +14,10 @@ const (
 	// Log of the ratio of likelihoods from which a rank is as before a disturbance. Smaller: more chance agreements.
 	// Larger: more disturbances whose end remains unnoticed.
 	sureRatio = 2.0
-	leastGain = 0.0015 // of a step: smallest gain of a change of shares
+	// Log of the probability density of the level of a rank after a jump: any level within a factor of e. Smaller:
+	// vaguer states from before a disturbance count.
+	jumpDensity = 0.0
+	leastGain   = 0.0015 // of a step: smallest gain of a change of shares
 	// Standard deviations of the slowest rank's curve that a change must gain. Larger: follows noise less, and a rank
 	// later.
 	gainSigmas = 0.6

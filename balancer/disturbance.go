@@ -34,6 +34,15 @@ func (e *speed) restore() {
 	e.before, e.away, e.wander = before, away, wander
 }
 
+// try returns to the state before the disturbance and keeps the current state instead, so that the rank returns to the
+// current state if the other one is wrong.
+func (e *speed) try() {
+	current := *e
+	current.before = nil
+	e.restore()
+	e.before, e.away, e.back = &current, 0, false
+}
+
 // ended reports whether a reading shows that the disturbance has ended: two readings agree with the state before the
 // disturbance, and the first one is much more likely in that state than in the current one. One reading may agree by
 // chance, and so may a level that moves steadily. common is the variance of the changes that all ranks have in common.
@@ -50,10 +59,24 @@ func (e *speed) ended(m *reading, common float64) bool {
 		return true
 	} else {
 		now, _ := e.likelihood(m, common)
-		// A level that has jumped has a probability density of about 1 at each log of a time.
-		e.back = before-max(now, 0) > sureRatio
+		e.back = before-max(now, jumpDensity) > sureRatio
 	}
 	return false
+}
+
+// mayEnd reports whether the state before the disturbance explains a reading better than a level at random, and an earlier share would be faster in
+// that state than in the current one. Only a measurement of such a share distinguishes the two states.
+func (e *speed) mayEnd(m *reading, common float64) bool {
+	if e.before == nil || m.samples == 0 || m.slope != 0 || e.trend != 0 {
+		return false
+	}
+	if before, off := e.before.likelihood(m, common+float64(e.away)*square(e.wander)); before < jumpDensity || off > likelySigmas {
+		return false
+	}
+	return slices.ContainsFunc(e.before.cells, func(c cell) bool {
+		now, _ := e.expect(c.samples)
+		return now-c.log > leastJump
+	})
 }
 
 // likelihood returns the log of the probability density of the log of a reading, up to a constant, and the distance of

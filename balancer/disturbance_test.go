@@ -90,3 +90,39 @@ func TestAKeptStateIsACopy(t *testing.T) {
 		e.restore()
 	}
 }
+
+// The rank that a disturbance hits gets a share far from those that were measured before. The earlier state predicts
+// this share too vaguely to be sure of the end, but an earlier share would be faster in that state, so the rank tries it.
+// If the state is wrong, the rank returns to the other one.
+func TestARankTriesTheStateBeforeADisturbance(t *testing.T) {
+	for name, end := range map[string]bool{"disturbance ended": true, "disturbance lasts": false} {
+		factor := 1.0
+		k := &source{r: rand.New(rand.NewPCG(7, 8)), curve: sloped, level: func(int) float64 { return factor }, noise: 0.01}
+		e := newSpeed(nil, 0, 512)
+		for _, n := range []int{240, 270, 256, 256, 248, 256} {
+			e.disturbedWindow(k, n, false)
+		}
+		factor = 1.8
+		e.disturbedWindow(k, 256, true)
+		if end {
+			factor = 1
+		}
+		e.disturbedWindow(k, 120, true)
+		m := e.read(120, logsOf(k.window(120, 10)))
+		if got := e.mayEnd(&m, 0); got != end {
+			t.Fatalf("%s: got %v from a reading of a share that is far from the earlier ones", name, got)
+		}
+		if !end {
+			continue
+		}
+		e.try()
+		e.update(&m, 0, 0)
+		e.fit(120)
+		checkTimes(t, e, 0.05, map[int]float64{256: sloped(256)})
+		factor = 1.8 // the other state is right after all
+		tried := e.disturbedWindow(k, 250, true)
+		if tried = e.disturbedWindow(k, 250, true) || tried; !tried {
+			t.Errorf("got a rank that does not return from a state that is wrong")
+		}
+	}
+}

@@ -170,6 +170,9 @@ func (h *hybrid) learn() {
 		if h.unrest > 0 && e.ended(&readings[r], h.alike.variance) {
 			e.restore()
 			e.compare(&readings[r])
+		} else if h.unrest == 1 && e.mayEnd(&readings[r], h.alike.variance) {
+			e.try()
+			e.compare(&readings[r])
 		}
 	}
 	offset, variance, lasts := h.alike.estimate(readings)
