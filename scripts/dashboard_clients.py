@@ -14,7 +14,7 @@ Each client follows the run by a stream. With --load page, it also loads the run
 second, as a page does. A page that is hidden does not load, so --load stream is the load of hidden pages.
 
 The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
-machine. On CPUs that the ranks keep busy, the server gets little time, because it has the lowest priority: clients then wait longer.
+machine. On CPUs that the ranks keep busy, the server gets little time, because it has a low priority: clients then wait longer.
 --server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
 
 Exit codes: 0; 1 if the server refused or ended a stream or a request, or if the measurement failed; 2 for bad flags.
@@ -293,7 +293,7 @@ def main():
     p.add_argument("--block", type=float, default=20, help="length of a block in s (default: 20)")
     p.add_argument("--pairs", type=int, default=6, help="pairs of blocks with and without clients, 2 to 16 (default: 6)")
     p.add_argument("--train-cpus", default="", help="CPUs of the training, as taskset -c takes them")
-    p.add_argument("--server-cpus", default="", help="CPUs of the server (default: those of the training, where it has the lowest priority)")
+    p.add_argument("--server-cpus", default="", help="CPUs of the server (default: those of the training, where it has a low priority)")
     p.add_argument("--client-cpus", default="", help="CPUs of the clients")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="further setting of the training")

@@ -158,6 +158,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, failed[0])
 		return
 	}
+	s.streams.Add(1)
+	defer s.streams.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)

@@ -21,6 +21,9 @@ const (
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
+	// streamPause is the time between two events per stream of the server. An event costs the server about 15 µs of CPU
+	// time per stream, so any number of streams takes less than 1 % of a CPU from a training on the same machine.
+	streamPause = 2 * time.Millisecond
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
 )
@@ -131,7 +134,11 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 			looked = true
 			close(f.ready)
 		}
-		if v := f.run.Version(); v != version && looked && (!more || time.Since(told) > interval) {
+		pause := time.Duration(s.streams.Load()) * streamPause
+		if more {
+			pause = max(pause, interval)
+		}
+		if v := f.run.Version(); v != version && looked && time.Since(told) >= pause {
 			version, told = v, time.Now()
 			f.mu.Lock()
 			close(f.changed)

@@ -245,6 +245,30 @@ func TestAStreamFollowsARun(t *testing.T) {
 }
 
 // TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end it.
+// Many streams get fewer events, so that they take a bounded time of the CPUs from a training.
+func TestManyStreamsGetFewerEvents(t *testing.T) {
+	folder, dir := folderOf(t, "a")
+	s := newServer(t, folder)
+	f, release, err := s.follow(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	s.streams.Store(int64(time.Hour / streamPause))
+	next, version := f.wait(), f.run.Version()
+	writeRun(t, filepath.Join(dir, "a"), "3")
+	for f.run.Version() == version { // until the server has read the change
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-next:
+		t.Error("got an event within the pause of an hour")
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.streams.Store(1)
+	<-next // of the next look at the files
+}
+
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})

@@ -197,8 +197,8 @@ func TestTrainingStartsAndEndsTheDashboard(t *testing.T) {
 				continue // the thread has ended
 			}
 			_, after, _ := strings.Cut(string(stat), ") ")
-			if nice := strings.Fields(after)[16]; nice != "19" {
-				t.Errorf("a thread of the dashboard has the nice value %s, want 19", nice)
+			if nice := strings.Fields(after)[16]; nice != "10" {
+				t.Errorf("a thread of the dashboard has the nice value %s, want 10", nice)
 			}
 			threads++
 		}

@@ -14,8 +14,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// leastPriority is the nice value of the dashboard: next to a busy thread of a rank, it gets 1.5 % of a CPU.
-const leastPriority = 19
+// lowPriority is the nice value of the dashboard: next to a busy thread of a rank, it gets at most 10 % of a CPU. With less,
+// its pages would be seconds late.
+const lowPriority = 10
 
 // startDashboard starts the dashboard as a separate process, which can neither slow down nor end the training. The
 // process ends when the pipe to it is closed, by stop or by the end of this process. If the dashboard cannot start or
@@ -55,7 +56,7 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		return failed(err)
 	}
 	// The ranks get the CPUs first. The group has only this process, and its threads.
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, leastPriority); err != nil {
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, lowPriority); err != nil {
 		log.Warn("the dashboard has the CPU priority of the training", "error", err)
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})
