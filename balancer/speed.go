@@ -220,6 +220,9 @@ func (e *speed) follow(value, variance float64, first bool) (jumped bool) {
 				}
 			}
 			innovation, jump, jumped = 0, false, true
+			if e.moved && e.away <= e.since+1 { // the level had not moved at all: there is no disturbance
+				e.before = nil
+			}
 		}
 		e.surprise = 0
 	}
