@@ -192,14 +192,17 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 		total += n
 		most = max(most, n)
 	}
-	if total >= j.GPUs && j.GPUs > 1 && c.holdsMixed(j, w, s) {
-		return nil
+	lacks := ""
+	if total >= j.GPUs && j.GPUs > 1 {
+		if lacks = c.lacksMixed(j, w, s); lacks == "" {
+			return nil
+		}
 	}
 	why := fmt.Sprintf("kind %q has no speed on %d GPUs of any type", w.Kinds[j.Kind].Name, j.GPUs)
 	if most < j.GPUs {
 		why = fmt.Sprintf("it needs %d GPUs, but at most %d GPUs of one type can hold it", j.GPUs, most)
 		if total >= j.GPUs {
-			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types", w.Kinds[j.Kind].Name, j.GPUs)
+			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types: %s", w.Kinds[j.Kind].Name, j.GPUs, lacks)
 		}
 		if sawMemory {
 			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
@@ -238,10 +241,11 @@ func (c *Cluster) room(j *Job, gpuMemory float64, typ int, sawMemory, sawHost *b
 	return total, spread
 }
 
-// holdsMixed reports whether a set of GPUs of several types can hold the job. It takes as many GPUs as fit, in order.
-func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
+// lacksMixed returns "" if a set of GPUs of several types can hold the job, otherwise the reason. The set has as many GPUs
+// as fit, in order.
+func (c *Cluster) lacksMixed(j *Job, w *Workload, s Speeds) string {
 	counts := make([]int, len(c.Types))
-	left := j.GPUs
+	left, without := j.GPUs, -1 // without: a type on which the job has no speed
 	for i := range c.Machines {
 		m := &c.Machines[i]
 		n := min(Multiples(m.CPUs, j.CPUs), Multiples(m.Memory, j.Memory))
@@ -250,7 +254,11 @@ func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 			if n == 0 || left == 0 {
 				break
 			}
-			if w.Kinds[j.Kind].GPUMemory > c.Types[t].Memory || !(s.Alone(j.Kind, t, 1, false) > 0) {
+			if w.Kinds[j.Kind].GPUMemory > c.Types[t].Memory {
+				continue
+			}
+			if !(s.Alone(j.Kind, t, 1, false) > 0) {
+				without = t
 				continue
 			}
 			counts[t]++
@@ -258,11 +266,27 @@ func (c *Cluster) holdsMixed(j *Job, w *Workload, s Speeds) bool {
 			left--
 		}
 	}
-	if left > 0 {
-		return false
+	switch {
+	case left > 0 && without >= 0:
+		return fmt.Sprintf("it lacks a speed on 1 GPU of type %q", c.Types[without].Name)
+	case left > 0:
+		return "too few GPUs fit at the same time"
 	}
 	speed, ok := s.Mixed(j.Kind, counts, true)
-	return ok && speed > 0
+	if ok && speed > 0 {
+		return ""
+	}
+	if table, can := s.(interface {
+		Lacks(kind int, counts []int, spread bool) (typ int, what string)
+	}); can {
+		switch t, what := table.Lacks(j.Kind, counts, true); {
+		case what != "" && t >= 0:
+			return fmt.Sprintf("it lacks a %s of type %q", what, c.Types[t].Name)
+		case what != "":
+			return "it lacks a " + what
+		}
+	}
+	return "the curves have too few samples for the batch, or the speeds are 0"
 }
 
 // Multiples returns how often a demand fits into a capacity. The result is at most 1<<30, even for a demand of 0. A

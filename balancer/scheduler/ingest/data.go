@@ -264,7 +264,12 @@ func (a *assembler) speeds() {
 		return
 	}
 	types, kinds := len(a.d.Cluster.Types), len(a.d.Workload.Kinds)
-	t := &workload.Table{Kinds: make([]workload.Rates, kinds)}
+	t := &workload.Table{Kinds: make([]workload.Rates, kinds), Have: make([]int, types)}
+	for _, g := range a.d.Cluster.GPUs {
+		if g.Type >= 0 && g.Type < types {
+			t.Have[g.Type]++
+		}
+	}
 	for i := range t.Kinds {
 		t.Kinds[i].Types = make([][]workload.Rate, types)
 	}

@@ -504,3 +504,37 @@ func TestColumnsAreDocumented(t *testing.T) {
 		t.Error("columns of an unknown table: got some")
 	}
 }
+
+// A gang of four runs on two GPUs of each of two types. Each figure that it lacks is named.
+func TestGangsOnSeveralTypesNeedOnlyFiguresThatCanBeMeasured(t *testing.T) {
+	const text = `{"table": "gpu_types", "name": "A", "memory": "16 GiB"}
+{"table": "gpu_types", "name": "B", "memory": "16 GiB"}
+{"table": "machines", "name": "a", "cpus": 32, "memory": "256 GiB", "network": "10 Gbit/s", "gpu_type": "A", "gpus": 2}
+{"table": "machines", "name": "b", "cpus": 32, "memory": "256 GiB", "network": "10 Gbit/s", "gpu_type": "B", "gpus": 2}
+{"table": "kinds", "name": "k", "class": "learning", "gpu_memory": "9 GiB", "save": 5, "load": 15, "batch": 32}
+{"table": "jobs", "name": "j", "kind": "k", "arrival": 0, "work": 100, "gpus": 4, "cpus": 1, "memory": "1 GiB", "network": 0, "priority": 0.5}
+{"table": "speeds", "kind": "k", "gpu_type": "A", "gpus": 1, "speed": 10}
+{"table": "speeds", "kind": "k", "gpu_type": "A", "gpus": 2, "speed": 19}
+{"table": "speeds", "kind": "k", "gpu_type": "B", "gpus": 1, "speed": 5}
+{"table": "speeds", "kind": "k", "gpu_type": "B", "gpus": 2, "speed": 9}
+{"table": "curves", "kind": "k", "gpu_type": "A", "samples": 16, "seconds": 0.05}
+{"table": "curves", "kind": "k", "gpu_type": "A", "samples": 64, "seconds": 0.2}
+{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 16, "seconds": 0.1}
+{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 64, "seconds": 0.4}
+`
+	for _, c := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{`, "batch": 32`, "", "no batch"},
+		{`{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 16, "seconds": 0.1}` + "\n" + `{"table": "curves", "kind": "k", "gpu_type": "B", "samples": 64, "seconds": 0.4}` + "\n", "", `on 4 GPUs of several types: it lacks a curve of type "B"`},
+		{`{"table": "speeds", "kind": "k", "gpu_type": "B", "gpus": 1, "speed": 5}` + "\n", "", `on 4 GPUs of several types: it lacks a speed on 1 GPU of type "B"`},
+		{`{"table": "kinds"`, `{"table": "machines", "name": "c", "cpus": 0, "memory": "256 GiB", "gpu_type": "A", "gpus": 2}` + "\n" + `{"table": "kinds"`, `it lacks a speed on 4 GPUs of several machines of type "A"`},
+	} {
+		d, err := Read(source("a.jsonl", JSONLines, "", strings.Replace(text, c.old, c.new, 1)))
+		if err == nil {
+			err = d.CheckStated()
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("without %s: got %v, want %q", c.old, err, c.want)
+		}
+	}
+}

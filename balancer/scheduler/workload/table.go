@@ -42,6 +42,9 @@ type Pair struct {
 type Table struct {
 	Kinds []Rates
 	Pairs []Pair
+	// Have has the number of GPUs of each type in the cluster; nil: unknown. No speed can be measured on more GPUs than
+	// these. For a larger gang on several types, [Table.Mixed] takes the communication time of the largest measured number.
+	Have []int
 
 	types   int
 	most    int       // GPUs
@@ -110,6 +113,9 @@ func (t *Table) check(types int) error {
 			faults = append(faults, fmt.Errorf(format, values...))
 		}
 	}
+	if t.Have != nil && len(t.Have) != types {
+		fault("numbers of GPUs: got %d types, want %d", len(t.Have), types)
+	}
 	speed := func(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 	for kind, k := range t.Kinds {
 		if len(k.Types) != types {
@@ -174,41 +180,87 @@ func (t *Table) Shared(kind, other, gpuType, n int) (float64, bool) {
 // Mixed implements [scheduler.Speeds]. The samples of a step, Batch for each GPU, are divided among all GPUs by the
 // solver of the trainer, which minimises the time of the slowest GPU. Mixed adds the communication time of the gang to
 // this time. For each type, the communication time is the measured time of a step on that number of GPUs minus the time
-// on one GPU; the longest one counts. No GPU gets more samples than the largest measured number of its curve. ok is
-// false if the kind has no batch, or no curve on one of the types.
+// on one GPU; the longest one counts. If the cluster has fewer GPUs of the type (Have), the largest measured number
+// counts instead. No GPU gets more samples than the largest measured number of its curve. ok is false if a figure lacks
+// ([Table.Lacks]).
 func (t *Table) Mixed(kind int, counts []int, spread bool) (speed float64, ok bool) {
 	k := &t.Kinds[kind]
-	if k.Batch == 0 || k.Curves == nil {
+	if _, what := t.Lacks(kind, counts, spread); what != "" {
 		return 0, false
 	}
 	var curves []balancer.Curve
-	limits, communication, gpus := []int(nil), 0.0, 0
-	for _, n := range counts {
-		gpus += n
-	}
+	limits, communication, gpus := []int(nil), 0.0, total(counts)
 	for typ, n := range counts {
 		if n == 0 {
 			continue
 		}
 		c := k.Curves[typ]
-		if c == nil {
-			return 0, false
-		}
-		one, all := t.Alone(kind, typ, 1, false), t.Alone(kind, typ, gpus, spread)
-		if one == 0 || all == 0 {
-			return 0, false
-		}
-		communication = max(communication, float64(gpus)/all-1/one)
+		seconds, _ := t.communication(kind, typ, gpus, spread)
+		communication = max(communication, seconds)
 		for range n {
 			curves = append(curves, c)
 			limits = append(limits, int(c[len(c)-1].Samples)) // the curve has no larger number of samples
 		}
 	}
-	total := k.Batch * gpus
-	shares, err := balancer.Solve(balancer.Batch{Total: total, Limits: limits}, curves)
+	shares, err := balancer.Solve(balancer.Batch{Total: k.Batch * gpus, Limits: limits}, curves)
 	if err != nil {
 		return 0, false
 	}
 	slowest, _ := balancer.Slowest(curves, shares)
 	return float64(gpus) / (slowest + communication), true
+}
+
+// Lacks returns the first figure without which [Table.Mixed] has no speed, and the type of GPU that lacks it; -1: no
+// type. what is "" if no figure lacks.
+func (t *Table) Lacks(kind int, counts []int, spread bool) (typ int, what string) {
+	k := &t.Kinds[kind]
+	if k.Batch == 0 {
+		return -1, "batch"
+	}
+	gpus := total(counts)
+	for typ, n := range counts {
+		if n == 0 {
+			continue
+		}
+		if k.Curves == nil || k.Curves[typ] == nil {
+			return typ, "curve"
+		}
+		if t.Alone(kind, typ, 1, false) == 0 {
+			return typ, "speed on 1 GPU"
+		}
+		if _, ok := t.communication(kind, typ, gpus, spread); !ok {
+			if what = fmt.Sprintf("speed on %d GPUs", gpus); spread {
+				what += " of several machines"
+			}
+			return typ, what
+		}
+	}
+	return -1, ""
+}
+
+// communication is the time that a gang needs for communication in a step, seconds, if all its GPUs were of one type.
+func (t *Table) communication(kind, typ, gpus int, spread bool) (seconds float64, ok bool) {
+	one, all := t.Alone(kind, typ, 1, false), t.Alone(kind, typ, gpus, spread)
+	switch rates := t.Kinds[kind].Types[typ]; {
+	case one == 0:
+		return 0, false
+	case all > 0:
+		return float64(gpus)/all - 1/one, true
+	case t.Have == nil || t.Have[typ] >= gpus || rates[len(rates)-1].GPUs >= gpus:
+		return 0, false
+	default:
+		last := rates[len(rates)-1]
+		if all = last.Spread; !spread || all == 0 {
+			all = last.Packed
+		}
+		return float64(last.GPUs)/all - 1/one, all > 0
+	}
+}
+
+// total is the number of GPUs of a mixed set.
+func total(counts []int) (gpus int) {
+	for _, n := range counts {
+		gpus += n
+	}
+	return gpus
 }

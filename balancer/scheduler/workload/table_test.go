@@ -75,3 +75,40 @@ func TestTableIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A cluster with two GPUs of each type runs a gang of four: no speed of four GPUs of one type can be measured there.
+func TestMixedNeedsNoSpeedsThatCannotBeMeasured(t *testing.T) {
+	curve := func(seconds float64) balancer.Curve {
+		return balancer.Curve{{Samples: 16, Seconds: seconds / 2}, {Samples: 64, Seconds: 2 * seconds}}
+	}
+	rates := func(spread float64) [][]Rate {
+		return [][]Rate{{{1, 10, 10}, {2, 16, spread}}, {{1, 10, 10}, {2, 16, spread}}}
+	}
+	both := []balancer.Curve{curve(0.1), curve(0.1)}
+	for _, c := range []struct {
+		name  string
+		table Table
+		want  float64 // steps/s
+		typ   int
+		lacks string
+	}{
+		{"spread", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{2, 2}}, 4 / (0.1 + (2.0/8 - 0.1)), -1, ""},
+		{"packed", Table{Kinds: []Rates{{Types: rates(0), Batch: 32, Curves: both}}, Have: []int{2, 2}}, 4 / (0.1 + (2.0/16 - 0.1)), -1, ""},
+		{"measurable", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}, Have: []int{4, 2}}, 0, 0, "speed on 4 GPUs of several machines"},
+		{"unknown cluster", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: both}}}, 0, 0, "speed on 4 GPUs of several machines"},
+		{"no batch", Table{Kinds: []Rates{{Types: rates(8), Curves: both}}, Have: []int{2, 2}}, 0, -1, "batch"},
+		{"no curve", Table{Kinds: []Rates{{Types: rates(8), Batch: 32, Curves: []balancer.Curve{curve(0.1), nil}}}, Have: []int{2, 2}}, 0, 1, "curve"},
+		{"no speed on one GPU", Table{Kinds: []Rates{{Types: [][]Rate{{{1, 10, 10}}, {{2, 16, 8}}}, Batch: 32, Curves: both}}, Have: []int{2, 2}}, 0, 1, "speed on 1 GPU"},
+	} {
+		if err := c.table.Build(2); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := c.table.Mixed(0, []int{2, 2}, true)
+		if ok != (c.want > 0) || math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: got %v, %v, want %v", c.name, got, ok, c.want)
+		}
+		if typ, what := c.table.Lacks(0, []int{2, 2}, true); typ != c.typ || what != c.lacks {
+			t.Errorf("%s: got type %d lacks %q, want type %d, %q", c.name, typ, what, c.typ, c.lacks)
+		}
+	}
+}
