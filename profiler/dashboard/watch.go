@@ -21,9 +21,9 @@ const (
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events per stream of the server. An event costs the server about 15 µs of CPU
+	// streamPause is the time between two events per stream of the server. An event costs the server about 60 µs of CPU
 	// time per stream, so any number of streams takes less than 1 % of a CPU from a training on the same machine.
-	streamPause = 2 * time.Millisecond
+	streamPause = 8 * time.Millisecond
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
 )
