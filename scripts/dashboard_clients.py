@@ -40,7 +40,7 @@ FIGURES = ("/figures?points=600&columns=loss,accuracy,throughput,total_throughpu
            "utilization,memory,learning_rate,grad_norm,data,forward,backward,optimizer,step,exchange")
 SETTLE = 4.0  # s at the start of a block that are not measured: clients load their pages, or the server notices that they have gone
 CONNECT = 60.0  # s within which the server must open all streams of a block; the block begins then
-LATE = 8.0  # s; longer delays are not measured
+LATE = 16.0  # s; longer delays are not measured
 LOOK = 0.02  # s between two looks at the file of records, which is written twice a second
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
 T95 = [0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13]
@@ -290,7 +290,7 @@ def main():
     p.add_argument("--binary", default="./hetero-train")
     p.add_argument("--clients", type=int, default=1000)
     p.add_argument("--load", choices=["page", "stream"], default="page", help="what a client does (default: page)")
-    p.add_argument("--block", type=float, default=20, help="length of a block in s (default: 20)")
+    p.add_argument("--block", type=float, default=30, help="length of a block in s (default: 30)")
     p.add_argument("--pairs", type=int, default=6, help="pairs of blocks with and without clients, 2 to 16 (default: 6)")
     p.add_argument("--train-cpus", default="", help="CPUs of the training, as taskset -c takes them")
     p.add_argument("--server-cpus", default="", help="CPUs of the server (default: those of the training, where it has a low priority)")
