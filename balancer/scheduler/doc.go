@@ -36,6 +36,6 @@
 // # Errors
 //
 // [Cluster.Check] and [Workload.Check] report all invalid numbers at once; each fault has a name, the number, and the
-// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses jobs of
-// more than 1e9 s ([*TooLongError]).
+// valid range. A job that no GPUs of the cluster can hold is an [*UnplaceableError] ([Holds]). Policy maxmin refuses jobs that
+// run for more than 1e9 s, or arrive after 1e15 s ([*TooLongError]).
 package scheduler

@@ -18,7 +18,7 @@ const (
 
 const (
 	// maxminLongest is the longest job in seconds on its fastest GPUs, 31 years. The policy decides in each round, so a
-	// simulation of longer jobs would take hours.
+	// simulation of longer jobs would take hours. Jobs that take turns reach a limit of package simulate earlier.
 	maxminLongest = 1e9
 	// maxminLatest is the latest arrival in seconds. Later, rounding errors of times are not small relative to a round.
 	maxminLatest = 1e15
@@ -29,10 +29,11 @@ const (
 // mean of the job's speeds over all GPUs, divided by the job's number of GPUs. [fairness] computes for each job the
 // fraction of time on each type of GPU.
 //
-// The policy approaches these fractions in rounds. The priority of a job on a type is the job's fraction divided by the
-// fraction of the type's time that the job has received since the last computation. Over all types, the pairs of a job
-// and a type with the highest priorities get the GPUs of the round; a job that was on the type keeps its GPUs. GPUs that
-// are left go to pairs without a fraction, those with the highest speed relative to the job's fastest type first. Gavel
+// The policy approaches these fractions in rounds. The priority of a job on a type is a quotient. The
+// dividend is the job's fraction. The divisor is the fraction of the type's time that the job has received since the last
+// computation. The pairs of a job and a type with the highest priorities get the GPUs of the round. A job that was on the
+// type keeps its GPUs. GPUs that are left go to pairs without a fraction. Of these, the pairs with the highest speed
+// relative to the job's fastest type are first. Gavel
 // serves one type after the other, and gives idle GPUs of a type to jobs whose fraction is on a later type. Its result
 // therefore depends on the order of the types ([Options.TypeByType]).
 //
@@ -70,7 +71,7 @@ type entry struct {
 	speed    float64 // relative to the fastest type of the job
 }
 
-// TooLongError reports a job that policy maxmin cannot run, because the run would have too many rounds.
+// TooLongError reports a job that policy maxmin cannot run: it is too long, or arrives too late, for rounds of 360 s.
 type TooLongError struct {
 	Job     int
 	Name    string
@@ -118,7 +119,7 @@ func (p *maxmin) Reset(c *Cluster, w *Workload, s Speeds) error {
 				fastest = max(fastest, float64(j.GPUs)*s.Alone(j.Kind, t, 1, false))
 			}
 		}
-		if seconds := j.Work / fastest; !(seconds <= maxminLongest) {
+		if seconds := j.Work / fastest; fastest > 0 && !(seconds <= maxminLongest) { // without a speed, the simulator refuses the job
 			return &TooLongError{Job: i, Name: j.Name, Seconds: seconds, Most: maxminLongest}
 		}
 		if j.Arrival > maxminLatest {

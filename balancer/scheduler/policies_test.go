@@ -140,6 +140,7 @@ func TestMaxminRefusesLongJobs(t *testing.T) {
 		{"a larger work", Job{Name: "a", Work: 1e12, GPUs: 1}, 1, `job 0 ("a"): got a running time of 1e+12 s on its fastest GPUs, want at most 1e+09 s`},
 		{"a tiny speed", Job{Name: "a", Work: 5, GPUs: 2}, 1e-300, "check the work of the job and the speeds of its kind"},
 		{"a slow mixed set", Job{Name: "a", Work: 1e10, GPUs: 4}, 2, "running time of 1.25e+09 s"},
+		{"no speed", Job{Name: "a", Work: 1, GPUs: 1}, 0, ""}, // the simulator refuses the job
 		{"a late arrival", Job{Name: "a", Work: 1, GPUs: 1, Arrival: 1e16}, 1, "arrival: got 1e+16 s, want at most 1e+15 s"},
 	} {
 		s := still(c.job)

@@ -28,21 +28,40 @@ func (e *StalledError) Error() string {
 		e.Policy, e.Now, len(e.Queue), e.Available, e.Of, e.Queue[0], e.First, e.GPUs, plural)
 }
 
+// EndlessError reports a run that was ended because no job finished for a very long time. Either the policy starts and
+// stops jobs without effect, or the work of the jobs needs more decisions than a run may have.
+type EndlessError struct {
+	Policy  string
+	Actions int // starts and stops since a job last finished
+	Rounds  int // waits without an event since a job last finished
+	Now     float64
+}
+
+func (e *EndlessError) Error() string {
+	what := fmt.Sprintf("%d starts and stops", e.Actions)
+	if e.Rounds > maxRounds {
+		what = fmt.Sprintf("%d rounds", e.Rounds)
+	}
+	return fmt.Sprintf("policy %s: no job finished during the last %s, at a simulated time of %.4g s; check the work of the jobs and the speeds of their kinds, or choose another policy",
+		e.Policy, what, e.Now)
+}
+
 // maxIdle limits how often a policy may ask for another time while no job runs and no further event can occur.
 const maxIdle = 1000
 
 // maxActions limits the actions at one time: a policy that starts and stops jobs forever is faulty.
 const maxActions = 1000
 
-// maxFruitless limits the actions since a job last finished: a policy that moves jobs forever is faulty. A fair policy
-// may swap all jobs of a large cluster for months of simulated time, so the limit is high.
+// maxFruitless limits the actions since a job last finished. A faulty policy moves jobs forever. A fair policy may swap all
+// jobs of a large cluster for months of simulated time, so the limit is high.
 const maxFruitless = 10_000_000
 
-// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs
-// the longest job that it accepts.
+// maxRounds limits the waits without an event since a job last finished. Policy maxmin with rounds of 360 s then runs the
+// longest job that it accepts, if the job runs alone. If jobs take turns, maxFruitless or maxRounds can end the run earlier.
 const maxRounds = 3_000_000
 
-// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time.
+// Run runs a policy until all jobs have finished. With a [*StalledError], Run also returns the result up to this time. A run
+// in which no job finishes for millions of decisions is an [*EndlessError].
 func Run(p scheduler.Policy, c *scheduler.Cluster, w *scheduler.Workload, speeds scheduler.Speeds, o Options) (*scheduler.Result, error) {
 	return RunContext(context.Background(), p, c, w, speeds, o)
 }
@@ -73,10 +92,8 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 	for !s.Done() {
 		if st.Finished > finished {
 			finished, before, rounds = st.Finished, s.decisions, 0
-		} else if s.decisions-before > maxFruitless {
-			return nil, fmt.Errorf("policy %s: no job finished during the last %d starts and stops, at a simulated time of %v s", p.Name(), s.decisions-before, st.Now)
-		} else if rounds > maxRounds {
-			return nil, fmt.Errorf("policy %s: no job finished during the last %d rounds, at a simulated time of %.4g s; check the work of the jobs and the speeds of their kinds", p.Name(), rounds, st.Now)
+		} else if actions := s.decisions - before; actions > maxFruitless || rounds > maxRounds {
+			return nil, &EndlessError{Policy: p.Name(), Actions: actions, Rounds: rounds, Now: st.Now}
 		}
 		until, err := s.decide(ctx, p, limit)
 		if err != nil {

@@ -233,8 +233,9 @@ func (p *restless) Decide(s *scheduler.State) scheduler.Action {
 
 func TestRestlessPolicyIsAnError(t *testing.T) {
 	_, err := simulate.Run(&restless{}, boxes(1, 1), jobs(scheduler.Job{Work: 5, GPUs: 1}), plain{}, simulate.Options{})
-	if err == nil || !strings.Contains(err.Error(), "no job finished") {
-		t.Errorf("got %v, want an error", err)
+	var endless *simulate.EndlessError
+	if !errors.As(err, &endless) || endless.Actions <= endless.Rounds || !strings.Contains(err.Error(), "no job finished during the last 10000001 starts and stops") {
+		t.Errorf("got %v, want an EndlessError of starts and stops", err)
 	}
 }
 
@@ -253,8 +254,9 @@ func TestTooManyRoundsAreAnError(t *testing.T) {
 		_, err := simulate.Run(&idler{}, boxes(1, 1), jobs(scheduler.Job{Work: work, GPUs: 1}), plain{}, simulate.Options{})
 		return err
 	}
-	if err := run(1e300); err == nil || !strings.Contains(err.Error(), "no job finished during the last 3000001 rounds") {
-		t.Errorf("got %v, want an error", err)
+	var endless *simulate.EndlessError
+	if err := run(1e300); !errors.As(err, &endless) || !strings.Contains(err.Error(), "no job finished during the last 3000001 rounds") {
+		t.Errorf("got %v, want an EndlessError of rounds", err)
 	}
 	if err := run(1e5); err != nil {
 		t.Error(err)

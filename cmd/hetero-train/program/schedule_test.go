@@ -3,6 +3,7 @@ package program
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,7 +69,7 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace + ", which is no folder"},
 		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace + " twice, want each file once"},
 		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
-		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 2, "--change -4turing@5: the cluster has no GPU left, and no later change adds one"},
+		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 1, "0 of 16 GPUs are available; the first job, "},
 		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
 		{gavel(trace, trace, "v100=4"), 3, "not a JSON object of GPU types"},
@@ -331,6 +332,8 @@ func TestScheduleIngestPrintsNormalisedFigures(t *testing.T) {
 		{[]string{"--alibaba", jobs}, 3, "jobs.csv:1: header: got "},
 		{[]string{"--alibaba", jobs, "--alibaba", "missing.csv"}, 3, "missing.csv"},
 		{[]string{"--alibaba", jobs, "--rows", "3"}, 2, "got --rows with --alibaba"},
+		{[]string{"--alibaba", jobs, "--json", "--live"}, 2, "got --live with --alibaba"},
+		{[]string{"--alibaba", "missing.csv", "--alibaba", "missing.csv"}, 2, "got missing.csv twice, want each file once"},
 		{[]string{cluster, "--alibaba", jobs}, 2, "got 2 inputs"},
 		{[]string{"--speeds", trace, "--trace", trace + "x"}, 3, "not a JSON object of GPU types"},
 	} {
@@ -442,6 +445,29 @@ func TestScheduleComparesPolicies(t *testing.T) {
 		if !strings.Contains(table.stdout, want) {
 			t.Errorf("got %q, want a table with %q", table.stdout, want)
 		}
+	}
+}
+
+// The last GPUs may leave after all jobs have ended.
+func TestScheduleChangesAfterTheLastJob(t *testing.T) {
+	o := execute([]string{"schedule", "simulate", "--policy", "srf", "--jobs", "5", "--change", "-8volta@1e9", "--change", "-4radeon@1e9", "--change", "-4turing@1e9"})
+	if o.code != 0 {
+		t.Errorf("got exit code %d, %q", o.code, o.stderr)
+	}
+}
+
+// The second list fails at once, the first one after many jobs: the error names the first one at any speed of the workers.
+func TestScheduleCompareReportsTheFirstListThatFails(t *testing.T) {
+	const late = "LM (batch size 5)\tpython3 main.py\t--steps\t1\t1000\t2000000.0\t1\n"
+	var many strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&many, "LM (batch size 5)\tpython3 main.py\t--steps\t1\t100\t%d.0\t1\n", 10*i)
+	}
+	speeds, first := gavelFiles(t, many.String()+late)
+	_, second := gavelFiles(t, late)
+	o := execute([]string{"schedule", "compare", "--policy", "fcfs", "--speeds", speeds, "--gpus", "v100=4", "--trace", first, "--trace", second, "--change", "-4v100@1e6"})
+	if want := "--trace " + first + ": policy fcfs can start no waiting job"; o.code != 1 || !strings.Contains(o.stderr, want) || strings.Contains(o.stderr, second) {
+		t.Errorf("got exit code %d and %q, want 1 and %q", o.code, o.stderr, want)
 	}
 }
 

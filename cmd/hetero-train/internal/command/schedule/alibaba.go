@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -36,14 +37,22 @@ type iterationsOf struct {
 // meaning.
 func (f *ingestFlags) runAlibaba(a *cli.App, flags *pflag.FlagSet) error {
 	const command = "schedule ingest"
-	for _, name := range []string{"speeds", "trace", "profile", "live", "default", "ranges", "save-ranges", "rows"} {
-		if flags.Changed(name) {
-			return exit.Usagef("%s: got --%s with --alibaba, want one of the two", command, name)
+	var other error
+	flags.VisitAll(func(one *pflag.Flag) {
+		if other == nil && one.Changed && one.Name != "alibaba" && one.Name != "json" {
+			other = exit.Usagef("%s: got --%s with --alibaba, want one of the two", command, one.Name)
 		}
+	})
+	if other != nil {
+		return other
 	}
 	var list []iterationsOf
 	var faults []error
-	for _, path := range f.alibaba {
+	for i, path := range f.alibaba {
+		if slices.Contains(f.alibaba[:i], path) {
+			faults = append(faults, exit.Usagef("%s: --alibaba: got %s twice, want each file once", command, path))
+			continue
+		}
 		faults = append(faults, readFile(command+": --alibaba", path, func(r io.Reader) error {
 			it, err := ingest.ReadAlibaba(path, r)
 			if err != nil {

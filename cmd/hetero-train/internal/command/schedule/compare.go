@@ -42,7 +42,8 @@ Columns:
 
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
 It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policy maxmin if a job runs for
-more than 1e9 s.
+more than 1e9 s or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
+job is left out, too.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -131,9 +132,14 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	for p, name := range f.names {
 		all[p] = compare.Runs{Policy: name, Figures: make([]compare.Figures, len(seeds))}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lists, stops := make([]context.Context, len(seeds)), make([]context.CancelFunc, len(seeds))
+	for i := range lists {
+		lists[i], stops[i] = context.WithCancel(ctx)
+	}
 	unable := make([]refusal, len(f.names)) // by policy
+	var failed refusal                      // ends the command
 	work := make(chan int)
 	var workers sync.WaitGroup
 	var done progress
@@ -143,15 +149,15 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 			own := f.own()
 			defer func() {
 				if err := own.close(); err != nil {
-					cancel(err)
+					failed.add(len(seeds), err)
 				}
 			}()
 			for i := range work {
-				jobs, err := f.jobs(ctx, seeds[i])
+				jobs, err := f.jobs(lists[i], seeds[i])
 				for p, name := range f.names {
-					if err == nil && ctx.Err() == nil {
+					if err == nil && lists[i].Err() == nil {
 						if unable[p].runs(i) {
-							all[p].Figures[i], err = f.figures(ctx, own, f.list(i, seeds[i]), name, jobs)
+							all[p].Figures[i], err = f.figures(lists[i], own, f.list(i, seeds[i]), name, jobs)
 						}
 						if why := err; name != baseline && leavesOut(why) {
 							unable[p].add(i, why)
@@ -160,14 +166,17 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						done.add()
 					}
 				}
-				if err != nil {
-					cancel(err)
+				if err != nil { // earlier lists run on: one of them may fail, too
+					failed.add(i, err)
+					for _, stop := range stops[i:] {
+						stop()
+					}
 				}
 			}
 		})
 	}
 	for i := range seeds {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !failed.runs(i) {
 			break
 		}
 		work <- i
@@ -176,6 +185,9 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	workers.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if failed.err != nil {
+		return nil, failed.err
 	}
 	var finished []compare.Runs
 	for p := range all {
@@ -188,15 +200,14 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 	return compare.New(baseline, seeds, finished)
 }
 
-// refusal is the reason why a policy cannot run some of the jobs: that of the first such list, so that it does not depend on
-// the speed of the workers.
+// refusal is the error of the first list that fails, so that it does not depend on the speed of the workers.
 type refusal struct {
 	mutex sync.Mutex
 	list  int
 	err   error
 }
 
-// runs reports whether the policy must still run a list: no earlier list has failed.
+// runs reports whether a list must still run: neither this list nor an earlier one has failed.
 func (r *refusal) runs(list int) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -214,7 +225,8 @@ func (r *refusal) add(list int, err error) {
 // leavesOut reports whether a policy cannot run some jobs on this cluster: jobs wait forever, need GPUs of several types, or
 // are too long for the rounds of the policy.
 func leavesOut(err error) bool {
-	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
+	return errors.As(err, new(*simulate.StalledError)) || errors.As(err, new(*simulate.EndlessError)) ||
+		errors.As(err, new(*dqn.SeveralTypesError)) || errors.As(err, new(*scheduler.TooLongError))
 }
 
 // list names the list of jobs of a run in errors.

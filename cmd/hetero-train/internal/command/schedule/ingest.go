@@ -80,7 +80,7 @@ func newIngest(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print only one JSON object with all rows; figures are in base units, and missing figures are null")
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		if len(f.alibaba) > 0 && len(files) == 0 {
-			return f.runAlibaba(a, cmd.Flags())
+			return f.runAlibaba(a, cmd.LocalNonPersistentFlags())
 		}
 		return f.run(a, files)
 	}

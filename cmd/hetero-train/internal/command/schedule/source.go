@@ -276,7 +276,6 @@ func (s *source) readChanges() error {
 	c := s.setup.Cluster
 	gone := make([]bool, len(c.GPUs))
 	last := 0.0
-	lost := "" // the change that removed the last GPU
 	for _, text := range s.changes {
 		sign, rest := text[:min(1, len(text))], strings.TrimLeft(text, "+-")
 		digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -304,12 +303,6 @@ func (s *source) readChanges() error {
 		case n > 0:
 			return exit.Usagef("%s: --change %s: got %d more GPUs than the cluster has at this time", s.command, text, n)
 		}
-		if lost = ""; !slices.ContainsFunc(gone, func(is bool) bool { return !is }) {
-			lost = text
-		}
-	}
-	if lost != "" {
-		return exit.Usagef("%s: --change %s: the cluster has no GPU left, and no later change adds one, so jobs would wait forever; add GPUs again with --change +COUNTtype@SECONDS", s.command, lost)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-const trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
+var trainLong = `Train the network of policy dqn by deep Q-learning on the simulator.
 
 The program has a trained network for any cluster. Train another one to fit a cluster and its jobs better.
 
@@ -33,7 +34,7 @@ An episode is a list of jobs on a cluster: 60 jobs for each 16 GPUs. In a fracti
 random: numbers of machines, types of GPUs, speeds, running times. The other episodes are on the cluster of --input or --gpus, with a
 random part of its jobs. Without files, they are on the default cluster, with generated jobs. The network works on any cluster.
 
-The learning rate falls over the first 15,000 episodes. Later episodes train with the last, small rate.
+The learning rate falls over the first ` + thousands(dqn.Defaults().Rate.Over) + ` episodes. Later episodes train with the last, small rate.
 
 The output folder gets a checkpoint at the end, every --save-minutes minutes, and when a signal stops the training. If the folder has a
 checkpoint, the training resumes from it and gives the same bits as without the interruption.
@@ -44,6 +45,14 @@ const trainExample = `  hetero-train schedule train
   hetero-train schedule train --episodes 1000000 --output network --save-minutes 30
   hetero-train schedule train --input cluster.toml --input jobs.csv --random 0.2
   hetero-train schedule train --speeds simulation_throughputs.json --gpus v100=36/36,p100=36/36,k80=36/36 --trace a.trace`
+
+// thousands shows a number with a comma before each group of three digits.
+func thousands(n int64) string {
+	if n < 1000 {
+		return strconv.FormatInt(n, 10)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
 
 // replayBytes limits the replay memory. It holds 40,000 decisions on clusters of up to about 20 machines of 8 GPUs, and fewer
 // on larger clusters.
@@ -186,6 +195,9 @@ func (f *trainFlags) learner(ctx context.Context, a *cli.App, dev device.Device,
 		}
 	}
 	if err = errors.Join(err, c.Close()); err != nil {
+		if learner != nil {
+			err = errors.Join(err, learner.Close())
+		}
 		return nil, err
 	}
 	a.Progress(fmt.Sprintf("resuming from %s: %d episodes", c.Path, learner.Progress().Episodes))
