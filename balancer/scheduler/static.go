@@ -124,6 +124,35 @@ func (p *static) Decide(s *State) Action {
 	return Action{}
 }
 
+// Waits says why a job of the queue waits; "" if its type of GPU has a GPU that is available.
+func (p *static) Waits(s *State, job int) string {
+	t := p.typ[job]
+	if t < 0 {
+		return ""
+	}
+	have := 0
+	for g, up := range s.Up {
+		if up && s.Cluster.GPUs[g].Type == t {
+			have++
+		}
+	}
+	if n := s.Workload.Jobs[job].GPUs; have >= n {
+		return ""
+	}
+	return fmt.Sprintf("policy static assigned its kind %q to type %q, which has %s left", s.Workload.Kinds[s.Workload.Jobs[job].Kind].Name, s.Cluster.Types[t].Name, gpus(have))
+}
+
+// gpus counts GPUs in words.
+func gpus(n int) string {
+	switch n {
+	case 0:
+		return "no GPU"
+	case 1:
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}
+
 func (p *static) start(s *State, job int, gpus []int) Action {
 	a := Action{Verb: Start, Job: job, GPUs: gpus}
 	if p.explain {

@@ -153,10 +153,16 @@ type Regression struct {
 	Runs      int
 }
 
+// constant reports whether all values are equal, except for rounding errors.
+func constant(values []float64) bool {
+	low, high := slices.Min(values), slices.Max(values)
+	return high-low <= 1e-9*max(math.Abs(low), math.Abs(high))
+}
+
 func regress(x, y []float64) Regression {
 	n := float64(len(x))
 	r := Regression{math.NaN(), math.NaN(), math.NaN(), math.NaN(), len(x)}
-	if n < 3 || slices.Min(x) == slices.Max(x) {
+	if n < 3 || constant(x) || constant(y) {
 		return r
 	}
 	r.Intercept, r.Slope = stat.LinearRegression(x, y, nil, false)

@@ -542,7 +542,7 @@ func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {
 		if m.Needed {
-			faults = append(faults, fmt.Errorf("%v: add the figure to the source, or give a default: %s.%s=NUMBER", m, m.Table, m.Column))
+			faults = append(faults, fmt.Errorf("%v: add the figure to the source, or give a default: --default %s.%s=NUMBER", m, m.Table, m.Column))
 		}
 	}
 	return errors.Join(append(faults, d.CheckStated())...)

@@ -228,7 +228,7 @@ func TestMissingFiguresAreMarkedAndOnlyTheUserFillsThem(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("missing: got %q, want %q", got, want)
 	}
-	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `jobs.cpus: missing in 1 of 2 rows (first: "second"); the simulator needs this figure: add the figure to the source, or give a default: jobs.cpus=NUMBER`) {
+	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `jobs.cpus: missing in 1 of 2 rows (first: "second"); the simulator needs this figure: add the figure to the source, or give a default: --default jobs.cpus=NUMBER`) {
 		t.Errorf("check: got %v", err)
 	}
 	cpus, err := ParseDefault("jobs.cpus = 8")

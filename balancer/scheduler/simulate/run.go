@@ -17,15 +17,23 @@ type StalledError struct {
 	Available int    // GPUs of the cluster that are available
 	Of        int    // GPUs of the cluster
 	Now       float64
+	Cause     string // why the policy does not start the first job; "" if the policy does not tell
 }
 
 func (e *StalledError) Error() string {
-	plural := ""
+	wait, plural := "1 job waits", ""
+	if n := len(e.Queue); n > 1 {
+		wait = fmt.Sprintf("%d jobs wait", n)
+	}
 	if e.GPUs > 1 {
 		plural = "s"
 	}
-	return fmt.Sprintf("policy %s can start no waiting job, and no further event can occur: at %.6g s, %d jobs wait, and %d of %d GPUs are available; the first job, %d (%q), needs %d GPU%s",
-		e.Policy, e.Now, len(e.Queue), e.Available, e.Of, e.Queue[0], e.First, e.GPUs, plural)
+	text := fmt.Sprintf("policy %s can start no waiting job, and no further event can occur: at %.6g s, %s, and %d of %d GPUs are available; the first job, %d (%q), needs %d GPU%s",
+		e.Policy, e.Now, wait, e.Available, e.Of, e.Queue[0], e.First, e.GPUs, plural)
+	if e.Cause != "" {
+		text += ": " + e.Cause
+	}
+	return text
 }
 
 // EndlessError reports a run that was ended because no job finished for a very long time. Either the policy starts and
@@ -109,7 +117,7 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 			if s.Done() {
 				break
 			}
-			return s.Result(p.Name()), s.stalled(p.Name())
+			return s.Result(p.Name()), s.stalled(p)
 		}
 		if s.events == events {
 			rounds++
@@ -119,14 +127,19 @@ func (s *Sim) RunContext(ctx context.Context, p scheduler.Policy) (*scheduler.Re
 }
 
 // stalled describes a run that cannot continue.
-func (s *Sim) stalled(policy string) *StalledError {
+func (s *Sim) stalled(p scheduler.Policy) *StalledError {
 	st := &s.state
 	first := &st.Workload.Jobs[st.Queue[0]]
-	e := &StalledError{Policy: policy, Queue: append([]int(nil), st.Queue...), First: first.Name, GPUs: first.GPUs, Of: len(st.Up), Now: st.Now}
+	e := &StalledError{Policy: p.Name(), Queue: append([]int(nil), st.Queue...), First: first.Name, GPUs: first.GPUs, Of: len(st.Up), Now: st.Now}
 	for _, up := range st.Up {
 		if up {
 			e.Available++
 		}
+	}
+	if told, can := p.(interface {
+		Waits(s *scheduler.State, job int) string
+	}); can {
+		e.Cause = told.Waits(st, st.Queue[0])
 	}
 	return e
 }

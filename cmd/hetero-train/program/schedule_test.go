@@ -62,13 +62,25 @@ func TestScheduleRefusesBadInput(t *testing.T) {
 		{[]string{"compare", "--seeds", "0"}, 2, "--seeds: got 0"},
 		{[]string{"compare", "--policy", "srf,srf"}, 2, "got srf twice"},
 		{[]string{"simulate", "--change", "4volta@3"}, 2, "want +COUNTtype@SECONDS"},
-		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"`},
-		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 1 more GPUs than the cluster has"},
-		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 more GPUs than earlier changes removed"},
+		{[]string{"simulate", "--change", "-4hopper@3"}, 2, `no type of GPU "hopper"; want one of volta, turing, radeon`},
+		{[]string{"simulate", "--change", "-4turng@3"}, 2, `no type of GPU "turng"; want one of volta, turing, radeon`},
+		{[]string{"simulate", "--change", "-4volta@-3"}, 2, "got a time of -3 s, want a finite number of at least 0"},
+		{[]string{"simulate", "--change", "-4volta@1e999"}, 2, "got a time of 1e999 s, want a finite number of at least 0"},
+		{[]string{"simulate", "--change", "-0volta@3"}, 2, "got 0 GPUs, want at least 1"},
+		{[]string{"simulate", "--network", "net"}, 2, "--network has no effect without policy dqn: got --policy gang"},
+		{[]string{"explain", "--job", "job-1", "--device", "cpu"}, 2, "--device has no effect without policy dqn: got --policy gang"},
+		{[]string{"compare", "--policy", "srf", "--device", "cpu"}, 2, "--device has no effect without policy dqn: got --policy fcfs,srf"},
+		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", "nope"}, 2, "the folder nope does not exist"},
+		{[]string{"simulate", "--policy", "dqn", "--device", "reference", "--network", trace}, 2, "want a folder"},
+		{[]string{"simulate", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1, `to type "volta", which has no GPU left; add GPUs with --change +COUNTtype@SECONDS, or choose another policy`},
+		{[]string{"explain", "--job", "job-1", "--jobs", "20", "--policy", "static", "--change", "-8volta@3"}, 1, `to type "volta", which has no GPU left; add GPUs`},
+		{[]string{"compare", "--policy", "srf", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "cannot leave out policy fcfs, because all ratios refer to this policy"},
+		{[]string{"simulate", "--change", "-9volta@3"}, 2, "got 9 GPUs of type volta, but the cluster has 8 at this time"},
+		{[]string{"simulate", "--change", "+1volta@3"}, 2, "got 1 GPUs of type volta, but earlier changes removed 0"},
 		{[]string{"simulate", "--burst", "0"}, 2, "--burst and --surge: got 0 and 1, want numbers from 1 to 1e6"},
 		{[]string{"compare", "--csv", filepath.Join(trace, "a.csv")}, 7, "--csv: folder of the file: got " + trace + ", which is no folder"},
 		{append(gavel(speeds, trace, "v100=4"), "--trace", trace), 2, "--trace: got " + trace + " twice, want each file once"},
-		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "in chronological order"},
+		{[]string{"simulate", "--change", "-1volta@3", "--change", "+1volta@2"}, 2, "got a change at 2 s after a change at 3 s, want changes in chronological order"},
 		{[]string{"simulate", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5"}, 1, "0 of 16 GPUs are available; the first job, "},
 		{[]string{"simulate", "--jobs", "20", "--change", "-8volta@3", "--change", "-4radeon@4", "--change", "-4turing@5", "--change", "+1volta@9"}, 1, "1 of 16 GPUs are available; the first job, "},
 		{gavel("missing.json", trace, "v100=4"), 2, "missing.json"},
@@ -210,7 +222,7 @@ func TestScheduleReadsTables(t *testing.T) {
 		{with(twoJobs, "--default", "jobs.priority=7"), 2, "from 0 to 1"},
 		{with(strings.Replace(twoJobs, "second", "first", 1)), 3, "jobs.csv:3: job \"first\": got a second definition, want unique names: the first definition is at "},
 		// One message has all faults: a figure that is missing, and a job that does not fit.
-		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.cpus=NUMBER"},
+		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "--default jobs.cpus=NUMBER"},
 		{with(strings.Replace(twoJobs, "700,2", "700,9", 1)), 3, "jobs.csv:3: job 1 (\"second\") fits on no GPUs"},
 		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "want TABLE.COLUMN=NUMBER"},
 		{with(twoJobs, "--default", "jobs.size=7", "--default", "jobs.priority=7"), 2, "from 0 to 1"},
@@ -531,6 +543,11 @@ func TestScheduleTrains(t *testing.T) {
 	o := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", dir, "--device", "reference", "--jobs", "10"})
 	if o.code != 0 || !strings.Contains(o.stdout, "dqn: 10 jobs") {
 		t.Errorf("got exit code %d, %q, %q", o.code, o.stdout, o.stderr)
+	}
+	step, _ := checkpoint.NewestStep(dir)
+	single := execute([]string{"schedule", "simulate", "--policy", "dqn", "--network", filepath.Join(dir, checkpoint.StepName(step)), "--device", "reference", "--jobs", "10"})
+	if single.code != 0 || single.stdout != o.stdout {
+		t.Errorf("the folder of one checkpoint: got exit code %d, %q, %q", single.code, single.stdout, single.stderr)
 	}
 	cut := filepath.Join(t.TempDir(), "cut")
 	if err := os.CopyFS(cut, os.DirFS(dir)); err != nil {

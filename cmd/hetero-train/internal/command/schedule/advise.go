@@ -85,6 +85,9 @@ func (f *adviseFlags) run(ctx context.Context, a *cli.App) (err error) {
 		}
 		table = speeds
 	}
+	if err := f.checkNetwork(f.name); err != nil {
+		return err
+	}
 	policy, err := f.get(f.name)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ Columns:
 If jobs would wait forever under a policy, for example after a change of the cluster, the command leaves the policy out and warns.
 It also leaves out policy dqn if its network has no baseline and a job needs GPUs of several types, and policy maxmin if a job runs for
 more than 1e9 s or arrives after 1e15 s. A policy that needs more than 10 million starts and stops, or 3 million rounds, to finish a
-job is left out, too.
+job is left out, too. All ratios need policy fcfs: if fcfs cannot run the jobs, the comparison ends with an error.
 
 Intervals have a confidence of 95 % (Student's t over seeds).` + sourceLong
 
@@ -93,6 +93,9 @@ func (f *compareFlags) run(ctx context.Context, a *cli.App) error {
 		if !slices.Contains(policyNames(), name) {
 			return exit.Usagef("%s: --policy: unknown policy: got %q, want one of %s", f.command, name, strings.Join(policyNames(), ", "))
 		}
+	}
+	if err := f.checkNetwork(f.names...); err != nil {
+		return err
 	}
 	if f.csv != "" {
 		var err error
@@ -159,7 +162,11 @@ func (f *compareFlags) study(ctx context.Context, a *cli.App) (*compare.Study, e
 						if unable[p].runs(i) {
 							all[p].Figures[i], err = f.figures(lists[i], own, f.list(i, seeds[i]), name, jobs)
 						}
-						if why := err; name != baseline && leavesOut(why) {
+						switch why := err; {
+						case !leavesOut(why):
+						case name == baseline:
+							err = fmt.Errorf("%w; the comparison cannot leave out policy %s, because all ratios refer to this policy", why, baseline)
+						default:
 							unable[p].add(i, why)
 							err = nil
 						}
@@ -270,10 +277,11 @@ func comparisonText(s *compare.Study) string {
 	if reg := s.Regression; !math.IsNaN(reg.Slope) {
 		fmt.Fprintf(&b, "\nregression over %d runs: utilization %% = %.3g %+.3g * completion s, R² %.3f, p %s", reg.Runs, 100*reg.Intercept, 100*reg.Slope, reg.R2, probability(reg.P))
 	}
+	const rounding = 1e-9
 	best := slices.MaxFunc(s.Rows, func(x, y compare.Row) int { // the HyperScore is 200 for all large V
 		return cmp.Or(cmp.Compare(x.HyperScore.Mean, y.HyperScore.Mean), cmp.Compare(x.V.Mean, y.V.Mean))
 	})
-	if best.HyperScore.Mean <= s.Rows[0].HyperScore.Mean {
+	if best.HyperScore.Mean <= s.Rows[0].HyperScore.Mean*(1+rounding) {
 		fmt.Fprintf(&b, "\nno policy has a higher HyperScore than %s\n", s.Baseline)
 		return b.String()
 	}
@@ -285,6 +293,8 @@ func comparisonText(s *compare.Study) string {
 // change describes a ratio in words.
 func change(ratio float64, above, below string) string {
 	switch {
+	case math.Abs(ratio-1) < 1e-9: // a rounding error
+		return "equal"
 	case ratio > 1:
 		return figure(100*(ratio-1), 1) + " % " + above
 	case ratio < 1:

@@ -104,6 +104,9 @@ func (f *explainFlags) run(ctx context.Context, a *cli.App) (err error) {
 	if f.job == "" {
 		return exit.Usagef("%s: want the name of a job in --job", f.command)
 	}
+	if err := f.checkNetwork(f.policyName); err != nil {
+		return err
+	}
 	if err := f.open(ctx, a); err != nil {
 		return err
 	}
@@ -174,6 +177,16 @@ func (w *witness) Decide(s *scheduler.State) scheduler.Action {
 		w.stays[len(w.stays)-1].StopReason = a.Reason
 	}
 	return a
+}
+
+// Waits says why a job waits, if the policy tells.
+func (w *witness) Waits(s *scheduler.State, job int) string {
+	if told, can := w.Policy.(interface {
+		Waits(s *scheduler.State, job int) string
+	}); can {
+		return told.Waits(s, job)
+	}
+	return ""
 }
 
 // pools counts the GPUs of each type that are available, and those of them without a job.

@@ -3,6 +3,9 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,14 +38,30 @@ type policies struct {
 	keep    bool // never stop a running job
 	warn    func(text string)
 
+	networkFlags *pflag.FlagSet // that have --network and --device; nil: none
+
 	made map[string]scheduler.Policy
 	dev  device.Device
 }
 
 // addNetwork adds the flags of policy dqn.
 func (p *policies) addNetwork(flags *pflag.FlagSet) {
-	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, for policy dqn; default: the built-in network")
+	p.networkFlags = flags
+	flags.StringVar(&p.network, "network", "", "`FOLDER` with a network of schedule train, or with one of its checkpoints, for policy dqn; default: the built-in network")
 	flags.StringVar(&p.device, "device", "cpu", "device that computes the network of policy dqn: `auto|cpu|cuda|reference`")
+}
+
+// checkNetwork refuses --network and --device if policy dqn is not among the policies: they would have no effect.
+func (p *policies) checkNetwork(names ...string) error {
+	if slices.Contains(names, dqn.PolicyName) || !slices.Contains(policyNames(), names[0]) {
+		return nil
+	}
+	for _, flag := range []string{"network", "device"} {
+		if p.networkFlags.Changed(flag) {
+			return exit.Usagef("%s: --%s has no effect without policy %s: got --policy %s", p.command, flag, dqn.PolicyName, strings.Join(names, ","))
+		}
+	}
+	return nil
 }
 
 // own returns a copy without open policies, for another goroutine.
@@ -99,7 +118,20 @@ func (p *policies) learnt(o scheduler.Options) (*dqn.Policy, error) {
 	if p.network == "" {
 		return dqn.OpenTrained(p.dev, o)
 	}
+	switch info, err := os.Stat(p.network); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.Usagef("--network: the folder %s does not exist; want the --output of schedule train", p.network)
+	case err != nil:
+		return nil, exit.Usagef("--network: %w", err)
+	case !info.IsDir():
+		return nil, exit.Usagef("--network: got the file %s, want a folder: the --output of schedule train", p.network)
+	}
 	c, skipped, err := checkpoint.Latest(p.network)
+	if errors.Is(err, checkpoint.ErrNone) {
+		if _, missing := os.Stat(filepath.Join(p.network, "MANIFEST")); missing == nil {
+			c, err = checkpoint.Load(p.network) // the folder of one checkpoint
+		}
+	}
 	if err != nil {
 		return nil, exit.With(exit.Data, fmt.Errorf("--network: %w", err))
 	}

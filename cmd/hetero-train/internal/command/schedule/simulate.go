@@ -84,6 +84,9 @@ type simulatedStay struct {
 
 func (f *simulateFlags) run(ctx context.Context, a *cli.App) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
+	if err := f.checkNetwork(f.policyName); err != nil {
+		return err
+	}
 	if f.gantt != "" {
 		if err := drawing.CheckFile(f.gantt); err != nil {
 			return exit.Usagef("%s: --gantt: %w", f.command, err)

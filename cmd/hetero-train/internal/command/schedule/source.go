@@ -284,12 +284,19 @@ func (s *source) readChanges() error {
 		at, err2 := strconv.ParseFloat(when, 64)
 		typ := slices.IndexFunc(c.Types, func(t scheduler.GPUType) bool { return t.Name == name })
 		switch {
-		case sign != "+" && sign != "-" || !ok || err != nil || err2 != nil || n < 1 || !(at >= last) || math.IsInf(at, 0):
-			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, in chronological order", s.command, text)
+		case sign != "+" && sign != "-" || !ok || digits < 1 || err2 != nil && !errors.Is(err2, strconv.ErrRange) || math.IsNaN(at):
+			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, for example -4%s@3600", s.command, text, c.Types[0].Name)
+		case err != nil || n < 1:
+			return exit.Usagef("%s: --change %s: got %s GPUs, want at least 1 and at most the GPUs of the type", s.command, text, rest[:digits])
+		case !(at >= 0) || math.IsInf(at, 0):
+			return exit.Usagef("%s: --change %s: got a time of %s s, want a finite number of at least 0", s.command, text, when)
+		case at < last:
+			return exit.Usagef("%s: --change %s: got a change at %v s after a change at %v s, want changes in chronological order", s.command, text, at, last)
 		case typ < 0:
-			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q", s.command, text, name)
+			return exit.Usagef("%s: --change %s: the cluster has no type of GPU %q; want one of %s", s.command, text, name, typesText(c.Types))
 		}
 		last = at
+		want := n
 		for g := len(c.GPUs) - 1; g >= 0 && n > 0; g-- {
 			if c.GPUs[g].Type == typ && gone[g] == (sign == "+") {
 				gone[g] = sign == "-"
@@ -299,12 +306,21 @@ func (s *source) readChanges() error {
 		}
 		switch {
 		case n > 0 && sign == "+":
-			return exit.Usagef("%s: --change %s: got %d more GPUs than earlier changes removed", s.command, text, n)
+			return exit.Usagef("%s: --change %s: got %d GPUs of type %s, but earlier changes removed %d", s.command, text, want, name, want-n)
 		case n > 0:
-			return exit.Usagef("%s: --change %s: got %d more GPUs than the cluster has at this time", s.command, text, n)
+			return exit.Usagef("%s: --change %s: got %d GPUs of type %s, but the cluster has %d at this time", s.command, text, want, name, want-n)
 		}
 	}
 	return nil
+}
+
+// typesText lists the names of types.
+func typesText(types []scheduler.GPUType) string {
+	names := make([]string, len(types))
+	for t := range types {
+		names[t] = types[t].Name
+	}
+	return strings.Join(names, ", ")
 }
 
 // seeds returns the number of job lists.
@@ -360,6 +376,9 @@ func (s *source) play(ctx context.Context, p *policies, what, name string, jobs 
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if errors.As(err, new(*simulate.StalledError)) {
+		return nil, fmt.Errorf("%s: %w; add GPUs with --change +COUNTtype@SECONDS, or choose another policy", what, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
