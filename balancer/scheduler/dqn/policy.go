@@ -146,8 +146,8 @@ func (p *Policy) Decide(s *scheduler.State) scheduler.Action {
 	return a
 }
 
-// departs states why the policy follows the baseline instead of the action with the largest value, which is larger than that
-// of the baseline's action by gain; "" if it does not follow the baseline.
+// departs states why the policy follows the baseline instead of the action with the largest value. gain is the difference
+// between this value and that of the baseline's action. The result is "" if the policy does not follow the baseline.
 func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 	jobs, most := jobsIn(s), p.progress.Jobs
 	switch {
@@ -163,8 +163,8 @@ func (p *Policy) departs(s *scheduler.State, action int, gain float64) string {
 
 // maxIdle is the number of GPUs that may be free while the policy waits although the baseline would start a job. Waiting for
 // better GPUs pays in a busy cluster. On jobs far from those of the training, the values of waiting can be wrong in all
-// states, and jobs would then run one after another. With a smaller number, the policy loses part of its gain on the
-// cluster of the training; with a larger one, it loses time on other jobs and clusters.
+// states. Jobs would then run one after another. With a smaller number, the policy loses part of its gain at load 1.5. With
+// a larger one, it gains on clusters like those of the training, and loses much on others.
 //
 // It is a number of GPUs, not a fraction of the cluster: docs/benchmarks/scheduling.md compares it with fractions, none of
 // which is better on all clusters.

@@ -535,9 +535,9 @@ func (d *Data) Unplaceable() (jobs []int, first error) {
 	return jobs, first
 }
 
-// Check reports everything that prevents a simulation: missing figures that the simulator needs, faults of the cluster
-// and of the workload, and jobs that no GPUs of the cluster can hold (each an [*scheduler.UnplaceableError] with its
-// line). Missing demands do not limit where a job fits.
+// Check reports everything that prevents a simulation: missing figures that the simulator needs, and faults of the cluster
+// and of the workload. A job that no GPUs of the cluster can hold is an [*scheduler.UnplaceableError] with its line.
+// Missing demands do not limit where a job fits.
 func (d *Data) Check() error {
 	var faults []error
 	for _, m := range d.Missing() {

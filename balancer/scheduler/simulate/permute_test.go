@@ -1,18 +1,19 @@
 package simulate_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/scheduler"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
 	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
 )
 
-// permuted is the same cluster with the same speeds; type t is type to[t]. Machines and GPUs keep their order.
+// permuted is the same cluster with the same speeds of whole GPUs, as [unequal] makes them; type t is type to[t]. Machines
+// and GPUs keep their order.
 func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*scheduler.Cluster, *workload.Table) {
 	out := *c
 	out.Types, out.GPUs = make([]scheduler.GPUType, len(c.Types)), slices.Clone(c.GPUs)
@@ -22,20 +23,11 @@ func permuted(c *scheduler.Cluster, speeds *workload.Table, to []int) (*schedule
 	for g := range out.GPUs {
 		out.GPUs[g].Type = to[out.GPUs[g].Type]
 	}
-	table := &workload.Table{Pairs: slices.Clone(speeds.Pairs)}
-	for i := range table.Pairs {
-		table.Pairs[i].Type = to[table.Pairs[i].Type]
-	}
+	table := &workload.Table{}
 	for _, k := range speeds.Kinds {
-		kind := workload.Rates{Batch: k.Batch, Types: make([][]workload.Rate, len(to))}
+		kind := workload.Rates{Types: make([][]workload.Rate, len(to))}
 		for t, rates := range k.Types {
 			kind.Types[to[t]] = rates
-		}
-		if k.Curves != nil {
-			kind.Curves = make([]balancer.Curve, len(to))
-			for t, curve := range k.Curves {
-				kind.Curves[to[t]] = curve
-			}
 		}
 		table.Kinds = append(table.Kinds, kind)
 	}
@@ -83,7 +75,7 @@ func TestOrderOfTypesHasNoEffectOnMaxmin(t *testing.T) {
 			gpu, at := random.IntN(len(setup.Cluster.GPUs)), 10000*random.Float64()
 			changes = append(changes, simulate.Change{At: at, GPU: gpu}, simulate.Change{At: at + 5000, GPU: gpu, Up: true})
 		}
-		slices.SortFunc(changes, func(a, b simulate.Change) int { return int(math.Copysign(1, a.At-b.At)) })
+		slices.SortFunc(changes, func(a, b simulate.Change) int { return cmp.Compare(a.At, b.At) })
 		p, err := scheduler.New("maxmin", scheduler.Options{})
 		if err != nil {
 			t.Fatal(err)
