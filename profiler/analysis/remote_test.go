@@ -21,6 +21,7 @@ type fakeMLflow struct {
 	points map[string]map[string][]string
 	asked  []string // authorization of each request
 	status int      // to answer instead of working; 0: none
+	also   string   // name of another experiment with the same runs
 	empty  bool     // a search has empty pages without an end
 }
 
@@ -67,7 +68,7 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 	query := r.URL.Query()
 	switch method {
 	case "experiments/get-by-name":
-		if query.Get("experiment_name") == "team/resnet" {
+		if name := query.Get("experiment_name"); name == "team/resnet" || name == f.also {
 			return map[string]any{"experiment": map[string]string{"experiment_id": "7"}}
 		}
 	case "runs/get":
@@ -121,6 +122,7 @@ func (f *fakeMLflow) answer(method string, r *http.Request) any {
 const (
 	firstID  = "0123456789abcdef0123456789abcdef"
 	secondID = "f123456789abcdef0123456789abcdef"
+	thirdID  = "f223456789abcdef0123456789abcdef"
 )
 
 func TestARunOnAServerIsCompared(t *testing.T) {
@@ -186,7 +188,7 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 		"#other/twice":                           `no experiment "other"`,
 		"#team/resnet/none":                      `experiment "team/resnet" of MLflow has no run "none"`,
 		"#team/resnet/a/b":                       `experiment "team/resnet" of MLflow has no run "a/b"`,
-		"#a/b/c/d/e/f/g/h/i/j":                   "want the address of a run's page",
+		"#a/b/c/d/e/f/g/h/i/j":                   "the names contain 9 slashes, want at most 8",
 		"#team/resnet/twice":                     firstID + " " + f.URL + "/#/experiments/7/runs/" + secondID,
 		"/#/experiments/7/runs/aaaa":             "MLflow has no run aaaa",
 		"/#/experiments/7/runs/" + firstID + "/": "no metric that can be compared",
@@ -215,6 +217,15 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 	}
 }
 
+// TestARunWithoutIDIsAnError: the reply of a search contains a run without an identity.
+func TestARunWithoutIDIsAnError(t *testing.T) {
+	f := newFakeMLflow(t)
+	f.add("", "a", "FINISHED", nil, nil)
+	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/a", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "contains no run id") {
+		t.Errorf("got %v, want a fault of the server", err)
+	}
+}
+
 // TestNamesWithSlashes: both names of an address can contain slashes.
 func TestNamesWithSlashes(t *testing.T) {
 	f := newFakeMLflow(t)
@@ -227,6 +238,18 @@ func TestNamesWithSlashes(t *testing.T) {
 			t.Errorf("%s: got %+v and %v, want run %q", address, trial, err, want)
 		}
 	}
+	f.add(thirdID, "resnet/b", "FINISHED", nil, points)
+	f.also = "team"
+	_, err := ReadTrial(t.Context(), f.URL+"#team/resnet/b", nil)
+	if !errors.Is(err, mlflow.ErrAmbiguous) || errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "/runs/"+secondID+" ") || !strings.HasSuffix(err.Error(), "/runs/"+thirdID) {
+		t.Errorf("run b of team/resnet, and run resnet/b of team: got %v, want the addresses of both", err)
+	}
+	for address, want := range map[string]string{"#team%2Fresnet/b": "b", "#team/resnet%2Fb": "resnet/b"} {
+		if trial, err := ReadTrial(t.Context(), f.URL+address, nil); err != nil || trial.Name != want {
+			t.Errorf("%s: got %+v and %v, want run %q", address, trial, err, want)
+		}
+	}
+	f.also = ""
 	reader, run, err := mlflow.OpenRun(t.Context(), f.URL+"#team/resnet/b", nil)
 	if err != nil {
 		t.Fatal(err)

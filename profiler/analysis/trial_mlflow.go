@@ -132,7 +132,7 @@ func remoteError(address string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, mlflow.ErrAddress), errors.Is(err, mlflow.ErrNotFound), errors.Is(err, mlflow.ErrLimit):
+	case errors.Is(err, mlflow.ErrAddress), errors.Is(err, mlflow.ErrNotFound), errors.Is(err, mlflow.ErrAmbiguous), errors.Is(err, mlflow.ErrLimit):
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return &ServerError{address, err}

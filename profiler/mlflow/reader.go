@@ -20,13 +20,18 @@ const (
 	mostReadReply  = 64 << 20         // bytes of a reply
 	historyPage    = 10_000           // points of a page
 	mostEmptyPages = 100              // pages of a search without a run
-	mostNames      = 8                // readings of a pair of names with slashes
+	mostSlashes    = 8                // slashes of a pair of names; each gives a reading
 )
 
 // ErrNotFound means that a server does not have a run or an experiment.
 var ErrNotFound = errors.New("not found")
 
+var errNoID = errors.New("the reply of MLflow contains no run id")
+
 var errNoExperiment = fmt.Errorf("%w: MLflow has no experiment", ErrNotFound)
+
+// ErrAmbiguous means that several runs have the names of an address.
+var ErrAmbiguous = errors.New("several runs have these names")
 
 // ErrLimit means that a run, or the search for a run, exceeds a limit of the reader.
 var ErrLimit = errors.New("too large")
@@ -58,8 +63,8 @@ type Reader struct {
 }
 
 // OpenRun finds the run with an address, which has one of the forms of ErrAddress. Both names can contain slashes.
-// environ has the credentials. Errors: ErrAddress; ErrNotFound if the server has no such run, or several runs with the
-// name; ErrLimit; all other errors are faults of the server.
+// A slash of a name can be written as %2F. environ has the credentials. Errors: ErrAddress; ErrNotFound; ErrAmbiguous, which
+// lists the addresses of the runs; ErrLimit; all other errors are faults of the server.
 func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *Remote, error) {
 	base, fragment, _ := strings.Cut(address, "#")
 	server, err := newServer(strings.TrimRight(base, "/"), environ, readTimeout)
@@ -68,53 +73,77 @@ func OpenRun(ctx context.Context, address string, environ []string) (*Reader, *R
 	}
 	server.mostReply = mostReadReply
 	r := &Reader{server, historyPage}
-	fragment, err = url.PathUnescape(fragment)
+	id, all, err := parseFragment(fragment)
+	if err == nil && len(all) > 0 {
+		id, err = r.find(ctx, all)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrAddress, err)
-	}
-	id, all, ok := parseFragment(fragment)
-	if !ok {
-		return nil, nil, ErrAddress
-	}
-	var missing error
-	for _, n := range all {
-		if id, err = r.search(ctx, n.experiment, n.run); err == nil {
-			break
-		}
-		if !errors.Is(err, ErrNotFound) {
-			return nil, nil, err
-		}
-		if missing == nil || errors.Is(missing, errNoExperiment) { // an error about an experiment that exists says more
-			missing = err
-		}
-	}
-	if id == "" {
-		return nil, nil, missing
+		return nil, nil, err
 	}
 	run, err := r.run(ctx, id)
 	return r, run, err
+}
+
+// find returns the identity of the run that has one of several pairs of names.
+func (r *Reader) find(ctx context.Context, all []names) (id string, err error) {
+	var found []remoteReply
+	var missing error
+	for _, n := range all {
+		runs, err := r.search(ctx, n.experiment, n.run)
+		switch {
+		case err == nil:
+			found = append(found, runs...)
+		case !errors.Is(err, ErrNotFound):
+			return "", err
+		case missing == nil || errors.Is(missing, errNoExperiment): // an error about an experiment that exists says more
+			missing = err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", missing
+	case 1:
+		return found[0].Info.ID, nil
+	}
+	var addresses []string
+	for _, run := range found {
+		addresses = append(addresses, r.address(run))
+	}
+	return "", fmt.Errorf("%w; give the address of one: %s", ErrAmbiguous, strings.Join(addresses, " "))
 }
 
 // names are the names of an experiment and of one of its runs.
 type names struct{ experiment, run string }
 
 // parseFragment parses the part of an address after "#": the identity of a run, or the names of an experiment and a run.
-// Both names can contain slashes, so a text with several slashes has several readings.
-func parseFragment(text string) (id string, all []names, ok bool) {
+// Both names can contain slashes, so a text with several slashes has several readings. An escaped slash is part of a name.
+func parseFragment(text string) (id string, all []names, err error) {
 	if page, found := strings.CutPrefix(text, "/"); found {
 		page, _, _ = strings.Cut(page, "?")
 		parts := strings.Split(page, "/") // further parts name a view of the page
-		if len(parts) < 4 || parts[0] != "experiments" || parts[2] != "runs" {
-			return "", nil, false
+		if len(parts) < 4 || parts[0] != "experiments" || parts[2] != "runs" || !isIdentity(parts[3]) {
+			return "", nil, ErrAddress
 		}
-		return parts[3], nil, isIdentity(parts[3])
+		return parts[3], nil, nil
+	}
+	if n := strings.Count(text, "/"); n > mostSlashes {
+		return "", nil, fmt.Errorf("%w: the names contain %d slashes, want at most %d; write the slashes of a name as %%2F, or give the address of the run's page", ErrLimit, n, mostSlashes)
 	}
 	for at := len(text) - 2; at > 0; at-- {
-		if text[at] == '/' {
-			all = append(all, names{text[:at], text[at+1:]})
+		if text[at] != '/' {
+			continue
 		}
+		experiment, err := url.PathUnescape(text[:at])
+		run, err2 := url.PathUnescape(text[at+1:])
+		if err := errors.Join(err, err2); err != nil {
+			return "", nil, fmt.Errorf("%w: %w", ErrAddress, err)
+		}
+		all = append(all, names{experiment, run})
 	}
-	return "", all, 0 < len(all) && len(all) <= mostNames
+	if len(all) == 0 {
+		return "", nil, ErrAddress
+	}
+	return "", all, nil
 }
 
 // isIdentity reports whether a text can be the identity of a run: letters, digits and "-".
@@ -143,52 +172,47 @@ func (r *Reader) address(run remoteReply) string {
 	return fmt.Sprintf("%s/#/experiments/%s/runs/%s", r.server.base, run.Info.Experiment, run.Info.ID)
 }
 
-// search returns the identity of the run with a name.
-func (r *Reader) search(ctx context.Context, experiment, name string) (id string, err error) {
+// search returns the runs with a name, at least one, newest first. If there are several, it does not return all of them.
+func (r *Reader) search(ctx context.Context, experiment, name string) (found []remoteReply, err error) {
 	experimentID, err := r.server.experimentByName(ctx, experiment)
 	if isMissing(err) {
-		return "", fmt.Errorf("%w %q", errNoExperiment, experiment)
+		return nil, fmt.Errorf("%w %q", errNoExperiment, experiment)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	quote := "'"
 	if strings.Contains(name, quote) {
 		quote = `"`
 	}
 	if strings.Contains(name, quote) {
-		return "", fmt.Errorf("%w: the name of the run contains both kinds of quotes", ErrAddress)
+		return nil, fmt.Errorf("%w: the name of the run contains both kinds of quotes", ErrAddress)
 	}
 	request := map[string]any{"experiment_ids": []string{experimentID}, "filter": "attributes.run_name = " + quote + name + quote,
 		"max_results": 8, "order_by": []string{"attributes.start_time DESC"}}
-	var found []remoteReply
 	for pages := 1; ; pages++ {
 		var page struct {
 			Runs []remoteReply
 			Next string `json:"next_page_token"`
 		}
 		if err := r.server.post(ctx, "runs/search", request, &page); err != nil {
-			return "", err
+			return nil, err
+		}
+		if slices.ContainsFunc(page.Runs, func(run remoteReply) bool { return run.Info.ID == "" }) {
+			return nil, errNoID
 		}
 		if found = append(found, page.Runs...); page.Next == "" || len(found) > 1 {
 			break
 		}
 		if pages == mostEmptyPages {
-			return "", fmt.Errorf("%w: the search for run %q of experiment %q has more than %d pages; give the address of the run's page", ErrLimit, name, experiment, pages)
+			return nil, fmt.Errorf("%w: the search for run %q of experiment %q has more than %d pages; give the address of the run's page", ErrLimit, name, experiment, pages)
 		}
 		request["page_token"] = page.Next
 	}
-	switch len(found) {
-	case 0:
-		return "", fmt.Errorf("%w: experiment %q of MLflow has no run %q", ErrNotFound, experiment, name)
-	case 1:
-		return found[0].Info.ID, nil
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: experiment %q of MLflow has no run %q", ErrNotFound, experiment, name)
 	}
-	var all []string
-	for _, run := range found {
-		all = append(all, r.address(run))
-	}
-	return "", fmt.Errorf("%w: several runs of experiment %q have the name %q; give the address of one, newest first: %s", ErrNotFound, experiment, name, strings.Join(all, " "))
+	return found, nil
 }
 
 // run returns the run with an identity.
@@ -200,7 +224,7 @@ func (r *Reader) run(ctx context.Context, id string) (*Remote, error) {
 		return nil, err
 	}
 	if reply.Run.Info.ID == "" {
-		return nil, errors.New("the reply of MLflow contains no run id")
+		return nil, errNoID
 	}
 	run := &Remote{ID: reply.Run.Info.ID, Name: reply.Run.Info.Name, Status: reply.Run.Info.Status,
 		Address: r.address(reply.Run), Params: map[string]string{}, Tags: map[string]string{}}
