@@ -158,8 +158,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, failed[0])
 		return
 	}
-	s.streams.Add(1)
-	defer s.streams.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to buffer events
 	control := http.NewResponseController(w)
@@ -197,7 +195,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // watch follows a run and sends its versions until ctx is canceled. It first sends the result of opening the run. While
-// the server refuses the run, watch tries again.
+// the server refuses the run, watch tries again, and sends each new reason.
 func (s *Server) watch(ctx context.Context, name string, opened chan<- error, events chan<- streamEvent) {
 	send := func(e streamEvent) bool {
 		select {
@@ -207,23 +205,25 @@ func (s *Server) watch(ctx context.Context, name string, opened chan<- error, ev
 			return false
 		}
 	}
-	f, release, err := s.follow(ctx, name)
+	f, leave, err := s.join(ctx, name)
 	opened <- err
-	if err != nil {
-		_, why := s.explain(err)
-		if !send(streamEvent{kind: "refused", Run: name, Why: why}) || errors.As(err, new(*runs.NameError)) {
-			return
+	for said := ""; err != nil; f, leave, err = s.join(ctx, name) {
+		if _, why := s.explain(err); why != said {
+			said = why
+			if !send(streamEvent{kind: "refused", Run: name, Why: why}) {
+				return
+			}
 		}
-	}
-	for err != nil {
+		if errors.As(err, new(*runs.NameError)) {
+			return // no later attempt can succeed
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(s.retryTime):
 		}
-		f, release, err = s.follow(ctx, name)
 	}
-	defer release()
+	defer leave()
 	for version := int64(-1); ; {
 		next := f.wait()
 		if next == nil {

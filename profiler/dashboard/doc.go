@@ -16,8 +16,8 @@
 //
 // For each run that a client watches, a follower reads the files of the run. Clients that send the same request about
 // the same version of a run share one answer, so a further client costs little. The server follows at most 8 runs at a
-// time. While clients watch all of them, it refuses a further run (status 503). A stream of this
-// run tells of the refusal, and follows the run as soon as there is room.
+// time. While clients watch all of them, it refuses a further run. A request gets status 503. A stream gets a `refused`
+// event and tries again every 5 s.
 //
 // A browser opens at most six connections to a server with HTTP/1.1. All pages of a browser therefore share one stream,
 // which a shared worker reads (ui/src/hub.ts).

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/httpguard"
@@ -51,8 +50,6 @@ type Server struct {
 	begun   time.Time
 
 	writeTime, retryTime, graceTime time.Duration // the constants, except in tests
-
-	streams atomic.Int64 // open streams of all clients
 
 	mu        sync.Mutex
 	followers map[string]*follower

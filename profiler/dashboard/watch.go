@@ -2,9 +2,9 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
@@ -16,14 +16,19 @@ const (
 	sliceBytes = 8 << 20
 	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
-	// graceTime is the time after the last use in which no other run replaces a follower: a browser that opens or closes a
-	// page ends its stream and starts another one with nearly the same runs.
+	// graceTime is the time after the end of its last stream in which no other run replaces a follower: a browser that opens
+	// or closes a page ends its stream and starts another one with nearly the same runs.
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events per stream of the server. An event costs the server about 60 µs of CPU
-	// time per stream, so any number of streams takes less than 1 % of a CPU from a training on the same machine.
+	// streamPause is the time between two events of a run per stream of this run. An event costs the server about 60 µs of
+	// CPU time per stream, so the streams of a run take less than 1 % of a CPU from a training on the same machine, and
+	// those of mostFollowers runs less than 6 %. Measured by
+	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 8 * time.Millisecond
+	// mostPause limits the time between two events. It is the pause of 3,750 streams. With mostConnections streams, each of
+	// mostFollowers runs takes 1.2 % of a CPU.
+	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8
 )
@@ -38,12 +43,31 @@ type follower struct {
 	ready  chan struct{} // closed after the files were read for the first time
 	done   chan struct{}
 
-	// Server.mu guards users and used.
+	streams atomic.Int64 // streams that send the versions of the run
+
+	// Server.mu guards users, used and left.
 	users int       // requests and streams that use the follower
 	used  time.Time // end of the last use
+	left  time.Time // end of the last stream; zero before
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change, then replaced
+}
+
+// join returns the follower of a run for a stream, which ends by a call of leave.
+func (s *Server) join(ctx context.Context, name string) (f *follower, leave func(), err error) {
+	f, release, err := s.follow(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.streams.Add(1)
+	return f, sync.OnceFunc(func() {
+		f.streams.Add(-1)
+		s.mu.Lock()
+		f.left = time.Now()
+		s.mu.Unlock()
+		release()
+	}), nil
 }
 
 // follow returns the follower of a run. If there is none, it starts one, or returns errBusy. The follower reads at
@@ -52,13 +76,19 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 	s.mu.Lock()
 	f = s.followers[name]
 	if f == nil {
-		run, err := s.options.Folder.Open(name)
-		if err == nil && !s.makeRoom() {
-			err = errors.Join(errBusy, run.Close())
+		oldest, room := s.room()
+		if !room {
+			s.mu.Unlock()
+			return nil, nil, errBusy
 		}
+		run, err := s.options.Folder.Open(name)
 		if err != nil {
 			s.mu.Unlock()
 			return nil, nil, err
+		}
+		if oldest != "" {
+			s.followers[oldest].cancel()
+			delete(s.followers, oldest)
 		}
 		ctx, cancel := context.WithCancel(s.over)
 		f = &follower{run: run, cancel: cancel, ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
@@ -81,25 +111,28 @@ func (s *Server) follow(ctx context.Context, name string) (f *follower, release 
 	return f, release, nil
 }
 
-// makeRoom ends the least recently used follower if there are too many. It reports whether there is room for another
-// one: a follower that is in use, or was a moment ago, does not end, because its records would have to be read again. The
-// caller must hold s.mu.
-func (s *Server) makeRoom() bool {
+// room reports whether there is room for another follower. If one must end for it, room returns the run of the least
+// recently used one. A follower that is in use, or that a stream has just left, does not end, because its records would
+// have to be read again. The caller must hold s.mu.
+func (s *Server) room() (oldest string, ok bool) {
 	if len(s.followers) < mostFollowers {
-		return true
+		return "", true
 	}
-	var oldest string
 	for name, f := range s.followers {
-		if f.users == 0 && time.Since(f.used) >= s.graceTime && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
+		if f.users == 0 && time.Since(f.left) >= s.graceTime && (oldest == "" || f.used.Before(s.followers[oldest].used)) {
 			oldest = name
 		}
 	}
-	if oldest == "" {
-		return false
+	return oldest, oldest != ""
+}
+
+// due reports whether streams may get the next event. more: the files have more records that are not read yet.
+func due(told, now time.Time, streams int64, more bool, interval time.Duration) bool {
+	pause := min(time.Duration(streams)*streamPause, mostPause)
+	if more {
+		pause = max(pause, interval)
 	}
-	s.followers[oldest].cancel()
-	delete(s.followers, oldest)
-	return true
+	return now.Sub(told) >= pause
 }
 
 // retire removes a follower that no request has used for keepTime. It reports whether it did.
@@ -130,16 +163,13 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 	version := int64(-1)
 	for {
 		more := f.run.Update(sliceBytes)
-		if !looked && (!more || time.Since(begin) > firstLook) {
-			looked = true
+		v, now := f.run.Version(), time.Now()
+		if !looked && (!more || now.Sub(begin) > firstLook) {
+			looked, version, told = true, v, now // clients get this version as soon as the follower is ready
 			close(f.ready)
 		}
-		pause := time.Duration(s.streams.Load()) * streamPause
-		if more {
-			pause = max(pause, interval)
-		}
-		if v := f.run.Version(); v != version && looked && time.Since(told) >= pause {
-			version, told = v, time.Now()
+		if looked && v != version && due(told, now, f.streams.Load(), more, interval) {
+			version, told = v, now
 			f.mu.Lock()
 			close(f.changed)
 			f.changed = make(chan struct{})

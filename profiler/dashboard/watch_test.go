@@ -128,7 +128,7 @@ func TestFollowersInUseRemain(t *testing.T) {
 	var watched []*follower
 	var releases []func()
 	for _, name := range names[:mostFollowers] {
-		f, release, err := s.follow(t.Context(), name)
+		f, release, err := s.join(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,6 +155,24 @@ func TestFollowersInUseRemain(t *testing.T) {
 	}
 	if status, _ := ask(s, "/api/runs/"+names[3]); status != 200 { // replaces the ninth run
 		t.Errorf("the run that was replaced: got status %d, want 200", status)
+	}
+}
+
+// TestRequestsReplaceOneAnother: requests without a stream, as a comparison sends them, are not refused.
+func TestRequestsReplaceOneAnother(t *testing.T) {
+	var names []string
+	for i := range mostFollowers + 2 {
+		names = append(names, fmt.Sprint("run", i))
+	}
+	folder, _ := folderOf(t, names...)
+	s := newServer(t, folder)
+	s.graceTime = time.Hour
+	for range 2 {
+		for _, name := range names {
+			if status, body := ask(s, "/api/runs/"+name); status != 200 {
+				t.Errorf("%s: got status %d and %q, want 200", name, status, body)
+			}
+		}
 	}
 }
 
@@ -244,31 +262,84 @@ func TestAStreamFollowsARun(t *testing.T) {
 	}
 }
 
-// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end it.
-// Many streams get fewer events, so that they take a bounded time of the CPUs from a training.
+// TestManyStreamsGetFewerEvents: many streams take a bounded time of the CPUs from a training.
 func TestManyStreamsGetFewerEvents(t *testing.T) {
-	folder, dir := folderOf(t, "a")
+	now := time.Now()
+	for _, x := range []struct {
+		since   time.Duration
+		streams int64
+		more    bool
+		want    bool
+	}{
+		{0, 0, false, true},
+		{0, 0, true, false},
+		{time.Second, 0, true, true},
+		{streamPause - 1, 1, false, false},
+		{streamPause, 1, false, true},
+		{streamPause, 1, true, false},
+		{8*time.Second - 1, 1000, true, false},
+		{8 * time.Second, 1000, true, true},
+		{mostPause - 1, mostConnections, false, false},
+		{mostPause, mostConnections, false, true},
+	} {
+		if got := due(now.Add(-x.since), now, x.streams, x.more, time.Second); got != x.want {
+			t.Errorf("%v after the last event, %d streams, more %v: got %v, want %v", x.since, x.streams, x.more, got, x.want)
+		}
+	}
+}
+
+// TestThePauseDependsOnTheStreamsOfTheRun: the many streams of one run delay its events, and not those of another run.
+func TestThePauseDependsOnTheStreamsOfTheRun(t *testing.T) {
+	folder, dir := folderOf(t, "a", "b")
 	s := newServer(t, folder)
-	f, release, err := s.follow(t.Context(), "a")
+	s.options.Refresh = time.Millisecond
+	next := map[string]<-chan struct{}{}
+	followers := map[string]*follower{}
+	for _, name := range []string{"a", "b"} {
+		f, leave, err := s.join(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+		if got := f.streams.Load(); got != 1 {
+			t.Fatalf("run %s: got %d streams, want 1", name, got)
+		}
+		next[name], followers[name] = f.wait(), f
+	}
+	f := followers["a"]
+	f.streams.Add(mostConnections) // a pause of mostPause
+	for range 2 {                  // the second change is read after the decision about the first one
+		version := f.run.Version()
+		grow(t, filepath.Join(dir, "a"))
+		for f.run.Version() == version {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	select {
+	case <-next["a"]:
+		t.Error("run a: got an event within the pause")
+	default:
+	}
+	grow(t, filepath.Join(dir, "b"))
+	<-next["b"]
+	f.streams.Add(-mostConnections)
+	<-next["a"] // of the next look at the files
+}
+
+// grow adds a decision to a run.
+func grow(t *testing.T, dir string) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(dir, "logs", "balance.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintln(file, `{"step":1,"shares":[1],"next":[1]}`)
+		err = errors.Join(err, file.Close())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
-	s.streams.Store(int64(time.Hour / streamPause))
-	next, version := f.wait(), f.run.Version()
-	writeRun(t, filepath.Join(dir, "a"), "3")
-	for f.run.Version() == version { // until the server has read the change
-		time.Sleep(time.Millisecond)
-	}
-	select {
-	case <-next:
-		t.Error("got an event within the pause of an hour")
-	case <-time.After(100 * time.Millisecond):
-	}
-	s.streams.Store(1)
-	<-next // of the next look at the files
 }
 
+// TestOneStreamFollowsSeveralRuns: the pages of a browser share a stream. A run that cannot be followed does not end it.
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
@@ -374,6 +445,43 @@ func TestARefusedRunIsFollowedLater(t *testing.T) {
 	}
 	if answer.StatusCode != 200 || !slices.Equal(kinds, []string{"refused", "version"}) {
 		t.Errorf("got status %d and events %q, want 200, a refusal and a version", answer.StatusCode, kinds)
+	}
+}
+
+// TestAStreamTellsANewReason: a run that the server refuses because of others does not exist any more when there is room.
+func TestAStreamTellsANewReason(t *testing.T) {
+	var names []string
+	for i := range mostFollowers {
+		names = append(names, fmt.Sprint("run", i))
+	}
+	folder, _ := folderOf(t, names...)
+	s := newServer(t, folder)
+	s.retryTime, s.graceTime = time.Millisecond, 0
+	server := httptest.NewServer(s)
+	defer server.Close()
+	var releases []func()
+	for _, name := range names {
+		_, release, err := s.follow(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases = append(releases, release)
+	}
+	answer, err := http.Get(server.URL + "/api/stream?run=none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var reasons []string
+	for lines := bufio.NewScanner(answer.Body); len(reasons) < 2 && lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if reasons = append(reasons, data); len(reasons) == 1 {
+				releases[0]()
+			}
+		}
+	}
+	if len(reasons) != 2 || !strings.Contains(reasons[0], "8 runs") || !strings.Contains(reasons[1], "no such run") {
+		t.Errorf("got %q, want that 8 runs are watched, and then that there is no such run", reasons)
 	}
 }
 
