@@ -201,13 +201,18 @@ def delays_of(block, writes, records):
     return out
 
 
+def still_training(train, folder):
+    """Fails with the messages of the training if it has ended."""
+    if train.poll() is not None:
+        fail("the training ended:\n" + open(os.path.join(folder, "messages"), encoding="utf-8").read())
+
+
 def measure(a, folder, port, train):
     """Runs the blocks. Returns them, the writes to the file of records, and its records."""
     path = os.path.join(folder, "run", "logs", "rank_0_metrics.json")
     for _ in range(600):
         time.sleep(0.1)
-        if train.poll() is not None:
-            fail("the training ended:\n" + open(os.path.join(folder, "messages"), encoding="utf-8").read())
+        still_training(train, folder)
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/runs/run", timeout=5) as r:
                 if json.load(r)["last"] > 20:
@@ -223,21 +228,30 @@ def measure(a, folder, port, train):
         on = i % 4 in (0, 3)  # on, off, off, on, …: a steady change of the machine has no effect
         crowd = on and subprocess.Popen(pinned(a.client_cpus, [sys.executable, __file__, "--as-clients", str(port), "run", "--clients", str(a.clients),
                                                                "--load", a.load]), stdout=subprocess.PIPE)
-        if crowd:
-            crowd.stdout.readline()  # until all clients are connected
-        watch(path, SETTLE, writes)
-        cpu, begin = cpu_seconds(server), time.time()
-        watch(path, a.block - SETTLE, writes)
-        blocks.append({"on": on, "begin": begin, "end": time.time(), "cpu": cpu_seconds(server) - cpu})
-        if crowd:
-            crowd.send_signal(signal.SIGTERM)
-            text = crowd.communicate()[0]
-            if crowd.returncode != 0:
-                fail("the clients failed; see the messages above")
-            blocks[-1]["clients"] = json.loads(text)
+        try:
+            if crowd:
+                crowd.stdout.readline()  # until all clients are connected
+            still_training(train, folder)
+            watch(path, SETTLE, writes)
+            still_training(train, folder)
+            cpu, begin = cpu_seconds(server), time.time()
+            watch(path, a.block - SETTLE, writes)
+            still_training(train, folder)
+            blocks.append({"on": on, "begin": begin, "end": time.time(), "cpu": cpu_seconds(server) - cpu})
+            if crowd:
+                crowd.send_signal(signal.SIGTERM)
+                text = crowd.communicate()[0]
+                if crowd.returncode != 0:
+                    fail("the clients failed; see the messages above")
+                blocks[-1]["clients"] = json.loads(text)
+        except OSError:
+            still_training(train, folder)  # its server ends with it, and then has no CPU time
+            raise
+        finally:
+            if crowd and crowd.poll() is None:
+                crowd.kill()
+                crowd.wait()
         print(f"block {i + 1} of {2 * a.pairs}: {'with' if on else 'without'} clients", file=sys.stderr, flush=True)
-        if train.poll() is not None:
-            fail("the training ended during the measurement")
     train.send_signal(signal.SIGINT)
     train.wait(60)
     return blocks, writes, records_of(path)

@@ -4,7 +4,6 @@ import type { Communication } from './communication'
 import type { Maybe } from './format'
 import { Hub, signPause } from './hub'
 import type { FromHub, FromPage } from './hub'
-import { busyPause } from './pauses'
 
 export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
 
@@ -67,8 +66,6 @@ export const band = -2
 
 export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
 export type Figures = { version: number; from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
-
-export { busyPause }
 
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })

@@ -10,7 +10,7 @@ import { color, partColor, seriesColor, seriesDash } from './theme'
 
 // Communication describes the newest steps. Times are means per step, in s.
 export type Communication = {
-  step: number; steps: number; time: number; step_seconds: number; left: number
+  step: number; steps: number; time: number; left: number
   ranks: { rank: number; compute_seconds: number; exposed_seconds: number; hidden_seconds: number; bytes: number }[]
   buckets: Bucket[] | null
   links: Link[]

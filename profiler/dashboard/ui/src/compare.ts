@@ -17,6 +17,8 @@ const charts: { id: string; title: string; unit: string; explain: string; column
   { id: 'oracle', title: 'Fraction of the oracle', unit: '%', explain: 'Step time with the best shares divided by the step time with the actual shares.', column: 'share_of_oracle', factor: 100, top: 100 },
 ]
 
+const loadPause = 5000 // ms between two loads, which include new steps
+
 // join aligns the lines of several runs on one axis of steps.
 export function join(runs: { steps: number[]; values: Maybe[] }[]): { steps: number[]; values: Maybe[][] } {
   const steps = [...new Set(runs.flatMap(r => r.steps))].sort((a, b) => a - b)
@@ -46,7 +48,7 @@ export class ComparePage {
     this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), h('h1', {}, 'Comparison'),
       h('ul', {}, ...names.map(n => h('li', {}, h('a', { href: link(n) }, n)))), this.problems, h('div', { class: 'grid' }, ...this.charts.map(c => c.element)))
     void this.load()
-    this.timer = window.setInterval(() => { if (!this.running) void this.load() }, api.busyPause)
+    this.timer = window.setInterval(() => { if (!this.running) void this.load() }, loadPause)
     addEventListener('pagehide', this.abort)
   }
 

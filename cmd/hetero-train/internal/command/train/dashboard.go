@@ -14,12 +14,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// lowPriority is the nice value of the dashboard: next to a busy thread of a rank, it gets at most 10 % of a CPU. With less,
-// its pages would be seconds late.
-const lowPriority = 10
+// niceStep is added to the nice value of the training for the dashboard: next to a busy thread of a rank, the dashboard
+// gets at most 10 % of a CPU. With less, its pages would be seconds late.
+const niceStep = 10
 
-// startDashboard starts the dashboard as a separate process, which can neither slow down nor end the training. The
-// process ends when the pipe to it is closed, by stop or by the end of this process. If the dashboard cannot start or
+// startDashboard starts the dashboard as a separate process, which cannot end the training. Its low priority protects the
+// ranks on busy CPUs, and does not protect a CPU quota: the dashboard is in the control group of this process, and uses its
+// quota. The process ends when the pipe to it is closed, by stop or by the end of this process. If the dashboard cannot start or
 // fails, training continues with a warning.
 func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 	log := opts.Log.With(logs.ComponentKey, logs.ComponentDashboard)
@@ -56,7 +57,11 @@ func startDashboard(cfg *config.Config, opts session.Options) (stop func()) {
 		return failed(err)
 	}
 	// The ranks get the CPUs first. The group has only this process, and its threads.
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, lowPriority); err != nil {
+	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the kernel returns 20 minus the nice value
+	if err == nil {
+		err = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, min(19, 20-own+niceStep))
+	}
+	if err != nil {
 		log.Warn("the dashboard has the CPU priority of the training", "error", err)
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})
