@@ -20,8 +20,6 @@ export type Bucket = { name: string; bytes: number; exposed_seconds?: number; hi
 
 export type Link = { rank: number; kind: string; name: string; limit?: number; basis: string; sent?: number; received?: number }
 
-const ms = inMilliseconds
-
 // use returns the traffic of the busier direction as a fraction of the limit.
 export function use(l: Link): number | null {
   const most = Math.max(l.sent ?? -1, l.received ?? -1)
@@ -78,9 +76,9 @@ function ranksOf(c: Communication): HTMLElement {
       key([['compute', partColor('backward')], ['compute that hides communication', hiddenColor()], ['exposed communication', partColor('communication')]])),
     table('Communication of the ranks', [
       { title: 'rank', numeric: true, of: (r: Communication['ranks'][number]) => String(r.rank) },
-      { title: 'compute', unit: 'ms', numeric: true, of: r => ms(r.compute_seconds) },
-      { title: 'exposed', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => ms(r.exposed_seconds) },
-      { title: 'hidden', unit: 'ms', numeric: true, hint: 'Communication during the backward pass', of: r => ms(r.hidden_seconds) },
+      { title: 'compute', unit: 'ms', numeric: true, of: r => inMilliseconds(r.compute_seconds) },
+      { title: 'exposed', unit: 'ms', numeric: true, hint: 'Wait for gradients after the backward pass', of: r => inMilliseconds(r.exposed_seconds) },
+      { title: 'hidden', unit: 'ms', numeric: true, hint: 'Communication during the backward pass', of: r => inMilliseconds(r.hidden_seconds) },
       { title: 'gradients', numeric: true, hint: 'Bytes of gradients that the all-reduce sums in each step', of: r => scaled(r.bytes, 'B') },
     ], c.ranks))
 }
@@ -97,8 +95,8 @@ function bucketsOf(buckets: Bucket[]): HTMLElement {
     table('Gradient buckets', [
       { title: 'bucket', of: (b: Bucket) => b.name },
       { title: 'size', numeric: true, of: b => scaled(b.bytes, 'B') },
-      { title: 'hidden', unit: 'ms', numeric: true, hint: 'Part of the all-reduce during the backward pass', of: b => ms(b.hidden_seconds) },
-      { title: 'exposed', unit: 'ms', numeric: true, hint: 'Part of the all-reduce after the backward pass', of: b => ms(b.exposed_seconds) },
+      { title: 'hidden', unit: 'ms', numeric: true, hint: 'Part of the all-reduce during the backward pass', of: b => inMilliseconds(b.hidden_seconds) },
+      { title: 'exposed', unit: 'ms', numeric: true, hint: 'Part of the all-reduce after the backward pass', of: b => inMilliseconds(b.exposed_seconds) },
       { title: 'bus bandwidth', numeric: true, hint: 'Computed from bytes and time; the time includes waits for slower ranks', of: b => scaled(b.bus_bandwidth, 'B/s') },
     ], buckets))
 }
