@@ -35,7 +35,7 @@ type gang struct {
 }
 
 // gangDepth is the number of jobs in a plan. Jobs further back in the queue seldom find free GPUs, and each job of the plan
-// costs time.
+// costs time. On a cluster of hundreds of GPUs, 64 jobs can wait for fast GPUs while slow GPUs are idle.
 const gangDepth = 64
 
 // gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At 1, the

@@ -114,6 +114,9 @@ func NewLearner(dev device.Device, o Options, workers int, environments []Enviro
 	return l, nil
 }
 
+// maxReplayBytes limits the replay memory, which is one allocation. A damaged checkpoint can state any size.
+const maxReplayBytes = 64 << 30
+
 // newLearner allocates a learner without weights whose environments have no episode.
 func newLearner(dev device.Device, o Options, workers int, environments []Environment) (_ *Learner, err error) {
 	if err := o.check(); err != nil {
@@ -134,6 +137,9 @@ func newLearner(dev device.Device, o Options, workers int, environments []Enviro
 			return nil, errors.New("learner: imitation needs environments with a baseline policy to imitate")
 		}
 		l.envs = append(l.envs, &actor{env: e})
+	}
+	if most := maxReplayBytes / (4 * l.shape.Floats()); o.Replay > most {
+		return nil, fmt.Errorf("learner: replay: got %d decisions of %d numbers each, want at most %d decisions: the memory is limited to %d GiB", o.Replay, l.shape.Floats(), most, maxReplayBytes>>30)
 	}
 	l.source = rand.NewPCG(o.Seed, 0x64716e)
 	l.random = rand.New(l.source)

@@ -320,6 +320,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		"exploration": func(o *Options) { o.Exploration.From = 2 },
 		"network":     func(o *Options) { o.Network.Hidden = 0 },
 		"baseline":    func(o *Options) { o.Imitate = 10 },
+		"replay":      func(o *Options) { o.Replay = 1e15 },
 	} {
 		o := tinyOptions()
 		change(&o)

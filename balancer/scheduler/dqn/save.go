@@ -271,10 +271,23 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	if err := json.Unmarshal(text, state); err != nil {
 		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
 	}
-	if err := errors.Join(state.Shape.check(), state.Options.check()); err != nil {
+	if err := errors.Join(state.Shape.check(), state.Options.check(), state.Progress.check()); err != nil {
 		return nil, fmt.Errorf("%s: state.json: %w", c.Path, err)
 	}
 	return state, nil
+}
+
+// check finds counters that no training has.
+func (p *Progress) check() error {
+	for _, c := range []struct {
+		name string
+		got  int64
+	}{{"episodes", p.Episodes}, {"decisions", p.Decisions}, {"updates", p.Updates}, {"skipped", p.Skipped}, {"jobs", int64(p.Jobs)}} {
+		if c.got < 0 {
+			return fmt.Errorf("progress: %s: got %d, want at least 0", c.name, c.got)
+		}
+	}
+	return nil
 }
 
 // checksum is a checksum of all states and masks.

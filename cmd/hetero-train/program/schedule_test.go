@@ -536,7 +536,7 @@ func TestScheduleTrains(t *testing.T) {
 		episodes, want string
 	}{{"1", "episode "}, {"1", "has "}, {"20", "resuming from "}} {
 		o := execute([]string{"schedule", "train", "--output", dir, "--episodes", c.episodes})
-		if o.code != 0 || !strings.Contains(o.stderr, c.want) {
+		if o.code != 0 || !strings.Contains(o.stderr, c.want) || strings.Contains(o.stderr, "the network is not trained") != (c.want == "episode ") {
 			t.Fatalf("%s episodes: got exit code %d and %q, want %q", c.episodes, o.code, o.stderr, c.want)
 		}
 	}

@@ -72,7 +72,7 @@ func newTrain(a *cli.App) *cobra.Command {
 	f := &trainFlags{source: source{policies: policies{command: "schedule train"}}}
 	cmd := &cobra.Command{Use: "train", Short: "Train the network of policy dqn on the simulator", Long: trainLong, Example: trainExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.Int64Var(&f.episodes, "episodes", dqn.Defaults().Rate.Over, "episodes in total, including those of the checkpoint; the default is that of the built-in network")
+	flags.Int64Var(&f.episodes, "episodes", dqn.Defaults().Rate.Over, "episodes in total, including those of the checkpoint; all episodes that end at the same time as the last one count too; the default is that of the built-in network")
 	flags.StringVar(&f.output, "output", "scheduler_network", "`FOLDER` of the checkpoints")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of weights, episodes and exploration")
 	flags.StringVar(&f.device, "device", "cpu", "device that trains the network: `auto|cpu|cuda|reference`")
@@ -249,6 +249,10 @@ func (f *trainFlags) train(ctx context.Context, a *cli.App, learner *dqn.Learner
 				return exit.With(exit.Diverged, err)
 			}
 			return err
+		}
+		if p := learner.Progress(); p.Episodes >= f.episodes && p.Updates == 0 {
+			a.WarnOf(fmt.Sprintf("the network is not trained: its weights are random, because the training begins after %d decisions and ended after %d; use a larger --episodes",
+				learner.Options().Warm, p.Decisions))
 		}
 		saved, err := save(context.WithoutCancel(ctx))
 		if err != nil {
