@@ -21,8 +21,9 @@
 // those of this library ("tiles") and those of oneDNN ("onednn"). Attention has tiles of bf16 and a kernel with products
 // of f32 ("rows"). The first process of a machine that compiles such an op times both kernels and stores the faster one
 // in the folder hetero-train/choices of the user's cache. All later processes use the stored choice. Without a folder
-// that can be written and locked there is no timing: the device then uses the tiles, and on CPUs with AMX oneDNN. A
-// kernel that fails while it is timed is not used. [device.Noting] reports both.
+// that can be written and locked there is no timing. The device then uses oneDNN for linear layers and gradients of their
+// input with at most 64 rows, and on CPUs with AMX for all ops except attention; otherwise it uses the tiles. A kernel
+// that fails while it is timed is not used, and the choice is not stored. [device.Noting] reports both.
 //
 // HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. Choices
 // with HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.

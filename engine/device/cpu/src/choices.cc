@@ -85,14 +85,16 @@ Notes &notes() {
   return n;
 }
 
-// Runs work of a candidate. Returns false if the candidate drops out: it does not support the op, or it fails, which is
-// noted once. Lack of memory is not a fault of the candidate.
-template <class Work> bool attempt(ht_op op, const char *name, Work work) {
+enum class Outcome { done, unsupported, failed };
+
+// Runs work of a candidate, which drops out if it does not support the op or fails. A failure is noted once. Lack of
+// memory is not a fault of the candidate.
+template <class Work> Outcome attempt(ht_op op, const char *name, Work work) {
   try {
     work();
-    return true;
+    return Outcome::done;
   } catch (const Unsupported &) {
-    return false;
+    return Outcome::unsupported;
   } catch (const OutOfMemory &) {
     throw;
   } catch (const std::bad_alloc &) {
@@ -100,7 +102,7 @@ template <class Work> bool attempt(ht_op op, const char *name, Work work) {
   } catch (const std::exception &e) {
     notes().add("the kernel " + std::string(name) + " of " + op_name(op) +
                 " is not used, because it fails: " + e.what());
-    return false;
+    return Outcome::failed;
   }
 }
 
@@ -115,26 +117,31 @@ std::map<std::string, double> given_times() {
   return times;
 }
 
-// Sets the least time of each candidate, and removes candidates that fail. The candidates alternate, so that a change of
-// load or clock affects all. The first launch touches the memory and is not timed.
-void time_all(Benches &benches, ht_op op) {
+// Sets the least time of each candidate, and removes candidates that drop out. Returns whether one of them failed. The
+// candidates alternate, so that a change of load or clock affects all. The first launch touches the memory and is not
+// timed.
+bool time_all(Benches &benches, ht_op op) {
   if (const auto given = given_times(); !given.empty()) {
     for (const auto &b : benches)
       if (const auto t = given.find(b->name); t != given.end()) b->least = t->second;
-    return;
+    return false;
   }
+  bool failed = false;
   double spent = 0;
   for (int turn = -1; turn < kMostTurns && (turn < kLeastTurns || spent < kBudget) && benches.size() > 1; turn++) {
-    const auto fails = [&](const std::unique_ptr<Bench> &b) {
-      return !attempt(op, b->name, [&] {
+    const auto drops_out = [&](const std::unique_ptr<Bench> &b) {
+      const Outcome outcome = attempt(op, b->name, [&] {
         const double us = b->microseconds();
         if (turn < 0) return;
         b->least = std::min(b->least, us);
         spent += us;
       });
+      failed |= outcome == Outcome::failed;
+      return outcome != Outcome::done;
     };
-    benches.erase(std::remove_if(benches.begin(), benches.end(), fails), benches.end());
+    benches.erase(std::remove_if(benches.begin(), benches.end(), drops_out), benches.end());
   }
+  return failed;
 }
 
 // Returns the candidate with the least time; the first one if it is about as fast.
@@ -202,7 +209,8 @@ using Candidates = std::array<Candidate, 2>;
 // Returns the kernel of candidate i; if there is none, or if it fails, that of the other candidate.
 std::unique_ptr<Kernel> make_from(const Request &r, const Candidates &candidates, size_t i) {
   std::unique_ptr<Kernel> kernel;
-  if (attempt(r.op, candidates[i].name, [&] { kernel = candidates[i].make(r); }) && kernel) return kernel;
+  if (attempt(r.op, candidates[i].name, [&] { kernel = candidates[i].make(r); }) == Outcome::done && kernel)
+    return kernel;
   return candidates[1 - i].make(r);
 }
 
@@ -212,21 +220,25 @@ size_t index_of(const Candidates &candidates, const std::string &name) {
   return i;
 }
 
-// Returns the candidates that support the sample, with their operands.
-Benches benches_of(const Sample &sample, const Candidates &candidates) {
-  Benches benches;
-  for (const Candidate &c : candidates)
-    attempt(sample.request.op, c.name, [&] {
+// Appends the candidates that support the sample, with their operands. Returns whether one of them failed.
+bool prepare(const Sample &sample, const Candidates &candidates, Benches &benches) {
+  bool failed = false;
+  for (const Candidate &c : candidates) {
+    const Outcome outcome = attempt(sample.request.op, c.name, [&] {
       if (auto k = c.make(sample.request)) benches.push_back(std::make_unique<Bench>(c.name, std::move(k), sample));
     });
-  return benches;
+    failed |= outcome == Outcome::failed;
+  }
+  return failed;
 }
 
-// Returns the name of the fastest candidate.
+// Returns the name of the fastest candidate. A choice after a fault or without enough memory is not stored: it holds for
+// this process, so that equal ops have equal kernels.
 std::string choose(const Sample &sample, const Candidates &candidates) {
   static std::mutex one_at_a_time;
-  static std::map<std::string, Choices> known; // choices that this process has read or made, by file
-  static std::set<std::string> refused;        // files that cannot be written
+  static std::map<std::string, Choices> known; // choices that this process has read or stored, by file
+  static std::map<std::string, std::map<std::string, std::string>> unstored; // other choices, by file and key
+  static std::set<std::string> refused;                                      // files that cannot be written
   const std::lock_guard<std::mutex> hold(one_at_a_time);
 
   const std::string guess = candidates.front().name, folder = choice_folder(), key = key_of(sample);
@@ -237,6 +249,8 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
   }
   const std::string path = folder + "/" + this_machine() + ".tsv";
   Choices &mine = known[path];
+  auto &own = unstored[path];
+  if (const auto found = own.find(key); found != own.end()) return found->second;
   const auto chosen = [&] {
     const auto found = mine.find(key);
     return found != mine.end() && index_of(candidates, found->second.name) < candidates.size() ? found->second.name
@@ -252,8 +266,7 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
   };
   const auto without_memory = [&] {
     notes().add("a kernel is not chosen by timing, because there is not enough memory: " + key);
-    mine[key] = {guess, "not timed"};
-    return guess;
+    return own[key] = guess;
   };
   // Own choices win, because a user may have deleted the file: within a process, equal ops have equal kernels.
   const auto read_stored = [&] {
@@ -268,9 +281,14 @@ std::string choose(const Sample &sample, const Candidates &candidates) {
     if (const std::string name = read_stored(); !name.empty()) return name;
     if (!others.held()) return refuse(others.failure());
     if (!write_choices(path, mine)) return refuse("the file cannot be written");
-    Benches benches = benches_of(sample, candidates);
-    time_all(benches, sample.request.op);
+    Benches benches;
+    bool failed = prepare(sample, candidates, benches);
+    failed |= time_all(benches, sample.request.op);
     if (benches.empty()) return guess; // the kernel of the request reports the failure
+    if (failed) {
+      notes().add("a choice after a failure is not stored, so another process can make another one: " + key);
+      return own[key] = winner(benches).name;
+    }
     Choices all = mine;
     all[key] = {winner(benches).name, times_text(benches)};
     if (!write_choices(path, all)) return refuse("the file cannot be written");

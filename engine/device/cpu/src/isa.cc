@@ -73,8 +73,9 @@ Isa isa() { return choice().isa; }
 bool has_avx512bf16() { return choice().bf16; }
 
 bool has_amx_bf16() {
-  static const bool has = has_avx512bf16() && !excludes_amx() && may_use_tiles();
-  return has;
+  if (!has_avx512bf16() || excludes_amx()) return false;
+  static const bool may = may_use_tiles();
+  return may;
 }
 
 bool excludes_amx() { return limited_to("avx512_bf16"); }

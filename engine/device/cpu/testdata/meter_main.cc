@@ -1,5 +1,5 @@
 // meter_main.cc: runs regions of a team of two threads, with a Meter and after a Meter whose code threw an exception.
-// Prints whether the regions read the CPU time of their threads. The clock stands still, so that no region is long
+// Prints whether the regions read the CPU time of their threads. The clock returns 0, so that no region is long
 // enough to be measured without a Meter.
 #include <time.h>
 

@@ -30,8 +30,8 @@ Choices read_choices(const std::string &path);
 bool write_choices(const std::string &path, const Choices &choices);
 
 // Prevents other processes of this machine from timing at the same time. The wait for the lock is limited, so a process
-// that hangs does not block other processes for ever. The lock is not held if the wait took too long, if the folder is
-// "" or cannot be written, or if its file system has no locks.
+// that hangs does not block other processes for ever. The lock is not held after too long a wait. Nor is it held if the
+// folder is "" or cannot be written, or if its file system has no locks.
 class ChoiceLock {
 public:
   explicit ChoiceLock(const std::string &folder);
