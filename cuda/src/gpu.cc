@@ -1,4 +1,4 @@
-// gpu.cc: layout choices and tables in device memory.
+// gpu.cc: facts of the device, names of layouts, and tables in device memory.
 #include "gpu.h"
 
 #include <map>

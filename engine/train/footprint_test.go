@@ -31,7 +31,8 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 			} {
 				o := testOptions()
 				c.change(&o)
-				planned, err := NewReplica(dry.New(dev, 0), o)
+				planner := dry.New(dev, 0)
+				planned, err := NewReplica(planner, o)
 				if err != nil {
 					t.Fatalf("%s: %v", c.name, err)
 				}
@@ -40,12 +41,12 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 					t.Fatal(err)
 				}
 				before, _ := dev.Memory()
-				real, err := NewReplica(dev, o)
+				actual, err := NewReplica(dev, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				after, _ := dev.Memory()
-				if got := planned.PredictedBytes(); got != after-before || f.Bytes() != got || real.PredictedBytes() != got {
+				if got := planned.PredictedBytes(); got != after-before || f.Bytes() != got || actual.PredictedBytes() != got {
 					t.Errorf("%s: planned %d bytes, footprint %d, the device gave out %d", c.name, got, f.Bytes(), after-before)
 				}
 				u := f.Usage
@@ -58,7 +59,7 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 				if f.ForwardFLOPs <= 0 || f.BackwardFLOPs < f.ForwardFLOPs {
 					t.Errorf("%s: forward %d, backward %d operations", c.name, f.ForwardFLOPs, f.BackwardFLOPs)
 				}
-				if err := errors.Join(planned.Close(), real.Close()); err != nil {
+				if err := errors.Join(planned.Close(), planner.Close(), actual.Close()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -66,8 +67,8 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 	}
 }
 
-// A device that chooses kernels by timing makes the choices while the plan is compiled, so that the plan has the layouts
-// and workspaces of the run.
+// A device that chooses kernels by timing makes the choices while the plan is compiled. The plan therefore has the
+// layouts and workspaces of the run.
 func TestFootprintContainsTheChosenKernels(t *testing.T) {
 	dev := openCPU(t)
 	if dev.Info().ISA != "avx512_bf16" {
@@ -82,7 +83,8 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 		cache := t.TempDir()
 		t.Setenv("XDG_CACHE_HOME", cache)
 		t.Setenv("HETERO_CPU_TIMES", times)
-		planned, err := NewReplica(dry.New(dev, 0), o)
+		planner := dry.New(dev, 0)
+		planned, err := NewReplica(planner, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +92,7 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 			t.Errorf("%s: the plan stored %q, %v, want one file of choices", times, files, err)
 		}
 		before, _ := dev.Memory()
-		real, err := NewReplica(dev, o)
+		actual, err := NewReplica(dev, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +101,7 @@ func TestFootprintContainsTheChosenKernels(t *testing.T) {
 		if got := planned.PredictedBytes(); got != after-before {
 			t.Errorf("%s: planned %d bytes, the device gave out %d", times, got, after-before)
 		}
-		if err := errors.Join(planned.Close(), real.Close()); err != nil {
+		if err := errors.Join(planned.Close(), planner.Close(), actual.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -113,7 +115,8 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 	for _, group := range []int{0, 4} {
 		o := testOptions()
 		o.GhostGroup = group
-		r, err := NewReplica(dry.New(dev, 0), o)
+		planner := dry.New(dev, 0)
+		r, err := NewReplica(planner, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,20 +139,25 @@ func TestLargestFitIsTheMostThatFits(t *testing.T) {
 		// A device with this much memory holds n samples, but no more.
 		o.BatchSize = n
 		if group == 0 {
-			holds, err := NewReplica(dry.New(dev, limit+f.Other), o)
+			large := dry.New(dev, limit+f.Other)
+			holds, err := NewReplica(large, o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := holds.Close(); err != nil {
+			if err := errors.Join(holds.Close(), large.Close()); err != nil {
 				t.Error(err)
 			}
 			o.BatchSize = 2 * n
+			small := dry.New(dev, limit)
 			var tooLarge *MemoryError
-			if _, err := NewReplica(dry.New(dev, limit), o); !errors.As(err, &tooLarge) {
+			if _, err := NewReplica(small, o); !errors.As(err, &tooLarge) {
 				t.Errorf("got %v, want too large", err)
 			}
+			if err := small.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if err := r.Close(); err != nil {
+		if err := errors.Join(r.Close(), planner.Close()); err != nil {
 			t.Error(err)
 		}
 	}
