@@ -67,7 +67,8 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 	}
 }
 
-// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums.
+// Part attention prints the rates of attention and of linear layers, and the choices for biases and row sums. It does not
+// read the user's cache, and fails if the run stores none of these choices.
 func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	for _, tool := range []string{"bash", "timeout", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -81,7 +82,10 @@ func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(cache, "hetero-train", "choices"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{program: "#!/bin/sh\necho '" + result + "'\n", filepath.Join(cache, "hetero-train", "choices", "H100.tsv"): choices} {
+	script := "#!/bin/sh\necho '" + result + "'\n[ \"$NO_CHOICES\" ] && exit\nmkdir -p \"$XDG_CACHE_HOME/hetero-train/choices\"\n" +
+		"cat >\"$XDG_CACHE_HOME/hetero-train/choices/H100.tsv\" <<'END'\n" + choices + "END\n"
+	users := strings.ReplaceAll(choices, "one pass a3", "a1 of the user")
+	for path, text := range map[string]string{program: script, filepath.Join(cache, "hetero-train", "choices", "H100.tsv"): users} {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +105,12 @@ func TestGPUCheckPrintsRatesAndChoicesOfLayers(t *testing.T) {
 			t.Errorf("got %q, want %q in it", logged, want)
 		}
 	}
-	if strings.Contains(string(logged), "a2") {
-		t.Errorf("got %q, want only choices for biases and row sums", logged)
+	if strings.Contains(string(logged), "a2") || strings.Contains(string(logged), "a1") {
+		t.Errorf("got %q, want only choices of this run for biases and row sums", logged)
+	}
+	cmd = exec.Command(cmd.Args[0], cmd.Args[1:]...)
+	cmd.Env = append(os.Environ(), "PYTHON=python3", "XDG_CACHE_HOME="+cache, "NO_CHOICES=1")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no choice for a bias or for row sums") {
+		t.Errorf("without choices: got %v, %q, want a failure", err, out)
 	}
 }
