@@ -205,10 +205,10 @@ func Holds(c *Cluster, w *Workload, s Speeds, job int) error {
 			why += fmt.Sprintf(", and kind %q has no speed on %d GPUs of several types: %s", w.Kinds[j.Kind].Name, j.GPUs, lacks)
 		}
 		if sawMemory {
-			why += fmt.Sprintf("; it needs %.4g bytes of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory)
+			why += fmt.Sprintf("; it needs %.4g GiB of memory on each GPU, more than some GPUs have", w.Kinds[j.Kind].GPUMemory/(1<<30))
 		}
 		if sawHost {
-			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g bytes of memory for each GPU, more than some machines have", j.CPUs, j.Memory)
+			why += fmt.Sprintf("; it needs %.4g CPU cores and %.4g GiB of memory for each GPU, more than some machines have", j.CPUs, j.Memory/(1<<30))
 		}
 	}
 	return &UnplaceableError{Job: job, Name: j.Name, Why: why}
