@@ -358,7 +358,7 @@ func TestJobsThatNoMachineCanHoldAreNamedWithTheirLine(t *testing.T) {
 		"gpus = 1\n\n[[speeds]]":                           "", // the control
 		"gpus = 4\n\n[[speeds]]":                           "it needs 4 GPUs, but at most 2 GPUs of one type can hold it",
 		"gpus = 1\ncpus = 64\n\n[[speeds]]":                "CPU cores",
-		"gpus = 1\nmemory = \"1 TiB\"\n\n[[speeds]]":       "bytes of memory for each GPU",
+		"gpus = 1\nmemory = \"1 TiB\"\n\n[[speeds]]":       "1024 GiB of memory for each GPU",
 		"gpus = 2\nnetwork = \"1 GB/s\"\n\n[[speeds]]":     "",
 		"gpus = 1\npriority = 1\n\n[[speeds]]":             "",
 		"gpus = 2\ncpus = 1\nmemory = 0\n\n[[speeds]]":     "",
