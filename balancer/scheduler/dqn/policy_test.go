@@ -356,7 +356,7 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: got no error", name)
 		}
-		if name == "format" && !strings.Contains(err.Error(), "got format 1, want 2: train it again") {
+		if name == "format" && !strings.Contains(err.Error(), "got format 1, want 3: train it again") {
 			t.Errorf("%s: got %v, want the formats and what to do", name, err)
 		}
 		if name == "widths" && !errors.As(err, new(*checkpoint.MismatchError)) {
@@ -364,6 +364,37 @@ func TestPolicyRefusesOtherNetworks(t *testing.T) {
 		}
 	}
 	other := *c
+	older := func(ingested bool) error {
+		state, err := readState(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		problem := smallProblem()
+		problem.Encoding.Ingested = ingested
+		state.Format, state.Training = olderFormat, 0
+		if state.Problem, err = json.Marshal(problem); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.State.Extra = map[string]json.RawMessage{extraName: text}
+		p, err := OpenPolicy(referenceDevice(t), &other, scheduler.Options{})
+		if err == nil {
+			err = p.Close()
+		}
+		return err
+	}
+	if err := older(true); err == nil || !strings.Contains(err.Error(), "its inputs have changed: got format 2, want 3") {
+		t.Errorf("an older network with ingested facts: got %v, want the formats and what to do", err)
+	}
+	if err := older(false); err != nil {
+		t.Errorf("an older network without ingested facts: got %v", err)
+	}
+	if _, err := Resume(t.Context(), referenceDevice(t), &other, 1, nil, nil); err == nil || !strings.Contains(err.Error(), "its network can be used, but its training cannot be resumed") {
+		t.Errorf("an older training: got %v, want an error", err)
+	}
 	other.State.Extra = nil
 	if _, err := OpenPolicy(referenceDevice(t), &other, scheduler.Options{}); err == nil || !strings.Contains(err.Error(), "not a checkpoint of a scheduling network") {
 		t.Errorf("checkpoint of another program part: got %v", err)

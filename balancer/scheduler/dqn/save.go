@@ -16,24 +16,31 @@ import (
 
 // saved is the state of a learner without its tensors. state.json contains it under the name of this package.
 type saved struct {
-	Format   int             `json:"format"` // savedFormat
+	Format   int             `json:"format"` // networkFormat
 	Shape    Shape           `json:"shape"`
 	Options  Options         `json:"options"`
 	Problem  json.RawMessage `json:"problem"` // what the caller of Save passed
 	Progress Progress        `json:"progress"`
 
 	// The fields below are needed only to resume a training, not to use the network.
-	Random  []byte           `json:"random"`
-	Window  window           `json:"window"`
-	Curve   curve            `json:"curve"`
-	Actors  []savedActor     `json:"actors"`
-	Written int64            `json:"written"` // rows of the replay memory, over the whole run
-	Largest checkpoint.Float `json:"largest"`
-	States  uint32           `json:"states"` // checksum of the states and masks of the replay memory
+	Training int              `json:"training"` // trainingFormat
+	Random   []byte           `json:"random"`
+	Window   window           `json:"window"`
+	Curve    curve            `json:"curve"`
+	Actors   []savedActor     `json:"actors"`
+	Written  int64            `json:"written"` // rows of the replay memory, over the whole run
+	Largest  checkpoint.Float `json:"largest"`
+	States   uint32           `json:"states"` // checksum of the states and masks of the replay memory
 }
 
-// savedFormat is the format of saved, and of the network. Networks of other formats cannot be read.
-const savedFormat = 2
+// Formats of saved. A change of the network's format makes older networks unusable. A change of the training's format only
+// prevents that older trainings are resumed.
+const (
+	networkFormat = 3
+	// olderFormat differs from networkFormat only in the inputs of networks with Encoding.Ingested.
+	olderFormat    = 2
+	trainingFormat = 3
+)
 
 // savedActor restores an environment and its part of the replay memory: it repeats the actions of the episodes. Actions take
 // 300 times less space than the states that follow from them.
@@ -54,7 +61,7 @@ const (
 // Snapshot returns the complete state of the learner. problem describes the environments for the reader of the file.
 // program is the version of the program. The snapshot refers to memory of the learner, so save it before the next Run.
 func (l *Learner) Snapshot(program string, problem json.RawMessage) (checkpoint.Snapshot, error) {
-	state := saved{Format: savedFormat, Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
+	state := saved{Format: networkFormat, Training: trainingFormat, Shape: l.shape, Options: l.options, Problem: problem, Progress: l.progress, Window: l.window, Curve: l.curve,
 		Written: l.replay.written, Largest: checkpoint.Float(l.replay.largest), States: l.replay.checksum()}
 	for _, a := range l.envs {
 		state.Actors = append(state.Actors, savedActor{Sum: checkpoint.Float(a.sum), Past: a.past})
@@ -119,6 +126,10 @@ func Resume(ctx context.Context, dev device.Device, c *checkpoint.Checkpoint, wo
 	state, err := readState(c)
 	if err != nil {
 		return nil, err
+	}
+	if state.Training != trainingFormat {
+		return nil, fmt.Errorf("resume from %s: another version of the program saved this training: got format %d, want %d; its network can be used, but its training cannot be resumed",
+			c.Path, state.Training, trainingFormat)
 	}
 	options := state.Options
 	if change != nil {
@@ -192,7 +203,7 @@ var errOther = errors.New("the environment differs from that of the checkpoint")
 func (l *Learner) repeat(ctx context.Context, i int, s savedActor) error {
 	a, last := l.envs[i], len(s.Past)-1
 	if last < 0 {
-		return errors.New("the checkpoint has no episodes: another version of the program saved it; its network can be used, but its training cannot be resumed")
+		return errors.New("the checkpoint has no episodes, want at least the current one")
 	}
 	from, _ := l.replay.bounds()
 	if s.Past[0].First < 0 || s.Past[0].First > from {
@@ -263,13 +274,23 @@ func readState(c *checkpoint.Checkpoint) (*saved, error) {
 	if err := json.Unmarshal(text, &format); err != nil {
 		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
 	}
-	if format.Format != savedFormat {
+	if format.Format != networkFormat && format.Format != olderFormat {
 		return nil, fmt.Errorf("%s: another version of the program saved this network: got format %d, want %d: train it again with schedule train",
-			c.Path, format.Format, savedFormat)
+			c.Path, format.Format, networkFormat)
 	}
 	state := &saved{}
 	if err := json.Unmarshal(text, state); err != nil {
 		return nil, fmt.Errorf("%s: state.json: part %q: %w", c.Path, extraName, err)
+	}
+	if format.Format == olderFormat {
+		var problem Problem
+		if err := json.Unmarshal(state.Problem, &problem); err != nil {
+			return nil, fmt.Errorf("%s: state.json: problem: %w", c.Path, err)
+		}
+		if problem.Encoding.Ingested {
+			return nil, fmt.Errorf("%s: another version of the program saved this network, and its inputs have changed: got format %d, want %d: train it again with schedule train",
+				c.Path, format.Format, networkFormat)
+		}
 	}
 	if err := errors.Join(state.Shape.check(), state.Options.check(), state.Progress.check()); err != nil {
 		return nil, fmt.Errorf("%s: state.json: %w", c.Path, err)
