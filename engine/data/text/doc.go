@@ -5,7 +5,7 @@
 //	train-000000.bin …  shards for training
 //	val-000000.bin …    shards for evaluation
 //	vocab.txt           copy of the vocabulary file, if the tokenizer has one
-//	dataset.json        Manifest, written last; a folder without this file is incomplete
+//	dataset.json        Manifest, written last
 //
 // # Documents
 //

@@ -68,12 +68,12 @@ var (
 const MostSeparatorBytes = 1024
 
 const (
-	manifestName   = "dataset.json"
-	journalName    = ".tokenize.json"
+	manifestName   = tokens.ManifestName
+	journalName    = tokens.JournalName
 	lockName       = ".tokenize.lock"
 	vocabularyName = "vocab.txt"
 	formatVersion  = 1
-	mostJSONBytes  = 256 << 20
+	mostJSONBytes  = tokens.MostManifestBytes
 	journalBytes   = 64 << 20 // text between two entries of the journal; a crash loses the work of a few seconds
 )
 

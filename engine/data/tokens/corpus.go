@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Corpus joins one or several shards to one sequence of tokens. All methods except Close are safe for concurrent use.
@@ -81,12 +84,24 @@ func (c *Corpus) Read(at int64, dst []int32) error {
 	return nil
 }
 
+// Files of a folder that the command `hetero-train data tokenize` writes.
+const (
+	ManifestName = "dataset.json"   // lists the shards, and is written last
+	JournalName  = ".tokenize.json" // state of a conversion that is not complete
+
+	MostManifestBytes = 256 << 20 // size of either file
+)
+
+// ErrIncomplete means that shards are missing in a folder.
+var ErrIncomplete = errors.New("the folder is incomplete")
+
 // Found lists the shards at a path.
 type Found struct{ Train, Eval []string }
 
 // Find lists the shards at path. path is a shard, a pattern such as "shards/train-*.bin", or a folder. In a folder,
 // files named *train*.bin are for training, and files named *val*.bin are for evaluation. hetero-train, llm.c and
-// nanoGPT use these names.
+// nanoGPT use these names. It returns ErrIncomplete if the conversion to this folder has not ended, or if a shard of the
+// manifest is missing.
 func Find(path string) (Found, error) {
 	info, err := os.Stat(path)
 	if err != nil && strings.ContainsAny(path, "*?[") {
@@ -101,6 +116,9 @@ func Find(path string) (Found, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return Found{}, fault("find token shards", path, "", err)
+	}
+	if err := complete(path, entries); err != nil {
+		return Found{}, err
 	}
 	var f Found
 	for _, e := range entries { // os.ReadDir sorts the entries by name
@@ -117,6 +135,41 @@ func Find(path string) (Found, error) {
 		return Found{}, fault("find token shards", path, "write them with hetero-train data tokenize", errors.New("no files named *train*.bin or *val*.bin"))
 	}
 	return f, nil
+}
+
+// complete returns an error if the folder contains a part of the shards only. A folder without a manifest is complete,
+// because other programs write none.
+func complete(folder string, entries []os.DirEntry) error {
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
+	}
+	if has(JournalName) && !has(ManifestName) {
+		return fault("find token shards", folder, "run the same command hetero-train data tokenize again, which continues", fmt.Errorf("%w: a conversion was interrupted", ErrIncomplete))
+	}
+	if !has(ManifestName) {
+		return nil
+	}
+	path := filepath.Join(folder, ManifestName)
+	text, err := regular.Read(path, MostManifestBytes)
+	if err != nil {
+		return fault("read the list of token shards", path, "", err)
+	}
+	type shards []struct {
+		File string `json:"file"`
+	}
+	var manifest struct {
+		Train shards `json:"train"`
+		Eval  shards `json:"val"`
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return fault("read the list of token shards", path, "", err)
+	}
+	for _, s := range slices.Concat(manifest.Train, manifest.Eval) {
+		if !has(s.File) {
+			return fault("find token shards", folder, "copy the missing file, or convert the text to an empty folder", fmt.Errorf("%w: %s lists %q, which is missing", ErrIncomplete, ManifestName, s.File))
+		}
+	}
+	return nil
 }
 
 func findPattern(pattern string) (Found, error) {

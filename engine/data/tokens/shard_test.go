@@ -357,6 +357,43 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A part of the shards is an error: an interrupted conversion, or a file that is missing.
+func TestFindRefusesAPartOfTheShards(t *testing.T) {
+	const manifest = `{"version":1,"train":[{"file":"train-000000.bin"},{"file":"train-000001.bin"}],"val":[{"file":"val-000000.bin"}]}`
+	all := map[string]string{"train-000000.bin": "", "train-000001.bin": "", "val-000000.bin": "", ManifestName: manifest, JournalName: "{}"}
+	for _, c := range []struct {
+		without    []string
+		incomplete bool
+		say        string
+	}{
+		{nil, false, ""}, // the end of a conversion: the journal remains after a power failure
+		{[]string{JournalName}, false, ""},
+		{[]string{JournalName, ManifestName}, false, ""}, // the files of another program
+		{[]string{ManifestName}, true, "interrupted"},
+		{[]string{ManifestName, "train-000000.bin", "train-000001.bin", "val-000000.bin"}, true, "interrupted"},
+		{[]string{JournalName, "train-000001.bin"}, true, `"train-000001.bin"`},
+		{[]string{JournalName, "val-000000.bin"}, true, `"val-000000.bin"`},
+	} {
+		dir := t.TempDir()
+		for name, text := range all {
+			if !slices.Contains(c.without, name) {
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+			}
+		}
+		_, err := Find(dir)
+		var fault *data.Fault
+		if errors.Is(err, ErrIncomplete) != c.incomplete || errors.As(err, &fault) != c.incomplete || c.incomplete && !strings.Contains(err.Error(), c.say) {
+			t.Errorf("without %v: got error %v", c.without, err)
+		}
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, ManifestName), []byte("[1"), 0o644))
+	var fault *data.Fault
+	if _, err := Find(dir); !errors.As(err, &fault) {
+		t.Errorf("damaged list: got %v", err)
+	}
+}
+
 // FuzzParseHeader checks that a header is refused, or describes the file exactly.
 func FuzzParseHeader(f *testing.F) {
 	good, err := os.ReadFile(writeShard(f, testHeader(), 1, 2, 9))

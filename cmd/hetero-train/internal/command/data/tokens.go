@@ -49,7 +49,7 @@ func isTokens(path string) bool {
 		return false // a folder with class folders contains images
 	}
 	_, err = tokens.Find(path)
-	return err == nil
+	return err == nil || errors.Is(err, tokens.ErrIncomplete)
 }
 
 // tokenShards opens the shards at path and calls visit for each.
