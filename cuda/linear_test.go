@@ -374,16 +374,25 @@ func TestProcessesThatStartTogetherTimeOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutACacheFolderChoicesAreMadeAnew(t *testing.T) {
+// Otherwise two processes could make different choices, and their results would not be bit-equal.
+func TestWithoutACacheFolderNothingIsTimed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/proc/no/such/place")
+	log := logProducts(t)
 	dev := open(t, freshShim(t, fakeCublasLt))
 	k, err := linear(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer k.Close()
+	log.take()
+	if notes, want := dev.(device.Noting).Notes(), "algorithms are not chosen by timing, because the choices cannot be stored in /proc/no/such/place"; !strings.Contains(notes, want) {
+		t.Errorf("got the notes %q, want %q", notes, want)
+	}
 	values, err := runLinear(t, dev, k, 0)
 	wantAllFive(t, values, err)
+	if ran := log.take(); fmt.Sprint(ran) != "[2]" {
+		t.Errorf("ran %v, want the first algorithm that works, 2, not the fastest one, 3", ran)
+	}
 }
 
 // The bias gradient, the sum of the rows of diff_dst, comes from the cuBLASLt call of the product or from a separate
@@ -393,25 +402,27 @@ func TestSumsComeFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told string
 		dt   tensor.DType
+		diff tensor.DType // if it differs, the gradient is cast, and the sums read the gradient before the cast
 		want string
-	}{{"", tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, "a3"}, {"", tensor.F32, "a3"}} {
+	}{{"", tensor.BF16, tensor.BF16, "one pass a3"}, {"sums", tensor.BF16, tensor.BF16, "a3"}, {"", tensor.F32, tensor.F32, "a3"},
+		{"", tensor.BF16, tensor.F32, "a3"}} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		t.Setenv("HETERO_FAKE_CUBLASLT", c.told)
 		dev := open(t, freshShim(t, fakeCublasLt))
-		k, err := compiled(dev, device.LinearDiffWeights{Bias: true}, device.Spec(c.dt, 7, 4), device.Spec(c.dt, 7, 6))
+		k, err := compiled(dev, device.LinearDiffWeights{Bias: true}, device.Spec(c.dt, 7, 4), device.Spec(c.diff, 7, 6))
 		if err != nil {
 			t.Fatal(err)
 		}
 		k.Close()
 		text, err := os.ReadFile(choices(t))
-		if err != nil || !strings.Contains(string(text), "and sums\t"+c.want+" ") {
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("version 2 %v and sums\t%s ", c.diff, c.want)) {
 			t.Errorf("%v, told %q: got %q, %v, want %q", c.dt, c.told, text, err, c.want)
 		}
 	}
 }
 
-// The bias of a 16-bit layer is added by the cuBLASLt call of the product, which needs no f32 workspace, or by a separate
-// kernel, whichever is faster. Both must conform, and must compute with operands at odd addresses.
+// Two ways add the bias of a 16-bit layer; the faster one is chosen. The cuBLASLt call of the product needs no f32
+// workspace; a separate kernel does. Both must conform, and must compute with operands at odd addresses.
 func TestBiasOfNarrowLayersComesFromTheFasterPass(t *testing.T) {
 	for _, c := range []struct {
 		told, want string

@@ -9,6 +9,7 @@
 
 #include "activity.h"
 #include "calls.h"
+#include "choices.h"
 #include "dnn.h"
 #include "fault.h"
 #include "gpu.h"
@@ -112,7 +113,10 @@ ht_status cuda_describe(int32_t index, ht_info *info, ht_error *error) {
   });
 }
 
-void cuda_notes(const ht_device *d, char *text, size_t text_bytes) { copy_text(d->notes.text(), text, text_bytes); }
+void cuda_notes(const ht_device *d, char *text, size_t text_bytes) {
+  const std::string own = d->notes.text(), choices = choice_notes();
+  copy_text(own + (own.empty() || choices.empty() ? "" : "; ") + choices, text, text_bytes);
+}
 
 void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
   copy_text(layout_name(layout), name, name_bytes);

@@ -11,10 +11,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "choice_file.h"
 #include "gpu.h"
+#include "notes.h"
 #include "quiet.h"
 #include "status.h"
 
@@ -105,10 +107,16 @@ public:
       });
     field_ = std::move(started);
   }
+  // Returns the first candidate that works, in the order of the comparison.
+  size_t first() const {
+    if (field_.empty()) throw Unsupported(none_works());
+    size_t i = field_[0].index;
+    for (const Runner &r : field_) i = std::min(i, r.index);
+    return i;
+  }
   // Returns the index and the time of the fastest candidate.
   std::pair<size_t, float> finish() {
-    if (field_.empty())
-      throw Unsupported("none of " + std::to_string(comparison_.candidates.size()) + " candidates works: " + reason_);
+    if (field_.empty()) throw Unsupported(none_works());
     for (Runner &r : field_) r.ms.push_back(watch_->milliseconds(r.attempt));
     const auto quicker = [](const Runner &a, const Runner &b) { return a.ms[0] < b.ms[0]; };
     const float best = std::min_element(field_.begin(), field_.end(), quicker)->ms[0];
@@ -122,6 +130,9 @@ public:
   }
 
 private:
+  std::string none_works() const {
+    return "none of " + std::to_string(comparison_.candidates.size()) + " candidates works: " + reason_;
+  }
   // Runs work for a candidate, which drops out if work throws.
   template <class Work> void attempt(size_t candidate, Work work) {
     try {
@@ -141,6 +152,11 @@ private:
 };
 
 // --- memory of the process and of the disk ----------------------------------------------------------
+
+Notes &notes() {
+  static Notes n;
+  return n;
+}
 
 // Properties of this machine on which choices depend, as part of a file's name.
 std::string this_machine() {
@@ -178,6 +194,12 @@ size_t fastest(const Comparison &comparison) {
   if (const size_t i = chosen(mine); i < count) return i;
 
   const std::string folder = choice_folder(), path = folder + "/" + machine + ".tsv";
+  static std::set<std::string> refused; // files that cannot be locked or written
+  const auto refuse = [&](const std::string &reason) {
+    if (refused.insert(path).second)
+      notes().add("algorithms are not chosen by timing, because the choices cannot be stored in " + path + ": " +
+                  reason);
+  };
   auto others = std::make_unique<ChoiceLock>(folder);
   Choices stored;
   auto chosen_by_others = [&] {
@@ -187,6 +209,12 @@ size_t fastest(const Comparison &comparison) {
     return i;
   };
   if (const size_t i = chosen_by_others(); i < count) return i;
+  if (folder.empty())
+    refuse("neither XDG_CACHE_HOME nor HOME is set");
+  else if (!others->held())
+    refuse(others->failure());
+  else if (!write_choices(path, stored))
+    refuse("the file cannot be written");
   try {
     Timing timing(comparison);
     timing.prepare();
@@ -199,15 +227,26 @@ size_t fastest(const Comparison &comparison) {
       if (const size_t i = chosen(mine); i < count) return i; // another thread has made the choice in the meantime
       others = std::make_unique<ChoiceLock>(folder);
       if (const size_t i = chosen_by_others(); i < count) return i;
+      if (!folder.empty() && !others->held()) refuse(others->failure());
     }
-    const auto [i, ms] = timing.finish();
-    stored[key] = mine[key] = {comparison.candidates[i].name, std::to_string(1000 * ms)};
-    if (!folder.empty()) write_choices(path, stored); // if this fails, the next process makes the choice again
+    if (!refused.count(path)) {
+      const auto [i, ms] = timing.finish();
+      stored[key] = {comparison.candidates[i].name, std::to_string(1000 * ms)};
+      if (write_choices(path, stored)) {
+        mine[key] = stored[key];
+        return i;
+      }
+      refuse("the file cannot be written");
+    }
+    const size_t i = timing.first(); // a choice that is not stored could be another one in another process
+    mine[key] = {comparison.candidates[i].name, "not timed"};
     return i;
   } catch (const OutOfMemory &) {
     cudaGetLastError();
     return 0;
   }
 }
+
+std::string choice_notes() { return notes().text(); }
 
 } // namespace hetero

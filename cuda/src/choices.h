@@ -3,7 +3,8 @@
 //
 // On disk (choice_file.h), there is one file per kind of GPU and driver. If several processes need the same choice at
 // once, one process times the candidates, and the other processes use its choice. Ranks of one machine therefore compute
-// alike.
+// alike. If no lock protects the stored choices, or if they cannot be written, nothing is timed: otherwise two processes
+// could make different choices. The first candidate that works is then used, with a note.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -35,5 +36,8 @@ struct Comparison {
 // Returns the index of the fastest candidate on the device in use. Throws Unsupported with the last reason if no
 // candidate works. If scratch memory is short, returns the best guess and does not cache it.
 size_t fastest(const Comparison &comparison);
+
+// Returns the reasons why choices of this process are not timed, or "".
+std::string choice_notes();
 
 } // namespace hetero

@@ -10,7 +10,7 @@
 //
 // A gradient whose type differs from T is first rounded to T. For a bf16 or f16 dst there are two ways to add a bias.
 // The library adds a bias of dst's type, so a kernel rounds the bias first. Or the product goes to an f32 workspace, and
-// a kernel adds the f32 bias and rounds. The first way stores a fifth of the bytes and needs no f32 workspace.
+// a kernel adds the f32 bias and rounds. The first way reads and writes a fifth of the bytes of the result and needs no f32 workspace.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -26,7 +26,8 @@
 namespace hetero {
 namespace {
 
-constexpr int kAlign = 16; // usual alignment of addresses, bytes
+constexpr int kAlign = 16;  // usual alignment of addresses, bytes
+constexpr int kVersion = 2; // of the kernels here that take part in a choice: a change of their speed increases it
 
 // partial (pieces, O) of src (N, O): the sums over the rows of each piece, with `stride` elements from one row of src to
 // the next. A block has a piece of 32·V columns; a thread adds every kThreads/32nd row of V of them. Then the sums of a
@@ -128,7 +129,8 @@ struct LinearKernel : Kernel {
     p.workspace = rounded + bias_bytes;
     void *bias = in.size() == 3 ? x.in[2] : out.size() == 2 ? x.out[1] : nullptr;
     const auto result = [&](const Way &way) { return is_wide(way) ? wide : x.out[0]; };
-    const bool well = aligned({p.a, p.b, result(fast), bias});
+    // The product does not read a bias that narrow_bias copies.
+    const bool well = aligned({p.a, p.b, result(fast), narrow_bias ? nullptr : bias});
     if (!well && !anywhere) throw std::runtime_error("an operand's address is not a multiple of 16");
     const Way &way = well ? fast : *anywhere;
     const bool in_one = way.shape.epilogue != ProductShape::none;
@@ -157,7 +159,11 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
                 d = padded(s.m * s.n * dtype_size(s.result)),
                 bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)}),
                 dst = padded(k.wide_bytes ? k.out[0].bytes : 0);
-  const std::string rest = k.sums ? " and sums" : shapes.size() > 1 ? " and bias" : "";
+  // The type of a gradient that is cast is part of the key, because sums then read that type and have no epilogue.
+  const std::string version = " version " + std::to_string(kVersion),
+                    rest = k.sums              ? version + " " + type_name(gradient.dtype) + " and sums"
+                           : shapes.size() > 1 ? version + " and bias"
+                                               : "";
   Comparison comparison{products_by(), s.text() + rest, a + b + d + bias + dst + k.bias_bytes, {}};
   std::vector<Way> ways;
   int64_t workspace = k.sums.workspace;
@@ -189,12 +195,18 @@ Way choose(const LinearKernel &k, const std::vector<ProductShape> &shapes) {
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(*k, shapes);
   for (const ProductShape &shape : {k->fast.shape, shapes.back()}) {
+    // Sums in the call of the product are chosen only for the usual alignment: elsewhere a kernel sums.
     if (k->sums && shape.epilogue != ProductShape::none) continue;
     const auto careful = algorithms_for(shape, static_cast<int>(dtype_size(shape.factors)));
     if (k->anywhere || careful.empty()) continue;
     k->anywhere = Way{shape, careful[0]};
   }
   if (!k->is_wide(k->fast) && !(k->anywhere && k->is_wide(*k->anywhere))) k->wide_bytes = 0;
+  const auto in_one = [](const Way &way) { return way.shape.epilogue != ProductShape::none; };
+  if (!in_one(k->fast) && !(k->anywhere && in_one(*k->anywhere))) {
+    k->narrow_bias = nullptr;
+    k->bias_bytes = 0;
+  }
   const int64_t products =
       std::max({k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0, k->sums.workspace});
   k->workspace = k->cast_bytes + k->wide_bytes + k->bias_bytes + products;

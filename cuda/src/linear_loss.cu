@@ -110,8 +110,8 @@ __global__ void finish(int64_t rows, int64_t classes, const int32_t *labels, con
   }
 }
 
-// Elements of T from one row of n logits in memory to the next.
-template <class T> __host__ __device__ int64_t stride_of(int64_t n) { return n * int64_t{sizeof(float) / sizeof(T)}; }
+// Elements of `size` bytes from one row of n logits in memory to the next.
+__host__ __device__ int64_t stride_of(int64_t n, int64_t size) { return n * int64_t{sizeof(float)} / size; }
 
 // Overwrites logits (rows, n) by their gradient in type T: row r of the gradient begins where row r of the logits
 // begins. A warp processes a row. It reads 32 logits before it writes 32 gradients, which are not longer.
@@ -126,7 +126,7 @@ __global__ void diff_logits(int64_t first, int64_t rows, int64_t from, int64_t n
     const int32_t label = labels[r];
     const bool used = counts(label, classes, first + r, lane == 0 ? fault : nullptr);
     const float l = lse[r], *row = logits + r * n;
-    T *const d = reinterpret_cast<T *>(logits) + r * stride_of<T>(n);
+    T *const d = reinterpret_cast<T *>(logits) + r * stride_of(n, sizeof(T));
     for (int64_t begin = 0; begin < n; begin += 32) {
       const int64_t k = begin + lane;
       float x = k < n ? row[k] : 0;
@@ -162,7 +162,7 @@ struct Part {
     const ht_linear_params none{}, p{biased};
     logits = make_linear({HT_LINEAR, &none, {src, weight}, {make_spec(HT_F32, {rows, classes})}, 0});
     if (!backward) return;
-    const int64_t stride = classes * int64_t{sizeof(float)} / dtype_size(dtype);
+    const int64_t stride = stride_of(classes, dtype_size(dtype));
     diff_src = make_linear_diff_src({HT_LINEAR_DIFF_SRC, &none, {d, weight}, {make_spec(HT_F32, {rows, channels})}, 0},
                                     stride);
     Specs out = {make_spec(HT_F32, {classes, channels})};

@@ -23,8 +23,6 @@ cudaDataType_t type_of(int32_t dtype) {
   throw Unsupported("element type " + std::to_string(dtype) + ", want f32, bf16 or f16");
 }
 
-const char *type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype == HT_BF16 ? "bf16" : "f16"; }
-
 // The library's description of a product, in host memory of this program: creating it allocates nothing.
 class Description {
 public:
@@ -99,6 +97,8 @@ std::string name_of(const cublasLtMatmulAlgo_t &algorithm) {
 }
 
 } // namespace
+
+const char *type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype == HT_BF16 ? "bf16" : "f16"; }
 
 std::string products_by() { return cublaslt().version; }
 

@@ -50,6 +50,8 @@ struct ProductOperands {
 
 constexpr int64_t kProductAlign = 256;
 
+const char *type_name(int32_t dtype); // "f32", "bf16" or "f16"
+
 std::string products_by(); // the library, with its version
 
 // The library's algorithms for operands with this alignment in bytes, best guess first; empty if there is none. Each
