@@ -171,7 +171,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if tell("retry: 3000\n\n") != nil {
 		return
 	}
-	alive := time.NewTicker(15 * time.Second)
+	// An event shows that the connection is alive; a comment does if there was no event for this time.
+	const silence = 15 * time.Second
+	alive := time.NewTicker(silence)
 	defer alive.Stop()
 	for {
 		text := ": alive\n\n"
@@ -186,6 +188,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 				return // the client connects again, which starts a new follower
 			}
 			text = fmt.Sprintf("event: %s\ndata: %s\n\n", e.kind, data)
+			alive.Reset(silence)
 		case <-alive.C:
 		}
 		if tell(text) != nil {

@@ -21,13 +21,12 @@ const (
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events of a run per stream of this run. An event costs the server about 60 µs of
-	// CPU time per stream, so the streams of a run take less than 1 % of a CPU from a training on the same machine, and
-	// those of mostFollowers runs less than 6 %. Measured by
+	// streamPause is the time between two events of a run per stream of this run. On a CPU that
+	// a training keeps busy, an event costs the server about 110 µs of CPU time per stream. The streams of a run therefore
+	// take less than 1 % of the CPU from the training. Measured by
 	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
-	streamPause = 8 * time.Millisecond
-	// mostPause limits the time between two events. It is the pause of 3,750 streams. With mostConnections streams, each of
-	// mostFollowers runs takes 1.2 % of a CPU.
+	streamPause = 12 * time.Millisecond
+	// mostPause limits the time between two events. It is the pause of 2,500 streams.
 	mostPause = 30 * time.Second
 	// mostFollowers is the largest number of runs that are open at a time. Each run needs up to about 16 MiB.
 	mostFollowers = 8

@@ -277,8 +277,8 @@ func TestManyStreamsGetFewerEvents(t *testing.T) {
 		{streamPause - 1, 1, false, false},
 		{streamPause, 1, false, true},
 		{streamPause, 1, true, false},
-		{8*time.Second - 1, 1000, true, false},
-		{8 * time.Second, 1000, true, true},
+		{1000*streamPause - 1, 1000, true, false},
+		{1000 * streamPause, 1000, true, true},
 		{mostPause - 1, mostConnections, false, false},
 		{mostPause, mostConnections, false, true},
 	} {
