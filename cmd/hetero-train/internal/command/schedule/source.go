@@ -271,6 +271,10 @@ func (s *source) cluster(types []string) (*scheduler.Cluster, error) {
 	return workload.NewCluster(all, specs...), nil
 }
 
+// latestChange is the largest time of a change in seconds. At later times, the clock of the simulator would lose fractions
+// of a second.
+const latestChange = 1e15
+
 // readChanges reads --change. GPUs are removed from the end of their type, and added again in the same order.
 func (s *source) readChanges() error {
 	c := s.setup.Cluster
@@ -288,8 +292,8 @@ func (s *source) readChanges() error {
 			return exit.Usagef("%s: --change: got %q, want +COUNTtype@SECONDS or -COUNTtype@SECONDS, for example -4%s@3600", s.command, text, c.Types[0].Name)
 		case err != nil || n < 1:
 			return exit.Usagef("%s: --change %s: got %s GPUs, want at least 1 and at most the GPUs of the type", s.command, text, rest[:digits])
-		case !(at >= 0) || math.IsInf(at, 0):
-			return exit.Usagef("%s: --change %s: got a time of %s s, want a finite number of at least 0", s.command, text, when)
+		case !(at >= 0 && at <= latestChange):
+			return exit.Usagef("%s: --change %s: got a time of %s s, want a number from 0 to %g", s.command, text, when, latestChange)
 		case at < last:
 			return exit.Usagef("%s: --change %s: got a change at %v s after a change at %v s, want changes in chronological order", s.command, text, at, last)
 		case typ < 0:
