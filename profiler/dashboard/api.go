@@ -45,7 +45,7 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	answer, err := s.answers.get("view/"+r.PathValue("name"), f.run.Version(), func() (any, error) { return f.run.View(), nil })
-	s.send(w, r, answer, err)
+	s.send(w, r, answer, f.orGone(err))
 }
 
 // figures sends figures over steps.
@@ -63,7 +63,7 @@ func (s *Server) figures(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	key := fmt.Sprintf("figures/%s?%+v", r.PathValue("name"), query)
 	answer, err := s.answers.get(key, f.run.Version(), func() (any, error) { return f.run.Figures(query) })
-	s.send(w, r, answer, err)
+	s.send(w, r, answer, f.orGone(err))
 }
 
 // config sends the settings of a run.
@@ -125,6 +125,7 @@ type streamEvent struct {
 
 	Version int64  `json:"version,omitempty"` // of the run, after a change
 	Why     string `json:"why,omitempty"`     // the server refuses the run
+	Missing bool   `json:"missing,omitempty"` // because there is no such run
 }
 
 // mostStreamed is the largest number of runs of one stream. It exceeds mostFollowers: a browser with more runs than the
@@ -132,8 +133,8 @@ type streamEvent struct {
 const mostStreamed = 64
 
 // stream sends the versions of runs after each change, until the client disconnects. It sends an event for each run that
-// the server refuses, and later the versions of this run if the server can follow it. If it will follow none of the runs,
-// it sends an error.
+// the server refuses or that does not exist, and later the versions of this run if the server can follow it. If it will
+// follow none of the runs, it sends an error.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	names := slices.Compact(slices.Sorted(slices.Values(r.URL.Query()["run"])))
 	if len(names) == 0 || len(names) > mostStreamed {
@@ -154,7 +155,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			failed = append(failed, err)
 		}
 	}
-	if len(failed) == len(names) && !slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, errBusy) }) {
+	if len(failed) == len(names) && !slices.ContainsFunc(failed, isTemporary) {
 		s.fail(w, failed[0])
 		return
 	}
@@ -197,8 +198,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// isTemporary reports whether a later attempt to follow a run can succeed.
+func isTemporary(err error) bool { return errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) }
+
 // watch follows a run and sends its versions until ctx is canceled. It first sends the result of opening the run. While
-// the server refuses the run, watch tries again, and sends each new reason.
+// the server refuses the run, or its folder does not exist, watch tries again, and sends each new reason.
 func (s *Server) watch(ctx context.Context, name string, opened chan<- error, events chan<- streamEvent) {
 	send := func(e streamEvent) bool {
 		select {
@@ -210,41 +214,69 @@ func (s *Server) watch(ctx context.Context, name string, opened chan<- error, ev
 	}
 	f, leave, err := s.join(ctx, name)
 	opened <- err
-	for said := ""; err != nil; f, leave, err = s.join(ctx, name) {
-		if _, why := s.explain(err); why != said {
-			said = why
-			if !send(streamEvent{kind: "refused", Run: name, Why: why}) {
+	gone, said := false, ""
+	for {
+		switch {
+		case err == nil:
+			gone = f.tell(ctx, name, send)
+			leave()
+			if !gone {
+				send(streamEvent{})
 				return
 			}
-		}
-		if errors.As(err, new(*runs.NameError)) {
+			said = ""
+		case errors.As(err, new(*runs.NameError)):
+			_, why := s.explain(err)
+			send(streamEvent{kind: "refused", Run: name, Why: why})
 			return // no later attempt can succeed
+		default:
+			if gone && errors.Is(err, fs.ErrNotExist) {
+				err = errGone
+			}
+			if status, why := s.explain(err); why != said {
+				said = why
+				if !send(streamEvent{kind: "refused", Run: name, Why: why, Missing: status == http.StatusNotFound}) {
+					return
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(s.retryTime):
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(s.retryTime):
-		}
+		f, leave, err = s.join(ctx, name) // after the end of a follower, another run may have the name
 	}
-	defer leave()
+}
+
+// tell sends the versions of the run until the follower has ended or send fails. It reports whether the follower has
+// ended because the folder of the run is gone.
+func (f *follower) tell(ctx context.Context, name string, send func(streamEvent) bool) (gone bool) {
 	for version := int64(-1); ; {
 		next := f.wait()
 		if next == nil {
-			send(streamEvent{})
-			return
+			return f.gone.Load()
 		}
 		if v := f.run.Version(); v != version {
 			version = v
 			if !send(streamEvent{kind: "version", Run: name, Version: v}) {
-				return
+				return false
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-next:
 		}
 	}
+}
+
+// orGone returns err, or errGone if err follows from the end of the follower, which has closed the files.
+func (f *follower) orGone(err error) error {
+	if err != nil && f.gone.Load() {
+		return errGone
+	}
+	return err
 }
 
 // fail sends an error.
@@ -267,6 +299,8 @@ func (s *Server) explain(err error) (status int, text string) {
 		return http.StatusBadRequest, "this is not a valid name of a run"
 	case errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable, errBusy.Error() + ": close a page, and try again"
+	case errors.Is(err, errGone):
+		return http.StatusNotFound, "the folder of the run no longer exists"
 	case errors.Is(err, fs.ErrNotExist):
 		return http.StatusNotFound, "there is no such run"
 	default:

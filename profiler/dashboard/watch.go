@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,15 +18,14 @@ const (
 	sliceBytes = 8 << 20
 	// keepTime is the time for which a run is followed after the last request for this run.
 	keepTime = 60 * time.Second
-	// graceTime is the time after the end of its last stream in which no other run replaces a follower: a browser that opens
-	// or closes a page ends its stream and starts another one with nearly the same runs.
+	// graceTime is the time after the end of its last stream in which no other run replaces a follower: a browser that
+	// opens or closes a page ends its stream and starts another one with nearly the same runs.
 	graceTime = 5 * time.Second
 	// firstLook is the time for which the first request for a run waits for records.
 	firstLook = 300 * time.Millisecond
-	// streamPause is the time between two events of a run per stream of this run. On a CPU that
-	// a training keeps busy, an event costs the server about 110 µs of CPU time per stream. The streams of a run therefore
-	// take less than 1 % of the CPU from the training. Measured by
-	// scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
+	// streamPause is the time between two events of a run per stream of this run. On a CPU that a training keeps busy, an
+	// event costs the server about 110 µs of CPU time per stream. The streams of a run therefore take less than 1 % of the
+	// CPU from the training. Measured by scripts/dashboard_clients.py --train-cpus 0 --client-cpus 1 --load stream
 	streamPause = 12 * time.Millisecond
 	// mostPause limits the time between two events. It is the pause of 2,500 streams.
 	mostPause = 30 * time.Second
@@ -35,6 +36,9 @@ const (
 // errBusy means that all followers are in use.
 var errBusy = fmt.Errorf("%d runs are being watched, and more are not allowed", mostFollowers)
 
+// errGone means that the folder of a run was deleted or renamed while the run was followed.
+var errGone = fmt.Errorf("the folder of the run no longer exists: %w", fs.ErrNotExist)
+
 // follower reads the files of one run while clients watch this run.
 type follower struct {
 	run    *runs.Run
@@ -43,6 +47,7 @@ type follower struct {
 	done   chan struct{}
 
 	streams atomic.Int64 // streams that send the versions of the run
+	gone    atomic.Bool  // the follower has ended because the folder of the run was deleted, renamed or replaced
 
 	// Server.mu guards users, used and left.
 	users int       // requests and streams that use the follower
@@ -70,20 +75,20 @@ func (s *Server) join(ctx context.Context, name string) (f *follower, leave func
 }
 
 // follow returns the follower of a run. If there is none, it starts one, or returns errBusy. The follower reads at
-// least until the caller calls release.
+// least until the caller calls release, or until the folder of the run is gone.
 func (s *Server) follow(ctx context.Context, name string) (f *follower, release func(), err error) {
 	s.mu.Lock()
 	f = s.followers[name]
 	if f == nil {
-		oldest, room := s.room()
-		if !room {
-			s.mu.Unlock()
-			return nil, nil, errBusy
-		}
-		run, err := s.options.Folder.Open(name)
+		run, err := s.options.Folder.Open(name) // first: a missing run is not refused because of other runs
 		if err != nil {
 			s.mu.Unlock()
 			return nil, nil, err
+		}
+		oldest, room := s.room()
+		if !room {
+			s.mu.Unlock()
+			return nil, nil, errors.Join(errBusy, run.Close())
 		}
 		if oldest != "" {
 			s.followers[oldest].cancel()
@@ -147,7 +152,7 @@ func (s *Server) retire(name string, f *follower) bool {
 	return true
 }
 
-// read reads a run until there was no request for it for keepTime.
+// read reads a run until there was no request for it for keepTime, or until the folder of the run is gone.
 func (s *Server) read(ctx context.Context, name string, f *follower) {
 	defer close(f.done)
 	defer f.run.Close() // read only
@@ -186,6 +191,10 @@ func (s *Server) read(ctx context.Context, name string, f *follower) {
 		case <-ticker.C:
 		}
 		if s.retire(name, f) {
+			return
+		}
+		if !s.options.Folder.Holds(f.run) {
+			f.gone.Store(true)
 			return
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +43,64 @@ func folderOf(t *testing.T, names ...string) (*runs.Folder, string) {
 	}
 	t.Cleanup(func() { folder.Close() })
 	return folder, dir
+}
+
+// runNames returns n names of runs.
+func runNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("run", i))
+	}
+	return names
+}
+
+// joinAll follows runs as streams do. The returned functions end the streams.
+func joinAll(t *testing.T, s *Server, names []string) (all []*follower, leave []func()) {
+	t.Helper()
+	for _, name := range names {
+		f, end, err := s.join(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, leave = append(all, f), append(leave, end)
+	}
+	return all, leave
+}
+
+// event is an event of a stream.
+type event struct {
+	kind, Run, Why string
+	Version        int64
+	Missing        bool
+}
+
+// openStream opens a stream and returns a function that waits for its next event.
+func openStream(t *testing.T, address string) (next func() event) {
+	t.Helper()
+	answer, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != 200 {
+		t.Fatalf("%s: got status %d, want 200", address, answer.StatusCode)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	return func() (e event) {
+		t.Helper()
+		for lines.Scan() {
+			if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				e.kind = kind
+			}
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := json.Unmarshal([]byte(data), &e); err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return e
+	}
 }
 
 // newServer returns a server that answers requests without a network.
@@ -118,22 +175,11 @@ func TestAnInternalErrorIsNotTheClients(t *testing.T) {
 
 // TestFollowersInUseRemain: a ninth watched run is refused, and replaces a run that no client watches.
 func TestFollowersInUseRemain(t *testing.T) {
-	var names []string
-	for i := range mostFollowers + 1 {
-		names = append(names, fmt.Sprint("run", i))
-	}
+	names := runNames(mostFollowers + 1)
 	folder, _ := folderOf(t, names...)
 	s := newServer(t, folder)
 	s.graceTime = time.Hour
-	var watched []*follower
-	var releases []func()
-	for _, name := range names[:mostFollowers] {
-		f, release, err := s.join(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		watched, releases = append(watched, f), append(releases, release)
-	}
+	watched, releases := joinAll(t, s, names[:mostFollowers])
 	last := "/api/runs/" + names[mostFollowers]
 	if status, body := ask(s, last); status != 503 || !strings.Contains(body, "8 runs") {
 		t.Errorf("run %d: got status %d and %q, want 503", mostFollowers+1, status, body)
@@ -160,10 +206,7 @@ func TestFollowersInUseRemain(t *testing.T) {
 
 // TestRequestsReplaceOneAnother: requests without a stream, as a comparison sends them, are not refused.
 func TestRequestsReplaceOneAnother(t *testing.T) {
-	var names []string
-	for i := range mostFollowers + 2 {
-		names = append(names, fmt.Sprint("run", i))
-	}
+	names := runNames(mostFollowers + 2)
 	folder, _ := folderOf(t, names...)
 	s := newServer(t, folder)
 	s.graceTime = time.Hour
@@ -233,32 +276,14 @@ func TestTheMemoryOfAnswersIsLimited(t *testing.T) {
 func TestAStreamFollowsARun(t *testing.T) {
 	folder, dir := folderOf(t, "a")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
-	answer, err := http.Get("http://" + at + "/api/stream?run=a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	lines, seen := bufio.NewScanner(answer.Body), map[string]bool{}
+	next, seen := openStream(t, "http://"+at+"/api/stream?run=a"), map[int64]bool{}
 	for change := range 4 {
-		data := ""
-		for data == "" && lines.Scan() {
-			data, _ = strings.CutPrefix(lines.Text(), "data: ")
-			if !strings.HasPrefix(lines.Text(), "data: ") {
-				data = ""
-			}
+		e := next()
+		if e.kind != "version" || e.Version == 0 || seen[e.Version] {
+			t.Fatalf("event %d: got %+v after the versions %v", change, e, seen)
 		}
-		if data == "" || seen[data] {
-			t.Fatalf("event %d: got version %q after %v: %v", change, data, seen, lines.Err())
-		}
-		seen[data] = true
-		file, err := os.OpenFile(filepath.Join(dir, "a", "logs", "balance.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err == nil {
-			_, err = fmt.Fprintf(file, `{"step":%d,"shares":[1],"next":[1]}`+"\n", change+1)
-			err = errors.Join(err, file.Close())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen[e.Version] = true
+		grow(t, filepath.Join(dir, "a"))
 	}
 }
 
@@ -343,44 +368,17 @@ func grow(t *testing.T, dir string) {
 func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 	folder, dir := folderOf(t, "a", "b")
 	at := serve(t, Options{Folder: folder, Loopback: true, Refresh: 5 * time.Millisecond})
-	answer, err := http.Get("http://" + at + "/api/stream?run=b&run=a&run=none&run=a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
-	type event struct {
-		kind, Run, Why string
-		Version        int64
-	}
-	next := func() (e event) {
-		t.Helper()
-		for lines.Scan() {
-			if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-				e.kind = kind
-			}
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				if err := json.Unmarshal([]byte(data), &e); err != nil {
-					t.Fatal(err)
-				}
-				return e
-			}
-		}
-		t.Fatalf("the stream ended: %v", lines.Err())
-		return e
-	}
+	next := openStream(t, "http://"+at+"/api/stream?run=b&run=a&run=none&run=a")
 	first := map[string]event{}
 	for range 3 {
 		e := next()
 		first[e.Run] = e
 	}
-	if first["a"].kind != "version" || first["b"].kind != "version" || first["none"] != (event{"refused", "none", "there is no such run", 0}) {
+	if first["a"].kind != "version" || first["b"].kind != "version" || first["none"] != (event{"refused", "none", "there is no such run", 0, true}) {
 		t.Fatalf("got %+v, want a version of a and b, and the refusal of none", first)
 	}
 	for _, name := range []string{"b", "a"} {
-		if err := os.WriteFile(filepath.Join(dir, name, "logs", "balance.jsonl"), []byte(`{"step":1,"shares":[1],"next":[1]}`+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		grow(t, filepath.Join(dir, name))
 		if e := next(); e.kind != "version" || e.Run != name || e.Version == first[name].Version {
 			t.Errorf("after a change of %s: got %+v", name, e)
 		}
@@ -389,99 +387,147 @@ func TestOneStreamFollowsSeveralRuns(t *testing.T) {
 
 // TestAStreamOfTooManyRunsFollowsSome: a browser with nine runs gets the versions of eight of them.
 func TestAStreamOfTooManyRunsFollowsSome(t *testing.T) {
-	query := url.Values{}
-	for i := range mostFollowers + 1 {
-		query.Add("run", fmt.Sprint("run", i))
-	}
+	query := url.Values{"run": runNames(mostFollowers + 1)}
 	folder, _ := folderOf(t, query["run"]...)
 	at := serve(t, Options{Folder: folder, Loopback: true})
-	answer, err := http.Get("http://" + at + "/api/stream?" + query.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	kinds := map[string]int{}
-	for lines := bufio.NewScanner(answer.Body); kinds["version"]+kinds["refused"] < mostFollowers+1 && lines.Scan(); {
-		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-			kinds[kind]++
-		}
+	next, kinds := openStream(t, "http://"+at+"/api/stream?"+query.Encode()), map[string]int{}
+	for range mostFollowers + 1 {
+		kinds[next().kind]++
 	}
 	if kinds["version"] != mostFollowers || kinds["refused"] != 1 {
-		t.Errorf("status %d: got %v, want %d versions and one refusal", answer.StatusCode, kinds, mostFollowers)
+		t.Errorf("got %v, want %d versions and one refusal", kinds, mostFollowers)
 	}
+}
+
+// watchedServer returns a server that follows mostFollowers runs, of one more run in the folder. leave ends these streams.
+func watchedServer(t *testing.T) (address, dir, last string, leave []func()) {
+	t.Helper()
+	names := runNames(mostFollowers + 1)
+	folder, dir := folderOf(t, names...)
+	s := newServer(t, folder)
+	s.retryTime, s.graceTime = time.Millisecond, 0
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	_, leave = joinAll(t, s, names[:mostFollowers])
+	return server.URL, dir, names[mostFollowers], leave
 }
 
 // TestARefusedRunIsFollowedLater: a stream of a ninth run tells of the refusal, and follows the run when another one ends.
 func TestARefusedRunIsFollowedLater(t *testing.T) {
-	var names []string
-	for i := range mostFollowers + 1 {
-		names = append(names, fmt.Sprint("run", i))
+	address, _, last, leave := watchedServer(t)
+	next := openStream(t, address+"/api/stream?run="+last)
+	if e := next(); e.kind != "refused" || e.Missing || !strings.Contains(e.Why, "8 runs") {
+		t.Errorf("got %+v, want a refusal because of 8 runs", e)
 	}
-	folder, _ := folderOf(t, names...)
-	s := newServer(t, folder)
-	s.retryTime, s.graceTime = time.Millisecond, 0
-	server := httptest.NewServer(s)
-	defer server.Close()
-	var releases []func()
-	for _, name := range names[:mostFollowers] {
-		_, release, err := s.follow(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		releases = append(releases, release)
-	}
-	answer, err := http.Get(server.URL + "/api/stream?run=" + names[mostFollowers])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var kinds []string
-	for lines := bufio.NewScanner(answer.Body); len(kinds) < 2 && lines.Scan(); {
-		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-			if kinds = append(kinds, kind); len(kinds) == 1 {
-				releases[0]()
-			}
-		}
-	}
-	if answer.StatusCode != 200 || !slices.Equal(kinds, []string{"refused", "version"}) {
-		t.Errorf("got status %d and events %q, want 200, a refusal and a version", answer.StatusCode, kinds)
+	leave[0]()
+	if e := next(); e.kind != "version" {
+		t.Errorf("after the end of another stream: got %+v, want a version", e)
 	}
 }
 
-// TestAStreamTellsANewReason: a run that the server refuses because of others does not exist any more when there is room.
+// TestAStreamTellsANewReason: a run that the server refuses because of others is deleted while the stream waits.
 func TestAStreamTellsANewReason(t *testing.T) {
-	var names []string
-	for i := range mostFollowers {
-		names = append(names, fmt.Sprint("run", i))
+	address, dir, last, _ := watchedServer(t)
+	next := openStream(t, address+"/api/stream?run="+last)
+	if e := next(); !strings.Contains(e.Why, "8 runs") {
+		t.Errorf("got %+v, want a refusal because of 8 runs", e)
 	}
+	remove(t, filepath.Join(dir, last))
+	if e := next(); e.Why != "there is no such run" || !e.Missing {
+		t.Errorf("after the run was deleted: got %+v", e)
+	}
+}
+
+// TestAMissingRunIsNotBusy: a request for a run that does not exist gets its own status while all followers are in use.
+func TestAMissingRunIsNotBusy(t *testing.T) {
+	names := runNames(mostFollowers + 1)
 	folder, _ := folderOf(t, names...)
 	s := newServer(t, folder)
-	s.retryTime, s.graceTime = time.Millisecond, 0
-	server := httptest.NewServer(s)
-	defer server.Close()
-	var releases []func()
-	for _, name := range names {
-		_, release, err := s.follow(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		releases = append(releases, release)
-	}
-	answer, err := http.Get(server.URL + "/api/stream?run=none")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var reasons []string
-	for lines := bufio.NewScanner(answer.Body); len(reasons) < 2 && lines.Scan(); {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-			if reasons = append(reasons, data); len(reasons) == 1 {
-				releases[0]()
+	joinAll(t, s, names[:mostFollowers])
+	for name, want := range map[string]int{"none": 404, "-bad": 400, names[mostFollowers]: 503} {
+		for _, path := range []string{"", "/config", "/figures?columns=loss"} {
+			if status, body := ask(s, "/api/runs/"+name+path); status != want {
+				t.Errorf("%s%s: got status %d and %q, want %d", name, path, status, body, want)
 			}
 		}
 	}
-	if len(reasons) != 2 || !strings.Contains(reasons[0], "8 runs") || !strings.Contains(reasons[1], "no such run") {
-		t.Errorf("got %q, want that 8 runs are watched, and then that there is no such run", reasons)
+}
+
+// remove deletes a folder.
+func remove(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestADeletedRunEnds: the server closes the files of a deleted run, tells the stream, and reads a new run of this name.
+func TestADeletedRunEnds(t *testing.T) {
+	folder, dir := folderOf(t, "a", "b")
+	s := newServer(t, folder)
+	s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	next := openStream(t, server.URL+"/api/stream?run=a")
+	first := next()
+	s.mu.Lock()
+	f := s.followers["a"]
+	s.mu.Unlock()
+	remove(t, filepath.Join(dir, "a"))
+	<-f.done
+	// Between the deletion of the records and that of the folder, the stream may send a version.
+	var e event
+	for e = next(); e.kind == "version"; e = next() {
+	}
+	if e != (event{"refused", "a", "the folder of the run no longer exists", 0, true}) {
+		t.Errorf("after the run was deleted: got %+v", e)
+	}
+	if _, err := f.run.Figures(runs.Query{Points: 1, Columns: []string{"loss"}}); err == nil && f.run.View().Last > 0 {
+		t.Error("the files of the deleted run are open")
+	}
+	if status, body := ask(s, "/api/runs/a"); status != 404 {
+		t.Errorf("the deleted run: got status %d and %q, want 404", status, body)
+	}
+	writeRun(t, filepath.Join(dir, "a"), "3")
+	if e := next(); e.kind != "version" || e.Version <= first.Version {
+		t.Errorf("a new run of this name: got %+v, want a version above %d", e, first.Version)
+	}
+	if _, body := ask(s, "/api/runs/a"); !strings.Contains(body, `"loss":3`) {
+		t.Errorf("a new run of this name: got %s, want loss 3", body)
+	}
+}
+
+// TestAReplacedRunIsReadAfresh: another run takes the name of a run, as train --resume none does.
+func TestAReplacedRunIsReadAfresh(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		folder, dir := folderOf(t, "a")
+		writeRun(t, filepath.Join(dir, "other"), "3")
+		if single {
+			var err error
+			if folder, err = runs.OpenFolder(filepath.Join(dir, "a")); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { folder.Close() })
+		}
+		s := newServer(t, folder)
+		s.options.Refresh, s.retryTime = time.Millisecond, time.Millisecond
+		server := httptest.NewServer(s)
+		t.Cleanup(server.Close)
+		next := openStream(t, server.URL+"/api/stream?run=a")
+		first := next()
+		if err := errors.Join(os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "a-1")), os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, "a"))); err != nil {
+			t.Fatal(err)
+		}
+		e := next()
+		if e.kind == "refused" { // the server looked between the two renames
+			e = next()
+		}
+		if e.kind != "version" || e.Version <= first.Version {
+			t.Errorf("single %v: got %+v, want a version above %d", single, e, first.Version)
+		}
+		if _, body := ask(s, "/api/runs/a"); !strings.Contains(body, `"loss":3`) {
+			t.Errorf("single %v: got %s, want loss 3", single, body)
+		}
 	}
 }
 

@@ -81,6 +81,24 @@ func openLogs(root *os.Root, s Settings) (*os.Root, error) {
 	return root.OpenRoot(logsFolder)
 }
 
+// isLogs reports whether logs is still the folder of a run's logs.
+func isLogs(logs, root *os.Root, s Settings) bool {
+	was, err := logs.Stat(".")
+	if err != nil {
+		return false
+	}
+	var now fs.FileInfo
+	if s.Experiment.LogDir != "" {
+		now, err = os.Stat(filepath.Clean(s.Experiment.LogDir))
+	} else {
+		now, err = root.Stat(logsFolder)
+	}
+	if err != nil {
+		return !isMissing(err)
+	}
+	return os.SameFile(was, now)
+}
+
 // readResult returns the result of the run, or nil if there is no valid result.
 func readResult(root *os.Root) *experiment.Result {
 	text, err := regular.ReadIn(root, resultFile, mostResult)

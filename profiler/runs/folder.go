@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
@@ -17,11 +18,15 @@ import (
 const mostRuns = 2000
 
 // Folder is a folder of runs, such as the folder experiments.
+//
+// If another folder replaces the folder at Path, the next call reads the other folder.
 type Folder struct {
 	Path string
 
-	root *os.Root
 	self string // name of the run if the folder itself is a run; otherwise ""
+
+	mu   sync.RWMutex // guards root; held while a method uses root
+	root *os.Root
 }
 
 // NameError reports an invalid name of a run.
@@ -53,7 +58,47 @@ func OpenFolder(path string) (*Folder, error) {
 }
 
 // Close closes the folder. Runs that are open remain open.
-func (f *Folder) Close() error { return f.root.Close() }
+func (f *Folder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.root.Close()
+}
+
+// refresh opens the folder at Path if it is another folder than before.
+func (f *Folder) refresh() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := os.Stat(f.Path)
+	if err != nil {
+		return
+	}
+	if before, err := f.root.Stat("."); err != nil || os.SameFile(before, now) { // err: Close was called
+		return
+	}
+	if root, err := os.OpenRoot(f.Path); err == nil {
+		f.root.Close() // read only
+		f.root = root
+	}
+}
+
+// Holds reports whether the folder still contains the run r. It returns false if the folder of the run was deleted or
+// renamed, also if another run now has its name. It does not change while the files cannot be accessed.
+func (f *Folder) Holds(r *Run) bool {
+	f.refresh()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	var now fs.FileInfo
+	var err error
+	if f.self != "" {
+		now, err = os.Stat(f.Path)
+	} else {
+		now, err = f.root.Stat(r.Name)
+	}
+	if err != nil {
+		return !isMissing(err)
+	}
+	return os.SameFile(r.identity, now) // no other folder has this inode while r has the folder open
+}
 
 // isRun reports whether a folder contains files of a run.
 func isRun(root *os.Root) bool {
@@ -65,7 +110,8 @@ func isRun(root *os.Root) bool {
 	return false
 }
 
-// openRoot opens the folder of a run. It does not follow symbolic links that lead out of the folder.
+// openRoot opens the folder of a run. It does not follow symbolic links that lead out of the folder. The caller must
+// hold f.mu.
 func (f *Folder) openRoot(name string) (*os.Root, error) {
 	if !experiment.ValidName(name) {
 		return nil, &NameError{name}
@@ -74,9 +120,8 @@ func (f *Folder) openRoot(name string) (*os.Root, error) {
 		if name != f.self {
 			return nil, fmt.Errorf("run %s: %w", name, fs.ErrNotExist)
 		}
-		return f.root.OpenRoot(".")
 	}
-	root, err := f.root.OpenRoot(name)
+	root, err := f.root.OpenRoot(f.place(name))
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", name, err)
 	}
@@ -84,6 +129,14 @@ func (f *Folder) openRoot(name string) (*os.Root, error) {
 		return nil, errors.Join(fmt.Errorf("run %s: %w: the folder has no files of a run", name, fs.ErrNotExist), root.Close())
 	}
 	return root, nil
+}
+
+// place returns the path of a run, relative to the folder.
+func (f *Folder) place(name string) string {
+	if f.self != "" {
+		return "."
+	}
+	return name
 }
 
 // Listing is the result of Folder.List.
@@ -98,6 +151,9 @@ type Listing struct {
 
 // List returns a summary of each run. It reads a few kilobytes per run.
 func (f *Folder) List() (Listing, error) {
+	f.refresh()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
 	out := Listing{Runs: []Summary{}, Nested: []string{}}
 	names := []string{f.self}
 	if f.self == "" {
@@ -135,7 +191,7 @@ func (f *Folder) List() (Listing, error) {
 	return out, nil
 }
 
-// containsRuns reports whether a folder that is no run contains a run.
+// containsRuns reports whether a folder that is no run contains a run. The caller must hold f.mu.
 func (f *Folder) containsRuns(name string) bool {
 	root, err := f.root.OpenRoot(name)
 	if err != nil {

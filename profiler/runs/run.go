@@ -2,6 +2,8 @@ package runs
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -18,6 +20,8 @@ const mostRanks = 4096
 // Run reads the files of one run. Its methods are safe for concurrent use.
 type Run struct {
 	Name string
+
+	identity fs.FileInfo // of the folder
 
 	mu       sync.Mutex
 	root     *os.Root
@@ -68,11 +72,18 @@ var versions atomic.Int64
 
 // Open opens a run of the folder.
 func (f *Folder) Open(name string) (*Run, error) {
+	f.refresh()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
 	root, err := f.openRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Name: name, root: root, version: versions.Add(1), failed: map[string]string{}, decided: newDecided()}, nil
+	identity, err := root.Stat(".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("run %s: %w", name, err), root.Close())
+	}
+	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{}, decided: newDecided()}, nil
 }
 
 // Close closes the run.
@@ -101,6 +112,10 @@ func (r *Run) Update(limit int64) (more bool) {
 	r.settings, r.config = readSettings(r.root)
 	before := r.progress()
 	e := gather(r.root, r.settings)
+	replaced := r.logs != nil && !isLogs(r.logs, r.root, r.settings)
+	if replaced {
+		r.forget()
+	}
 	if r.logs == nil {
 		logs, err := openLogs(r.root, r.settings)
 		if err != nil {
@@ -120,10 +135,17 @@ func (r *Run) Update(limit int64) (more bool) {
 	}
 	state := r.evidence.judge()
 	r.evidence = e
-	if e.judge() != state || r.progress() != before {
+	if replaced || e.judge() != state || r.progress() != before {
 		r.version = versions.Add(1)
 	}
 	return more
+}
+
+// forget closes the folder of logs, which another folder has replaced, and removes everything that was read from it.
+func (r *Run) forget() {
+	r.logs.Close() // read only
+	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
+	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
 }
 
 // progress returns a number that changes when records are read.

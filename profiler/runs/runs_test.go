@@ -416,3 +416,85 @@ func TestTheNumberOfValuesIsLimited(t *testing.T) {
 		}
 	}
 }
+
+// TestAFolderNoticesThatARunIsGone: deleted, renamed, and replaced by a run of the same name.
+func TestAFolderNoticesThatARunIsGone(t *testing.T) {
+	dir := t.TempDir()
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	path := filepath.Join(dir, "a")
+	for what, leave := range map[string]func() error{
+		"deleted": func() error { return os.RemoveAll(path) },
+		"renamed": func() error { return os.Rename(path, filepath.Join(t.TempDir(), "b")) },
+		"replaced": func() error {
+			newFakeRun(t, dir, "b", 1)
+			return errors.Join(os.RemoveAll(path), os.Rename(filepath.Join(dir, "b"), path))
+		},
+	} {
+		newFakeRun(t, dir, "a", 1).steps(1, 3)
+		run, err := folder.Open("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		single, err := OpenFolder(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := single.Open("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !folder.Holds(run) || !single.Holds(own) {
+			t.Fatalf("%s: got false before, want true", what)
+		}
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		if folder.Holds(run) || single.Holds(own) {
+			t.Errorf("%s: got true, want false", what)
+		}
+		if err := errors.Join(run.Close(), own.Close(), single.Close(), os.RemoveAll(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReplacedFoldersAreReadAgain: the folder of logs of a run, and the folder of all runs.
+func TestReplacedFoldersAreReadAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "experiments")
+	newFakeRun(t, dir, "a", 2).steps(1, 20)
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	run, err := folder.Open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	update(run)
+	before := run.View()
+	if err := os.RemoveAll(filepath.Join(dir, "a", logsFolder)); err != nil {
+		t.Fatal(err)
+	}
+	update(run)
+	if v := run.View(); v.Last != 0 || len(v.Ranks) != 0 || v.Version == before.Version {
+		t.Errorf("without its logs: got version %d, %d steps of %d ranks, want another version than %d, and no records", v.Version, v.Last, len(v.Ranks), before.Version)
+	}
+	newFakeRun(t, dir, "a", 1).steps(1, 5)
+	update(run)
+	if v := run.View(); v.Last != 5 || len(v.Ranks) != 1 {
+		t.Errorf("with other logs: got %d steps of %d ranks, want 5 of 1", v.Last, len(v.Ranks))
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	newFakeRun(t, dir, "b", 1).steps(1, 5)
+	if list, err := folder.List(); err != nil || len(list.Runs) != 1 || list.Runs[0].Name != "b" {
+		t.Errorf("a new folder of runs: got %+v and error %v, want run b", list.Runs, err)
+	}
+}

@@ -25,7 +25,7 @@ With --watch, the command shows the run again after each change, until the run e
 train on another machine that shares the folder.
 
 Exit codes:
-  2    bad flags, or there is no such run
+  2    bad flags, there is no such run, or its folder was deleted or renamed
   130  stopped by Ctrl-C`
 
 const example = `  hetero-train status
@@ -44,35 +44,40 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "show the run again after each change, until it ends")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		run, release, err := open(input, cli.First(args))
+		folder, run, err := open(input, cli.First(args))
 		if err != nil {
 			return err
 		}
-		defer release()
+		defer folder.Close() // read only
+		defer run.Close()    // read only
 		s := screen{logs.NewView(a.Env.Stdout), a.Env.Stdout, asJSON}
 		if !watch {
 			readAll(run)
 			return s.show(run.View())
 		}
-		return follow(cmd.Context(), run, s)
+		return follow(cmd.Context(), folder, run, s)
 	}
 	return cmd
 }
 
 // open opens a run by its name or its folder; "" is the newest run of the folder input.
-func open(input, name string) (run *runs.Run, release func(), err error) {
+func open(input, name string) (folder *runs.Folder, run *runs.Run, err error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || name == "." {
 		path, name = name, ""
 	}
-	folder, err := runs.OpenFolder(path)
+	folder, err = runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, exit.Usagef("status: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", path)
 	}
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
 	}
-	defer folder.Close() // the run has its own handle
+	defer func() {
+		if err != nil {
+			folder.Close() // read only
+		}
+	}()
 	if name == "" {
 		list, err := folder.List()
 		if err != nil {
@@ -90,7 +95,7 @@ func open(input, name string) (run *runs.Run, release func(), err error) {
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
 	}
-	return run, func() { run.Close() }, nil
+	return folder, run, nil
 }
 
 // runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.
@@ -113,11 +118,14 @@ func readAll(run *runs.Run) {
 	}
 }
 
-// follow shows a run after each change, until it ends.
-func follow(ctx context.Context, run *runs.Run, s screen) error {
+// follow shows a run after each change, until it ends or its folder is gone.
+func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for shown := int64(-1); ; {
+		if !folder.Holds(run) {
+			return exit.Usagef("status: the folder of run %s no longer exists, or another run has its name now", run.Name)
+		}
 		readAll(run)
 		v := run.View()
 		if v.Version != shown {

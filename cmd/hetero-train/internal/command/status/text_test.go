@@ -1,10 +1,16 @@
 package status
 
 import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
@@ -43,5 +49,32 @@ alert: step 40: rank 1 is slower than usual
 	empty := Text(runs.View{Name: "b", State: runs.State{Kind: runs.Crashed, Why: "the process ended"}})
 	if !strings.HasPrefix(empty, "b: crashed\nthe process ended\n") {
 		t.Errorf("a run without records: got %q", empty)
+	}
+}
+
+func TestWatchEndsWhenTheRunIsGone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := errors.Join(os.MkdirAll(filepath.Join(path, "configs"), 0o755), os.WriteFile(filepath.Join(path, "configs", "resolved.toml"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", path} {
+		folder, run, err := open(dir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer folder.Close()
+		defer run.Close()
+		if err := os.Rename(path, path+"-1"); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err = follow(t.Context(), folder, run, screen{View: logs.NewView(&out), out: &out})
+		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "folder of run a no longer exists") || out.Len() > 0 {
+			t.Errorf("%s: got error %v and output %q, want exit code %d and no output", name, err, out.String(), exit.Usage)
+		}
+		if err := os.Rename(path+"-1", path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
