@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 )
@@ -224,7 +224,7 @@ func TestRanksOfSeveralLaunchers(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			port := freePort(t)
+			port := porttest.Free(t)
 			out := &output{}
 			var ranks []*exec.Cmd
 			for rank := range 2 {
@@ -246,14 +246,4 @@ func TestRanksOfSeveralLaunchers(t *testing.T) {
 			}
 		})
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

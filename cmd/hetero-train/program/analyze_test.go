@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
@@ -217,7 +218,7 @@ func TestAnalyzeComparesRunsSideBySide(t *testing.T) {
 			t.Errorf("%q: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
 	}
-	if o := execute([]string{"analyze", "--compare", slow, fmt.Sprintf("http://127.0.0.1:%d#resnet/fast", freePort(t))}); o.code != exit.Communication || !strings.Contains(o.stderr, "from MLflow") {
+	if o := execute([]string{"analyze", "--compare", slow, "http://" + porttest.Refusing(t) + "#resnet/fast"}); o.code != exit.Communication || !strings.Contains(o.stderr, "from MLflow") {
 		t.Errorf("a server that is down: got exit code %d and %q, want 5", o.code, o.stderr)
 	}
 	if o := execute([]string{"analyze", slow, "--json"}); o.code != exit.Usage || !strings.Contains(o.stderr, "--json needs --compare") {
@@ -239,7 +240,7 @@ func TestAnalyzeReadsAnMLflowServer(t *testing.T) {
 		t.Skip("MLflow is missing: pip install mlflow, and set HETERO_MLFLOW to its program")
 	}
 	p, root := buildProgram(t), t.TempDir()
-	address := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	address := fmt.Sprintf("http://127.0.0.1:%d", porttest.Free(t))
 	server := exec.Command(tool, "server", "--backend-store-uri", "sqlite:///"+filepath.Join(root, "m.db"), "--artifacts-destination", filepath.Join(root, "files"),
 		"--host", "127.0.0.1", "--port", address[strings.LastIndexByte(address, ':')+1:], "--workers", "1")
 	var messages bytes.Buffer

@@ -13,13 +13,14 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // unequalRun trains with two ranks. The device of rank 1 simulates a slowdown.
 func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
-	port := freePort(t)
+	port := porttest.Free(t)
 	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
 	slow := asRank(p.command(output, set...), 1, 2, port)
 	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN="+slowdown)

@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
 )
@@ -205,7 +206,7 @@ func accessible(t *testing.T, ctx context.Context) {
 // TestDashboardShowsTheRecords: a real run of two unequal ranks, in a real browser.
 func TestDashboardShowsTheRecords(t *testing.T) {
 	ctx, p, dir := browser(t), buildProgram(t), t.TempDir()
-	port := freePort(t)
+	port := porttest.Free(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2",
 		"train.steps=100000", "balance.policy=hybrid"}
 	slow := asRank(p.command(dir, set...), 1, 2, port)

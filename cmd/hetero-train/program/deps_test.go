@@ -83,6 +83,7 @@ var layers = []layer{
 		"engine/tensor", "engine/device", "engine/graph", "engine/plan", "engine/nn", "engine/nn/random", "engine/optim", "engine/checkpoint")},
 	{"engine/weights", imports("engine/regular", "engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/regular", "engine/checkpoint")},
+	{"engine/cluster/porttest", nil},
 	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
@@ -180,7 +181,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 // The terminal of each machine must show that the ranks have joined, the progress of the run, and its end. The test
 // simulates two machines by two nodes on one machine.
 func TestTheSecondMachineShowsTheRun(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	node := func(rank int) *exec.Cmd {
 		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=20",
 			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
@@ -207,7 +208,7 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 // Machines with different numbers of GPUs have different numbers of ranks. --batch-size counts the samples of each
 // rank.
 func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	node := func(rank, ranks int) *exec.Cmd {
 		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=5", "--batch-size", "4",
 			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", fmt.Sprint(ranks), "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
@@ -225,7 +226,7 @@ func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 
 // A rank that the user started must print the run on its own terminal, even on the machine of rank 0.
 func TestARankStartedByHandShowsTheRun(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	rank := func(rank int) ended { return finish(t, asRank(p.command(dir, "train.steps=20"), rank, 2, port), 0) }
 	second := make(chan ended, 1)
 	go func() { second <- rank(1) }()

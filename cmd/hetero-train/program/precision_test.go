@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -32,7 +33,7 @@ type rankOn struct {
 // asRanks runs one process per entry of ranks and returns the result of rank 0. All ranks must succeed.
 func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...string) ended {
 	t.Helper()
-	port := freePort(t)
+	port := porttest.Free(t)
 	gpus := 0
 	for _, r := range ranks {
 		if r.kind == "cuda" {

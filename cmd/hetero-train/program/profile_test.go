@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
@@ -158,7 +159,7 @@ func TestRanksAreProfiledTogether(t *testing.T) {
 	}))
 
 	check("started by a launcher", patiently(func() []byte {
-		port := freePort(t)
+		port := porttest.Free(t)
 		other := asRank(exec.Command(p.path, small...), 1, 2, port)
 		other.Stderr = &log
 		if err := other.Start(); err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 // endless is a run of 2 ranks that ends by a signal.
@@ -58,7 +59,7 @@ func TestPrometheusScrapesARun(t *testing.T) {
 		t.Skip("prometheus is missing (Debian package prometheus)")
 	}
 	p, dir := buildRanks(t), t.TempDir()
-	port, own := freePort(t), freePort(t)
+	port, own := porttest.Free(t), porttest.Free(t)
 	target := "127.0.0.1:" + strconv.Itoa(port)
 	file := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: run, static_configs: [{targets: [%q]}]}]\n", target)
@@ -126,7 +127,7 @@ func TestPrometheusScrapesARun(t *testing.T) {
 // With metrics.ranks = "all", each rank has a server of its own.
 func TestEachRankServesItsOwnMetrics(t *testing.T) {
 	p := buildRanks(t)
-	port := freePort(t)
+	port := porttest.Free(t)
 	cmd := p.command(t.TempDir(), append(endless, "metrics.ranks=all", "metrics.address=127.0.0.1:"+strconv.Itoa(port))...)
 	finishAfterStep(t, cmd, func() {
 		defer cmd.Process.Signal(syscall.SIGTERM)
@@ -142,7 +143,7 @@ func TestEachRankServesItsOwnMetrics(t *testing.T) {
 
 func TestFaultsOfTheMetricsAddress(t *testing.T) {
 	p := buildProgram(t)
-	used := freePort(t)
+	used := porttest.Free(t)
 	dir := t.TempDir()
 	open, short, empty := filepath.Join(dir, "open"), filepath.Join(dir, "short"), filepath.Join(dir, "empty")
 	if err := errors.Join(os.WriteFile(open, []byte("s3cr3t"), 0o644), os.WriteFile(short, []byte("s3cr3t"), 0o600), os.WriteFile(empty, nil, 0o600)); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -84,7 +85,7 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 // Ranks on different CPUs round gradients differently, but must have equal parameters. The run compares hashes of the
 // parameters before it ends.
 func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
 	other := asRank(p.command(dir, set...), 1, 2, port)
 	other.Env = append(other.Env, "HETERO_CPU_ISA=avx2")
@@ -103,7 +104,7 @@ func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 }
 
 func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	other := asRank(p.command(dir, "train.precision=bf16", "device.kind=reference"), 1, 2, port)
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 }
 
 func TestSlurmStartsRanks(t *testing.T) {
-	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	p, dir, port := buildRanks(t), t.TempDir(), porttest.Free(t)
 	ranks := make([]*exec.Cmd, 2)
 	for rank := range ranks {
 		ranks[rank] = p.command(dir, "train.steps=5")
@@ -231,7 +232,7 @@ func TestALostRankIsNamed(t *testing.T) {
 		{"rank 2 hangs", 2, syscall.SIGSTOP, []string{"rank 2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir, port := t.TempDir(), freePort(t)
+			dir, port := t.TempDir(), porttest.Free(t)
 			set := []string{"train.steps=1000000", "parallel.timeout_seconds=2", "parallel.rendezvous_timeout_seconds=20"}
 			ranks := make([]*exec.Cmd, 3)
 			messages := make([]bytes.Buffer, len(ranks))
@@ -303,7 +304,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		{"no rank", 1, 2, "data.path=gone", exit.Communication, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			port := freePort(t)
+			port := porttest.Free(t)
 			set := []string{"train.steps=3", "parallel.rendezvous_timeout_seconds=3"}
 			second := append([]string{}, set...)
 			if c.set != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -155,7 +156,7 @@ func processEnded(pid int) bool {
 func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 	p := buildRanks(t)
 	for victim := range 2 {
-		dir, port := t.TempDir(), freePort(t)
+		dir, port := t.TempDir(), porttest.Free(t)
 		set := []string{"train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=50", "train.eval_interval=0"}
 		ranks := []*exec.Cmd{asRank(p.command(dir, set...), 0, 2, port), asRank(p.command(dir, set...), 1, 2, port)}
 		var messages bytes.Buffer

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/clitest"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 // pointsOf returns the steps of a metric in a folder with one run of MLflow.
@@ -49,7 +49,7 @@ func increasing(t *testing.T, what string, steps []int, count, last int) {
 // The server is down for the whole run. The run is complete, and its points are sent later, once.
 func TestARunWithoutItsServerIsSentLater(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	down := fmt.Sprintf("tracking.mlflow=http://127.0.0.1:%d", freePort(t))
+	down := "tracking.mlflow=http://" + porttest.Refusing(t)
 	e := finish(t, p.command(dir, "train.steps=40", "tracking.interval=4", down, "tracking.flush_seconds=0.1"), 0)
 	e.check(t, exit.Done, "MLflow cannot be reached; training continues")
 	if !strings.Contains(e.stderr, "hetero-train tracking sync "+filepath.Join(dir, "run")) {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -85,14 +87,10 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	_, err = Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: listener.Addr().String(), Timeout: 200 * time.Millisecond})
+	address := porttest.Refusing(t)
+	_, err := Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: address, Timeout: 200 * time.Millisecond})
 	var unreachable *UnreachableError
-	if !errors.As(err, &unreachable) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), listener.Addr().String()) {
+	if !errors.As(err, &unreachable) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), address) {
 		t.Errorf("got %v, want that the connection was refused", err)
 	}
 }

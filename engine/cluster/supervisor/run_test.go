@@ -212,11 +212,17 @@ func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
 	if !strings.Contains(out.String(), "rank 1 has <nil> <nil>") {
 		t.Errorf("got %s", out)
 	}
-	// Only rank 0 had it open.
-	options, out = planned(t, "exit 1;pause 500ms,connect")
-	options.Grace = 5 * time.Second
-	if err := Run(context.Background(), options); err == nil || !strings.Contains(out.String(), "connection refused") {
-		t.Errorf("got %v and %s, want that the port is closed with rank 0", err, out)
+	// Only rank 0 had it open. Another program can take the port once rank 0 has ended, but not three times.
+	for attempt := 1; ; attempt++ {
+		options, out = planned(t, "exit 1;pause 500ms,connect")
+		options.Grace = 5 * time.Second
+		err := Run(context.Background(), options)
+		if err != nil && strings.Contains(out.String(), "connection refused") {
+			return
+		}
+		if err == nil || attempt == 3 {
+			t.Fatalf("got %v and %s, want that the port is closed with rank 0", err, out)
+		}
 	}
 }
 

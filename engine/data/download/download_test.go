@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 // body is the file that the test server serves.
@@ -214,12 +215,6 @@ func chunked(_ int, w http.ResponseWriter, _ *http.Request) bool {
 }
 
 func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := closed.Addr().String()
-	closed.Close()
 	hang := func(_ int, w http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
 	headersOnly := func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Length", "640000")
@@ -237,7 +232,7 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 		want     string
 		requests int
 	}{
-		{"no server", nil, "http://" + address + "/file", "refused", 0},
+		{"no server", nil, "http://" + porttest.Refusing(t) + "/file", "refused", 0},
 		{"unknown host", nil, "http://host.invalid/file", "host.invalid", 0},
 		{"silent server", hang, "", "sent no data", 1},
 		{"silent after the headers", headersOnly, "", "sent no data", 1},

@@ -1,0 +1,45 @@
+// Package porttest gives TCP ports of 127.0.0.1 to tests. A port that a listener of port 0 had and closed is not safe: the
+// system can give it to another test at once. Only tests import the package.
+package porttest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Free returns a port on which no program listens, for a program that the test starts. The port is below the ports that
+// Linux and macOS choose for port 0 and for clients, so only another call of Free can get the same one.
+func Free(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 16384 + rand.IntN(16384)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("none of 100 ports of 127.0.0.1 from 16384 to 32767 is free")
+	return 0
+}
+
+// Refusing returns an address, HOST:PORT, that refuses connections until the test ends. A socket holds the port and does
+// not listen.
+func Refusing(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
+}
