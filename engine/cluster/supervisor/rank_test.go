@@ -2,13 +2,16 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +22,16 @@ import (
 
 // planVariable makes this test binary a rank. Its value has the plan of each rank, separated by semicolons.
 const planVariable = "SUPERVISOR_TEST_PLAN"
+
+// marksVariable names the folder in which ranks and supervisor mark events, so that ranks can wait for them.
+const marksVariable = "SUPERVISOR_TEST_MARKS"
+
+const (
+	// patience is a time limit that no step reaches, even if the machine has much other load.
+	patience = time.Minute
+	// short is a time limit that a test waits for.
+	short = 300 * time.Millisecond
+)
 
 func TestMain(m *testing.M) {
 	if plan := os.Getenv(planVariable); plan != "" {
@@ -73,6 +86,15 @@ func do(step []string) {
 		}
 	case "print": // an environment variable
 		fmt.Printf("%s %s=%s\n", os.Getenv("RANK"), argument, os.Getenv(argument))
+	case "mark":
+		mark(os.Getenv(marksVariable), argument, "")
+	case "await": // a mark; the supervisor marks the end of rank N that it has seen as ended-N
+		await(func() bool { return marked(argument) != "" })
+	case "stopped": // wait until rank N is stopped, after its step "signal STOP"
+		await(func() bool {
+			stat, err := os.ReadFile("/proc/" + marked("pid-"+argument) + "/stat")
+			return err == nil && strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T")
+		})
 	case "pause":
 		d, err := time.ParseDuration(argument)
 		if err != nil {
@@ -91,16 +113,19 @@ func do(step []string) {
 			do(step[2:])
 		}
 		do([]string{"exit", argument})
-	case "saving": // send heartbeats for a while
+	case "hold": // send heartbeats from now on
 		lifeline, err := OpenLifeline(os.Environ())
 		if err != nil {
 			panic(err)
 		}
 		lifeline.Hold()
+	case "saving": // send heartbeats for a while
+		do([]string{"hold"})
 		do([]string{"pause", argument})
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	case "signal": // send a signal to itself, from a shell: Go changes the effect of some signals
+		mark(os.Getenv(marksVariable), "pid-"+os.Getenv("RANK"), strconv.Itoa(os.Getpid()))
 		_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + argument + " $$; sleep 60"}, os.Environ())
 	case "child": // start a child that holds the output, and leave it
 		child := exec.Command("/bin/sh", "-c", "sleep 3600")
@@ -138,16 +163,39 @@ func do(step []string) {
 	}
 }
 
-// planned returns options for ranks with a plan, and the buffer of their output.
-func planned(t *testing.T, plan string) (Options, *buffer) {
+// mark marks an event. The rename makes name and text visible at once.
+func mark(folder, name, text string) {
+	path := filepath.Join(folder, name)
+	if err := errors.Join(os.WriteFile(path+".new", []byte(text+" "), 0o600), os.Rename(path+".new", path)); err != nil {
+		panic(err)
+	}
+}
+
+// marked returns the text of a mark in the folder of marksVariable, or "" before the event.
+func marked(name string) string {
+	text, err := os.ReadFile(filepath.Join(os.Getenv(marksVariable), name))
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(strings.TrimSpace(string(text)), "marked")
+}
+
+func await(event func() bool) {
+	for !event() {
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// planned returns options for ranks with a plan, the buffer of their output, and the log.
+func planned(t *testing.T, plan string) (Options, *buffer, *journal) {
 	t.Helper()
-	out := &buffer{}
+	out, log := &buffer{}, &journal{marks: t.TempDir()}
 	ranks := strings.Count(plan, ";") + 1
 	return Options{
-		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan), Ranks: ranks,
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan, marksVariable+"="+log.marks), Ranks: ranks,
 		Stdout: out, Stderr: &bytes.Buffer{}, Output: func(int) io.Writer { return out },
-		Grace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Orderly: []int{75, 130}, Secondary: []int{5},
-	}, out
+		Grace: patience, KillAfter: short, Orderly: []int{75, 130}, Secondary: []int{5}, Log: log.logger(),
+	}, out, log
 }
 
 // buffer has several writers, and readers that wait.
@@ -171,7 +219,7 @@ func (b *buffer) String() string {
 // waitFor returns the process numbers in n lines of waiting ranks.
 func (b *buffer) waitFor(t *testing.T, n int) []int {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		var pids []int
 		for line := range strings.Lines(b.String()) {
 			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "waits "); ok {
@@ -201,7 +249,7 @@ func alive(pid int) bool {
 func noneLeft(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); alive(pid); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("process %d is left", pid)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
