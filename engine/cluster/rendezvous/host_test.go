@@ -97,17 +97,12 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestPortIsFreeAfterClose(t *testing.T) {
-	address := ""
+	address := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t))
 	for range 3 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if address != "" {
-			listener.Close()
-			listener, err = net.Listen("tcp", address)
-		}
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		address = listener.Addr().String()
 		results := joinAll([]Options{
 			{WorldSize: 2, Address: address, Listener: listener},
 			{Rank: 1, WorldSize: 2, Address: address},
