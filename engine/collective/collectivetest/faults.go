@@ -2,6 +2,7 @@ package collectivetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,10 +32,42 @@ var faultChecks = []check{
 }
 
 func checkTimeout(t conformance.T, s suite) {
-	limit := s.limit(300 * time.Millisecond)
+	s.withLimits(t, 300*time.Millisecond, timesOut)
+}
+
+// withLimits calls f with a time-out of quick. If other load of the machine caused an additional time-out (f returns
+// its description), withLimits tries two time-outs that are 10 and 100 times as long. The last one must be enough.
+func (s suite) withLimits(t conformance.T, quick time.Duration, f func(t conformance.T, s suite, limit time.Duration) (late string)) {
+	for _, times := range []time.Duration{1, 10, 100} {
+		limit := s.limit(quick) * times
+		late := f(t, s, limit)
+		if late == "" || t.Failed() {
+			return
+		}
+		if times < 100 {
+			t.Logf("with a time-out of %v: %s; trying again", limit, late)
+		} else {
+			t.Errorf("with a time-out of %v: %s", limit, late)
+		}
+	}
+}
+
+func timesOut(t conformance.T, s suite, limit time.Duration) (disturbed string) {
 	r := newRig(t, s, 3, limit)
-	r.do(func(rank int) collective.Op { return r.sum(rank, "all come") })
+	errs := make([]error, r.size)
+	r.each(func(rank int) {
+		r.enqueue(rank, r.sum(rank, "all come"))
+		errs[rank] = r.sync(rank)
+	})
+	var late *collective.TimeoutError
+	if err := errors.Join(errs...); errors.As(err, &late) {
+		return fmt.Sprintf("the operation that all ranks enter: %v", err)
+	} else if err != nil {
+		t.Errorf("the operation that all ranks enter: %v", err)
+		return ""
+	}
 	done := []*flag{{}, {}, {}}
+	others := make([]string, r.size)
 	start := time.Now()
 	r.each(func(rank int) {
 		if rank == 1 {
@@ -52,8 +85,11 @@ func checkTimeout(t conformance.T, s suite) {
 		if took := time.Since(start); took < limit || took > limit+promptly {
 			t.Errorf("rank %d: took %v with a limit of %v", rank, took, limit)
 		}
-		if !slices.Equal(late.Missing, []int{1}) || late.Limit != limit || !strings.Contains(late.Op, `"one does not"`) || late.Number != 2 {
+		switch {
+		case late.Limit != limit || !strings.Contains(late.Op, `"one does not"`) || late.Number != 2 || !slices.Contains(late.Missing, 1):
 			t.Errorf("rank %d: got %+v, want rank 1 missing in operation 2", rank, late)
+		case !slices.Equal(late.Missing, []int{1}): // ranks 0 and 2 did not enter within one time-out, or the list is wrong
+			others[rank] = fmt.Sprintf("rank %d: got %+v, want only rank 1 missing in operation 2", rank, late)
 		}
 		if !done[rank].Done() {
 			t.Errorf("rank %d: Done was not completed", rank)
@@ -62,25 +98,31 @@ func checkTimeout(t conformance.T, s suite) {
 	if err := r.failure(1, promptly); err == nil {
 		t.Error("the rank that did not come was never told")
 	}
+	return strings.Join(slices.DeleteFunc(others, func(s string) bool { return s == "" }), "; ")
 }
 
 // checkSlowProgram checks that the time limit starts when a rank enters an operation, not when it enqueues the
 // operation.
 func checkSlowProgram(t conformance.T, s suite) {
-	limit := s.limit(time.Second)
-	r := newRig(t, s, 2, limit)
-	ready := &flag{}
-	r.each(func(rank int) {
-		op := r.sum(rank, "late on both").(collective.AllReduce)
-		op.After = ready
-		r.enqueue(rank, op)
-	})
-	time.Sleep(2 * limit)
-	ready.Complete()
-	r.each(func(rank int) {
-		if err := r.sync(rank); err != nil {
-			t.Errorf("rank %d: %v", rank, err)
+	s.withLimits(t, time.Second, func(t conformance.T, s suite, limit time.Duration) (late string) {
+		r := newRig(t, s, 2, limit)
+		ready := &flag{}
+		r.each(func(rank int) {
+			op := r.sum(rank, "late on both").(collective.AllReduce)
+			op.After = ready
+			r.enqueue(rank, op)
+		})
+		time.Sleep(2 * limit)
+		ready.Complete()
+		errs := make([]error, r.size)
+		r.each(func(rank int) { errs[rank] = r.sync(rank) })
+		var timeout *collective.TimeoutError
+		if err := errors.Join(errs...); errors.As(err, &timeout) {
+			return err.Error()
+		} else if err != nil {
+			t.Error(err)
 		}
+		return ""
 	})
 }
 

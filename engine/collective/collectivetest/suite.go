@@ -22,7 +22,7 @@ const (
 	moment = 30 * time.Millisecond
 	// promptly limits the time in which all ranks must detect a failure, on a loaded machine. It does not apply to
 	// time-outs.
-	promptly = 60 * time.Second
+	promptly = 30 * time.Second
 )
 
 // Group is the group under test.

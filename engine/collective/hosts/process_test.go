@@ -186,15 +186,11 @@ func TestProcesses(t *testing.T) {
 				ranks.Expect(rank, fmt.Sprintf("%08x abcdef", math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6))))
 				ranks.Expect(rank, "round")
 			}
-			began := time.Now()
 			ranks.Signal(victim, syscall.SIGKILL)
 			for rank := range size {
 				if rank != victim {
 					ranks.Expect(rank, fmt.Sprintf("peer %d: ", victim))
 				}
-			}
-			if took := time.Since(began); took > 20*time.Second {
-				t.Errorf("it took %v to be told", took)
 			}
 		})
 	}

@@ -55,7 +55,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 				c.odd.Token = "secret"
 			}
 			if c.all {
-				errs := meet(t, 5*time.Second, ours(0), ours(1), c.odd)
+				errs := meet(t, 20*time.Second, ours(0), ours(1), c.odd)
 				for i, err := range errs {
 					// Rank 0 may have given up before this rank connects, and then cannot report the reason.
 					late := i != 0 && errs[0] != nil
@@ -82,12 +82,18 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 func TestMissingRanksAreNamed(t *testing.T) {
 	address := NewAddress()
 	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
-	errs := meet(t, 300*time.Millisecond, ours(0), ours(2))
+	var errs []error
+	for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second} { // longer if the machine has much other load
+		errs = meet(t, limit, ours(0), ours(2))
+		if errs[1] == nil {
+			t.Error("rank 2: no error")
+		}
+		if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "missing: rank 1, 2, 3") { // else rank 2 has come
+			break
+		}
+	}
 	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "missing: rank 1, 3") {
 		t.Errorf("rank 0: got %v, want that ranks 1 and 3 have not come", errs[0])
-	}
-	if errs[1] == nil {
-		t.Error("rank 2: no error")
 	}
 	errs = meet(t, 100*time.Millisecond, ours(2))
 	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "rank 0 does not listen") {
@@ -98,7 +104,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 func TestGarbageDoesNotDisturbTheMeeting(t *testing.T) {
 	need(t)
 	c := Config{Size: 2, Address: NewAddress()}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	first := make(chan error, 1)
 	go func() {
@@ -111,7 +117,7 @@ func TestGarbageDoesNotDisturbTheMeeting(t *testing.T) {
 	for i, garbage := range []string{"", "GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 4096), greetingMagic} {
 		var conn net.Conn
 		err := errors.New("not yet")
-		for start := time.Now(); err != nil && time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for start := time.Now(); err != nil && time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
 			conn, err = net.DialUnix("unix", nil, c.socket())
 		}
 		if err != nil {
@@ -147,7 +153,7 @@ func TestRankZeroThatDiesWhileOthersWait(t *testing.T) {
 		}
 		l.Close()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = Connect(ctx, c)
 	var peer *collective.PeerError

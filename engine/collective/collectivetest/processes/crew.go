@@ -19,7 +19,7 @@ import (
 const (
 	patience  = time.Minute            // time for ranks to start and to join a group
 	lastWords = 200 * time.Millisecond // time to read a dead process's output if its child processes keep the pipe open
-	deathbed  = 10 * time.Second       // time for a killed process to end
+	deathbed  = 30 * time.Second       // time for a killed process to end
 )
 
 // Crew is a set of processes, one per rank. Only one goroutine at a time may use it.

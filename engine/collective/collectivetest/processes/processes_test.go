@@ -92,7 +92,7 @@ func crew(t *testing.T, role string) *processes.Crew {
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
 		if role == "parent" { // the parent of a process that holds the output pipe
-			cmd = exec.Command("sh", "-c", `sleep 30 3<&- 4>&- & exec "$0"`, program)
+			cmd = exec.Command("sh", "-c", `sleep 100 3<&- 4>&- & exec "$0"`, program)
 		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
 		return cmd
@@ -126,7 +126,7 @@ func TestWrongRanksAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Match: match, Limit: time.Minute})
+	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Match: match, Limit: 2 * time.Minute})
 	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // a single rank, and three
 		t.Errorf("got %d passed and %d failed, want 1 and 1: %+v", passed, failed, r)
 	}
@@ -135,7 +135,7 @@ func TestWrongRanksAreFound(t *testing.T) {
 // The error must state why there is no device.
 func TestARankWithoutDevice(t *testing.T) {
 	c := crew(t, "deviceless")
-	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Limit: time.Minute})
+	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Limit: 2 * time.Minute})
 	_, failed, _ := r.Count()
 	at := r
 	for len(at.Within) > 0 {
