@@ -14,7 +14,10 @@ Each client follows the run by a stream. With --load page, it also loads the run
 second, as a page does. A page that is hidden does not load, so --load stream is the load of hidden pages.
 
 The clients of the script share the machine with the training: give them CPUs of their own (--client-cpus), and use a quiet
-machine. On CPUs that the ranks keep busy, the server gets little time, because it has a low priority: clients then wait longer.
+machine. These CPUs never sleep, in all blocks: to wake a sleeping CPU of a virtual machine costs the server several times as
+much as an event, and clients on other machines do not cause this cost.
+
+On CPUs that the ranks keep busy, the server gets little time, because it has a low priority: clients then wait longer.
 --server-cpus gives the server CPUs of its own. Needs Python 3.9 or later, taskset, and about 3 open files per client (ulimit -n).
 
 Exit codes: 0; 1 if the server refused or ended a stream or a request, or if the measurement failed; 2 for bad flags.
@@ -25,6 +28,7 @@ import bisect
 import collections
 import json
 import math
+import multiprocessing
 import os
 import resource
 import shutil
@@ -148,6 +152,14 @@ def free_port():
 
 def pinned(cpus, command):
     return ["taskset", "-c", cpus, *command] if cpus else command
+
+
+def keep_awake(cpu):
+    """Keeps a CPU busy at the lowest priority, until the parent kills this process. It never returns."""
+    os.sched_setaffinity(0, {cpu})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    while True:
+        pass
 
 
 def watch(path, seconds, writes):
@@ -326,6 +338,8 @@ def main():
         return
     if a.client_cpus:
         subprocess.run(["taskset", "-cp", a.client_cpus, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+        for cpu in os.sched_getaffinity(0):
+            multiprocessing.Process(target=keep_awake, args=(cpu,), daemon=True).start()  # ends with this program
 
     folder, port = tempfile.mkdtemp(prefix="dashboard_clients_"), free_port()
     settings = ["model.name=simple_cnn", "data.dataset=synthetic_image", "data.image_size=32", "data.batch_size=64", "train.steps=100000000",
