@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -22,7 +23,11 @@ type ListenError struct {
 }
 
 func (e *ListenError) Error() string {
-	return fmt.Sprintf("rank 0 cannot listen on %s: %v", e.Address, e.Err)
+	mend := ""
+	if errors.Is(e.Err, syscall.EADDRINUSE) {
+		mend = "; set another port on all ranks (MASTER_PORT or parallel.master_port), or end the program that uses this one"
+	}
+	return fmt.Sprintf("rank 0 cannot listen on %s: %v%s", e.Address, e.Err, mend)
 }
 
 // Unwrap returns the reason.

@@ -76,7 +76,8 @@ func TestPortInUse(t *testing.T) {
 	defer other.Close()
 	began := time.Now()
 	_, err = Join(context.Background(), Options{WorldSize: 2, Address: other.Addr().String()})
-	want := fmt.Sprintf("rank 0 cannot listen on %s: listen tcp %[1]s: bind: address already in use", other.Addr())
+	want := fmt.Sprintf("rank 0 cannot listen on %s: listen tcp %[1]s: bind: address already in use; "+
+		"set another port on all ranks (MASTER_PORT or parallel.master_port), or end the program that uses this one", other.Addr())
 	var listening *ListenError
 	if !errors.As(err, &listening) || !errors.Is(err, syscall.EADDRINUSE) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

@@ -79,8 +79,8 @@ func (f *frames) note(out []byte) {
 // checkSize refuses a frame whose stored size far exceeds the size of its content, because Random reads a whole chunk
 // for each sample.
 func (f *frames) checkSize() error {
-	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
-		return fmt.Errorf("zstd frame at byte %d: %d compressed bytes for %d bytes of data: %w", f.start, stored, f.given, ErrRefused)
+	if stored, most := f.next-f.start, 2*f.given+storedBytes; stored > most {
+		return fmt.Errorf("zstd frame at byte %d: got %d compressed bytes that contain %d bytes of data, want at most %d: %w", f.start, stored, f.given, most, ErrRefused)
 	}
 	return nil
 }
