@@ -89,7 +89,7 @@ build_gloo() {
 	of=$(cat third_party/gloo.sha256 third_party/gloo/CMakeLists.txt | sha256sum)
 	[ "$(cat "$root/usr/local/lib/libgloo.of" 2>/dev/null)" = "$of" ] && return
 	echo "dist: building Gloo"
-	rm -rf "$root/tmp/gloo" "$root/usr/local/include/gloo"
+	rm -rf "$root/tmp/gloo" "$root/usr/local/include/gloo" "$root/usr/local/lib/libgloo.of"
 	mkdir -p "$root/tmp/gloo/source/gloo"
 	tar -C "$root/tmp/gloo/source/gloo" --strip-components=1 -xf "$gloo"
 	inside sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX=/usr/local
