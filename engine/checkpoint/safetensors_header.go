@@ -180,6 +180,13 @@ func (s *scanner) integer() (int64, error) {
 		s.at++
 	}
 	digits := s.text[begin:s.at]
+	if len(digits) == 0 {
+		end := begin
+		for end < min(len(s.text), begin+20) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(s.text[end])) {
+			end++
+		}
+		return 0, fmt.Errorf("got %q, want a whole number that is not negative", s.text[begin:end])
+	}
 	if len(digits) > 1 && digits[0] == '0' {
 		return 0, fmt.Errorf("number with a leading zero")
 	}

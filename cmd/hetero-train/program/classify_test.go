@@ -214,6 +214,10 @@ func TestModelsOfTextAreEvaluatedAndPredict(t *testing.T) {
 		if err := json.NewDecoder(strings.NewReader(o.stdout)).Decode(&first); o.code != exit.Data || err != nil || !strings.Contains(o.stdout, c.want) {
 			t.Errorf("%s: exit %d, %v: %s%s", name, o.code, err, o.stdout, o.stderr)
 		}
+		marked := writeText(t, dir, "marked.txt", "\ufeff"+c.line) // a byte order mark changes nothing
+		if again := execute([]string{"predict", run, marked, "--top", "3", "--json"}); strings.ReplaceAll(again.stdout, marked, texts) != o.stdout {
+			t.Errorf("%s: got %s, want %s", name, again.stdout, o.stdout)
+		}
 		if name == "bert" && (len(first.Masks) != 2 || len(first.Masks[1]) != 3 || first.Top != nil) || name == "gpt" && (len(first.Next) != 3 || first.Masks != nil || first.Top != nil) {
 			t.Errorf("%s: got %+v", name, first)
 		}

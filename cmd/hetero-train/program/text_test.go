@@ -45,7 +45,10 @@ func TestTextBecomesTokenShards(t *testing.T) {
 	if o := execute([]string{"data", "verify", out, "--json"}); o.code != exit.Data || json.Unmarshal([]byte(o.stdout), &v) != nil || v.Bad != 1 || !strings.Contains(v.Shards[1].Error, "SHA-256") {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute(append(tokenize, "--field", "body")); o.code != exit.Usage || !strings.Contains(o.stderr, `field was "text", now "body"`) {
+	if o := execute(append(tokenize, "--separator", "--")); o.code != exit.Usage || !strings.Contains(o.stderr, `separator was null, now "--"`) {
+		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute(append(tokenize, "--field", "text")); o.code != exit.Usage || !strings.Contains(o.stderr, `field: got "text", but no input has JSON lines`) {
 		t.Errorf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -19,6 +19,9 @@ const (
 	mostPartBytes = 16 << 20  // largest line of JSON, or text without white space, in bytes; limits the memory of a chunk
 )
 
+// byteOrderMark is U+FEFF in UTF-8. Some editors on Windows write it at the start of a file; it is not part of the text.
+var byteOrderMark = []byte("\ufeff")
+
 // position is the position in the input at which reading continues.
 type position struct {
 	Source   int   `json:"source"`   // index of the source
@@ -81,6 +84,10 @@ func (k *cutter) next(c *chunk) error {
 		}
 		if err := k.fill(); err != nil {
 			return err
+		}
+		if k.at.Offset == 0 && bytes.HasPrefix(k.buf, byteOrderMark) {
+			k.buf = k.buf[:copy(k.buf, k.buf[len(byteOrderMark):])]
+			k.at.Offset = int64(len(byteOrderMark))
 		}
 		n := k.cut(c)
 		if n == 0 && !k.end {

@@ -10,7 +10,8 @@
 // # Documents
 //
 // The tokens of each document end with the end-of-text token. A line of a JSON lines file is a document. A plain text
-// file is one document, unless Options.Separator splits it. Documents that contain only white space are left out.
+// file is one document, unless Options.Separator splits it. Documents that contain only white space are left out. A byte
+// order mark at the start of a file is not part of its text.
 //
 // # Interruptions
 //
@@ -22,5 +23,6 @@
 //
 // An error in the input is a *data.Fault with the file and the byte position. Examples are text that is not UTF-8, an
 // invalid line of JSON, a truncated compressed file, and an empty file. Errors of the output wrap ErrWrite.
-// ErrSettings means that the output folder contains a result of other options.
+// ErrSettings means that the output folder contains a result of other options. ErrUnused means that no input uses an
+// option.
 package text

@@ -42,8 +42,8 @@ type Options struct {
 	VocabularyFile string
 
 	Lines     Lines
-	Field     string // field of JSON lines that contains the text; "" means "text"
-	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line
+	Field     string // field of JSON lines that contains the text; "" means "text"; an error without JSON lines
+	Separator []byte // line that ends a document of plain text; nil: no separator; empty, not nil: an empty line; an error without plain text
 
 	ShardTokens int64 // number of tokens of each shard except the last one; 0 means 100,000,000
 	// EvalFraction is the fraction of the input for evaluation, at least 0 and below 1. In JSON lines and in text
@@ -58,9 +58,10 @@ type Options struct {
 	journal int64 // bytes of text between entries of the journal; 0 means journalBytes
 }
 
-// The errors of the output. Errors of the input are *data.Fault.
+// The errors of the options and of the output. Errors of the input are *data.Fault.
 var (
 	ErrSettings = errors.New("the folder contains the result of a conversion with other settings")
+	ErrUnused   = errors.New("an option has no effect on the inputs")
 	ErrWrite    = errors.New("write token shards")
 )
 
@@ -185,7 +186,8 @@ func (o *Options) settings() (Settings, error) {
 	if o.Tokenizer == nil {
 		return Settings{}, errors.New("tokenize: no tokenizer")
 	}
-	if o.Field == "" {
+	fieldIsSet := o.Field != ""
+	if !fieldIsSet {
 		o.Field = "text"
 	}
 	if o.ShardTokens == 0 {
@@ -217,6 +219,14 @@ func (o *Options) settings() (Settings, error) {
 	sources, err := FindSources(o.Inputs, o.Lines)
 	if err != nil {
 		return Settings{}, err
+	}
+	hasLines := slices.ContainsFunc(sources, func(s Source) bool { return s.Lines })
+	hasPlain := slices.ContainsFunc(sources, func(s Source) bool { return !s.Lines })
+	switch {
+	case fieldIsSet && !hasLines:
+		return Settings{}, fmt.Errorf("%w: field: got %q, but no input has JSON lines; the first input is %s", ErrUnused, o.Field, sources[0].Path)
+	case o.Separator != nil && !hasPlain:
+		return Settings{}, fmt.Errorf("%w: separator: got %q, but all inputs have JSON lines; the first input is %s", ErrUnused, o.Separator, sources[0].Path)
 	}
 	s := Settings{Tokenizer: o.Tokenizer.Name(), Vocabulary: o.Tokenizer.Vocabulary(), EndOfText: o.Tokenizer.EndOfText(),
 		Field: o.Field, ShardTokens: o.ShardTokens, EvalFraction: o.EvalFraction, Sources: sources}

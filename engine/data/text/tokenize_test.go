@@ -115,6 +115,9 @@ func TestDocuments(t *testing.T) {
 		"JSON lines":          {"a.jsonl", "{\"text\": \"one\\n\\u00e9\"}\n\n{\"id\": 1, \"text\": \" \"}\n{\"text\":\"two\"}", none, bytesOf("one\né", "two"), 1},
 		"a replaced letter":   {"a.jsonl", "{\"text\": \"\\uFFFD\ufffd\\ufffd\"}", none, bytesOf("\ufffd\ufffd\ufffd"), 0},
 		"a surrogate pair":    {"a.jsonl", `{"text": "\ud83d\ude00"}`, none, bytesOf("😀"), 0},
+		"a byte order mark":   {"a.txt", "\ufeffone \ufefftwo", none, bytesOf("one \ufefftwo"), 0},
+		"a mark and a blank":  {"a.txt", "\ufeff\none two", blank, bytesOf("one two"), 0},
+		"a mark and lines":    {"a.jsonl", "\ufeff{\"text\": \"one\"}\n{\"text\": \"two\"}", none, bytesOf("one", "two"), 0},
 		"characters of bytes": {"a.txt", strings.Repeat("日本語 ", 40), none, bytesOf(strings.Repeat("日本語 ", 40)), 0},
 	} {
 		for _, chunk := range []int{16, 100, 1 << 20} {
@@ -415,6 +418,8 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 		"UTF-16":              {"a.txt", []byte("\xff\xfea\x00"), "iconv -f UTF-16 -t UTF-8"},
 		"empty":               {"a.txt", nil, "the file is empty"},
 		"white space":         {"a.txt", []byte(" \n\n "), "white space only"},
+		"a mark only":         {"a.txt", []byte("\ufeff"), "white space only"},
+		"JSON after a mark":   {"a.jsonl", []byte("\ufeff" + line + "text\n"), "line 2 (byte 17 of the text): want a JSON object"},
 		"empty gzip":          {"a.txt.gz", zipped(t, nil), "white space only"},
 		"a word of 16 MiB":    {"a.txt", bytes.Repeat([]byte("x"), mostPartBytes+100), "no white space between words within 16777216 bytes"},
 		"truncated gzip":      {"a.txt.gz", packed[:len(packed)/2], "the file is truncated"},
@@ -442,6 +447,26 @@ func TestUnreadableTextIsNamedWithItsPosition(t *testing.T) {
 	for _, in := range []string{filepath.Join(t.TempDir(), "none.txt"), t.TempDir()} {
 		if _, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: filepath.Join(t.TempDir(), "out"), Tokenizer: tokenizer.Bytes()}); !errors.As(err, &f) {
 			t.Errorf("%s: got %v", in, err)
+		}
+	}
+}
+
+func TestOptionsWithoutEffectAreErrors(t *testing.T) {
+	dir := t.TempDir()
+	plain, lines := write(t, dir, "a.txt", []byte("text")), write(t, dir, "a.jsonl", []byte(`{"body": "text"}`))
+	for _, c := range []struct {
+		o    Options
+		want string // "": no error
+	}{
+		{Options{Inputs: []string{plain}, Field: "body"}, `field: got "body", but no input has JSON lines; the first input is ` + plain},
+		{Options{Inputs: []string{lines}, Field: "body", Lines: LinesNever}, "no input has JSON lines"},
+		{Options{Inputs: []string{lines}, Field: "body", Separator: []byte("--")}, `separator: got "--", but all inputs have JSON lines`},
+		{Options{Inputs: []string{plain, lines}, Field: "body", Separator: []byte("--")}, ""},
+	} {
+		c.o.Folder, c.o.Tokenizer = filepath.Join(t.TempDir(), "out"), tokenizer.Bytes()
+		_, err := Tokenize(t.Context(), c.o)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrUnused) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
 }
@@ -553,13 +578,14 @@ func FuzzTokenize(f *testing.F) {
 	f.Add([]byte("one\n\ntwo 日本語\n\n\nthree"), uint8(16), uint8(1))
 	f.Add([]byte("a b\nX\nc d\n"), uint8(20), uint8(2))
 	f.Add([]byte("\xff"), uint8(16), uint8(0))
+	f.Add([]byte("\ufeffX\na"), uint8(0), uint8(2))
 	f.Fuzz(func(t *testing.T, text []byte, chunk, kind uint8) {
 		separator := [][]byte{nil, {}, []byte("X")}[kind%3]
 		dir := t.TempDir()
 		in := write(t, dir, "a.txt", text)
 		out := filepath.Join(dir, "out")
 		_, err := Tokenize(t.Context(), Options{Inputs: []string{in}, Folder: out, Tokenizer: tokenizer.Bytes(), Separator: separator, Workers: 1, chunk: 8 + int(chunk)})
-		documents := naive(string(text), separator)
+		documents := naive(strings.TrimPrefix(string(text), "\ufeff"), separator)
 		if !utf8.Valid(text) || len(documents) == 0 {
 			var fault *data.Fault
 			if !errors.As(err, &fault) {

@@ -228,8 +228,8 @@ func TestVocabulariesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := ParseWordPiece([]byte(strings.ReplaceAll(specials, "\n", "\r\n")), false); err != nil {
-		t.Errorf("line ends of Windows: %v", err)
+	if _, err := ParseWordPiece([]byte("\ufeff"+strings.ReplaceAll(specials, "\n", "\r\n")), false); err != nil {
+		t.Errorf("byte order mark and line ends of Windows: %v", err)
 	}
 	var f *data.Fault
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {

@@ -56,6 +56,7 @@ func ParseWordPiece(file []byte, cased bool) (*WordPiece, error) {
 	if len(file) == 0 {
 		return nil, errors.New("the file is empty")
 	}
+	file = bytes.TrimPrefix(file, []byte("\ufeff")) // some editors on Windows write a byte order mark
 	for at, line := range bytes.Split(bytes.TrimSuffix(file, []byte("\n")), []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		if !utf8.Valid(line) {

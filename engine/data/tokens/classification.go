@@ -86,7 +86,7 @@ func (o ClassificationOptions) EachLabelled(ctx context.Context, visit func(Labe
 			return err
 		}
 		names := columns == nil && !o.isJSON() // the line names the columns, unless it is empty
-		text, second, label, err := c.values(line, o.isJSON(), &columns)
+		text, second, label, err := c.values(withoutMark(line, number), o.isJSON(), &columns)
 		switch {
 		case err != nil && names:
 			return fmt.Errorf("line %d: %w", number, err)
@@ -140,7 +140,7 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text, second, label, err := c.values(line, lines, &columns)
+		text, second, label, err := c.values(withoutMark(line, number), lines, &columns)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
@@ -157,6 +157,14 @@ func (c *Classification) read(ctx context.Context) (labels []string, err error) 
 		err = errors.New("no labelled texts")
 	}
 	return labels, err
+}
+
+// withoutMark removes a byte order mark, which some editors on Windows write, from the first line of a file.
+func withoutMark(line []byte, number int) []byte {
+	if number > 1 {
+		return line
+	}
+	return bytes.TrimPrefix(line, []byte("\ufeff"))
 }
 
 // values returns the texts and the label of a line. For an empty line and for the line with the column names, text is

@@ -579,7 +579,7 @@ func labelled(t testing.TB) *Classification {
 func TestLabelledTexts(t *testing.T) {
 	tsv := "id\tlabel\tquestion\tanswer\n1\tyes\ta b\tc\n\n2\tno\tA\ta b c d a b c d\r\n3\tyes\ta b c d a\tb c d b\n"
 	jsonl := `{"question": "a b", "answer": "c", "label": "yes"}` + "\n" + `{"question": "A", "answer": "a b c d a b c d", "label": "no"}` + "\n\n" + `{"question": "a b c d a", "answer": "b c d b", "label": "yes"}`
-	for name, file := range map[string]string{"a.tsv": tsv, "a.jsonl": jsonl} {
+	for name, file := range map[string]string{"a.tsv": tsv, "a.jsonl": jsonl, "mark.tsv": "\ufeff" + tsv, "mark.jsonl": "\ufeff" + jsonl} {
 		c, err := OpenClassification(t.Context(), ClassificationOptions{Path: writeFile(t, name, []byte(file)), Tokenizer: wordPiece(t), Length: 10, Text: "question", Second: "answer"})
 		if err != nil {
 			t.Fatal(err)

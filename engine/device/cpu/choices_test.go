@@ -484,10 +484,30 @@ func TestOnACPUWithAMXBothKernelsCompete(t *testing.T) {
 }
 
 func TestAnUnknownKernelNameIsUnavailable(t *testing.T) {
-	t.Setenv(kernelNames, "tiles,onednm")
+	t.Setenv(kernelNames, "onednm,rows")
 	_, err := Driver{}.Open(0, device.Options{})
 	if want := `environment variable HETERO_CPU_KERNELS: got "onednm", want a list of tiles, onednn, rows and guess`; !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+// The first name with a kernel for an op applies, so a later name for the same ops is an error.
+func TestKernelNamesWithoutEffectAreUnavailable(t *testing.T) {
+	for list, part := range map[string]string{
+		"tiles,onednn":       `got "tiles,onednn", but onednn has no effect: tiles already selects the kernels of linear layers`,
+		"tiles,guess,rows":   "rows has no effect: tiles already selects the kernels of attention",
+		"rows,onednn,tiles":  "tiles has no effect: onednn already selects the kernels of linear layers, and rows already selects the kernels of attention",
+		"onednn,onednn":      "onednn has no effect: onednn already selects",
+		"rows,tiles,guess":   "",
+		"onednn,tiles":       "",
+		"onednn,rows":        "",
+		"guess,tiles":        "",
+		"rows,,onednn,guess": "",
+	} {
+		err := checkKernels(list)
+		if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+			t.Errorf("%s: got %v, want %q", list, err, part)
+		}
 	}
 }
 

@@ -25,8 +25,8 @@
 // input with at most 64 rows, and on CPUs with AMX for all ops except attention; otherwise it uses the tiles. A kernel
 // that fails while it is timed is not used, and the choice is not stored. [device.Noting] reports both.
 //
-// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. Choices
-// with HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
+// HETERO_CPU_KERNELS selects kernels without timing: a list of the names above, separated by commas, or guess. The first
+// name with a kernel for an op applies. A name whose ops all have an earlier name is an error. Choices with HETERO_CPU_TIMES are stored in a file of their own, which runs with measured times do not read.
 //
 // # Threads
 //

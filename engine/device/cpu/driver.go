@@ -60,15 +60,43 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	return lib.Open(index, device.Options{Threads: most})
 }
 
+// opsOf lists the kinds of ops for which each name of HETERO_CPU_KERNELS has a kernel.
+var opsOf = map[string][]string{"tiles": {"linear layers", "attention"}, "onednn": {"linear layers"}, "rows": {"attention"}}
+
+// checkKernels checks the value of HETERO_CPU_KERNELS. The first name with a kernel for an op applies, so a name is an
+// error if earlier names have kernels for all of its ops.
+func checkKernels(list string) error {
+	decidedBy := map[string]string{} // the name that applies to each kind of op
+	for name := range strings.SplitSeq(list, ",") {
+		if name == "" || name == "guess" {
+			continue
+		}
+		if opsOf[name] == nil {
+			return fmt.Errorf("%s: got %q, want a list of tiles, onednn, rows and guess", kernelNames, name)
+		}
+		hasEffect := false
+		var earlier []string
+		for _, op := range opsOf[name] {
+			if by := decidedBy[op]; by != "" {
+				earlier = append(earlier, fmt.Sprintf("%s already selects the kernels of %s", by, op))
+				continue
+			}
+			decidedBy[op], hasEffect = name, true
+		}
+		if !hasEffect {
+			return fmt.Errorf("%s: got %q, but %s has no effect: %s; leave one of the names out", kernelNames, list, name, strings.Join(earlier, ", and "))
+		}
+	}
+	return nil
+}
+
 // checkEnvironment checks the variables that the library reads. See the package comment.
 func checkEnvironment() error {
 	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512_bf16", "avx512", "avx2", "generic", "amx"}, isa) {
 		return fmt.Errorf("%s: got %q, want avx512_bf16, avx512, avx2, generic or amx", isaLimit, isa)
 	}
-	for name := range strings.SplitSeq(os.Getenv(kernelNames), ",") {
-		if !slices.Contains([]string{"", "tiles", "onednn", "rows", "guess"}, name) {
-			return fmt.Errorf("%s: got %q, want a list of tiles, onednn, rows and guess", kernelNames, name)
-		}
+	if err := checkKernels(os.Getenv(kernelNames)); err != nil {
+		return err
 	}
 	times := os.Getenv(kernelTimes)
 	if times == "" {

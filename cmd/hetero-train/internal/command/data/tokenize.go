@@ -27,6 +27,7 @@ type tokenizeFlags struct {
 	o         text.Options
 	tokenizer string
 	format    string
+	field     string
 	separator string
 	json      bool
 }
@@ -53,6 +54,12 @@ token follows each document. To continue an interrupted conversion, repeat the c
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.o.Inputs = args
+			if cmd.Flags().Changed("field") {
+				if f.field == "" {
+					return exit.Usagef("--field: got an empty name, want the field with the text")
+				}
+				f.o.Field = f.field
+			}
 			if cmd.Flags().Changed("separator") {
 				f.o.Separator = append([]byte{}, f.separator...) // not nil: with an empty separator, an empty line ends a document; nil means that each file is one document
 			}
@@ -66,7 +73,7 @@ token follows each document. To continue an interrupted conversion, repeat the c
 	flags.Int64Var(&f.o.ShardTokens, "shard-tokens", 100_000_000, "number of `tokens` per shard")
 	flags.Float64Var(&f.o.EvalFraction, "val-fraction", 0, "`fraction` of the text to hold out for evaluation; with JSON lines or --separator: random documents; otherwise: the end of each file")
 	flags.StringVar(&f.format, "format", "auto", "format of the files: auto, text or jsonl; auto: the file name gives the format")
-	flags.StringVar(&f.o.Field, "field", "text", "`name` of the field with the text in JSON lines")
+	flags.StringVar(&f.field, "field", "text", "`name` of the field with the text in JSON lines")
 	flags.StringVar(&f.separator, "separator", "", "`LINE` that ends a document of plain text; '': an empty line; default: each file is one document")
 	flags.IntVar(&f.o.Workers, "workers", 0, "number of goroutines that encode; 0: one per CPU")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
@@ -101,6 +108,8 @@ func tokenize(ctx context.Context, a *cli.App, f *tokenizeFlags) error {
 	begun := time.Now()
 	r, err := text.Tokenize(ctx, f.o)
 	switch {
+	case errors.Is(err, text.ErrUnused):
+		return exit.Usagef("data tokenize: %w; leave the flag out, or set --format", err)
 	case errors.Is(err, text.ErrSettings):
 		return exit.Usagef("data tokenize -o %s: %w; choose another folder, or delete this one", f.o.Folder, err)
 	case errors.Is(err, text.ErrWrite):
@@ -136,8 +145,6 @@ func (f *tokenizeFlags) check() error {
 		return exit.Usagef("--shard-tokens: got %d, want at least 1", f.o.ShardTokens)
 	case !(f.o.EvalFraction >= 0 && f.o.EvalFraction < 1):
 		return exit.Usagef("--val-fraction: got %v, want 0 to below 1", f.o.EvalFraction)
-	case f.o.Field == "":
-		return exit.Usagef("--field: got an empty name, want the field with the text")
 	case len(f.separator) > text.MostSeparatorBytes:
 		return exit.Usagef("--separator: got %d bytes, want at most %d", len(f.separator), text.MostSeparatorBytes)
 	case strings.ContainsAny(f.separator, "\r\n"):

@@ -229,6 +229,9 @@ func (r *reader) read(ctx context.Context, lines []typed, name string, stdin io.
 			return nil, err
 		}
 		line := bytes.TrimRight(scanner.Bytes(), "\r")
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // some editors on Windows write a byte order mark
+		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
