@@ -25,7 +25,8 @@ from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 # Scalars that the run's records also contain, with their keys in the records.
-SAME = {"train/loss": "loss", "train/top1": "accuracy", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm"}
+SAME = {"train/loss": "loss", "train/top1": "accuracy", "train/learning_rate": "learning_rate", "train/grad_norm": "grad_norm",
+        "progress/training_seconds": "training_time"}
 
 
 def fail(text):

@@ -24,7 +24,7 @@ type Result struct {
 	BestEval         Number `json:"best_eval"`        // best value of BestEvalMetric; null without an evaluation
 	BestEvalMetric   string `json:"best_eval_metric"` // metric of the best evaluation: "top1" (fraction 0…1), "loss", …
 	BestEvalStep     int64  `json:"best_eval_step"`
-	SamplesPerSecond Number `json:"samples_per_second"` // throughput of this process, without evaluation and saving
+	SamplesPerSecond Number `json:"samples_per_second"` // throughput of the run: samples / training time; see train.Trained
 	Exit             int    `json:"exit"`               // exit code
 	Error            string `json:"error,omitempty"`
 	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run, which can be resumed

@@ -27,13 +27,15 @@ type Observer interface {
 // StepRecord describes one optimizer step. Losses and counts are totals over all ranks. Times are those of this rank.
 type StepRecord struct {
 	StepResult
-	Ranks      []RankStep // report of each rank; the entry of this rank has its measured times of this step
-	Shares     []int      // samples of a micro-batch per rank; nil for a single rank
-	Changed    bool       // Shares differ from those of the previous step
-	Step       int64      // number of optimizer steps done, including this step
-	Total      int64      // number of steps of the run; 0 if unknown
-	Epoch      int        // number of the epoch, from 0
-	EpochStep  int        // number of steps of this epoch done, including this step
+	Took       time.Duration // training time of the step on this rank, see Trained; Times has the measured parts of it
+	Trained    Trained       // the steps of the run up to this one
+	Ranks      []RankStep    // report of each rank; the entry of this rank has its measured times of this step
+	Shares     []int         // samples of a micro-batch per rank; nil for a single rank
+	Changed    bool          // Shares differ from those of the previous step
+	Step       int64         // number of optimizer steps done, including this step
+	Total      int64         // number of steps of the run; 0 if unknown
+	Epoch      int           // number of the epoch, from 0
+	EpochStep  int           // number of steps of this epoch done, including this step
 	EpochSteps int
 	Rate       float64 // learning rate
 	Skipped    int64   // number of steps skipped so far because the gradient was not finite

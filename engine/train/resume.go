@@ -30,6 +30,7 @@ func (r *run) begin(state *checkpoint.State) error {
 	if !r.Foreign {
 		return nil
 	}
+	r.trained = Trained{} // of the other run
 	r.savedStep = -1
 	if err := r.saveBeside(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFinalSave, err)
@@ -63,6 +64,7 @@ func (r *run) restore(s checkpoint.State) error {
 			return fmt.Errorf("checkpoint of step %d: state of the loop: %w", s.Step, err)
 		}
 		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
+		r.trained = last.Trained
 	}
 	r.settleEnd()
 	// If settings have changed, an epoch or the run may end exactly at this step.
@@ -85,12 +87,14 @@ func (r *run) settleEnd() {
 // loopKey is the key of lastResults in a checkpoint.
 const loopKey = "train"
 
-// lastResults contains the results that a resumed run reports if no steps are left, and whether an evaluation is due.
+// lastResults contains the results that a resumed run reports if no steps are left, whether an evaluation is due, and the
+// training time so far.
 type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
 	EvalOwed bool             `json:"eval_owed"`
 	Stopping stopping         `json:"early_stop"`
+	Trained  Trained          `json:"trained"` // zero in checkpoints of earlier versions
 }
 
 // Forget removes the results of evaluations from a checkpoint's state. The caller continues the run with other data.

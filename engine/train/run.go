@@ -112,10 +112,23 @@ type Result struct {
 	SamplesSeen int64         // number of samples over the whole run
 	Checkpoint  string        // path of the last checkpoint that this process saved; "" if none
 	Samples     int64         // number of samples that this process trained, over all ranks, including repeated steps
-	TrainTime   time.Duration // time of the steps of this process, without evaluation and saving
+	TrainTime   time.Duration // training time of this process, including repeated steps; see Trained
+	Trained     Trained       // steps of the whole run
 	Skipped     int64         // number of steps over the whole run that were skipped because of NaN or Inf
 	RollBacks   int64
 	Replaced    int64 // number of unreadable samples over the whole run and all ranks; repeated steps count once
+}
+
+// Trained sums up the steps of a run, over all its processes. Steps that the run repeats count once, and steps of another
+// run, from whose checkpoint the run started, do not count.
+//
+// Time is the training time. A step lasts from the end of the previous step to its own end, so gaps between steps count:
+// the work of observers, changes of shares. The time of a step does not include what happens between two steps and is not
+// training: evaluations, the part of a save that training waits for, comparisons of the ranks' parameters, returns to a
+// checkpoint, Options.BeforeStep, and the time before the first step of a process.
+type Trained struct {
+	Samples int64         `json:"samples"` // over all ranks
+	Time    time.Duration `json:"time_ns"`
 }
 
 // run is the state of a call of Run.
@@ -144,9 +157,11 @@ type run struct {
 	before      StepTimes     // times of this rank's previous step
 	ended       time.Time     // end of the previous step, or of later work that does not count as training
 	apart       time.Duration // time that BeforeStep took since ended
-	reported    []RankStep    // reports of the last step; equal on all ranks
-	ranks       []RankStep    // as reported, but with this rank's values of the last step
-	replaced    int           // number of unreadable samples of this epoch
+	took        time.Duration // training time of the last step
+	trained     Trained
+	reported    []RankStep // reports of the last step; equal on all ranks
+	ranks       []RankStep // as reported, but with this rank's values of the last step
+	replaced    int        // number of unreadable samples of this epoch
 	result      Result
 	record      StepRecord
 }
@@ -175,7 +190,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		o.Replica.opts.Peers.Drain()
 		err = r.survive(err)
 	}
-	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
+	r.result.Steps, r.result.SamplesSeen, r.result.Trained = r.step, r.seen, r.trained
 	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
 	return r.result, err
 }
@@ -281,7 +296,8 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	r.step++
 	r.seen += int64(out.Samples)
 	r.result.Samples += int64(out.Samples)
-	r.result.TrainTime += out.Times.Total()
+	r.result.TrainTime += r.took
+	r.trained = Trained{r.trained.Samples + int64(out.Samples), r.trained.Time + r.took}
 	r.result.LastLoss = out.Score().Loss
 	if out.Updated {
 		r.nanRow = 0
@@ -291,7 +307,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 			r.nanRow++
 		}
 	}
-	r.record = StepRecord{StepResult: out, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Took: r.took, Trained: r.trained, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.changed = false
 	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
@@ -353,8 +369,9 @@ func (r *run) unreadable(n int, of string) error {
 
 // passes trains one step on this rank's samples, and sums the gradients over ranks.
 func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
+	begun := time.Now()
 	if !r.ended.IsZero() {
-		own.Other = max(time.Since(r.ended)-r.apart, 0)
+		own.Other = max(begun.Sub(r.ended)-r.apart, 0)
 	}
 	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
 		return own, out, err
@@ -375,6 +392,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 		r.reported = append(r.reported[:0], own)
 	}
 	r.leaveOut()
+	r.took = own.Other + r.ended.Sub(begun)
 	return own, out, err
 }
 

@@ -162,7 +162,7 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	}
 	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow),
 		"replaced": r.result.Replaced, "epoch_replaced": int64(r.replaced)}
-	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed, Stopping: r.stopping})
+	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed, Stopping: r.stopping, Trained: r.trained})
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}

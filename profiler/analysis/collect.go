@@ -22,7 +22,8 @@ type collector struct {
 // stepTotal contains the sums of one step over all ranks.
 type stepTotal struct {
 	iteration int64
-	seconds   float32
+	seconds   float32 // training time of a step
+	count     float32 // number of steps that the record stands for; see runtime.StepSpan
 	min, max  float32 // smallest and largest own compute time of ranks with samples, s; max 0: no such rank
 	samples   int32
 	ranks     int32 // number of ranks with a record of this step
@@ -75,21 +76,18 @@ func (t *thinned) add(v float64) {
 // read adds the file of a rank. The caller must read the file of rank 0 first.
 func (c *collector) read(rank int, path string) (damaged int, err error) {
 	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
-	var previous runtime.Record
+	var times runtime.StepTimes
 	next := 0 // index of the next step in steps
 	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
 		t.add(m)
 		own := ownSeconds(m)
 		if rank == 0 {
-			seconds := m.IterationTime().Seconds()
-			if previous.Iteration > 0 && m.Iteration > previous.Iteration {
-				took, paused := sincePrevious(previous, *m, seconds)
-				if seconds = took; paused {
-					c.pauses++
-				}
+			span := times.Next(m, m.IterationTime().Seconds())
+			if span.Paused {
+				c.pauses++
 			}
-			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(seconds)})
-			c.loss, previous = m.Loss, *m
+			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(span.Seconds), count: float32(span.Steps)})
+			c.loss = m.Loss
 		}
 		for next < len(c.steps) && c.steps[next].iteration < m.Iteration {
 			next++
@@ -197,15 +195,17 @@ func (c *collector) fill(s *Summary, batch int64) {
 	s.Ranks, s.BatchSize, s.Steps, s.RecordedSteps = int(last.ranks), int64(last.samples), last.iteration, int64(len(steps))
 	s.Pauses, s.FinalTrainLoss = c.pauses, Number(c.loss)
 	var times []float32
-	seconds, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0
+	seconds, count, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i, step := range steps {
 		times = append(times, step.seconds)
-		seconds, samples = seconds+float64(step.seconds), samples+float64(step.samples)
+		n := float64(step.count)
+		seconds, count, samples = seconds+n*float64(step.seconds), count+n, samples+n*float64(step.samples)
 		if step.ranks > 1 && step.max > 0 && (i >= runtime.WarmUpSteps || len(steps) <= runtime.WarmUpSteps) {
 			imbalance, balanced = imbalance+float64((step.max-step.min)/step.max), balanced+1
 		}
 	}
 	s.StepTime = distribution(times)
+	s.StepTime.Mean = Number(seconds / count)
 	s.TrainingTime, s.Throughput = Number(seconds), Number(samples/seconds)
 	s.Imbalance = Number(imbalance / balanced)
 	var all rankTotal

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // Figure describes a drawing in a report.
@@ -177,7 +179,7 @@ Blocks preserve the correlation of neighbouring steps. Drawing runs includes the
 Policies are drawn independently of each other, and so are the runs of single ranks.
 With one run of a policy, the interval describes that run only. With two or three runs, it is somewhat too narrow, as every bootstrap of few runs is.
 
-`, warm, pauseTimes, pauseSeconds, s.Replicates, s.Seed, blockSteps)
+`, warm, runtime.PauseTimes, runtime.PauseSeconds, s.Replicates, s.Seed, blockSteps)
 }
 
 func (s *Study) leftOut() string {

@@ -171,6 +171,37 @@ func TestARunOfMLflowIsCompared(t *testing.T) {
 	}
 }
 
+// A run that was resumed after step 15 has fewer steps in the next point. Its totals are exact in spite of this.
+func TestTotalsOfMLflowGoBeforeMeans(t *testing.T) {
+	m := trials(t, mlflowRun(t, "0123", map[string]string{
+		"meta.yaml":                         "status: 3\n",
+		"metrics/train/loss":                "1000 2.5 1\n2000 2.0 10\n2500 1.9 20\n",
+		"metrics/eval/loss":                 "1500 2.2 15\n",
+		"metrics/time_seconds/step":         "1000 0.5 1\n2000 0.1 10\n3000 0.4 20\n",
+		"metrics/speed/images_per_second":   "1000 20 1\n2000 100 10\n3000 25 20\n",
+		"metrics/progress/training_seconds": "1000 0.5 1\n2000 1.4 10\n3000 3.9 20\n", // 5 steps of 0.1 s and 5 of 0.4 s
+		"metrics/progress/images":           "1000 10 1\n2000 100 10\n3000 200 20\n",
+	}))[0]
+	if !within(float64(m.TrainingTime), 3.9, 1e-9) || !within(float64(m.StepTime), 3.9/20, 1e-9) || !within(float64(m.Throughput), 200/3.9, 1e-9) {
+		t.Errorf("got %g s, %g s per step and %g img/s", m.TrainingTime, m.StepTime, m.Throughput)
+	}
+	if got := m.curve(evalPrefix + "loss").Points[0].Seconds; !within(float64(got), (1.4+3.9)/2, 1e-9) {
+		t.Errorf("evaluation after step 15: got %g s, want the middle between the points", got)
+	}
+	// The run started from step 1000 of another run.
+	m = trials(t, mlflowRun(t, "4567", map[string]string{
+		"meta.yaml":                         "status: 3\n",
+		"metrics/train/loss":                "1000 2.5 1010\n2000 2.0 1020\n",
+		"metrics/time_seconds/step":         "1000 0.5 1010\n2000 0.1 1020\n",
+		"metrics/speed/images_per_second":   "1000 20 1010\n2000 100 1020\n",
+		"metrics/progress/training_seconds": "1000 5 1010\n2000 6 1020\n",
+		"metrics/progress/images":           "1000 100 1010\n2000 200 1020\n",
+	}))[0]
+	if !within(float64(m.TrainingTime), 6, 1e-9) || !within(float64(m.StepTime), 6./20, 1e-9) || !within(float64(m.Throughput), 200./6, 1e-9) {
+		t.Errorf("got %g s, %g s per step and %g img/s", m.TrainingTime, m.StepTime, m.Throughput)
+	}
+}
+
 // Names and parameters come from files of other programs. They must not control the terminal or break the tables.
 func TestTextsOfFilesAreShownAsText(t *testing.T) {
 	run := func(name, value string) string {

@@ -13,14 +13,12 @@ var unknown = math.NaN()
 
 // Step is one optimizer step of all ranks.
 type Step struct {
-	Iteration int64 // number of the step, from 1
-	// Seconds is the time from the end of the previous step to the end of this step, including work between steps.
-	// After a pause (an evaluation, a checkpoint, a resume), it is the largest iteration_time of the ranks.
-	Seconds float64
-	Elapsed float64 // sum of Seconds up to and including this step
-	Samples int64   // number of samples of all ranks
-	Loss    float64
-	Ranks   []RankStep
+	Iteration int64   // number of the step, from 1
+	Seconds   float64 // training time of the step; see runtime.StepTimes
+	Elapsed   float64 // training time of the run up to the end of this step, s
+	Samples   int64   // number of samples of all ranks
+	Loss      float64
+	Ranks     []RankStep
 }
 
 // RankStep is the part of one rank in a step.
@@ -29,13 +27,6 @@ type RankStep struct {
 	Compute     float64 // data + forward + backward without exchanges, s; includes no wait for other ranks
 	Utilization float64 // percent; NaN if unknown
 }
-
-// A step counts as following a pause if it took longer than pauseTimes times the time that the ranks measured, plus
-// pauseSeconds.
-const (
-	pauseTimes   = 3
-	pauseSeconds = 1
-)
 
 // align combines the records of all ranks to steps. pauses is the number of steps after a pause. partial is the
 // number of steps that are left out because a rank has no record of them.
@@ -58,8 +49,8 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 		whole = append(whole, row)
 	}
 	slices.SortFunc(whole, func(a, b []runtime.Record) int { return cmp.Compare(a[0].Iteration, b[0].Iteration) })
-	elapsed := 0.0
-	for i, row := range whole {
+	var times runtime.StepTimes
+	for _, row := range whole {
 		step := Step{Iteration: row[0].Iteration, Loss: row[0].Loss}
 		for _, record := range row {
 			step.Seconds = max(step.Seconds, record.IterationTime().Seconds())
@@ -67,32 +58,14 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 			own := record.DataLoading + record.Forward + record.Backward - record.Exchanges
 			step.Ranks = append(step.Ranks, RankStep{record.BatchSize, own.Seconds(), record.Telemetry[telemetry.Utilization]})
 		}
-		if i > 0 {
-			took, paused := sincePrevious(whole[i-1][0], row[0], step.Seconds)
-			step.Seconds = took
-			if paused {
-				pauses++
-			}
+		span := times.Next(&row[0], step.Seconds)
+		step.Seconds, step.Elapsed = span.Seconds, span.Elapsed
+		if span.Paused {
+			pauses++
 		}
-		elapsed += step.Seconds
-		step.Elapsed = elapsed
 		steps = append(steps, step)
 	}
 	return steps, pauses, partial
-}
-
-// sincePrevious returns the time of one step, computed from the ends of two recorded steps. Several steps may be
-// between these two. measured is the time of the step as the ranks measured it.
-func sincePrevious(previous, current runtime.Record, measured float64) (seconds float64, paused bool) {
-	if previous.Timestamp.IsZero() || current.Timestamp.IsZero() {
-		return measured, false
-	}
-	apart := float64(current.Iteration - previous.Iteration)
-	took := current.Timestamp.Sub(previous.Timestamp).Seconds()
-	if took <= 0 || took > apart*pauseTimes*measured+pauseSeconds { // the clock was set, or there was a pause
-		return measured, true
-	}
-	return took / apart, false
 }
 
 // imbalance returns (max-min)/max of the compute times of the ranks with samples. waiting is the fraction of the

@@ -18,10 +18,16 @@ func at(iteration int64, end, seconds float64) runtime.Record {
 	return r
 }
 
+// took adds the training time of a step and of the run to a record, in seconds.
+func took(r runtime.Record, step, run float64) runtime.Record {
+	r.StepTime, r.TrainingTime = time.Duration(step*float64(time.Second)), time.Duration(run*float64(time.Second))
+	return r
+}
+
 func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		records [][]runtime.Record
-		want    []float64 // seconds
+		want    []float64 // seconds of a step
 		pauses  int
 		partial int
 	}{
@@ -31,6 +37,10 @@ func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 		"a slow step is no pause":         {[][]runtime.Record{{at(1, 10, 0.2), at(2, 30, 19)}}, []float64{0.2, 20}, 0, 0},
 		"a clock set back":                {[][]runtime.Record{{at(1, 10, 0.2), at(2, 9, 0.25)}}, []float64{0.2, 0.25}, 1, 0},
 		"records of every tenth step":     {[][]runtime.Record{{at(10, 10, 0.2), at(20, 15, 0.2)}}, []float64{0.2, 0.5}, 0, 0},
+		"the training loop's own times":   {[][]runtime.Record{{took(at(1, 10, 0.2), 0.3, 0.3), took(at(2, 30, 0.2), 0.4, 0.7), took(at(3, 30.25, 0.2), 0.25, 0.95)}}, []float64{0.3, 0.4, 0.25}, 1, 0},
+		"... of every tenth step":         {[][]runtime.Record{{took(at(10, 10, 0.2), 0.3, 3), took(at(20, 15, 0.2), 0.4, 7)}}, []float64{0.3, 0.4}, 0, 0},
+		"... from a foreign checkpoint":   {[][]runtime.Record{{took(at(1001, 10, 0.2), 0.3, 0.3), took(at(1002, 15, 0.2), 0.4, 0.7)}}, []float64{0.3, 0.4}, 1, 0},
+		"... after an earlier version":    {[][]runtime.Record{{at(1, 10, 0.2), took(at(2, 10.5, 0.2), 0.5, 0.5), took(at(3, 11, 0.2), 0.4, 0.9)}}, []float64{0.2, 0.5, 0.4}, 0, 0},
 		"no clock":                        {[][]runtime.Record{{at(1, 0, 0.2), at(2, 0, 0.3)}}, []float64{0.2, 0.3}, 0, 0},
 		"a rank lacks a step":             {[][]runtime.Record{{at(1, 10, 0.2), at(2, 10.4, 0.2), at(3, 11, 0.2)}, {at(1, 10, 0.2), at(3, 11, 0.2)}}, []float64{0.2, 0.5}, 0, 1},
 		"a step comes twice":              {[][]runtime.Record{{at(1, 10, 0.2), at(2, 10.3, 0.2), at(2, 10.4, 0.2)}}, []float64{0.2, 0.4}, 0, 0},
@@ -40,9 +50,13 @@ func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
 			t.Errorf("%s: got %+v, %d pauses, %d partial; want %v, %d, %d", name, steps, pauses, partial, c.want, c.pauses, c.partial)
 			continue
 		}
-		elapsed := 0.0
+		elapsed, previous := 0.0, steps[0].Iteration-1
+		if r := c.records[0][0]; r.StepTime > 0 && r.TrainingTime > r.StepTime {
+			previous = 0 // the training time includes the steps before the first record
+		}
 		for i, step := range steps {
-			elapsed += c.want[i]
+			elapsed += c.want[i] * float64(step.Iteration-previous)
+			previous = step.Iteration
 			if math.Abs(step.Seconds-c.want[i]) > 1e-6 || math.Abs(step.Elapsed-elapsed) > 1e-6 || step.Samples != int64(4*len(c.records)) {
 				t.Errorf("%s: step %d: got %+v, want %g s", name, i, step, c.want[i])
 			}

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -40,9 +42,15 @@ type Summary struct {
 	RecordedSteps  int64  `json:"recorded_steps"`
 	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`
+	BestEvalMetric string `json:"best_eval_metric,omitempty"` // metric of the best evaluation: top1 (a fraction), loss, …
 	BestEvalStep   int64  `json:"best_eval_step"`
 
-	// Throughput is the throughput of all ranks, without evaluations, checkpoints and other pauses.
+	// Unit is what a report on speed counts: img, tok or samples; "" if the run does not say. A sample has UnitsPerSample of
+	// them.
+	Unit           string `json:"unit,omitempty"`
+	UnitsPerSample int    `json:"units_per_sample,omitempty"`
+
+	// Throughput is samples per second of all ranks: samples / TrainingTime.
 	Throughput          Number `json:"throughput_images_per_sec"`
 	CommunicationTime   Number `json:"communication_time_per_step"`   // time after the backward pass; mean over ranks
 	CommunicationHidden Number `json:"communication_hidden_per_step"` // time during the backward pass
@@ -60,12 +68,12 @@ type Summary struct {
 	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
 	// ShareOfOracleMean is the mean of all estimates, weighted by the number of steps of each estimate.
 	ShareOfOracleMean Number `json:"share_of_oracle_mean"`
-	TrainingTime      Number `json:"training_time"` // sum of the times of all steps
+	TrainingTime      Number `json:"training_time"` // sum of the times of all steps, also of those without a record
 	Pauses            int    `json:"pauses"`        // number of steps after a pause
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null if no step could be evaluated
 
-	StepTime  Distribution  `json:"step_time"`       // from the end of one step to the end of the next step
+	StepTime  Distribution  `json:"step_time"`       // training time of a step
 	StepParts StepParts     `json:"step_time_parts"` // means over ranks
 	AllReduce Distribution  `json:"all_reduce_time"` // to sum the gradients of a step, hidden or exposed, over all ranks
 	PerRank   []RankSummary `json:"per_rank"`
@@ -98,7 +106,7 @@ type RankSummary struct {
 	Samples           Number         `json:"batch_size"`      // mean number of samples per step
 	Compute           Number         `json:"compute_time"`    // compute time without waits for other ranks
 	SamplesPerSecond  Number         `json:"samples_per_sec"` // throughput during Compute
-	StepTime          Distribution   `json:"step_time"`       // as measured by the rank
+	StepTime          Distribution   `json:"step_time"`       // sum of the parts, as measured by the rank
 	StepParts         StepParts      `json:"step_time_parts"`
 	AllReduce         Distribution   `json:"all_reduce_time"`
 	Utilization       Number         `json:"gpu_utilization"`
@@ -170,7 +178,30 @@ func Summarize(dir, logs string) (*Summary, error) {
 		return nil, err
 	}
 	s.addDecisions(run.Decisions)
-	return s, nil
+	return s, s.addUnit(filepath.Join(logs, runtime.EventsFile))
+}
+
+// addUnit sets the unit of the throughput from the events of the run. The events are optional.
+func (s *Summary) addUnit(path string) error {
+	err := regular.EachLine(path, func(line []byte) error {
+		var e runtime.Event
+		if json.Unmarshal(line, &e) == nil && e.Start != nil {
+			s.Unit, s.UnitsPerSample = e.Start.Unit, e.Start.Units
+		}
+		return nil // a damaged line
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read events: %w", err)
+	}
+	return nil
+}
+
+// Rate returns the throughput in units per second, and the unit.
+func (s *Summary) Rate() (perSecond Number, unit string) {
+	if s.Unit == "" || s.UnitsPerSample < 1 {
+		return s.Throughput, "samples"
+	}
+	return s.Throughput * Number(s.UnitsPerSample), s.Unit
 }
 
 // addDecisions adds the estimates of the balancer. An estimate describes the steps since the previous decision.
@@ -229,7 +260,7 @@ func (s *Summary) addResult(dir string) error {
 		return err
 	}
 	s.Program, s.Model, s.Dataset, s.Device, s.Precision = r.Program, r.Model, r.Dataset, r.Device, r.Precision
-	s.BestEval, s.BestEvalStep = r.BestEval, r.BestEvalStep
+	s.BestEval, s.BestEvalMetric, s.BestEvalStep = r.BestEval, r.BestEvalMetric, r.BestEvalStep
 	if r.Steps < s.Steps {
 		return nil
 	}

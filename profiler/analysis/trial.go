@@ -203,21 +203,11 @@ func (t *Trial) addSettings(path string) error {
 
 // addSteps adds the curves over training steps.
 func (t *Trial) addSteps(run *runs.Run, units float64) error {
-	f, err := run.Figures(runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "step"}})
+	f, err := run.Figures(runs.Query{From: 1, Points: trialPoints, Columns: []string{"loss", "accuracy", "total_throughput", "share_of_oracle", "step", "training_time"}})
 	if err != nil {
 		return err
 	}
-	seconds := make([]Number, len(f.Steps))
-	for _, l := range f.Lines {
-		if l.Column != "step" || l.Rank > 0 {
-			continue
-		}
-		elapsed, previous := 0.0, int64(0)
-		for i, step := range f.Steps {
-			elapsed += l.Mean[i] * float64(step-previous)
-			seconds[i], previous = Number(elapsed), step
-		}
-	}
+	seconds := trainingTimes(f)
 	for _, l := range f.Lines {
 		c := Curve{}
 		scale := 1.0
@@ -248,6 +238,33 @@ func (t *Trial) addSteps(run *runs.Run, units float64) error {
 		t.Curves = append(t.Curves, c)
 	}
 	return nil
+}
+
+// trainingTimes returns the training time at the end of each point, in s.
+func trainingTimes(f *runs.Figures) []Number {
+	seconds := make([]Number, len(f.Steps))
+	var step, training runs.Line
+	for _, l := range f.Lines {
+		switch {
+		case l.Column == "step" && l.Rank <= 0: // a band, with many ranks
+			step = l
+		case l.Column == "training_time":
+			training = l
+			if l.Max != nil { // each point stands for several steps
+				training.Mean = l.Max
+			}
+		}
+	}
+	elapsed, previous := 0.0, int64(0)
+	for i, at := range f.Steps {
+		if t := training.Mean[i]; t > 0 {
+			elapsed = t
+		} else { // records of earlier versions of the program
+			elapsed += step.Mean[i] * float64(at-previous)
+		}
+		seconds[i], previous = Number(elapsed), at
+	}
+	return seconds
 }
 
 // unit returns the unit of the throughput.

@@ -55,6 +55,9 @@ var mlflowCurves = []struct {
 // mlflowRates are the metrics of throughput, by the unit that they count.
 var mlflowRates = map[string]string{"img": "speed/images_per_second", "tok": "speed/tokens_per_second", "samples": "speed/samples_per_second"}
 
+// mlflowCounts are the metrics of what the throughput counts, from the start of the run.
+var mlflowCounts = map[string]string{"img": "progress/images", "tok": "progress/tokens", "samples": "progress/samples"}
+
 // isMLflowRun reports whether a folder is that of a run in a file store of MLflow.
 func isMLflowRun(path string) bool {
 	for _, name := range []string{mlflowMeta, "metrics"} {
@@ -166,6 +169,13 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 	if err != nil {
 		return err
 	}
+	times, err := of.sorted("progress/training_seconds")
+	if err != nil {
+		return err
+	}
+	if len(times) == 0 {
+		times = added(steps)
+	}
 	for _, c := range mlflowCurves {
 		for _, name := range c.names {
 			points, err := of.sorted(name)
@@ -173,7 +183,7 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 				return err
 			}
 			if len(points) > 0 {
-				t.addMLflowCurve(c.Curve, points, c.scale, steps)
+				t.addMLflowCurve(c.Curve, points, c.scale, times)
 				break
 			}
 		}
@@ -185,8 +195,12 @@ func (t *Trial) addMLflowMetrics(of mlflowMetrics) error {
 		}
 		if len(points) > 0 {
 			t.Unit = unit
-			t.addMLflowCurve(Curve{Key: throughputCurve, Title: "throughput", Unit: unit + "/s"}, points, 1, steps)
-			t.addMLflowSpeed(points, steps)
+			t.addMLflowCurve(Curve{Key: throughputCurve, Title: "throughput", Unit: unit + "/s"}, points, 1, times)
+			done, err := of.sorted(mlflowCounts[unit])
+			if err != nil {
+				return err
+			}
+			t.addMLflowSpeed(points, steps, times, done)
 			break
 		}
 	}
@@ -271,13 +285,24 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 	return points, nil
 }
 
-// addMLflowCurve adds a curve and its last value. steps are the points of the step time; they may be empty.
-func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, steps []mlflow.Point) {
+// added returns the training time of a run of an earlier version of the program, which has only means of the step time:
+// each point is the mean of the steps since the point before.
+func added(steps []mlflow.Point) (times []mlflow.Point) {
+	elapsed, previous := 0.0, int64(0)
+	for _, p := range steps {
+		elapsed += p.Value * float64(p.Step-previous)
+		previous, p.Value = p.Step, elapsed
+		times = append(times, p)
+	}
+	return times
+}
+
+// addMLflowCurve adds a curve and its last value. times are the points of the training time; they may be empty.
+func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, times []mlflow.Point) {
 	points = slices.DeleteFunc(slices.Clone(points), func(p mlflow.Point) bool { return math.IsNaN(p.Value) || math.IsInf(p.Value, 0) })
 	if len(points) == 0 {
 		return
 	}
-	elapsed, at, previous := 0.0, 0, int64(0)
 	width := (len(points) + trialPoints - 1) / trialPoints
 	for i := 0; i < len(points); i += width {
 		part := points[i:min(i+width, len(points))]
@@ -286,12 +311,8 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, st
 			sum += p.Value
 		}
 		last := part[len(part)-1]
-		for ; at < len(steps) && steps[at].Step <= last.Step; at++ {
-			elapsed += steps[at].Value * float64(steps[at].Step-previous)
-			previous = steps[at].Step
-		}
-		seconds := elapsed
-		if len(steps) == 0 { // time of day, which includes pauses
+		seconds := trainedAt(times, last.Step)
+		if len(times) == 0 { // time of day, which includes pauses
 			seconds = float64(last.Time-points[0].Time) / 1e3
 		}
 		c.Points = append(c.Points, TrialPoint{last.Step, Number(seconds), Number(sum / float64(len(part)) * scale)})
@@ -315,23 +336,41 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, st
 	}
 }
 
-// addMLflowSpeed sets the figures of speed. A point of rate and steps is a mean over the steps since the point before.
-func (t *Trial) addMLflowSpeed(rate, steps []mlflow.Point) {
-	times := map[int64]float64{}
-	for _, p := range steps {
-		times[p.Step] = p.Value
+// trainedAt returns the training time at the end of a step, interpolated between the points of times.
+func trainedAt(times []mlflow.Point, step int64) float64 {
+	i, found := slices.BinarySearchFunc(times, step, func(p mlflow.Point, step int64) int { return cmp.Compare(p.Step, step) })
+	switch {
+	case found:
+		return times[i].Value
+	case i == len(times) && i > 0:
+		return times[i-1].Value
+	case i == len(times):
+		return 0
 	}
-	total, work, previous := 0.0, 0.0, int64(0)
-	for _, p := range rate {
-		if took := times[p.Step] * float64(p.Step-previous); took > 0 {
-			total, work = total+took, work+took*p.Value
-		}
-		previous = p.Step
+	from := mlflow.Point{}
+	if i > 0 {
+		from = times[i-1]
 	}
-	if total == 0 {
+	return from.Value + (times[i].Value-from.Value)*float64(step-from.Step)/float64(times[i].Step-from.Step)
+}
+
+// addMLflowSpeed sets the figures of speed. A point of rate and steps is the mean of the steps since the point before;
+// times and done count from the start of the run. done is empty in runs of earlier versions of the program.
+func (t *Trial) addMLflowSpeed(rate, steps, times, done []mlflow.Point) {
+	if len(times) == 0 || len(steps) == 0 || times[0].Value <= 0 || steps[0].Value <= 0 {
 		return
 	}
-	t.Throughput, t.StepTime, t.TrainingTime = Number(work/total), Number(total/float64(previous)), Number(total)
+	last, work, previous := times[len(times)-1], 0.0, 0.0
+	for _, p := range rate {
+		now := trainedAt(times, p.Step)
+		work, previous = work+max(now-previous, 0)*p.Value, now
+	}
+	if n := len(done); n > 0 && done[n-1].Step == last.Step { // exact also if the first point after a resume has fewer steps
+		work = done[n-1].Value
+	}
+	// The first step has a number above 1 if the run started from a checkpoint of another run.
+	before := max(times[0].Step-int64(math.Round(times[0].Value/steps[0].Value)), 0)
+	t.Throughput, t.StepTime, t.TrainingTime = Number(work/last.Value), Number(last.Value/float64(last.Step-before)), Number(last.Value)
 	if t.Ranks > 0 {
 		t.RankHours = t.TrainingTime * Number(t.Ranks) / 3600
 	}

@@ -1,6 +1,8 @@
 package runs
 
 import (
+	"math"
+
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 	"github.com/hetero-train/hetero-train/telemetry"
 )
@@ -27,7 +29,7 @@ var rankColumns = []column{
 	{"share", "samples", func(r *runtime.Record) float64 { return float64(r.BatchSize) }},
 	{"throughput", "samples/s", (*runtime.Record).Throughput},
 	{"own", "s", ownSeconds},
-	{"step", "s", func(r *runtime.Record) float64 { return r.IterationTime().Seconds() }},
+	{"step", "s", func(r *runtime.Record) float64 { return r.Took().Seconds() }},
 	{"data", "s", func(r *runtime.Record) float64 { return r.DataLoading.Seconds() }},
 	{"forward", "s", func(r *runtime.Record) float64 { return r.Forward.Seconds() }},
 	{"backward", "s", func(r *runtime.Record) float64 { return r.Backward.Seconds() }},
@@ -52,7 +54,9 @@ var rankColumns = []column{
 
 // Indices of columns.
 const (
+	shareColumn      = 0
 	throughputColumn = 1
+	stepColumn       = 3
 	busColumn        = 11
 	// trafficColumn is the first column of traffic. Figures omits these columns for ranks without values.
 	trafficColumn = 16
@@ -69,6 +73,7 @@ var runColumns = []column{
 	{"grad_norm", "", func(r *runtime.Record) float64 { return r.GradNorm }},
 	{"loss_scale", "", func(r *runtime.Record) float64 { return r.LossScale }},
 	{"skipped", "fraction", func(r *runtime.Record) float64 { return telemetry.Bit(r.Skipped) }},
+	{"training_time", "s", trainingSeconds},
 }
 
 // decisionColumns are the columns of the balancer's decisions.
@@ -89,6 +94,14 @@ var decisionColumns = []column{
 // ownSeconds returns the compute time of a rank in seconds, without waits for other ranks.
 func ownSeconds(r *runtime.Record) float64 {
 	return max(0, (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds())
+}
+
+// trainingSeconds returns the training time of the run up to the end of the step in s, or NaN if it is unknown.
+func trainingSeconds(r *runtime.Record) float64 {
+	if r.TrainingTime <= 0 {
+		return math.NaN()
+	}
+	return r.TrainingTime.Seconds()
 }
 
 // busBandwidth returns the bus bandwidth of the gradient all-reduces in bytes/s; see runtime.BusBandwidth.

@@ -218,7 +218,10 @@ func (r *Run) everyRank() []int {
 func (r *Run) collectAll(q Query, c choice, shown []int, out *Figures) (*bins, []*bins, error) {
 	ranks, own := shown, c.own
 	if c.total {
-		ranks, own = r.everyRank(), append(slices.Clone(c.own), throughputColumn)
+		ranks = r.everyRank()
+	}
+	if c.total || slices.Contains(own, throughputColumn) {
+		own = append(slices.Clone(own), throughputColumn, shareColumn, stepColumn)
 	}
 	if len(own) == 0 {
 		ranks = nil
@@ -259,6 +262,7 @@ func (r *Run) width(q Query, scan bool) int64 {
 func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool) (*bins, error) {
 	k := r.ranks[index]
 	b := newBins(q.From, q.To, width, columns, len(k.grid.cells))
+	b.ofRank = true
 	if !scan {
 		b.addCells(k.grid)
 		return b, nil
@@ -283,6 +287,14 @@ func (r *Run) collect(index int, q Query, width int64, columns []int, scan bool)
 	return b, nil
 }
 
+// mean returns the mean of a column over the steps of a bin. The mean of a throughput is samples / time.
+func (b *bins) mean(column, bin int) float64 {
+	if b.ofRank && column == throughputColumn {
+		return b.cols[shareColumn][bin].mean() / b.cols[stepColumn][bin].mean()
+	}
+	return b.cols[column][bin].mean()
+}
+
 // filled returns the indices of the bins that contain records.
 func (b *bins) filled() (keep []int) {
 	for i, last := range b.last {
@@ -301,7 +313,7 @@ func (b *bins) line(c column, rank, at int, keep []int) Line {
 	}
 	for i, k := range keep {
 		x := b.cols[at][k]
-		l.Mean[i] = x.mean()
+		l.Mean[i] = b.mean(at, k)
 		if b.width > 1 {
 			l.Min[i], l.Max[i] = x.low(), x.high()
 		}
@@ -323,7 +335,7 @@ func band(c column, at int, ranks []*bins, keep []int) Line {
 			if x.n == 0 {
 				continue
 			}
-			m := x.mean()
+			m := b.mean(at, k)
 			means = append(means, m)
 			if !(l.Min[i] <= x.min) {
 				l.Min[i] = x.min
@@ -345,7 +357,7 @@ func totalOf(ranks []*bins, keep []int) Line {
 	l := Line{Column: totalColumn.Name, Unit: totalColumn.Unit, Rank: AllRanks, Mean: make(Values, len(keep))}
 	for i, k := range keep {
 		for _, b := range ranks {
-			l.Mean[i] += b.cols[throughputColumn][k].mean() // NaN without values
+			l.Mean[i] += b.mean(throughputColumn, k) // NaN without values
 		}
 	}
 	return l

@@ -153,6 +153,7 @@ type bins struct {
 	cols        [][]bin // [column][bin]; nil for columns that are not requested
 	last        []int64 // step of the last record of each bin; 0 if it has none
 	time        []float64
+	ofRank      bool // the columns are those of a rank, and not those of decisions
 }
 
 // bin contains the same statistics as a cell, with exact sums.

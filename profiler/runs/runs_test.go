@@ -118,6 +118,36 @@ func (f *Figures) line(t *testing.T, column string, rank int) Line {
 	return f.Lines[at]
 }
 
+// The throughput of several steps is samples / time, and not the mean of the throughputs of the steps.
+func TestThroughputOfSeveralStepsIsSamplesOverTime(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 2)
+	f.steps(1, 800)
+	run := open(t, dir, "a")
+	update(run)
+	got := figures(t, run, Query{From: 1, Points: 10, Columns: []string{"throughput", "total_throughput"}})
+	if got.Width != 80 {
+		t.Fatalf("got width %d, want 80", got.Width)
+	}
+	for i, last := range got.Steps {
+		total := 0.0
+		for rank := range 2 {
+			samples, seconds := 0.0, 0.0
+			for step := last - 79; step <= last; step++ {
+				r := record(rank, step)
+				samples, seconds = samples+float64(r.BatchSize), seconds+r.Took().Seconds()
+			}
+			total += samples / seconds
+			if v := got.line(t, "throughput", rank).Mean[i]; math.Abs(v-samples/seconds) > 1e-9*v {
+				t.Errorf("up to step %d, rank %d: got %g samples/s, want %g", last, rank, v, samples/seconds)
+			}
+		}
+		if v := got.line(t, "total_throughput", AllRanks).Mean[i]; math.Abs(v-total) > 1e-9*v {
+			t.Errorf("up to step %d: got %g samples/s in all, want %g", last, v, total)
+		}
+	}
+}
+
 func TestFiguresEqualTheRecords(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeRun(t, dir, "a", 2)

@@ -169,7 +169,7 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	}
 	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
 	e.noteRecord(&r, modified)
-	if t := r.IterationTime(); t > 0 && settings.Data.BatchSize > 0 {
+	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 {
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
 	for s.Ranks = 1; ; s.Ranks++ {
@@ -192,6 +192,6 @@ func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 
 // noteRecord adds the newest record of rank 0 to the evidence.
 func (e *evidence) noteRecord(r *runtime.Record, modified int64) {
-	e.steps, e.stepTime = r.Iteration, r.IterationTime()
+	e.steps, e.stepTime = r.Iteration, r.Took()
 	e.age = time.Since(time.UnixMilli(modified))
 }

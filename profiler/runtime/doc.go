@@ -20,7 +20,7 @@
 //	epoch                      from 0
 //	iteration                  number of optimizer steps done, including this step
 //	loss                       mean over the global batch of the step
-//	throughput                 samples/s of this rank: batch_size / iteration_time
+//	throughput                 samples/s of this rank: batch_size / step_time
 //	iteration_time             s; exactly the sum of the next five times
 //	data_loading_time          s; the rank's wait for data
 //	forward_time               s
@@ -42,6 +42,9 @@
 //	grad_norm                  global norm before clipping
 //	loss_scale                 factor of the loss in mixed precision
 //	skipped                    true if the update was skipped because the gradient was not finite
+//	step_time                  s; training time of a step on rank 0, mean of the steps since the previous record; equal in
+//	                           the files of all ranks
+//	training_time              s; training time of the run on rank 0, up to the end of this step
 //	temperature                degrees Celsius
 //	power                      W
 //	nvlink_sent, nvlink_received, pcie_sent, pcie_received, network_sent, network_received, rdma_sent, rdma_received
@@ -50,7 +53,11 @@
 //
 // Ranks report a step to rank 0 together with its gradients, before the step is complete. On ranks other than 0, three
 // values therefore come from the previous step: communication_time, communication_hidden_time and optimizer_time. They
-// are 0 in the first record of a process. iteration_time and throughput are computed from them.
+// are 0 in the first record of a process. iteration_time is computed from them.
+//
+// Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without
+// evaluations, saves and other pauses ([train.Trained] lists them). step_time is therefore at least iteration_time. Records of
+// earlier versions lack step_time and training_time; [StepTimes] computes them from timestamps.
 //
 // A record lacks the keys of traffic that is not measured. It has all other keys. A value that is unknown, NaN or
 // infinite is null.

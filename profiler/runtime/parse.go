@@ -42,6 +42,10 @@ func (r *Record) parse(line []byte) bool {
 	if r.Skipped = p.null(`,"skipped":true`); !r.Skipped {
 		p.expect(`,"skipped":false`)
 	}
+	if bytes.HasPrefix(p.rest, []byte(stepTimeKey)) {
+		r.StepTime = p.seconds(stepTimeKey)
+		r.TrainingTime = p.seconds(trainingTimeKey)
+	}
 	r.parseColumns(&p, lastColumns)
 	p.expect("}")
 	return p.ok && len(p.rest) == 0

@@ -37,6 +37,8 @@ type Record struct {
 	Optimizer           time.Duration
 	CommunicationHidden time.Duration
 	Exchanges           time.Duration // time of batch-normalisation exchanges
+	StepTime            time.Duration // training time of a step, mean since the previous record; 0: unknown
+	TrainingTime        time.Duration // training time of the run up to the end of this step; 0: unknown
 	Bytes               int64         // bytes of gradients that were summed over ranks
 	Buckets             int64         // number of all-reduces
 
@@ -71,17 +73,26 @@ func columnOf(s telemetry.Sensor) column {
 	return column{s, `,"` + d.Column + `":`, d.Optional}
 }
 
-// IterationTime returns the sum of the parts of the step.
+// IterationTime returns the sum of the parts of the step, as the rank measured them.
 func (r *Record) IterationTime() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward + r.Communication + r.Optimizer
 }
 
+// Took returns the training time of the step. In records of earlier versions of the program, which do not contain it, it
+// is the sum of the parts.
+func (r *Record) Took() time.Duration {
+	if r.StepTime > 0 {
+		return r.StepTime
+	}
+	return r.IterationTime()
+}
+
 // Throughput returns the samples per second of the rank, or NaN if no time was measured.
 func (r *Record) Throughput() float64 {
-	if r.IterationTime() <= 0 {
+	if r.Took() <= 0 {
 		return math.NaN()
 	}
-	return float64(r.BatchSize) / r.IterationTime().Seconds()
+	return float64(r.BatchSize) / r.Took().Seconds()
 }
 
 // appendJSON appends the record as one JSON object without a line break.
@@ -109,6 +120,10 @@ func (r *Record) appendJSON(b []byte) []byte {
 	b = appendFloat(b, `,"grad_norm":`, r.GradNorm)
 	b = appendFloat(b, `,"loss_scale":`, r.LossScale)
 	b = strconv.AppendBool(append(b, `,"skipped":`...), r.Skipped)
+	if r.StepTime > 0 {
+		b = appendSeconds(b, stepTimeKey, r.StepTime)
+		b = appendSeconds(b, trainingTimeKey, r.TrainingTime)
+	}
 	b = r.appendColumns(b, lastColumns)
 	return append(b, '}')
 }
@@ -131,7 +146,11 @@ func (r *Record) appendTimestamp(b []byte) []byte {
 	return appendSeconds(b, key, time.Duration(r.Timestamp.UnixMicro())*time.Microsecond)
 }
 
-const iterationKey = `,"iteration":`
+const (
+	iterationKey    = `,"iteration":`
+	stepTimeKey     = `,"step_time":`
+	trainingTimeKey = `,"training_time":`
+)
 
 func appendInt(b []byte, key string, v int64) []byte {
 	return strconv.AppendInt(append(b, key...), v, 10)
@@ -191,6 +210,8 @@ type wireRecord struct {
 	Optimizer           float64  `json:"optimizer_time"`
 	CommunicationHidden float64  `json:"communication_hidden_time"`
 	Exchanges           float64  `json:"exchange_time"`
+	StepTime            float64  `json:"step_time"`
+	TrainingTime        float64  `json:"training_time"`
 	Bytes               int64    `json:"communication_bytes"`
 	Buckets             int64    `json:"communication_buckets"`
 }
@@ -210,7 +231,8 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		GradNorm: orNaN(w.GradNorm), LossScale: orNaN(w.LossScale), Skipped: w.Skipped,
 		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
 		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
-		CommunicationHidden: duration(w.CommunicationHidden), Exchanges: duration(w.Exchanges), Bytes: w.Bytes, Buckets: w.Buckets,
+		CommunicationHidden: duration(w.CommunicationHidden), Exchanges: duration(w.Exchanges), StepTime: duration(w.StepTime), TrainingTime: duration(w.TrainingTime),
+		Bytes: w.Bytes, Buckets: w.Buckets,
 		Telemetry: telemetry.Unknown(),
 	}
 	if err := r.readColumns(text); err != nil {

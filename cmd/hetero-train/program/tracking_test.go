@@ -1,6 +1,10 @@
 package program
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +106,95 @@ func TestAKilledRunHasEachPointOnce(t *testing.T) {
 	meta, err := filepath.Glob(filepath.Join(runs, "*", "*", "meta.yaml"))
 	if err != nil || len(meta) != 1 || !strings.Contains(string(clitest.ReadFile(t, meta[0])), "\nstatus: 5\n") {
 		t.Errorf("got runs %q, %v, want one with status 5 (killed)", meta, err)
+	}
+}
+
+// All reports compute speed from the same times: results, summary, comparison with the records, and comparison with the
+// points of MLflow. The run has evaluations, checkpoints and a resume between two points.
+func TestReportsAgreeOnTheSpeedOfARun(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	run, runs := filepath.Join(dir, "run"), filepath.Join(dir, "mlruns")
+	set := []string{"tracking.mlflow=" + runs, "tracking.interval=8", "train.log_interval=1", "train.steps=1000"}
+	cmd := p.command(dir, set...)
+	finishAfterStep(t, cmd, func() { cmd.Process.Signal(syscall.SIGTERM) }).check(t, exit.Terminated, "")
+	before, _ := checkpoint.NewestStep(filepath.Join(run, "checkpoints"))
+	finish(t, p.command(dir, append(set, "checkpoint.interval_steps=99")...), 0).check(t, exit.Done, "")
+	meta, err := filepath.Glob(filepath.Join(runs, "*", "*", "meta.yaml"))
+	if err != nil || len(meta) != 1 {
+		t.Fatalf("got runs of MLflow %q, %v, want one", meta, err)
+	}
+	o := execute([]string{"analyze", "--compare", "--json", run, filepath.Dir(meta[0]), "--output-dir", filepath.Join(dir, "out")})
+	type point struct {
+		Step    int64
+		Seconds float64
+	}
+	type figures struct {
+		Steps    int64
+		Rate     float64 `json:"throughput_per_sec"`
+		StepTime float64 `json:"step_time"`
+		Training float64 `json:"training_time"`
+		Curves   []struct {
+			Key    string
+			Points []point
+		}
+	}
+	var s struct{ Runs []figures }
+	if err := json.Unmarshal([]byte(o.stdout), &s); err != nil || o.code != exit.Done || len(s.Runs) != 2 {
+		t.Fatalf("got exit code %d, %v, %q and %q", o.code, err, o.stdout, o.stderr)
+	}
+	own, sent := s.Runs[0], s.Runs[1]
+	var summary struct {
+		Rate     float64 `json:"throughput_images_per_sec"`
+		Training float64 `json:"training_time"`
+	}
+	var result struct {
+		Rate float64 `json:"samples_per_second"`
+	}
+	if err := errors.Join(json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "logs", "summary.json")), &summary), json.Unmarshal(clitest.ReadFile(t, filepath.Join(run, "results", "result.json")), &result)); err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if !(math.Abs(got-want) <= 1e-4*want) || !(want > 0) {
+			t.Errorf("%s, stopped after step %d: got %g, want %g", what, before, got, want)
+		}
+	}
+	near("throughput from MLflow", sent.Rate, own.Rate)
+	near("step time from MLflow", sent.StepTime, own.StepTime)
+	near("training time from MLflow", sent.Training, own.Training)
+	near("throughput in the summary", summary.Rate, own.Rate)
+	near("training time in the summary", summary.Training, own.Training)
+	near("throughput in the result", result.Rate, own.Rate)
+	near("throughput and training time", own.Rate*own.Training, 8*1000)
+	near("step time and training time", own.StepTime*1000, own.Training)
+	for i, r := range s.Runs {
+		for _, c := range r.Curves {
+			for at, p := range c.Points {
+				if at > 0 && !(p.Seconds > c.Points[at-1].Seconds) {
+					t.Errorf("run %d, curve %s: step %d ends %g s after the start, the point before %g s", i, c.Key, p.Step, p.Seconds, c.Points[at-1].Seconds)
+				}
+			}
+			near(fmt.Sprintf("end of curve %s of run %d", c.Key, i), c.Points[len(c.Points)-1].Seconds, own.Training)
+		}
+	}
+	// The evaluations have equal steps in both sources, between the points of training steps.
+	evaluations := func(f figures) []point {
+		for _, c := range f.Curves {
+			if c.Key == "eval_loss" {
+				return c.Points
+			}
+		}
+		t.Fatalf("got curves %+v, want evaluations", f.Curves)
+		return nil
+	}
+	a, b := evaluations(own), evaluations(sent)
+	if len(a) != 10 || len(b) != len(a) {
+		t.Fatalf("got %d and %d evaluations, want 10", len(a), len(b))
+	}
+	for i := range a {
+		if a[i].Step != b[i].Step || math.Abs(a[i].Seconds-b[i].Seconds) > 0.01*own.Training {
+			t.Errorf("evaluation %d: got %+v from the records and %+v from MLflow", i, a[i], b[i])
+		}
 	}
 }
 

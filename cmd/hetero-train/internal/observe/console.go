@@ -129,9 +129,9 @@ func (c *Console) sayTo(w io.Writer, line, message string, attrs ...any) {
 // StepDone implements train.Observer.
 func (c *Console) StepDone(r *train.StepRecord) {
 	c.samples += int64(r.Samples)
-	c.busy += r.Times.Total()
+	c.busy += r.Took
 	c.count++
-	c.eta.stepTook(r.Times.Total())
+	c.eta.stepTook(r.Took)
 	left := c.timeLeft(r.Step, r.Total)
 	c.left.Store(int64(left))
 	if c.bar != nil {

@@ -42,7 +42,7 @@ func (e *Exporter) StepDone(r *train.StepRecord) {
 		s.Epoch = float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)
 		s.Steps++
 		s.Loss, s.Rate, s.GradNorm, s.LossScale = r.Score().Loss, r.Rate, r.GradNorm, r.Scale
-		s.StepSeconds.Add(r.Times.Total().Seconds())
+		s.StepSeconds.Add(r.Took.Seconds())
 		s.LastProgress = seconds(r.Time)
 		for i := range s.Ranks {
 			rank, own := &s.Ranks[i], &r.Ranks[e.ranks[i].Number]

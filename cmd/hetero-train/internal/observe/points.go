@@ -27,12 +27,14 @@ type points struct {
 
 	// Sums since the last point.
 	steps, samples int64
+	took           time.Duration
 	times          train.StepTimes
 
 	report  task.Report
 	trained []task.Metric // metrics of the report that training steps have
 	tags    []string      // names of the charts of the metrics in trained
 	rateTag string
+	doneTag string // name of the chart of the samples, in the unit of the throughput
 }
 
 // rankCharts contains the names of the charts of one rank.
@@ -42,6 +44,7 @@ type rankCharts struct{ share, own, utilization, memory string }
 func newPoints(a *assembly.Run, interval int) *points {
 	o := &points{interval: int64(interval), report: a.Report()}
 	o.rateTag = "speed/" + strings.TrimSuffix(o.report.RateKey, "_sec") + "_second"
+	o.doneTag = "progress/" + strings.TrimSuffix(o.report.RateKey, "_per_sec")
 	for _, m := range o.report.Metrics {
 		if !m.Evaluated {
 			o.trained, o.tags = append(o.trained, m), append(o.tags, "train/"+m.Key)
@@ -57,7 +60,7 @@ func newPoints(a *assembly.Run, interval int) *points {
 }
 
 // reset starts the means of the next point.
-func (o *points) reset() { o.steps, o.samples, o.times = 0, 0, train.StepTimes{} }
+func (o *points) reset() { o.steps, o.samples, o.took, o.times = 0, 0, 0, train.StepTimes{} }
 
 // evaluation returns the values of an evaluation.
 func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
@@ -73,6 +76,7 @@ func (o *points) evaluation(e train.Evaluation) []trace.Scalar {
 func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.steps++
 	o.samples += int64(r.Samples)
+	o.took += r.Took
 	o.times.Data += r.Times.Data
 	o.times.Forward += r.Times.Forward
 	o.times.Backward += r.Times.Backward
@@ -90,13 +94,15 @@ func (o *points) add(r *train.StepRecord) []trace.Scalar {
 	o.values = append(o.values, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
 		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
 		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
-		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.times.Total())})
+		trace.Scalar{Tag: o.rateTag, Value: show.PerSecond(o.samples*int64(o.report.Units), o.took)},
+		trace.Scalar{Tag: o.doneTag, Value: float64(r.Trained.Samples * int64(o.report.Units))}, trace.Scalar{Tag: "progress/training_seconds", Value: r.Trained.Time.Seconds()})
 	for _, part := range []struct {
 		tag  string
 		took time.Duration
 	}{
-		{"time_seconds/step", o.times.Total()}, {"time_seconds/data", o.times.Data}, {"time_seconds/forward", o.times.Forward}, {"time_seconds/backward", o.times.Backward},
+		{"time_seconds/step", o.took}, {"time_seconds/data", o.times.Data}, {"time_seconds/forward", o.times.Forward}, {"time_seconds/backward", o.times.Backward},
 		{"time_seconds/communication", o.times.Communication}, {"time_seconds/communication_hidden", o.times.Hidden}, {"time_seconds/optimizer", o.times.Optimizer},
+		{"time_seconds/between", max(o.took-o.times.Total(), 0)},
 	} {
 		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
 	}

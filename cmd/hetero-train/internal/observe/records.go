@@ -23,6 +23,10 @@ type Records struct {
 	writers  []*runtime.Writer // writers by rank; none if profile.enabled is false
 	interval int64
 	record   runtime.Record
+
+	// Sums since the last record.
+	took  time.Duration
+	steps int64
 }
 
 // OpenRecords opens the metrics files and removes the records after the checkpoint from which the run resumes.
@@ -79,9 +83,12 @@ func openMetrics(a *assembly.Run, path string, resume *checkpoint.State) (*runti
 
 // StepDone implements [train.Observer]. It allocates no memory.
 func (o *Records) StepDone(r *train.StepRecord) {
+	o.took, o.steps = o.took+r.Took, o.steps+1
 	if r.Step%o.interval != 0 {
 		return
 	}
+	o.record.StepTime, o.record.TrainingTime = o.took/time.Duration(o.steps), r.Trained.Time
+	o.took, o.steps = 0, 0
 	m, score := &o.record, r.Score()
 	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
 	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = score.Loss, score.Top1, r.Rate, r.GradNorm, !r.Updated
@@ -108,6 +115,7 @@ func (o *Records) each(do func(*runtime.Writer) error) {
 
 // RolledBack implements train.Observer. It removes the records of repeated steps.
 func (o *Records) RolledBack(step int64) {
+	o.took, o.steps = 0, 0
 	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/task"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -64,7 +63,7 @@ func (o *Records) SumUp(screen *Console, r train.Result) {
 	if r.Steps == 0 || r.Samples == 0 {
 		return
 	}
-	rows := append(screen.results(r), SummaryRows(s, screen.run.Report())...)
+	rows := append(screen.results(r), SummaryRows(s)...)
 	rows = append(rows, Row{"files", filesOf(a, s)})
 	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", a.Folder.Dir, "logs", a.Folder.LogDir(), "table", filepath.Join(a.Folder.Dir, "results", "results.md"))
 	warn(a.Folder.WriteTable(markdown(a.Folder.Name, rows, s)))
@@ -121,8 +120,15 @@ func (c *Console) results(r train.Result) []Row {
 		rows = append(rows, Row{"skipped", fmt.Sprintf("steps with NaN or Inf in the gradient: %d; rollbacks to an earlier checkpoint: %d", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.run.Started)
-	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
-		Row{"speed", fmt.Sprintf("%.0f %s/s in this process", show.PerSecond(r.Samples*int64(report.Units), r.TrainTime), report.Unit)})
+	speed := func(samples int64, took time.Duration) string {
+		return show.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
+	}
+	time, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)), speed(r.Trained.Samples, r.Trained.Time)
+	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or steps were repeated
+		time = fmt.Sprintf("%s training; in this process %s", show.Duration(r.Trained.Time), time)
+		throughput += "; in this process " + speed(r.Samples, r.TrainTime)
+	}
+	rows = append(rows, Row{"time", time}, Row{"throughput", throughput})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.run.Replica.FLOPs())
 		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)
@@ -136,12 +142,12 @@ func (c *Console) results(r train.Result) []Row {
 }
 
 // SummaryRows returns the rows that the records of the whole run determine.
-func SummaryRows(s *analysis.Summary, report task.Report) []Row {
+func SummaryRows(s *analysis.Summary) []Row {
 	if s == nil {
 		return nil
 	}
 	rows := []Row{
-		{"whole run", fmt.Sprintf("%s %s/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput*analysis.Number(report.Units)), report.Unit, ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"step time", fmt.Sprintf("mean %s, p50 %s, p99 %s", ms(s.StepTime.Mean), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		{"parts of a step", partsOf(s.StepParts)},
 	}
 	if s.Bottleneck != nil {

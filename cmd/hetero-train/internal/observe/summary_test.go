@@ -8,7 +8,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/task/images"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -23,7 +22,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	s.PerRank, s.Ranks = s.PerRank[:1], 1
-	for _, r := range append(SummaryRows(s, images.Classify{}.Report()), Row{"", Table(rows, s)}) {
+	for _, r := range append(SummaryRows(s), Row{"", Table(rows, s)}) {
 		if strings.Contains(r.Value, "samples/s") || r.Name == "communication" || r.Name == "balance" {
 			t.Errorf("one rank: got %q", r)
 		}
@@ -36,7 +35,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got, want := partsOf(s.StepParts), "data 0.0 %, forward 60.0 %, backward 0.0 % (forward and backward include exchanges of batch normalisation: 20.0 %), communication 30.0 %, optimizer 10.0 %"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := SummaryRows(nil, images.Classify{}.Report()); got != nil {
+	if got := SummaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}
 	c := &Console{run: assembly.New(nil, session.Options{})}

@@ -20,7 +20,7 @@ import (
 func writeResult(a *assembly.Run, r train.Result, err error) error {
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
-		SamplesPerSecond: experiment.Number(show.PerSecond(r.Samples, r.TrainTime)), Program: version.Text(), Model: a.Cfg.Model.Name,
+		SamplesPerSecond: experiment.Number(show.PerSecond(r.Trained.Samples, r.Trained.Time)), Program: version.Text(), Model: a.Cfg.Model.Name,
 		Dataset: a.Data.Name, Device: a.Device.Info().Name, Precision: compute.TypesText(a.Types), BatchSize: int64(a.Cfg.Data.BatchSize), Ranks: max(a.Opts.Assignment.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(a.Started).Seconds()),
 		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: a.Started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: a.Report().Best().Key,

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,10 +51,22 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 		}
 		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
 		if !math.IsNaN(float64(s.BestEval)) {
-			rows = append(rows, observe.Row{Name: "best", Value: fmt.Sprintf("top-1 %.2f %% at step %d", 100*float64(s.BestEval), s.BestEvalStep)})
+			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", best(s), s.BestEvalStep)})
 		}
-		rows = append(rows, observe.SummaryRows(s, task.Report{Unit: "samples", Units: 1})...)
+		rate, unit := s.Rate()
+		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: show.Digits(rate) + " " + unit + "/s"})
+		rows = append(rows, observe.SummaryRows(s)...)
 		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
 	}
 	return nil
+}
+
+// best describes the best evaluation.
+func best(s *analysis.Summary) string {
+	for _, m := range []task.Metric{task.Top1, task.Perplexity, task.F1} {
+		if m.Key == s.BestEvalMetric || s.BestEvalMetric == "" { // results of earlier versions have top-1 only
+			return m.Text(float64(s.BestEval), 2)
+		}
+	}
+	return fmt.Sprintf("%s %s", show.Foreign(s.BestEvalMetric), show.Digits(s.BestEval))
 }

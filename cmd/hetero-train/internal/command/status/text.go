@@ -28,7 +28,7 @@ func Text(v runs.View) string {
 	}
 	facts := []string{v.Settings.Model.Name + " on " + v.Settings.Data.Dataset, "policy " + v.Settings.Balance.Policy}
 	if r := first(v); r != nil {
-		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss), "step "+show.Figure("%.1f ms", 1e3*r.IterationTime().Seconds()))
+		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss), "step "+show.Figure("%.1f ms", 1e3*r.Took().Seconds()))
 	}
 	if n := len(v.Evals); n > 0 && v.Evals[n-1].Evaluation.Loss != nil {
 		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss, v.Evals[n-1].Step))
@@ -74,7 +74,7 @@ func progress(v runs.View) string {
 	}
 	text += fmt.Sprintf(" of %d (%.0f %%)", v.Length, 100*float64(v.Last)/float64(v.Length))
 	if r := first(v); r != nil && v.State.Kind == runs.Running && v.Length > v.Last {
-		left := time.Duration(v.Length-v.Last) * r.IterationTime()
+		left := time.Duration(v.Length-v.Last) * r.Took()
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}
 	return text

@@ -1,0 +1,62 @@
+package runtime
+
+import "math"
+
+// Without the times of the training loop, a step counts as following a pause if it took longer than PauseTimes times the
+// time that the ranks measured, plus PauseSeconds.
+const (
+	PauseTimes   = 3
+	PauseSeconds = 1
+)
+
+// StepTimes computes the times of the steps of a run from the records of rank 0, in their order. Every report uses it, so
+// all of them agree. The zero value is ready for the first record.
+type StepTimes struct {
+	previous Record
+	elapsed  float64
+}
+
+// StepSpan contains the steps from one record to the next one. There is more than one if not every step is recorded.
+type StepSpan struct {
+	Seconds float64 // time of a step; mean of the span
+	Steps   float64 // number of steps of the span, at least 1
+	Elapsed float64 // training time of the run up to the end of the span, s
+	Paused  bool    // training paused within the span
+}
+
+// Next returns the span that ends with a record. measured is the longest time of this step that a rank measured, in s.
+//
+// Records have the training time. Records of earlier versions of the program do not: the time of a step is then the time
+// between the ends of two steps, or measured if there was a pause between them.
+func (s *StepTimes) Next(r *Record, measured float64) StepSpan {
+	span := StepSpan{Seconds: measured, Steps: 1}
+	first := s.previous.Iteration <= 0 || r.Iteration <= s.previous.Iteration
+	if !first {
+		span.Steps = float64(r.Iteration - s.previous.Iteration)
+	}
+	between := math.NaN() // of the ends of the two recorded steps, s
+	if !first && !s.previous.Timestamp.IsZero() && !r.Timestamp.IsZero() {
+		between = r.Timestamp.Sub(s.previous.Timestamp).Seconds()
+	}
+	switch trained := (r.TrainingTime - s.previous.TrainingTime).Seconds(); {
+	case r.StepTime > 0 && trained > 0 && (first || s.previous.TrainingTime > 0):
+		span.Seconds = r.StepTime.Seconds()
+		span.Steps = max(1, math.Round(trained/span.Seconds)) // the first record, too, can stand for several steps
+		span.Paused = between <= 0 || between > trained+PauseSeconds
+		s.elapsed += trained
+	case r.StepTime > 0: // the run was resumed from a checkpoint of an earlier version
+		span.Seconds = r.StepTime.Seconds()
+		span.Paused = between <= 0 || between > span.Steps*span.Seconds+PauseSeconds
+		s.elapsed += span.Steps * span.Seconds
+	case math.IsNaN(between):
+		s.elapsed += span.Steps * span.Seconds
+	default:
+		// A time of 0 or less: the clock was set.
+		if span.Paused = between <= 0 || between > span.Steps*PauseTimes*measured+PauseSeconds; !span.Paused {
+			span.Seconds = between / span.Steps
+		}
+		s.elapsed += span.Steps * span.Seconds
+	}
+	s.previous, span.Elapsed = *r, s.elapsed
+	return span
+}
