@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -35,22 +36,26 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 0
-	for kills < 20 {
+	for attempt := 1; kills < 20; attempt++ {
 		c := command("killed")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(*killStart + time.Duration(random.Int64N(int64(2*pause))))
-		if err := c.Process.Kill(); err != nil {
-			break // the run ended before the kill
+		c.Process.Kill() // an error means that the run has ended
+		if c.Wait() != nil {
+			kills++
+			continue
 		}
-		if c.Wait() == nil {
-			break
+		// The undisturbed run shared the machine with other load that has ended since.
+		t.Logf("attempt %d: the run was done after %d kills, with a mean pause of %v", attempt, kills, pause)
+		if attempt == 4 {
+			t.Fatal("want 20 kills: give the run more steps")
 		}
-		kills++
-	}
-	if kills < 20 {
-		t.Errorf("the run was done after %d kills, want 20: give it more steps", kills)
+		kills, pause = 0, max(pause/3, 1)
+		if err := os.RemoveAll(filepath.Join(dir, "killed")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if out, err := command("killed").CombinedOutput(); err != nil {
 		t.Fatalf("after %d kills (seed %d): %v\n%s", kills, seed, err, out)

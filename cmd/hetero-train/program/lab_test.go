@@ -251,7 +251,7 @@ func TestAKilledRankLeavesNoNeighbour(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Process.Kill()
-	for limit := time.Now().Add(20 * time.Second); len(processesOf(t, p)) < 3; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(patience); len(processesOf(t, p)) < 3; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("got processes %v, want the run and two neighbours", processesOf(t, p))
 		}
@@ -279,7 +279,7 @@ func processesOf(t *testing.T, p program) (pids []string) {
 // noProcessOf waits until no process runs the program.
 func noProcessOf(t *testing.T, p program) {
 	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); len(processesOf(t, p)) > 0; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(patience); len(processesOf(t, p)) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("processes %v are left", processesOf(t, p))
 		}

@@ -100,39 +100,53 @@ func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} { // "off" selects Gloo, as between machines
 		t.Run("shared memory "+memory, func(t *testing.T) {
+			t.Parallel() // each pause takes seconds
 			if memory == "off" && gloo.Available() != nil {
 				t.Skip(gloo.Available())
 			}
-			pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory)
+			for attempt := 1; !pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory); attempt++ {
+				if attempt == 3 {
+					t.Fatal("the machine has too much other load: no pause reached all processes within a second")
+				}
+			}
 		})
 	}
 }
 
-func pauseOfTheWholeJob(t *testing.T, p program, set string) {
+// pauseOfTheWholeJob returns false if the processes of the run were paused one long after another, so that the pause
+// says nothing.
+func pauseOfTheWholeJob(t *testing.T, p program, set string) (valid bool) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=1", set)
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=6", set)
 	var before, after int64
+	var apart time.Duration
 	paused := finishAfterStep(t, cmd, func() {
 		all := append(startedBy(t, cmd.Process.Pid), cmd.Process.Pid)
 		signal := func(s syscall.Signal) {
+			begun := time.Now()
 			for _, pid := range all {
 				syscall.Kill(pid, s)
 			}
+			apart = max(apart, time.Since(begun))
 		}
 		signal(syscall.SIGSTOP)
 		before = stepsRecorded(t, dir)
-		time.Sleep(3500 * time.Millisecond) // longer than the time-out of heartbeats, 2 s, and all other time-outs, 1 s
+		time.Sleep(7 * time.Second) // longer than the time-out of heartbeats, 2 s, and all other time-outs, 6 s
 		signal(syscall.SIGCONT)
 		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 	})
+	if apart > time.Second {
+		return false
+	}
 	paused.check(t, exit.Terminated, "saved")
 	if after < before+20 {
 		t.Errorf("%d steps before the pause, %d after it: it did not go on", before, after)
 	}
+	return true
 }
 
 // stepsRecorded returns the number of steps in the metrics of rank 0.
