@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,7 +217,14 @@ func TestANetworkThatBreaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, comms, sum := overWire(t, time.Second)
-			if err := errors.Join(sum()...); err != nil {
+			if err := errors.Join(sum()...); errors.As(err, new(*collective.TimeoutError)) { // the machine has much other load
+				t.Log(err)
+				closeAll(t, comms)
+				w, comms, sum = overWire(t, 20*time.Second)
+				if err := errors.Join(sum()...); err != nil {
+					t.Fatal(err)
+				}
+			} else if err != nil {
 				t.Fatal(err)
 			}
 			reset := func() {
@@ -231,12 +239,21 @@ func TestANetworkThatBreaks(t *testing.T) {
 			case name == "the connections are reset":
 				reset()
 			default:
-				// 128 pieces in each direction, so both occur.
-				w.set(func() { w.pause = func() time.Duration { return 5 * time.Millisecond } })
-				go func() {
-					time.Sleep(50 * time.Millisecond)
-					reset()
-				}()
+				// There are 128 pieces in each direction. Later pieces wait for the reset.
+				var pieces atomic.Int64
+				torn := make(chan struct{})
+				w.set(func() {
+					w.pause = func() time.Duration {
+						switch n := pieces.Add(1); {
+						case n == 16:
+							reset()
+							close(torn)
+						case n > 16:
+							<-torn
+						}
+						return 0
+					}
+				})
 			}
 			for rank, err := range sum() {
 				var late *collective.TimeoutError

@@ -33,6 +33,7 @@ type role struct {
 	Rank, Size int
 	Address    string // address of the rendezvous
 	Timeout    time.Duration
+	Bytes      int64
 	Alone      bool // whether the rank never connects
 }
 
@@ -60,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run reduces 16 MB repeatedly. It prints "round" after the first reduction, and after the next one following each
+// run reduces r.Bytes repeatedly. It prints "round" after the first reduction, and after the next one following each
 // SIGUSR1.
 func (r role) run() error {
 	if r.Alone {
@@ -97,7 +98,7 @@ func (r role) run() error {
 		group.Abort(err) // the other ranks wait for this rank
 		return err
 	}
-	memory, err := reference.New().Alloc(16 << 20)
+	memory, err := reference.New().Alloc(r.Bytes)
 	if err != nil {
 		return err
 	}
@@ -126,24 +127,23 @@ func (r role) run() error {
 // others wait must count.
 func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
-	const size, limit = 2, 500 * time.Millisecond
+	// The time-out is thousands of rounds of 64 KiB, so load of the machine alone causes none.
+	const size, limit = 2, 3 * time.Second
 	ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
-		return role{Rank: rank, Size: size, Address: meeting, Timeout: limit}
+		return role{Rank: rank, Size: size, Address: meeting, Timeout: limit, Bytes: 64 << 10}
 	})
 	all := func(s syscall.Signal) {
 		for rank := range size {
 			ranks.Signal(rank, s)
 		}
 	}
-	for range 3 {
-		for rank := range size {
-			ranks.Expect(rank, "round")
-		}
-		all(syscall.SIGSTOP)
-		time.Sleep(5 * limit)
-		all(syscall.SIGCONT)
-		all(syscall.SIGUSR1)
+	for rank := range size {
+		ranks.Expect(rank, "round")
 	}
+	all(syscall.SIGSTOP)
+	time.Sleep(limit + limit/3)
+	all(syscall.SIGCONT)
+	all(syscall.SIGUSR1)
 	for rank := range size {
 		ranks.Expect(rank, "round")
 	}
@@ -165,19 +165,17 @@ func TestLostProcessIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const size = 3
-			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any { return role{Rank: rank, Size: size, Address: meeting} })
+			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+				return role{Rank: rank, Size: size, Address: meeting, Bytes: 16 << 20}
+			})
 			for rank := range size {
 				ranks.Expect(rank, "round")
 			}
-			began := time.Now()
 			ranks.Signal(c.victim, c.signal)
 			for rank := range size {
 				if rank != c.victim {
 					ranks.Expect(rank, fmt.Sprintf("peer %d: ", c.victim))
 				}
-			}
-			if took := time.Since(began); took > 20*time.Second {
-				t.Errorf("it took %v to be told", took)
 			}
 		})
 	}
