@@ -222,67 +222,92 @@ func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 func TestALostRankIsNamed(t *testing.T) {
 	p := buildRanks(t)
 	for _, c := range []struct {
-		name   string
-		victim int
-		signal syscall.Signal
-		says   []string // expected output of every surviving rank
+		name    string
+		victim  int
+		signal  syscall.Signal
+		timeout int    // parallel.timeout_seconds
+		says    string // expected output of every surviving rank
 	}{
-		{"rank 0 is killed", 0, syscall.SIGKILL, []string{"rank 0"}},
-		{"rank 1 is killed", 1, syscall.SIGKILL, []string{"rank 1"}},
-		{"rank 2 hangs", 2, syscall.SIGSTOP, []string{"rank 2"}},
+		{"rank 0 is killed", 0, syscall.SIGKILL, 30, "rank 0"},
+		{"rank 1 is killed", 1, syscall.SIGKILL, 30, "rank 1"},
+		{"rank 2 hangs", 2, syscall.SIGSTOP, 2, "rank 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // the rank that hangs is detected after seconds
-			dir, port := t.TempDir(), porttest.Free(t)
-			set := []string{"train.steps=1000000", "parallel.timeout_seconds=9", "parallel.rendezvous_timeout_seconds=60"}
-			ranks := make([]*exec.Cmd, 3)
-			messages := make([]bytes.Buffer, len(ranks))
-			for rank := range ranks {
-				ranks[rank] = asRank(p.command(dir, set...), rank, len(ranks), port)
-				ranks[rank].Stderr = &messages[rank]
-				if err := ranks[rank].Start(); err != nil {
-					t.Fatal(err)
+			for attempt := 1; ; attempt++ {
+				faults := p.loseRank(t, c.victim, c.signal, c.timeout, c.says)
+				if len(faults) == 0 {
+					return
 				}
-				defer ranks[rank].Process.Kill()
+				if c.signal == syscall.SIGKILL || attempt == 3 {
+					t.Fatal(strings.Join(faults, "\n"))
+				}
+				// With a time-out of two seconds, other load of the machine can delay another rank for too long.
+				t.Logf("attempt %d: %s", attempt, strings.Join(faults, "\n"))
 			}
-			checkpoints := filepath.Join(dir, "run", "checkpoints")
-			// Waits for a point within a step or a save.
-			for limit := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-				if c, _, err := checkpoint.Latest(checkpoints); err == nil {
-					c.Close()
-					break
-				}
-				if time.Now().After(limit) {
-					t.Fatalf("no checkpoint\n%s", messages[0].String())
-				}
-			}
-			ranks[c.victim].Process.Signal(c.signal)
-			for rank, cmd := range ranks {
-				if rank == c.victim {
-					continue
-				}
-				if code := exitOf(t, cmd.Wait()); code != exit.Communication {
-					t.Errorf("rank %d: got exit code %d, want %d", rank, code, exit.Communication)
-				}
-				for _, says := range c.says {
-					if !strings.Contains(messages[rank].String(), says) {
-						t.Errorf("rank %d does not say %q:\n%s", rank, says, messages[rank].String())
-					}
-				}
-			}
-			ranks[c.victim].Process.Kill()
-			ranks[c.victim].Wait()
-			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "is waiting in operation") {
-				t.Errorf("no message names the phase of the ranks:\n%s", messages[0].String())
-			}
-			found, skipped, err := checkpoint.Latest(checkpoints)
-			if err != nil || len(skipped) > 0 {
-				t.Fatalf("checkpoints: %v, skipped %v", err, skipped)
-			}
-			defer found.Close()
-			finish(t, p.command(dir, fmt.Sprintf("train.steps=%d", found.State.Step+3)), 0).check(t, exit.Done, "")
 		})
 	}
+}
+
+// loseRank starts three ranks, sends a signal to one of them after the first checkpoint, and returns the faults of the
+// other ranks.
+func (p program) loseRank(t *testing.T, victim int, signal syscall.Signal, timeout int, says string) (faults []string) {
+	t.Helper()
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	dir, port := t.TempDir(), porttest.Free(t)
+	set := []string{"train.steps=1000000", fmt.Sprint("parallel.timeout_seconds=", timeout), "parallel.rendezvous_timeout_seconds=60"}
+	ranks := make([]*exec.Cmd, 3)
+	messages := make([]bytes.Buffer, len(ranks))
+	for rank := range ranks {
+		ranks[rank] = asRank(p.command(dir, set...), rank, len(ranks), port)
+		ranks[rank].Stderr = &messages[rank]
+		if err := ranks[rank].Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer ranks[rank].Process.Kill()
+	}
+	checkpoints := filepath.Join(dir, "run", "checkpoints")
+	saved := func() bool {
+		c, _, err := checkpoint.Latest(checkpoints)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+	// Waits for a point within a step or a save.
+	for limit := time.Now().Add(patience); !saved(); time.Sleep(5 * time.Millisecond) {
+		if ended := processEnded(ranks[0].Process.Pid); ended || time.Now().After(limit) {
+			for _, cmd := range ranks {
+				cmd.Process.Kill()
+				cmd.Wait()
+			}
+			fault("no checkpoint, rank 0 has ended: %v\n%s", ended, messages[0].String())
+			return faults
+		}
+	}
+	ranks[victim].Process.Signal(signal)
+	for rank, cmd := range ranks {
+		if rank == victim {
+			continue
+		}
+		if code := exitOf(t, cmd.Wait()); code != exit.Communication {
+			fault("rank %d: got exit code %d, want %d", rank, code, exit.Communication)
+		}
+		if !strings.Contains(messages[rank].String(), says) {
+			fault("rank %d does not say %q:\n%s", rank, says, messages[rank].String())
+		}
+	}
+	ranks[victim].Process.Kill()
+	ranks[victim].Wait()
+	if signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "is waiting in operation") {
+		fault("no message names the phase of the ranks:\n%s", messages[0].String())
+	}
+	found, skipped, err := checkpoint.Latest(checkpoints)
+	if err != nil || len(skipped) > 0 {
+		t.Fatalf("checkpoints: %v, skipped %v", err, skipped)
+	}
+	defer found.Close()
+	finish(t, p.command(dir, fmt.Sprintf("train.steps=%d", found.State.Step+3)), 0).check(t, exit.Done, "")
+	return faults
 }
 
 func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {

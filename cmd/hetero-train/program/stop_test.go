@@ -197,6 +197,7 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 		late.Stop()
 		err = cmd.Wait()
 		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGTERM && pause < 10*time.Second {
+			t.Logf("after %v: killed before the program caught the signal", pause)
 			continue
 		}
 		if code := exitOf(t, err); code != exit.Terminated {
