@@ -73,7 +73,7 @@ func TestDamagedLinesAreLeftOutAndNamed(t *testing.T) {
 		t.Fatalf("got %d comparisons, skipped %v", len(s.Comparisons), s.Skipped)
 	}
 	got := strings.Join(s.Damaged, "\n")
-	for _, want := range []string{path + ": 1 damaged lines", balanceFile + ": 2 damaged lines", "1 steps are not used"} {
+	for _, want := range []string{path + ": 1 damaged line ignored", balanceFile + ": 2 damaged lines", "1 steps are not used"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}

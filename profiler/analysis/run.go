@@ -178,7 +178,7 @@ func (r *Run) readSteps(logs string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if damaged > 0 {
-			r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", path, damaged))
+			r.Damaged = append(r.Damaged, ignored(path, damaged))
 		}
 	}
 	r.Steps, r.Pauses, r.Partial = align(records)
@@ -246,7 +246,7 @@ func (r *Run) readDecisions(path string) error {
 		return fmt.Errorf("read decisions: %w", err)
 	}
 	if damaged > 0 {
-		r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", path, damaged))
+		r.Damaged = append(r.Damaged, ignored(path, damaged))
 	}
 	return nil
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/profiler/runs"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -154,19 +154,22 @@ func Summarize(dir, logs string) (*Summary, error) {
 		}
 		found++
 		if damaged > 0 {
-			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", runtime.FileName(rank), damaged))
+			s.Damaged = append(s.Damaged, ignored(runtime.FileName(rank), damaged))
 		}
+	}
+	lacking, err := runs.Lacking(dir, logs)
+	if err != nil {
+		return nil, err
+	}
+	if lacking != "" { // a summary without these ranks would be wrong
+		return nil, fmt.Errorf("no summary is possible: %s", lacking)
 	}
 	if len(c.steps) == 0 {
 		return nil, ErrNoRecords
 	}
-	if err := everyRank(dir, logs, found); err != nil {
-		return nil, err
-	}
 	settings, _ := readSettings(dir) // settings are optional, because the records are sufficient
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
-	var err error
 	if s.Bottleneck, err = bottleneck(logs, found); err != nil {
 		return nil, err
 	}
@@ -223,21 +226,12 @@ func (s *Summary) addDecisions(decisions []Decision) {
 	}
 }
 
-// everyRank returns an error if records of a rank are missing, because a summary without them would be wrong. found
-// is the number of ranks with records, from rank 0 on.
-func everyRank(dir, logs string, found int) error {
-	files, err := fs.Glob(os.DirFS(logs), "rank_*_metrics.json")
-	if err != nil {
-		return err
+// ignored describes the damaged lines of a file.
+func ignored(file string, damaged int) string {
+	if damaged == 1 {
+		return file + ": 1 damaged line ignored"
 	}
-	ranks := len(files)
-	if r, err := experiment.ReadResult(dir); err == nil {
-		ranks = max(ranks, r.Ranks)
-	}
-	if found < ranks {
-		return fmt.Errorf("no metric records of rank %d of %d (%s): no summary is possible without them", found, ranks, filepath.Join(logs, runtime.FileName(found)))
-	}
-	return nil
+	return fmt.Sprintf("%s: %d damaged lines ignored", file, damaged)
 }
 
 // LogDir returns the folder of the logs of the run in dir, according to its settings.

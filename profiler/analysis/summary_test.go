@@ -167,8 +167,7 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {
 		t.Fatal(err)
 	}
-	// The error must contain the number of ranks in the files.
-	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") {
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") {
 		t.Errorf("without the second of three: got %v", err)
 	}
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(2))); err != nil {
@@ -177,10 +176,14 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 	if _, err := Summarize(run.Dir, ""); err != nil {
 		t.Errorf("of one rank: %v", err)
 	}
-	if err := run.WriteResult(experiment.Result{Steps: 50, Ranks: 3}); err != nil {
+	writeFile(t, filepath.Join(run.Dir, "logs", runtime.EventsFile), `{"step":0,"start":{"ranks":2}}`+"\n")
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") || !strings.Contains(err.Error(), "copy the whole folder") {
+		t.Errorf("with a start of two ranks: got %v", err)
+	}
+	if err := run.WriteResult(experiment.Result{Steps: 50, Ranks: 3, Ended: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") {
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "ranks 1, 2 of 3") {
 		t.Errorf("with a result of three ranks: got %v", err)
 	}
 }

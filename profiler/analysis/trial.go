@@ -148,7 +148,7 @@ func readRecords(folder *runs.Folder, name, path string) (*Trial, error) {
 	}
 	t := newTrial(path, "records")
 	t.Status, t.Ranks, t.BatchSize, t.Steps, t.Damaged = string(v.State.Kind), s.Ranks, s.BatchSize, s.Steps, s.Damaged
-	t.Model, t.Dataset, t.Precision, t.Device = v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Train.Precision, s.Device
+	t.Model, t.Dataset, t.Precision, t.Device = v.Settings.Model.Name, v.Settings.Data.Dataset, v.Precision, s.Device
 	if s.Model != "" {
 		t.Model, t.Dataset, t.Precision = s.Model, s.Dataset, s.Precision
 	}

@@ -280,7 +280,7 @@ func (t *Trial) readMetric(path, name string) ([]mlflow.Point, error) {
 		return nil, fmt.Errorf("read metric %s of MLflow: %w", name, err)
 	}
 	if damaged > 0 {
-		t.Damaged = append(t.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", file, damaged))
+		t.Damaged = append(t.Damaged, ignored(file, damaged))
 	}
 	return points, nil
 }

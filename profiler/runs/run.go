@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -31,8 +33,11 @@ type Run struct {
 	evidence evidence
 	version  int64
 	failed   map[string]string // reasons why files cannot be read, by file name
+	cut      map[string]bool   // names of files that lack their end
+	lacking  string            // describes the ranks without records
 
 	ranks     []*rank
+	files     int // ranks that have had a file, from rank 0 on
 	next      int // rank that reads next
 	decisions *runtime.LineTail
 	decided   decided
@@ -83,7 +88,7 @@ func (f *Folder) Open(name string) (*Run, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("run %s: %w", name, err), root.Close())
 	}
-	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{}, decided: newDecided()}, nil
+	return &Run{Name: name, identity: identity, root: root, version: versions.Add(1), failed: map[string]string{}, cut: map[string]bool{}, decided: newDecided()}, nil
 }
 
 // Close closes the run.
@@ -127,15 +132,17 @@ func (r *Run) Update(limit int64) (more bool) {
 		}
 	}
 	if r.logs != nil {
-		more = r.read(limit)
 		// The newest record of the file, which may not be read yet.
 		if last, found, modified := readLastRecord(r.logs, 0); found {
 			e.noteRecord(&last, modified)
 		}
+		more = r.read(limit, e)
+		e.lacking = r.lacking
 	}
-	state := r.evidence.judge()
+	r.noteWhole(e)
+	state, lacking := r.evidence.judge(), r.evidence.lacking
 	r.evidence = e
-	if replaced || e.judge() != state || r.progress() != before {
+	if replaced || e.lacking != lacking || e.judge() != state || r.progress() != before {
 		r.version = versions.Add(1)
 	}
 	return more
@@ -144,8 +151,9 @@ func (r *Run) Update(limit int64) (more bool) {
 // forget closes the folder of logs, which another folder has replaced, and removes everything that was read from it.
 func (r *Run) forget() {
 	r.logs.Close() // read only
-	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
+	r.logs, r.ranks, r.files, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, 0, nil, nil, nil
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
+	r.cut, r.lacking = map[string]bool{}, ""
 }
 
 // progress returns a number that changes when records are read.
@@ -161,8 +169,17 @@ func (r *Run) progress() (sum int64) {
 
 // read reads new records. The ranks take turns, so that all ranks are at similar steps. With many ranks, the next call
 // continues with the ranks that had no turn.
-func (r *Run) read(limit int64) (more bool) {
-	r.discover()
+func (r *Run) read(limit int64, e evidence) (more bool) {
+	left, err := r.decisions.Next(limit, func(line []byte) { r.decided.add(line, r.decisions.Replaced) })
+	r.decided.follow(r.decisions.Replaced)
+	more = r.note(balanceFile, err, r.decisions.Damaged+r.decided.damaged, r.decisions.Cut) && left
+	left, err = r.events.Next(limit, func(line []byte) { r.happened.add(line, r.events.Replaced) })
+	r.happened.follow(r.events.Replaced)
+	more = r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged, r.events.Cut) && left || more
+	left, err = r.traffic.Next(limit, func(line []byte) { r.communicated.add(line, r.traffic.Replaced) })
+	r.communicated.follow(r.traffic.Replaced)
+	more = r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged, r.traffic.Cut) && left || more
+	r.discover(e)
 	turn := max(limit/int64(max(len(r.ranks), 1)), leastTurn)
 	done := int64(0) // bytes
 	for range r.ranks {
@@ -170,25 +187,16 @@ func (r *Run) read(limit int64) (more bool) {
 		r.next = (r.next + 1) % len(r.ranks)
 		before := k.tail.Offset()
 		left, err := k.read(turn, len(r.ranks))
-		more = r.note(k.tail.Name(), err, k.tail.Damaged) && left || more
+		more = r.note(k.tail.Name(), err, k.tail.Damaged, k.tail.Cut) && left || more
 		if done += max(0, k.tail.Offset()-before); done >= limit {
-			more = true
-			break
+			return true
 		}
 	}
-	left, err := r.decisions.Next(limit, func(line []byte) { r.decided.add(line, r.decisions.Replaced) })
-	r.decided.follow(r.decisions.Replaced)
-	more = r.note(balanceFile, err, r.decisions.Damaged+r.decided.damaged) && left || more
-	left, err = r.events.Next(limit, func(line []byte) { r.happened.add(line, r.events.Replaced) })
-	r.happened.follow(r.events.Replaced)
-	more = r.note(runtime.EventsFile, err, r.events.Damaged+r.happened.damaged) && left || more
-	left, err = r.traffic.Next(limit, func(line []byte) { r.communicated.add(line, r.traffic.Replaced) })
-	r.communicated.follow(r.traffic.Replaced)
-	return r.note(runtime.CommunicationFile, err, r.traffic.Damaged+r.communicated.damaged) && left || more
+	return more
 }
 
 // note stores the reason why a file, or a part of it, cannot be read. It returns false if err is not nil.
-func (r *Run) note(name string, err error, damaged int) bool {
+func (r *Run) note(name string, err error, damaged int, cut bool) bool {
 	switch {
 	case err != nil:
 		r.failed[name] = err.Error()
@@ -197,18 +205,74 @@ func (r *Run) note(name string, err error, damaged int) bool {
 	default:
 		delete(r.failed, name)
 	}
+	if cut {
+		r.cut[name] = true
+	} else {
+		delete(r.cut, name)
+	}
 	return err == nil
 }
 
-// discover adds ranks whose files exist, and removes ranks whose files were removed.
-func (r *Run) discover() {
-	n := len(r.ranks)
-	for ; n < mostRanks; n++ {
-		if _, err := r.logs.Stat(runtime.FileName(n)); err != nil {
-			break
+// noteWhole stores the reasons why files that are read as a whole cannot be read.
+func (r *Run) noteWhole(e evidence) {
+	for name, damaged := range map[string]bool{
+		resultFile:   e.result == nil && exists(r.root, resultFile),
+		resolvedFile: r.settings == Settings{} && toml.Unmarshal([]byte(r.config), new(Settings)) != nil,
+	} {
+		if damaged {
+			r.failed[name] = "the file is damaged: copy it again if the original is complete"
+		} else {
+			delete(r.failed, name)
 		}
 	}
-	if n == len(r.ranks) {
+}
+
+// exists reports whether a file exists and is not empty.
+func exists(root *os.Root, name string) bool {
+	info, err := root.Stat(name)
+	return err == nil && info.Size() > 0
+}
+
+// damage returns the reasons why files cannot be read, or only partially, by file name. A file that lacks its end is
+// damaged unless a process may still write to it.
+func (r *Run) damage(state Kind) map[string]string {
+	all := maps.Clone(r.failed)
+	if state == Running || state == Unknown {
+		return all
+	}
+	for name := range r.cut {
+		text := "the file lacks its end (an incomplete copy, or a loss of power): copy it again if the original is complete"
+		for i, k := range r.ranks {
+			if k.tail.Name() == name && k.found {
+				text = fmt.Sprintf("the records of rank %d end at step %d, and ", i, k.last.Iteration) + text
+			}
+		}
+		if before := all[name]; before != "" {
+			text = before + "; " + text
+		}
+		all[name] = text
+	}
+	return all
+}
+
+// discover adds the ranks of the run. A rank has no records if its file is missing.
+func (r *Run) discover(e evidence) {
+	start := recorded{}
+	if n := len(r.happened.starts); n > 0 {
+		last := r.happened.starts[n-1]
+		start = recorded{last.Start.Ranks, last.Step}
+	}
+	decision := recorded{}
+	if d := r.decided.last; d != nil {
+		decision = recorded{len(d.Shares), d.Step}
+	}
+	n, missing := lackOf(r.logs, r.files, ranksOfRun(e, start, decision))
+	r.lacking = lackText(missing, n)
+	r.files = n
+	if len(missing) > 0 {
+		r.files = missing[0]
+	}
+	if n <= len(r.ranks) {
 		return
 	}
 	columns := len(rankColumns)
@@ -302,9 +366,13 @@ type View struct {
 		Read  int64 `json:"read"`  // bytes of records read so far
 		Bytes int64 `json:"bytes"` // size of the files of records in bytes
 	} `json:"progress"`
-	First    int64              `json:"first"` // first and newest recorded step; 0 if there are no records
-	Last     int64              `json:"last"`
-	Settings Settings           `json:"settings"`
+	First    int64    `json:"first"` // first and newest recorded step; 0 if there are no records
+	Last     int64    `json:"last"`
+	Settings Settings `json:"settings"`
+	// Precision is the element type of the ranks as chosen, such as "bf16"; "" if unknown.
+	Precision string `json:"precision"`
+	// Notes contains conditions that a reader must know to interpret the figures, such as CPU quotas.
+	Notes    []string           `json:"notes"`
 	Result   *experiment.Result `json:"result"`
 	Profiles []Profile          `json:"profiles"`
 	Ranks    []RankView         `json:"ranks"`
@@ -317,6 +385,7 @@ type View struct {
 	Verdicts []Verdict          `json:"verdicts"` // newest verdicts on what limits the speed, in order
 	Alerts   []Alert            `json:"alerts"`   // newest alerts, in order
 	Damaged  map[string]string  `json:"damaged"`  // reasons why files cannot be read, or only partially
+	Lacking  string             `json:"lacking"`  // describes the ranks without records, and the cure; "" if there are none
 	Curves   []CurveView        `json:"curves"`   // step-time curve of each rank
 
 	Communication *CommunicationView `json:"communication"` // communication of the newest steps; nil if unknown
@@ -351,10 +420,11 @@ func (r *Run) View() View {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := View{Name: r.Name, Version: r.version, State: r.evidence.judge(), Settings: r.settings, Result: r.evidence.result, Profiles: readProfiles(r.root),
-		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes), Decision: r.decided.last, Alerts: r.alerts(), Damaged: maps.Clone(r.failed), Curves: []CurveView{}}
+		Ranks: []RankView{}, Changes: slices.Clone(r.decided.changes), Decision: r.decided.last, Alerts: r.alerts(), Damaged: r.damage(r.evidence.judge().Kind), Lacking: r.lacking, Curves: []CurveView{}}
 	h := &r.happened
 	v.Starts, v.Length, v.Evals, v.Saves, v.Verdicts = slices.Clone(h.starts), h.length, slices.Clone(h.evals), slices.Clone(h.saves), slices.Clone(h.verdicts)
 	v.Communication = r.communicated.last
+	v.Precision, v.Notes = r.precision(), r.notes()
 	var fitted map[int][]Point
 	if r.logs != nil {
 		fitted = readCurves(r.logs)
@@ -379,6 +449,36 @@ func (r *Run) View() View {
 	}
 	v.First, v.Last = r.steps()
 	return v
+}
+
+// precision returns the element type of the ranks. The setting "auto" is not a type.
+func (r *Run) precision() string {
+	if result := r.evidence.result; result != nil && r.evidence.ended() && result.Precision != "" {
+		return result.Precision
+	}
+	if n := len(r.happened.starts); n > 0 && r.happened.starts[n-1].Start.Precision != "" {
+		return r.happened.starts[n-1].Start.Precision
+	}
+	if set := r.settings.Train.Precision; set != "auto" {
+		return set
+	}
+	return ""
+}
+
+// notes returns the notes of the newest start, and those that the end of the run has added.
+func (r *Run) notes() []string {
+	notes := []string{}
+	if n := len(r.happened.starts); n > 0 {
+		notes = append(notes, r.happened.starts[n-1].Start.Notes...)
+	}
+	if result := r.evidence.result; result != nil && r.evidence.ended() {
+		for _, note := range result.Notes {
+			if !slices.Contains(notes, note) {
+				notes = append(notes, note)
+			}
+		}
+	}
+	return notes
 }
 
 // steps returns the range of recorded steps, or 0 and 0 if there are none.

@@ -528,3 +528,143 @@ func TestReplacedFoldersAreReadAgain(t *testing.T) {
 		t.Errorf("a new folder of runs: got %+v and error %v, want run b", list.Runs, err)
 	}
 }
+
+// TestRanksWithoutRecordsAreNamed: a copy of a run lacks the files of ranks.
+func TestRanksWithoutRecordsAreNamed(t *testing.T) {
+	const start = `{"step":0,"start":{"ranks":%d}}` + "\n"
+	result := func(ranks int) string {
+		return fmt.Sprintf(`{"exit":0,"steps":20,"ranks":%d,"ended":%q}`, ranks, time.Now().Format(time.RFC3339))
+	}
+	decision := `{"step":10,"shares":[1,2,3],"next":[1,2,3]}` + "\n"
+	for _, c := range []struct {
+		name   string
+		files  int
+		remove []int
+		texts  map[string]string
+		want   string
+		ranks  int
+	}{
+		{"complete", 2, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2), resultFile: result(2)}, "", 2},
+		{"alone", 1, nil, nil, "", 1},
+		{"fewer-ranks-after-a-resume", 3, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 3) + `{"step":10,"start":{"ranks":2}}` + "\n"}, "", 3},
+		{"start", 2, []int{1}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 1 of 2 (rank_1_metrics.json is missing)", 2},
+		{"result", 2, []int{1}, map[string]string{resultFile: result(2)}, "rank 1 of 2", 2},
+		{"decision", 2, nil, map[string]string{"logs/balance.jsonl": decision, "logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 2 of 3", 3},
+		{"gap", 4, []int{1, 2}, nil, "ranks 1, 2 of 4 (rank_1_metrics.json and others are missing)", 4},
+		{"first", 2, []int{0}, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "rank 0 of 2", 2},
+		{"many", 1, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 12)}, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12", 12},
+		{"none", 0, nil, map[string]string{"logs/events.jsonl": fmt.Sprintf(start, 2)}, "", 0},
+	} {
+		dir := t.TempDir()
+		f := newFakeRun(t, dir, c.name, c.files)
+		f.steps(1, 20)
+		for _, rank := range c.remove {
+			if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(rank))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, text := range c.texts {
+			f.write(name, text)
+		}
+		run := open(t, dir, c.name)
+		v := run.View()
+		folder, err := OpenFolder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := folder.List()
+		if err := errors.Join(err, folder.Close()); err != nil {
+			t.Fatal(err)
+		}
+		fromFiles, err := Lacking(f.dir, filepath.Join(f.dir, logsFolder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for reader, got := range map[string]string{"view": v.Lacking, "list": list.Runs[0].Lacking, "files": fromFiles} {
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" && !strings.Contains(got, "copy the whole folder of logs") {
+				t.Errorf("%s, %s: got %q, want %q and the cure", c.name, reader, got, c.want)
+			}
+		}
+		if len(v.Ranks) != c.ranks || list.Runs[0].Ranks != c.ranks {
+			t.Errorf("%s: got %d ranks in the view and %d in the list, want %d", c.name, len(v.Ranks), list.Runs[0].Ranks, c.ranks)
+		}
+		if c.want != "" && strings.Contains(v.State.Why, "before its first step") {
+			t.Errorf("%s: got the state %+v, want no reason for missing steps", c.name, v.State)
+		}
+		if c.name != "start" {
+			continue
+		}
+		if total := figures(t, run, Query{Points: 10, Columns: []string{"total_throughput"}}).line(t, "total_throughput", AllRanks).Mean; total.known() {
+			t.Errorf("%s: got a throughput of all ranks %v, want an unknown one", c.name, total)
+		}
+		version := v.Version
+		newFakeRun(t, dir, c.name, 2).steps(1, 20) // the missing file is copied
+		update(run)
+		if v := run.View(); v.Lacking != "" || v.Version == version || v.Ranks[1].Record == nil {
+			t.Errorf("%s: after the file was copied: got %q and rank 1 %+v", c.name, v.Lacking, v.Ranks[1])
+		}
+	}
+}
+
+// TestFilesWithoutTheirEndAreNamed: a copy of a run ends within a record. While a run trains, this is not damage.
+func TestFilesWithoutTheirEndAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		size func(text string) int
+		want string
+	}{
+		{"logs/rank_1_metrics.json", func(text string) int { return strings.LastIndex(text, "{") + 40 }, "records of rank 1 end at step 19, and the file lacks its end"},
+		{"logs/rank_0_metrics.json", func(text string) int { return strings.LastIndex(text, "]") }, "records of rank 0 end at step 20, and the file lacks its end"},
+		{"logs/balance.jsonl", func(text string) int { return len(text) - 4 }, "lacks its end"},
+		{"logs/events.jsonl", func(text string) int { return len(text) - 4 }, "lacks its end"},
+		{resultFile, func(text string) int { return len(text) / 2 }, "the file is damaged"},
+		{resolvedFile, func(text string) int { return len(text) - 10 }, "the file is damaged"},
+	} {
+		dir := t.TempDir()
+		f := newFakeRun(t, dir, "a", 2)
+		f.steps(1, 20)
+		f.write("logs/balance.jsonl", `{"step":10,"shares":[1,2],"next":[1,2]}`+"\n"+`{"step":11,"shares":[1,2],"next":[1,2]}`+"\n")
+		f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":2}}`+"\n"+`{"step":10,"checkpoint":{"seconds":1}}`+"\n")
+		f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":2,"ended":%q}`, time.Now().Format(time.RFC3339)))
+		run := open(t, dir, "a")
+		if damaged := run.View().Damaged; len(damaged) != 0 {
+			t.Errorf("%s: got damage %v of a complete run", c.file, damaged)
+		}
+		text, err := os.ReadFile(filepath.Join(f.dir, c.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write(c.file, string(text[:c.size(string(text))]))
+		run = open(t, dir, "a")
+		damaged := run.View().Damaged
+		name := c.file
+		if strings.HasPrefix(name, logsFolder) {
+			name = filepath.Base(name)
+		}
+		if len(damaged) != 1 || !strings.Contains(damaged[name], c.want) {
+			t.Errorf("%s: got damage %v, want %q", c.file, damaged, c.want)
+		}
+		if got := run.damage(Running); strings.HasPrefix(c.file, logsFolder) && len(got) != 0 {
+			t.Errorf("%s: got damage %v while the run trains", c.file, got)
+		}
+	}
+}
+
+// TestPrecisionAndNotesOfARun: a reader knows them from the start of the run on.
+func TestPrecisionAndNotesOfARun(t *testing.T) {
+	dir := t.TempDir()
+	f := newFakeRun(t, dir, "a", 1)
+	f.write(resolvedFile, "[train]\nprecision = \"auto\"\n")
+	f.steps(1, 20)
+	if v := open(t, dir, "a").View(); v.Precision != "" || len(v.Notes) != 0 {
+		t.Errorf("without a start: got precision %q and notes %q, want none", v.Precision, v.Notes)
+	}
+	f.write("logs/events.jsonl", `{"step":0,"start":{"ranks":1,"precision":"bf16","notes":["CPU quotas"]}}`+"\n")
+	if v := open(t, dir, "a").View(); v.Precision != "bf16" || !slices.Equal(v.Notes, []string{"CPU quotas"}) {
+		t.Errorf("with a start: got precision %q and notes %q", v.Precision, v.Notes)
+	}
+	f.write(resultFile, fmt.Sprintf(`{"exit":0,"steps":20,"ranks":1,"ended":%q,"precision":"f32","notes":["CPU quotas","stopped early"]}`, time.Now().Format(time.RFC3339)))
+	if v := open(t, dir, "a").View(); v.Precision != "f32" || !slices.Equal(v.Notes, []string{"CPU quotas", "stopped early"}) {
+		t.Errorf("with a result: got precision %q and notes %q", v.Precision, v.Notes)
+	}
+}

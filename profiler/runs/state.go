@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -43,8 +42,9 @@ type evidence struct {
 	result   *experiment.Result
 	logsErr  error // error of opening the folder of logs
 	holder   experiment.Holder
-	held     *bool // result of experiment.HeldBy
-	locked   bool  // the lock file exists
+	held     *bool  // result of experiment.HeldBy
+	locked   bool   // the lock file exists
+	lacking  string // describes the ranks without records
 
 	steps    int64         // iteration of the newest record; 0 if there are no records
 	age      time.Duration // time since the newest record was written
@@ -96,7 +96,7 @@ func (e evidence) outcome() State {
 func (e evidence) whyEmpty() string {
 	running := e.held != nil && *e.held
 	switch {
-	case e.steps > 0:
+	case e.steps > 0, e.lacking != "":
 		return ""
 	case e.settings.Profile.Enabled != nil && !*e.settings.Profile.Enabled:
 		return "the run writes no metrics, because profile.enabled is false"
@@ -119,6 +119,7 @@ type Summary struct {
 	Dataset string `json:"dataset"`
 	Policy  string `json:"policy"`
 	Ranks   int    `json:"ranks"`
+	Lacking string `json:"lacking,omitempty"` // describes the ranks without records, and the cure
 
 	Steps            int64             `json:"steps"`
 	SamplesPerSecond experiment.Number `json:"samples_per_second"` // throughput of all ranks
@@ -164,30 +165,24 @@ func gather(root *os.Root, settings Settings) evidence {
 // fromLogs adds values from the newest records.
 func (s *Summary) fromLogs(logs *os.Root, settings Settings, e *evidence) {
 	r, found, modified := readLastRecord(logs, 0)
+	if found {
+		e.noteRecord(&r, modified)
+	}
+	decision := newestDecision(logs)
+	var missing []int
+	s.Ranks, missing = lackOf(logs, 0, ranksOfRun(*e, newestStart(logs), decision.recorded()))
+	s.Lacking = lackText(missing, s.Ranks)
+	e.lacking = s.Lacking
 	if !found {
 		return
 	}
 	s.Steps, s.Loss, s.Updated = r.Iteration, experiment.Number(r.Loss), modified
-	e.noteRecord(&r, modified)
 	if t := r.Took(); t > 0 && settings.Data.BatchSize > 0 {
 		s.SamplesPerSecond = experiment.Number(float64(settings.Data.BatchSize) / t.Seconds())
 	}
-	for s.Ranks = 1; ; s.Ranks++ {
-		if _, err := logs.Stat(runtime.FileName(s.Ranks)); err != nil {
-			break
-		}
+	if decision != nil {
+		s.ShareOfOracle = decision.ShareOfOracle
 	}
-	readLast(logs, balanceFile, 256<<10, func(line []byte) bool {
-		var d struct {
-			Step          *int64            `json:"step"`
-			ShareOfOracle experiment.Number `json:"share_of_oracle"`
-		}
-		if json.Unmarshal(line, &d) != nil || d.Step == nil {
-			return false
-		}
-		s.ShareOfOracle = d.ShareOfOracle
-		return true
-	})
 }
 
 // noteRecord adds the newest record of rank 0 to the evidence.

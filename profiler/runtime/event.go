@@ -29,9 +29,11 @@ type StartEvent struct {
 	Policy    string        `json:"policy"`
 	Ranks     int           `json:"ranks"`
 	BatchSize int           `json:"batch_size"`       // samples of the global batch
+	Precision string        `json:"precision"`        // element types of the ranks, as chosen: "bf16", or "bf16 (rank 0), f32 (rank 1)"
 	Unit      string        `json:"unit"`             // unit of throughput, such as "img"
 	Units     int           `json:"units_per_sample"` // 1 for images, the number of tokens for text
 	Metrics   []EventMetric `json:"metrics"`          // metrics of evaluations in addition to the loss
+	Notes     []string      `json:"notes,omitempty"`  // conditions that a reader must know to interpret the figures
 }
 
 // EventMetric describes a metric of evaluations.

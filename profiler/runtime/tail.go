@@ -48,6 +48,9 @@ type growing struct {
 	Replaced int   // number of times that the writer has replaced the file, for example because a run has resumed
 	Damaged  int   // number of complete lines that were not records
 	Size     int64 // size of the file at the last call, in bytes
+	// Cut means that the file lacked its end at the last call, which read up to the end. A Writer may be writing to it. If
+	// there is no Writer, the file is an incomplete copy, or the system has lost the end of the file.
+	Cut bool
 }
 
 // NewTail returns a Tail that starts at the first record of the file name in root. The file need not exist yet.
@@ -66,12 +69,13 @@ func (g *growing) Offset() int64 { return g.offset }
 // reads from the start of the file. The caller must drop the records that it already has.
 // A file that does not exist has no records.
 func (t *Tail) Next(limit int64, each func(offset int64, r *Record)) (more bool, err error) {
-	err = t.next(func(file io.ReaderAt) (err error) {
+	err = t.next(func(file io.ReaderAt) error {
 		end := t.offset + limit
-		t.offset, t.Damaged, more, err = scan(file, t.offset, end, t.Damaged, func(at int64, r *Record) bool {
+		s, err := scan(file, t.offset, end, func(at int64, r *Record) bool {
 			each(at, r)
 			return at < end
 		})
+		t.offset, t.Damaged, t.Cut, more = s.next, t.Damaged+s.damaged, s.cut, s.more
 		return err
 	})
 	return more, err
@@ -93,7 +97,7 @@ func (g *growing) next(read func(io.ReaderAt) error) error {
 	if g.file != nil && !g.isSame(file, info) {
 		g.restart(info)
 	}
-	g.file, g.Size = info, info.Size()
+	g.file, g.Size, g.Cut = info, info.Size(), false
 	if info.Size() == g.offset {
 		return nil
 	}
@@ -121,7 +125,7 @@ func (g *growing) isSame(file io.ReaderAt, info os.FileInfo) bool {
 
 func (g *growing) restart(info os.FileInfo) {
 	g.Replaced++
-	g.file, g.offset, g.mark, g.Damaged = info, 0, nil, 0
+	g.file, g.offset, g.mark, g.Damaged, g.Cut = info, 0, nil, 0, false
 }
 
 // LineTail reads a file of lines while another process appends to it; see Tail.
@@ -150,7 +154,8 @@ func (t *LineTail) Next(limit int64, each func(line []byte)) (more bool, err err
 					each(line[:len(line)-1])
 				}
 				t.offset += int64(last) + 1
-			case n < len(chunk): // the file ends within a line
+			case n < len(chunk): // the file ends within a line, unless n is 0
+				t.Cut = n > 0
 				return nil
 			case len(chunk) < mostTailLine:
 				chunk = make([]byte, min(4*len(chunk), mostTailLine))
@@ -175,7 +180,7 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	defer file.Close() // read only
-	if _, _, _, err = scan(file, offset, math.MaxInt64, 0, func(_ int64, r *Record) bool { return each(r) }); err != nil {
+	if _, err = scan(file, offset, math.MaxInt64, func(_ int64, r *Record) bool { return each(r) }); err != nil {
 		return fmt.Errorf("read metrics %s: %w", name, err)
 	}
 	return nil
@@ -184,50 +189,62 @@ func ReadFrom(root *os.Root, name string, offset int64, each func(r *Record) boo
 // chunks are buffers of tailChunkBytes. A reader of a thousand files would otherwise allocate one for each look at a file.
 var chunks = sync.Pool{New: func() any { b := make([]byte, tailChunkBytes); return &b }}
 
+// scanned is the result of scan.
+type scanned struct {
+	next    int64 // end of the last line that was read
+	damaged int   // number of complete lines that are not records
+	more    bool  // scan stopped before the end of the file
+	cut     bool  // the file does not end with a line "]"
+}
+
 // scan calls each with the records from offset on, until each returns false or a chunk ends after end, because lines
-// that are not records also take time. more means that it stopped for one of these reasons. scan returns the end of the
-// last line that it has read, and damaged plus the number of complete lines that are not records. It ignores text after
-// the last line break, because a Writer may still write to this line.
-func scan(file io.ReaderAt, offset, end int64, damaged int, each func(at int64, r *Record) bool) (next int64, _ int, more bool, _ error) {
+// that are not records also take time. It ignores text after the last line break, because a Writer may still write to
+// this line.
+func scan(file io.ReaderAt, offset, end int64, each func(at int64, r *Record) bool) (s scanned, _ error) {
 	buffer := chunks.Get().(*[]byte)
 	defer chunks.Put(buffer)
 	chunk := *buffer
 	var record Record
+	s.next = offset
 	for {
-		n, err := file.ReadAt(chunk, offset)
+		n, err := file.ReadAt(chunk, s.next)
 		if err != nil && err != io.EOF {
-			return offset, damaged, false, err
+			return s, err
 		}
-		begin := offset
-		for text, at := chunk[:n], offset; ; {
+		begin, text, closed := s.next, chunk[:n], false
+		for at := s.next; ; {
 			length := bytes.IndexByte(text, '\n')
 			if length < 0 {
 				break
 			}
 			line, from := bytes.TrimSuffix(text[:length], []byte(",")), at
 			at, text = at+int64(length)+1, text[length+1:]
+			closed = string(line) == "]"
 			switch {
-			case len(line) == 0, string(line) == "[", string(line) == "]":
+			case len(line) == 0, closed, string(line) == "[":
 				// The end of the previous line, or a bracket. The next append overwrites the closing bracket.
 			case record.parse(line) || json.Unmarshal(line, &record) == nil:
-				offset = from + int64(len(line)) // without the comma, which the next append writes
+				s.next = from + int64(len(line)) // without the comma, which the next append writes
 				if !each(from, &record) {
-					return offset, damaged, true, nil
+					s.more = true
+					return s, nil
 				}
 			default:
-				damaged++
-				offset = at
+				s.damaged++
+				s.next = at
 			}
 		}
 		switch {
 		case n < len(chunk):
-			return offset, damaged, false, nil
-		case offset == begin: // the line is too long for a record, so skip it in parts
-			damaged++
-			offset += int64(n)
+			s.cut = !closed || len(text) > 0
+			return s, nil
+		case s.next == begin: // the line is too long for a record, so skip it in parts
+			s.damaged++
+			s.next += int64(n)
 		}
-		if offset >= end {
-			return offset, damaged, true, nil
+		if s.next >= end {
+			s.more = true
+			return s, nil
 		}
 	}
 }

@@ -11,11 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
@@ -342,5 +346,42 @@ func TestLogsAreFoundFromAnyFolder(t *testing.T) {
 	}
 	if v := run.View(); v.Last != 3 {
 		t.Errorf("got steps up to %d and state %+v, want 3", v.Last, v.State)
+	}
+}
+
+// TestStatusFitsTheTerminal: on terminals of usual widths, status shows the text of a pipe without a cut or a wrapped line.
+func TestStatusFitsTheTerminal(t *testing.T) {
+	nativetest.Need(t, "shm", "libhetero_shm.so") // two ranks
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, p.command(dir, "train.steps=60", "parallel.ranks=2"), 0).check(t, exit.Done, "")
+	words := func(text string) []string { return strings.Fields(strings.ReplaceAll(text, "/", "/ ")) }
+	piped, err := exec.Command(p.path, "status", "--input-dir", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []int{80, 100} {
+		master, slave := openTerminal(t)
+		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: uint16(width)}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(p.path, "status", "--watch", "--input-dir", dir)
+		cmd.Stdout = slave
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		text, _ := io.ReadAll(master) // fails when the command closes the terminal
+		if code := exitOf(t, cmd.Wait()); code != exit.Done {
+			t.Errorf("%d columns: got exit code %d", width, code)
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\r\n"), "\r\n") {
+			if n := utf8.RuneCountInString(line); n > width || strings.Contains(line, "…") {
+				t.Errorf("%d columns: got a line of %d characters: %q", width, n, line)
+			}
+		}
+		if got, want := words(string(text)), words(string(piped)); !slices.Equal(got, want) {
+			t.Errorf("%d columns: got\n%s\nwant the words of\n%s", width, text, piped)
+		}
+		t.Logf("%d columns:\n%s", width, text)
 	}
 }

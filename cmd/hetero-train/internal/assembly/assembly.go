@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
@@ -32,4 +33,16 @@ type Run struct {
 // New returns a run without open components.
 func New(cfg *config.Config, opts session.Options) *Run {
 	return &Run{Rank: compute.NewRank(cfg, opts)}
+}
+
+// Notes returns the conditions that a reader must know to interpret the figures of the run.
+func (r *Run) Notes() []string {
+	notes := slices.Clone(r.Lab.Notes)
+	if r.Data.Note != "" {
+		notes = append(notes, r.Data.Note)
+	}
+	if info := r.Device.Info(); info.Modelled {
+		notes = append(notes, "device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
+	}
+	return notes
 }

@@ -44,10 +44,23 @@ func (s *View) Show(text string) error {
 	return err
 }
 
-// fit cuts a text to the size of the window, so that it does not scroll.
-func (s *View) fit(text string) string {
+// Size returns the number of columns and lines of the window. It returns 0 and 0 for a file or a pipe, and if the size
+// is unknown.
+func (s *View) Size() (width, height int) {
+	if s.terminal == nil {
+		return 0, 0
+	}
 	width, height, err := term.GetSize(int(s.terminal.Fd()))
 	if err != nil || width < 1 || height < 2 {
+		return 0, 0
+	}
+	return width, height
+}
+
+// fit cuts a text to the size of the window, so that it does not scroll.
+func (s *View) fit(text string) string {
+	width, height := s.Size()
+	if width == 0 {
 		return text
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

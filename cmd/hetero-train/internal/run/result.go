@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
@@ -31,12 +30,9 @@ func writeResult(a *assembly.Run, r train.Result, err error) error {
 	if err != nil {
 		out.Error = err.Error()
 	}
-	out.Notes = notesOf(a)
+	out.Notes = a.Notes()
 	if r.GaveUp != "" {
 		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
-	}
-	if info := a.Device.Info(); info.Modelled {
-		out.Notes = append(out.Notes, "device "+info.Name+" is simulated and computes no values: losses and accuracies have no meaning")
 	}
 	newest := newest(a, r)
 	if inside, relErr := filepath.Rel(a.Folder.Dir, newest); newest != "" && relErr == nil {
@@ -52,15 +48,6 @@ func newest(a *assembly.Run, r train.Result) string {
 		return a.Folder.Checkpoint.Path
 	}
 	return r.Checkpoint
-}
-
-// notesOf returns the conditions that a reader must know to interpret the figures.
-func notesOf(a *assembly.Run) []string {
-	notes := slices.Clone(a.Lab.Notes)
-	if a.Data.Note != "" {
-		notes = append(notes, a.Data.Note)
-	}
-	return notes
 }
 
 // sayFinished logs that the run is already complete.

@@ -60,42 +60,47 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// open opens a run by its name or its folder; "" is the newest run of the folder input.
-func open(input, name string) (folder *runs.Folder, run *runs.Run, err error) {
+// open opens a run by its name or its folder; "" is the newest run of the folder input. It also opens the folder that
+// contains the run.
+func open(input, name string) (*runs.Folder, *runs.Run, error) {
 	path := input
 	if strings.ContainsRune(name, filepath.Separator) || name == "." {
 		path, name = name, ""
 	}
-	folder, err = runs.OpenFolder(path)
+	folder, err := runs.OpenFolder(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, exit.Usagef("status: there is no folder %s: set --input-dir to the folder that contains the runs (experiment.output_dir of the training)", path)
 	}
 	if err != nil {
 		return nil, nil, exit.Usagef("status: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			folder.Close() // read only
-		}
-	}()
+	run, err := openIn(folder, name)
+	if err != nil {
+		return nil, nil, errors.Join(err, folder.Close())
+	}
+	return folder, run, nil
+}
+
+// openIn opens a run of a folder.
+func openIn(folder *runs.Folder, name string) (*runs.Run, error) {
 	if name == "" {
 		list, err := folder.List()
 		if err != nil {
-			return nil, nil, exit.Usagef("status: %w", err)
+			return nil, exit.Usagef("status: %w", err)
 		}
 		if len(list.Runs) == 0 {
-			return nil, nil, exit.Usagef("status: there is no run in %s", path)
+			return nil, exit.Usagef("status: there is no run in %s", folder.Path)
 		}
 		name = list.Runs[0].Name
 	}
-	run, err = folder.Open(name)
+	run, err := folder.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, exit.Usagef("status: there is no run %s in folder %s%s", name, path, runsOf(folder))
+		return nil, exit.Usagef("status: there is no run %s in folder %s%s", name, folder.Path, runsOf(folder))
 	}
 	if err != nil {
-		return nil, nil, exit.Usagef("status: %w", err)
+		return nil, exit.Usagef("status: %w", err)
 	}
-	return folder, run, nil
+	return run, nil
 }
 
 // runsOf returns "; newest runs in it: a, b, c", or "" for a folder without runs.
@@ -122,14 +127,16 @@ func readAll(run *runs.Run) {
 func follow(ctx context.Context, folder *runs.Folder, run *runs.Run, s screen) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
-	for shown := int64(-1); ; {
+	for shown, columns, rows := int64(-1), 0, 0; ; {
 		if !folder.Holds(run) {
 			return exit.Usagef("status: the folder of run %s no longer exists, or another run has its name now", run.Name)
 		}
 		readAll(run)
 		v := run.View()
-		if v.Version != shown {
-			shown = v.Version
+		width, height := s.Size()
+		resized := !s.json && (width != columns || height != rows)
+		if v.Version != shown || resized {
+			shown, columns, rows = v.Version, width, height
 			if err := s.show(v); err != nil {
 				return err
 			}
@@ -155,7 +162,8 @@ type screen struct {
 // show prints a run.
 func (s screen) show(v runs.View) error {
 	if !s.json {
-		return s.View.Show(Text(v))
+		width, height := s.View.Size()
+		return s.View.Show(Text(v, width, height))
 	}
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -2,9 +2,10 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
@@ -16,43 +17,92 @@ import (
 // Limits of a screen.
 const (
 	mostRows   = 32 // ranks
+	leastRows  = 4  // also if fewer fit
 	mostAlerts = 3
 )
 
-// Text formats a run for a terminal.
-func Text(v runs.View) string {
+// Text formats a run for a terminal with this number of columns and lines. 0 means unlimited. Longer lines continue on
+// further lines, and as many ranks are shown as fit.
+func Text(v runs.View, width, height int) string {
+	head, rows, tail := headOf(v), rowsOf(v), tailOf(v)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s%s\n", v.Name, v.State.Kind, progress(v))
-	if v.State.Why != "" {
-		fmt.Fprintf(&b, "%s\n", v.State.Why)
+	above, below := wrapAll(head, width), wrapAll(tail, width)
+	b.WriteString(above)
+	if len(v.Ranks) > 0 {
+		title := wrapAll(append([]string{""}, titleOf(v)), width)
+		below = fmt.Sprintf("Cluster Throughput: %s samples/s\n", show.Figure("%.0f", total(v))) + below
+		table := tableOf(rows, width)
+		shown := min(len(v.Ranks), mostRows)
+		if height > 0 {
+			const others = 2 // the number of further ranks, and the line of the cursor
+			room := height - others - strings.Count(above+title+below, "\n")
+			for shown > leastRows && strings.Count(strings.Join(table[:1+shown], ""), "\n") > room {
+				shown--
+			}
+		}
+		b.WriteString(title + strings.Join(table[:1+shown], ""))
+		if left := len(v.Ranks) - shown; left > 0 {
+			fmt.Fprintf(&b, "… %d more ranks\n", left)
+		}
 	}
-	facts := []string{v.Settings.Model.Name + " on " + v.Settings.Data.Dataset, "policy " + v.Settings.Balance.Policy}
+	return b.String() + below
+}
+
+// headOf returns the lines above the table.
+func headOf(v runs.View) []string {
+	lines := []string{fmt.Sprintf("%s: %s%s", v.Name, v.State.Kind, progress(v))}
+	if v.State.Why != "" {
+		lines = append(lines, v.State.Why)
+	}
+	if v.Lacking != "" {
+		lines = append(lines, v.Lacking)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Damaged)) {
+		lines = append(lines, name+": "+v.Damaged[name])
+	}
+	for _, note := range v.Notes {
+		lines = append(lines, "note: "+note)
+	}
+	facts := []string{}
+	if v.Settings.Model.Name != "" {
+		facts = append(facts, v.Settings.Model.Name+" on "+v.Settings.Data.Dataset)
+	}
+	if v.Settings.Balance.Policy != "" {
+		facts = append(facts, "policy "+v.Settings.Balance.Policy)
+	}
+	if v.Precision != "" {
+		facts = append(facts, v.Precision)
+	}
 	if r := first(v); r != nil {
 		facts = append(facts, "loss "+show.Figure("%.4f", r.Loss), "step "+show.Figure("%.1f ms", 1e3*r.Took().Seconds()))
 	}
 	if n := len(v.Evals); n > 0 && v.Evals[n-1].Evaluation.Loss != nil {
 		facts = append(facts, fmt.Sprintf("evaluation loss %.4f at step %d", *v.Evals[n-1].Evaluation.Loss, v.Evals[n-1].Step))
 	}
-	fmt.Fprintln(&b, strings.Join(facts, " | "))
-	if len(v.Ranks) > 0 {
-		fmt.Fprintf(&b, "\n%s", ranks(v))
+	if len(facts) > 0 {
+		lines = append(lines, strings.Join(facts, " | "))
 	}
+	return lines
+}
+
+// tailOf returns the lines below the table.
+func tailOf(v runs.View) (lines []string) {
 	if d := v.Decision; d != nil {
-		fmt.Fprintf(&b, "last decision: step %d: %s\n", d.Step, change(d))
+		lines = append(lines, fmt.Sprintf("last decision: step %d: %s", d.Step, change(d)))
 	}
 	if n := len(v.Verdicts); n > 0 {
 		last := v.Verdicts[n-1]
-		fmt.Fprintf(&b, "bottleneck: %s\n", last.Text)
+		lines = append(lines, "bottleneck: "+last.Text)
 		if last.Bound != runtime.ComputeBound.String() {
-			fmt.Fprintf(&b, "  advice: %s\n", last.Advice)
+			lines = append(lines, "  advice: "+last.Advice)
 		}
 	}
 	for _, a := range slices.Backward(v.Alerts[max(0, len(v.Alerts)-mostAlerts):]) {
 		if a.Kind != "bottleneck" { // the verdict above
-			fmt.Fprintf(&b, "alert: step %d: %s\n", max(1, a.Step), a.Text)
+			lines = append(lines, fmt.Sprintf("alert: step %d: %s", max(1, a.Step), a.Text))
 		}
 	}
-	return b.String()
+	return lines
 }
 
 // first returns the newest record of rank 0, nil without records.
@@ -80,51 +130,60 @@ func progress(v runs.View) string {
 	return text
 }
 
-// ranks returns the table of ranks, in the form of the console's.
-func ranks(v runs.View) string {
-	var b strings.Builder
+// titleOf returns the title of the table of ranks, in the form of the console's.
+func titleOf(v runs.View) string {
 	number := func(p *float64, factor float64, format string) string {
 		if p == nil {
 			return show.Figure(format, show.NaN)
 		}
 		return show.Figure(format, factor**p)
 	}
-	fmt.Fprintf(&b, "[Load Balancer Status] step %d", v.Last)
-	if d := v.Decision; d != nil {
-		fmt.Fprintf(&b, " | %s, decision at step %d: imbalance %s | %s of the oracle (%s to %s)", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"), number(d.OfOracle, 100, "%.1f %%"), number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
-		var lost []string
-		for _, cause := range []string{"imbalance", "communication", "data", "noise", "granularity"} {
-			if p := d.Lost[cause]; p != nil {
-				lost = append(lost, fmt.Sprintf("%s %.1f", cause, 1e3**p))
-			}
-		}
-		if len(lost) > 0 {
-			fmt.Fprintf(&b, " | time lost per step, ms: %s", strings.Join(lost, ", "))
+	text := fmt.Sprintf("[Load Balancer Status] step %d", v.Last)
+	d := v.Decision
+	if d == nil {
+		return text
+	}
+	text += fmt.Sprintf(" | %s, decision at step %d: imbalance %s | %s of the oracle", d.Policy, d.Step, number(d.Imbalance, 100, "%.1f %%"), number(d.OfOracle, 100, "%.1f %%"))
+	if d.Low != nil && d.High != nil {
+		text += fmt.Sprintf(" (%s to %s)", number(d.Low, 100, "%.1f"), number(d.High, 100, "%.1f"))
+	}
+	var lost []string
+	for _, cause := range []string{"imbalance", "communication", "data", "noise", "granularity"} {
+		if p := d.Lost[cause]; p != nil {
+			lost = append(lost, fmt.Sprintf("%s %.1f", cause, 1e3**p))
 		}
 	}
-	b.WriteByte('\n')
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "node\tuse %\tmemory %\tbatch\tsamples/s\tbusy ms\twait ms\tverdict\t\n")
-	total := 0.0
+	if len(lost) > 0 {
+		text += " | time lost per step, ms: " + strings.Join(lost, ", ")
+	}
+	return text
+}
+
+// rowsOf returns the table of ranks: the names of the columns, and a row for each rank. The last column is text.
+func rowsOf(v runs.View) [][]string {
+	rows := [][]string{{"node", "use %", "memory %", "batch", "samples/s", "busy ms", "wait ms", "verdict"}}
 	for _, k := range v.Ranks {
-		if k.Record == nil {
-			continue
-		}
 		r := k.Record
-		total += r.Throughput()
-		if k.Rank >= mostRows {
+		if r == nil {
+			rows = append(rows, []string{strconv.Itoa(k.Rank), "-", "-", "-", "-", "-", "-", "no records"})
 			continue
 		}
 		own := (r.DataLoading + r.Forward + r.Backward - r.Exchanges).Seconds()
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", k.Rank, show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), r.BatchSize,
-			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k))
+		rows = append(rows, []string{strconv.Itoa(k.Rank), show.Figure("%.0f", r.Telemetry[telemetry.Utilization]), show.Figure("%.0f", r.Telemetry[telemetry.Memory]), strconv.FormatInt(r.BatchSize, 10),
+			show.Figure("%.0f", r.Throughput()), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.Communication.Seconds()), verdict(k)})
 	}
-	w.Flush()
-	if len(v.Ranks) > mostRows {
-		fmt.Fprintf(&b, "… %d more ranks\n", len(v.Ranks)-mostRows)
+	return rows
+}
+
+// total returns the throughput of all ranks, NaN if it is unknown.
+func total(v runs.View) (sum float64) {
+	for _, k := range v.Ranks {
+		if k.Record == nil {
+			return show.NaN
+		}
+		sum += k.Record.Throughput()
 	}
-	fmt.Fprintf(&b, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", total))
-	return b.String()
+	return sum
 }
 
 // verdict describes the balancer's verdict on a rank. The records call a rank "sick" that is slower than its step-time curve.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
@@ -16,39 +18,115 @@ import (
 	"github.com/hetero-train/hetero-train/telemetry"
 )
 
-func TestTextOfARun(t *testing.T) {
+// viewOf returns a run with values of usual lengths.
+func viewOf(ranks int) runs.View {
 	half, oracle := 0.5, 0.987
-	v := runs.View{Name: "a", Last: 50, Length: 200, State: runs.State{Kind: runs.Running}}
+	v := runs.View{Name: "a", Last: 50, Length: 200, State: runs.State{Kind: runs.Running}, Precision: "bf16"}
 	v.Settings.Model.Name, v.Settings.Data.Dataset, v.Settings.Balance.Policy = "resnet50", "cifar10", "hybrid"
 	v.Decision = &runs.Decision{Step: 40, Policy: "hybrid", Shares: []int{40, 24}, Next: []int{48, 16}, Changed: true, Reason: "rank 1 is the slowest", OfOracle: &oracle, Imbalance: &half,
 		Lost: map[string]*float64{"data": &half}}
 	v.Alerts = []runs.Alert{{Step: 40, Kind: "straggler", Text: "rank 1 is slower than usual"}}
-	for rank, health := range []string{"healthy", "sick"} {
-		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*rank), Loss: 1.25, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
+	for rank := range ranks {
+		r := runtime.Record{Iteration: 50, Rank: rank, BatchSize: int64(40 - 16*(rank%2)), Loss: 1.25, Forward: 100 * time.Millisecond, Backward: 100 * time.Millisecond, Telemetry: telemetry.Unknown()}
 		r.Telemetry[telemetry.Utilization] = 71
-		k := runs.RankView{Rank: rank, Record: &r, Health: health}
-		if rank == 1 {
-			k.Cause = "thermal throttling"
+		k := runs.RankView{Rank: rank, Record: &r, Health: "healthy"}
+		if rank%2 == 1 {
+			k.Health, k.Cause = "sick", "thermal throttling"
 		}
 		v.Ranks = append(v.Ranks, k)
 	}
-	const want = `a: running, step 50 of 200 (25 %), about 30s left
-resnet50 on cifar10 | policy hybrid | loss 1.2500 | step 200.0 ms
+	return v
+}
 
-[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle (- to -) | time lost per step, ms: data 500.0
-  node  use %  memory %  batch  samples/s  busy ms  wait ms                                       verdict
-     0     71         -     40        200    200.0      0.0                                       healthy
+func TestTextOfARun(t *testing.T) {
+	v := viewOf(2)
+	const want = `a: running, step 50 of 200 (25 %), about 30s left
+resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
+
+[Load Balancer Status] step 50 | hybrid, decision at step 40: imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
+  node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
+     0     71         -     40        200    200.0      0.0  healthy
      1     71         -     24        120    200.0      0.0  slower than usual, cause: thermal throttling
 Cluster Throughput: 320 samples/s
 last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
 alert: step 40: rank 1 is slower than usual
 `
-	if got := Text(v); got != want {
+	if got := Text(v, 0, 0); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	empty := Text(runs.View{Name: "b", State: runs.State{Kind: runs.Crashed, Why: "the process ended"}})
-	if !strings.HasPrefix(empty, "b: crashed\nthe process ended\n") {
+	const narrow = `a: running, step 50 of 200 (25 %), about 30s left
+resnet50 on cifar10 | policy hybrid | bf16 | loss 1.2500 | step 200.0 ms
+
+[Load Balancer Status] step 50 | hybrid, decision at step 40:
+  imbalance 50.0 % | 98.7 % of the oracle | time lost per step, ms: data 500.0
+  node  use %  memory %  batch  samples/s  busy ms  wait ms  verdict
+     0     71         -     40        200    200.0      0.0  healthy
+     1     71         -     24        120    200.0      0.0  slower than usual,
+                                                             cause: thermal
+                                                             throttling
+Cluster Throughput: 320 samples/s
+last decision: step 40: 40/24 to 48/16: rank 1 is the slowest
+alert: step 40: rank 1 is slower than usual
+`
+	if got := Text(v, 80, 0); got != narrow {
+		t.Errorf("80 columns: got\n%s\nwant\n%s", got, narrow)
+	}
+	empty := Text(runs.View{Name: "b", State: runs.State{Kind: runs.Crashed, Why: "the process ended"}}, 0, 0)
+	if empty != "b: crashed\nthe process ended\n" {
 		t.Errorf("a run without records: got %q", empty)
+	}
+}
+
+// TestTextNamesMissingAndDamagedRecords: the figures of all ranks are then unknown.
+func TestTextNamesMissingAndDamagedRecords(t *testing.T) {
+	v := viewOf(2)
+	v.Ranks[1].Record = nil
+	v.Lacking, v.Notes = "no records of rank 1 of 2", []string{"CPU quotas of the ranks (real): 0.8/0.4 CPUs"}
+	v.Damaged = map[string]string{"events.jsonl": "the file lacks its end", "balance.jsonl": "1 damaged line ignored"}
+	got := Text(v, 100, 0)
+	for _, want := range []string{"\nno records of rank 1 of 2\nbalance.jsonl: 1 damaged line ignored\nevents.jsonl: the file lacks its end\nnote: CPU quotas of the ranks (real): 0.8/0.4 CPUs\n",
+		"  no records\n", "Cluster Throughput: - samples/s\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant also %q", got, want)
+		}
+	}
+}
+
+// TestTextFitsAnyWindow: no line is longer than the window, and no word or number is lost or divided.
+func TestTextFitsAnyWindow(t *testing.T) {
+	v := viewOf(40)
+	tiny := 0.00125
+	v.State.Why = "the process ended without a result after step 1234567; the same command resumes from the newest checkpoint; logs/train.log has its last messages"
+	v.Notes = []string{"CPU quotas of the ranks (real): 0.8/0.4/0.75/1.5 CPUs"}
+	v.Decision.Lost = map[string]*float64{"imbalance": &tiny, "communication": &tiny, "data": &tiny, "noise": &tiny, "granularity": &tiny}
+	v.Decision.Low, v.Decision.High = &tiny, &tiny
+	v.Decision.Shares, v.Decision.Next = nil, nil
+	for rank := range 40 {
+		v.Decision.Shares, v.Decision.Next = append(v.Decision.Shares, 1000+rank), append(v.Decision.Next, 2000+rank)
+	}
+	v.Verdicts = []runs.Verdict{{BottleneckEvent: runtime.BottleneckEvent{Bound: "straggler", Text: "step 1234.5 ms, of these 234.5 ms (19.0 %) waiting for rank 1", Advice: "see the verdict of rank 1, and raise balance.interval from 20 to 40"}}}
+	joined := func(text string) string { return strings.ReplaceAll(strings.Join(strings.Fields(text), ""), "/", "") }
+	all := Text(v, 0, 0)
+	for _, width := range []int{60, 80, 100, 120} {
+		text := Text(v, width, 0)
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d columns: got a line of %d characters: %q", width, n, line)
+			}
+		}
+		if joined(text) != joined(all) {
+			t.Errorf("%d columns: got\n%s\nwant the words of\n%s", width, text, all)
+		}
+		for _, number := range regexp.MustCompile(`\d+(\.\d+)? %|\d+\.\d+|\d+`).FindAllString(all, -1) {
+			if !strings.Contains(text, number) {
+				t.Errorf("%d columns: %q is divided in\n%s", width, number, text)
+			}
+		}
+		for _, height := range []int{50, 40} {
+			if lines := strings.Count(Text(v, width, height), "\n"); lines > height-1 {
+				t.Errorf("%d columns and %d lines: got %d lines", width, height, lines)
+			}
+		}
 	}
 }
 

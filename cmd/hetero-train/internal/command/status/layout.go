@@ -1,0 +1,116 @@
+package status
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// units are words that stay on the line of the number before them.
+var units = []string{"%", "ms", "s", "samples/s", "MB/s", "GB/s", "|", "/"}
+
+// wrapAll formats lines for a width; 0 means unlimited. Further lines of a line are indented by two more spaces.
+func wrapAll(lines []string, width int) string {
+	var b strings.Builder
+	for _, line := range lines {
+		indent := len(line) - len(strings.TrimLeft(line, " ")) + 2
+		for i, part := range wrap(line, width, width-indent) {
+			if i > 0 {
+				b.WriteString(strings.Repeat(" ", indent))
+			}
+			b.WriteString(part)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// wrap divides a line at spaces, into a first line of at most first characters and further lines of at most next
+// characters. A longer list such as 95/33/20 is divided after a slash. first 0 means unlimited.
+func wrap(line string, first, next int) (lines []string) {
+	if first <= 0 || utf8.RuneCountInString(line) <= first {
+		return []string{line}
+	}
+	next = max(next, 1)
+	room, text := first, ""
+	put := func(gap, word string) {
+		if text != "" && utf8.RuneCountInString(text+gap+word) > room {
+			lines, text, gap, room = append(lines, text), "", "", next
+		}
+		if text == "" {
+			gap = ""
+		}
+		text += gap + word
+	}
+	for i, word := range words(line) {
+		if i == 0 { // with the indent
+			word = line[:len(line)-len(strings.TrimLeft(line, " "))] + word
+		}
+		gap := " "
+		if utf8.RuneCountInString(word) > next {
+			for part := range strings.SplitAfterSeq(word, "/") {
+				put(gap, part)
+				gap = ""
+			}
+			continue
+		}
+		put(gap, word)
+	}
+	return append(lines, text)
+}
+
+// words divides a line into words that must not be divided: a number stays with its name and its unit.
+func words(line string) (all []string) {
+	before := ""
+	for _, word := range strings.Fields(line) {
+		named := isNumber(word) && !isNumber(before)
+		if n := len(all); n > 0 && (named || slices.Contains(units, strings.TrimRight(word, ".,;:)"))) {
+			all[n-1] += " " + word
+		} else {
+			all = append(all, word)
+		}
+		before = word
+	}
+	return all
+}
+
+// isNumber reports whether a word starts with a digit.
+func isNumber(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
+
+// tableOf formats rows, each of which ends with a line end. All columns but the last one contain numbers. The text of the
+// last column continues below itself, or on a line of its own if little space is left.
+func tableOf(rows [][]string, width int) (formatted []string) {
+	last := len(rows[0]) - 1
+	widths := make([]int, last)
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	start := 2
+	for _, w := range widths {
+		start += w + 2
+	}
+	const least = 16 // characters of the last column
+	for _, row := range rows {
+		var b strings.Builder
+		for i, w := range widths {
+			b.WriteString(strings.Repeat(" ", 2+w-utf8.RuneCountInString(row[i])) + row[i])
+		}
+		indent, room := start, width-start
+		if width > 0 && room < least {
+			indent, room = 4, width-4
+			if row[last] != "" {
+				b.WriteString("\n" + strings.Repeat(" ", indent))
+			}
+		} else if row[last] != "" {
+			b.WriteString("  ")
+		}
+		if width <= 0 {
+			room = 0
+		}
+		b.WriteString(strings.Join(wrap(row[last], room, room), "\n"+strings.Repeat(" ", indent)))
+		formatted = append(formatted, b.String()+"\n")
+	}
+	return formatted
+}
