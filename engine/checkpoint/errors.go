@@ -61,11 +61,11 @@ func ioError(op, path string, err error) error {
 	return &IOError{Op: op, Path: path, Err: err}
 }
 
-// Difference is a tensor that differs between a file and a model. If a side lacks the tensor, its field is empty.
+// Difference is a tensor or a setting that differs between a file and a model. If a side lacks it, its field is empty.
 type Difference struct {
 	Name  string
-	File  string // element type and shape in the file
-	Model string // element type and shape in the model
+	File  string // in the file: element type and shape of a tensor, value of a setting
+	Model string // the same in the model
 }
 
 func (d Difference) String() string {
@@ -78,9 +78,10 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: file %s, model %s", d.Name, d.File, d.Model)
 }
 
-// MismatchError reports that the tensors of a valid file differ from those of the model.
+// MismatchError reports that the tensors or the settings of a valid file differ from those of the model.
 type MismatchError struct {
 	Path        string
+	Settings    bool         // the differences are in settings, not in tensors
 	Differences []Difference // all differences, sorted by name
 }
 
@@ -90,7 +91,16 @@ const shownDifferences = 10
 
 func (e *MismatchError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s belongs to another model; %d tensors differ:", e.Path, len(e.Differences))
+	what := "tensor"
+	if e.Settings {
+		what = "setting"
+	}
+	if len(e.Differences) == 1 {
+		what += " differs"
+	} else {
+		what += "s differ"
+	}
+	fmt.Fprintf(&b, "%s belongs to another model; %d %s:", e.Path, len(e.Differences), what)
 	for i, d := range e.Differences {
 		if i == shownDifferences {
 			fmt.Fprintf(&b, "\n  … and %d more", len(e.Differences)-i)

@@ -190,7 +190,7 @@ func CompareSettings(path string, file, model Settings) error {
 		}
 	}
 	if len(differences) > 0 {
-		return &checkpoint.MismatchError{Path: path, Differences: differences}
+		return &checkpoint.MismatchError{Path: path, Settings: true, Differences: differences}
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestSettingsOfBERTAreReadAndCompared(t *testing.T) {
 	}
 	want.NumAttentionHeads, want.NumHiddenLayers = 16, 3
 	different := new(checkpoint.MismatchError)
-	if err := CompareSettings(path, got, want); !errors.As(err, &different) || len(different.Differences) != 2 || !strings.Contains(err.Error(), "num_attention_heads: file 12, model 16") {
+	if err := CompareSettings(path, got, want); !errors.As(err, &different) || len(different.Differences) != 2 || !strings.Contains(err.Error(), "2 settings differ:") || !strings.Contains(err.Error(), "num_attention_heads: file 12, model 16") {
 		t.Errorf("got %v, want the two differences", err)
 	}
 	again, err := parseSettings(EncodeSettings(got))

@@ -106,7 +106,7 @@ func TestTrainingStartsFromAFolderOfTransformers(t *testing.T) {
 	if losses[0] != losses[1] {
 		t.Errorf("got losses %v, want equal ones: the weights are the same", losses)
 	}
-	finish(t, p.command(filepath.Join(dir, "heads"), "model.heads=4", "model.init_from="+folder), 0).check(t, exit.Usage, "n_head: file 2, model 4")
+	finish(t, p.command(filepath.Join(dir, "heads"), "model.heads=4", "model.init_from="+folder), 0).check(t, exit.Usage, "1 setting differs:\n  model.heads (n_head): file 2, model 4\n  set the keys")
 }
 
 func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
@@ -120,7 +120,7 @@ func TestImportFromTransformersRefusesWhatDoesNotFit(t *testing.T) {
 		code   int
 		says   string
 	}{
-		{"another size", nil, []string{"--set", "model.layers=2", "--set", "model.name=gpt2"}, exit.Usage, "n_layer: file 1, model 2"},
+		{"another size", nil, []string{"--set", "model.layers=2", "--set", "model.name=gpt2"}, exit.Usage, "model.layers (n_layer): file 1, model 2"},
 		{"settings of another size", func() error {
 			return os.WriteFile(settings, []byte(strings.Replace(text, `"n_embd": 16`, `"n_embd": 32`, 1)), 0o600)
 		}, nil, exit.Usage, "transformer.h.0.attn.c_attn.weight: file F32 (16, 48), model F32 (32, 96)"},

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,10 +11,39 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
+// loadsWeights reports whether this rank loads initial weights.
+func (r *Run) loadsWeights() bool {
+	return r.Cfg.Model.InitFrom != "" && r.Team.Leads() && r.Folder.Checkpoint == nil
+}
+
+// CheckInit compares the sizes in the config.json of model.init_from, if there is one, with the configured model. It needs
+// the data, but no replica, so that a run with wrong sizes ends before it builds a large model.
+func (r *Run) CheckInit() error {
+	m, tokens := r.Cfg.Model, r.Data.Tokens
+	if tokens == nil || !r.loadsWeights() {
+		return nil
+	}
+	file, ok, err := parts.TransformersFile(m.InitFrom)
+	if !ok || err != nil {
+		return err // InitFrom loads other files, and compares the tensors
+	}
+	settings, err := parts.TransformersSettings(file)
+	if err == nil {
+		err = parts.CheckTransformers(file, settings, &m, tokens.Vocabulary, tokens.Length)
+	}
+	switch {
+	case errors.As(err, new(*checkpoint.MismatchError)):
+		return fmt.Errorf("model.init_from: %w\nset the keys to the values of the file, or select other weights", err)
+	case err != nil:
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	return nil
+}
+
 // InitFrom loads the initial weights. Before the first step, rank 0 sends its weights to the other ranks.
 func (r *Run) InitFrom() error {
 	m := r.Cfg.Model
-	if m.InitFrom == "" || !r.Team.Leads() || r.Folder.Checkpoint != nil {
+	if !r.loadsWeights() {
 		return nil
 	}
 	f, err := parts.OpenWeights(m.InitFrom, func(err error) { r.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
@@ -21,15 +51,6 @@ func (r *Run) InitFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	defer f.Close()
-	if t := r.Data.Tokens; t != nil && parts.IsFolder(m.InitFrom) { // config.json, if the folder has one, describes the weights in the format of Hugging Face Transformers
-		settings, err := parts.TransformersSettings(f.Path())
-		if err == nil {
-			err = parts.CheckTransformers(f.Path(), settings, &m, t.Vocabulary, t.Length)
-		}
-		if err != nil {
-			return fmt.Errorf("model.init_from: %w", err)
-		}
-	}
 	model, _ := r.Replica.Tensors()
 	infos := make([]checkpoint.Info, len(model))
 	for i, t := range model {

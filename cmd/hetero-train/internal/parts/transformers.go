@@ -1,10 +1,12 @@
 package parts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -75,12 +77,34 @@ func TransformersSettings(file string) (weights.Settings, error) {
 	return s, err
 }
 
+// keysOf maps settings in config.json to the keys of this program that determine them.
+var keysOf = map[string]string{
+	"model_type": "model.name",
+	"n_layer":    "model.layers", "num_hidden_layers": "model.layers",
+	"n_head": "model.heads", "num_attention_heads": "model.heads",
+	"n_embd": "model.embedding_size", "hidden_size": "model.embedding_size",
+	"n_positions": "model.positions", "max_position_embeddings": "model.positions",
+	"vocab_size":        "model.vocabulary_size",
+	"intermediate_size": "model.inner_size",
+}
+
 // CheckTransformers compares config.json with the configured model, whose tables have the given numbers of rows. It
-// accepts any config.json for a model that the library transformers does not have.
+// accepts any config.json for a model that the library transformers does not have. If settings differ, the error is a
+// *checkpoint.MismatchError with the keys that determine them.
 func CheckTransformers(file string, s weights.Settings, m *config.Model, vocabulary, positions int) error {
 	t, ok := m.Options.(Transformer)
 	if s == nil || !ok {
 		return nil
 	}
-	return weights.CompareSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile), s, t.Settings(vocabulary, positions))
+	err := weights.CompareSettings(filepath.Join(filepath.Dir(file), weights.SettingsFile), s, t.Settings(vocabulary, positions))
+	if different := new(checkpoint.MismatchError); errors.As(err, &different) {
+		for i := range different.Differences {
+			d := &different.Differences[i]
+			if key, ok := keysOf[d.Name]; ok {
+				d.Name = fmt.Sprintf("%s (%s)", key, d.Name)
+			}
+		}
+		slices.SortFunc(different.Differences, func(a, b checkpoint.Difference) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return err
 }

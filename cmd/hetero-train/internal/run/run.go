@@ -245,6 +245,9 @@ func (tr *training) train(ctx context.Context) error {
 // openReplica builds the replica and loads the initial weights. It fails if the memory does not suffice, before the
 // folder of the run changes.
 func (tr *training) openReplica(ctx context.Context) error {
+	if err := tr.CheckInit(); err != nil {
+		return err
+	}
 	if err := tr.connect(ctx); err != nil {
 		return err
 	}
