@@ -176,7 +176,9 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 			b.WriteString(p)
 		}
 	}
-	const most = 2 * time.Second // 50 times the time on an idle machine; without the limits, the worst file took 16 s
+	// 50 times the time on an idle machine; without the limits, the worst file took 16 s. Other load can delay a single
+	// attempt for any time, but not all attempts.
+	const most, attempts = 2 * time.Second, 5
 	for name, text := range map[string]string{
 		"keys of one table":   fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
 		"tables":              fill(func(i int) string { return fmt.Sprintf("[t%d]\n", i) }),
@@ -191,10 +193,15 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 		"nested inline":       "a=" + strings.Repeat("{a=", 15000) + "1" + strings.Repeat("}", 15000),
 		"misspelt known keys": "[data]\n" + fill(func(i int) string { return fmt.Sprintf("batch_sizf%d=1\n", i) })[:MaxFileBytes-100],
 	} {
-		start := time.Now()
-		_, err := Parse("run.toml", []byte(text), town)
-		if took := time.Since(start); took > most {
-			t.Errorf("%s: took %v, want at most %v", name, took, most)
+		var err error
+		took := most + 1
+		for attempt := 1; took > most && attempt <= attempts; attempt++ {
+			start := time.Now()
+			_, err = Parse("run.toml", []byte(text), town)
+			took = min(took, time.Since(start))
+		}
+		if took > most {
+			t.Errorf("%s: took more than %v in each of %d attempts", name, most, attempts)
 		} else {
 			t.Logf("%s: %v", name, took)
 		}

@@ -15,6 +15,7 @@ type fake struct {
 	broken        map[int]bool  // unreadable samples
 	panics        map[int]bool  // samples whose decoder panics
 	delay         time.Duration // duration of each read
+	gate          chan struct{} // if not nil, reads wait until it is closed
 	slow          int           // sample whose read takes 20 ms longer; 0: none
 	reads         atomic.Int64
 	open          atomic.Int64 // number of open readers
@@ -46,6 +47,9 @@ var errBroken = errors.New("broken")
 
 func (r *fakeReader) Read(i int, _ Sizer, img *Image) error {
 	r.f.reads.Add(1)
+	if r.f.gate != nil {
+		<-r.f.gate
+	}
 	if r.f.delay > 0 {
 		time.Sleep(r.f.delay)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -236,7 +237,7 @@ func TestEvaluationReadsEverySampleInOrderAndKeepsTheRest(t *testing.T) {
 
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -244,13 +245,16 @@ func waitFor(t *testing.T, what string, done func() bool) {
 }
 
 func TestNextEndsWithItsContextAndWithClose(t *testing.T) {
-	f := &fake{samples: 8, size: 4, delay: 20 * time.Millisecond}
+	f := &fake{samples: 8, size: 4, gate: make(chan struct{})}
+	openGate := sync.OnceFunc(func() { close(f.gate) })
+	defer openGate() // so that the loader can be closed
 	l := newLoader(t, imageOptions{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 8, Workers: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want the context's error", err)
 	}
+	openGate()
 	if _, err := l.Next(t.Context()); err != nil {
 		t.Fatalf("after a cancelled wait: %v", err)
 	}

@@ -54,8 +54,11 @@ func newServer(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.
 
 func (s *server) request(t *testing.T) Request {
 	return Request{URL: s.URL + "/file", SHA256: sum(body), MaxBytes: 1 << 20, Dir: filepath.Join(t.TempDir(), "cache"), Name: "file",
-		StartTimeout: 2 * time.Second, StallTimeout: 2 * time.Second}
+		StartTimeout: patience, StallTimeout: patience}
 }
+
+// patience is a time-out that load of the machine alone does not cause.
+const patience = time.Minute
 
 func wantBody(t *testing.T, path string, err error) {
 	t.Helper()
@@ -229,21 +232,22 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 		name     string
 		handler  func(int, http.ResponseWriter, *http.Request) bool
 		url      string
+		start    time.Duration // StartTimeout
 		want     string
 		requests int
 	}{
-		{"no server", nil, "http://" + porttest.Refusing(t) + "/file", "refused", 0},
-		{"unknown host", nil, "http://host.invalid/file", "host.invalid", 0},
-		{"silent server", hang, "", "sent no data", 1},
-		{"silent after the headers", headersOnly, "", "sent no data", 1},
-		{"not found", status(404), "", "404", 1},
-		{"forbidden", status(403), "", "403", 1},
-		{"overloaded", status(503), "", "503", 2},
+		{"no server", nil, "http://" + porttest.Refusing(t) + "/file", patience, "refused", 0},
+		{"unknown host", nil, "http://host.invalid/file", time.Second, "host.invalid", 0},
+		{"silent server", hang, "", time.Second, "sent no data", 1},
+		{"silent after the headers", headersOnly, "", time.Second, "sent no data", 1},
+		{"not found", status(404), "", patience, "404", 1},
+		{"forbidden", status(403), "", patience, "403", 1},
+		{"overloaded", status(503), "", patience, "503", 1 + startFailures},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t, c.handler)
 			q := s.request(t)
-			q.StartTimeout = time.Second
+			q.StartTimeout = c.start
 			if c.url != "" {
 				q.URL = c.url
 			}
@@ -252,8 +256,8 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want ErrUnavailable with %q", err, c.want)
 			}
-			if took := time.Since(begun); took > 3*time.Second {
-				t.Errorf("took %v, want about a second", took)
+			if took := time.Since(begun); took > patience {
+				t.Errorf("took %v, want a few seconds", took)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -289,11 +293,12 @@ func TestADownloadThatStallsForGoodIsUnavailableInTime(t *testing.T) {
 				return true
 			})
 			q := s.request(t)
+			q.StallTimeout = 2 * time.Second
 			begun := time.Now()
 			if _, err := Fetch(t.Context(), q); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("got %v, want ErrUnavailable", err)
 			}
-			if took := time.Since(begun); took > 5*time.Second {
+			if took := time.Since(begun); took > patience {
 				t.Errorf("took %v, want about %v", took, q.StallTimeout)
 			}
 			if part, err := os.Stat(filepath.Join(q.Dir, "file.part")); err != nil || part.Size() != 100_000 {
@@ -314,7 +319,9 @@ func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	})
-	path, err := Fetch(t.Context(), s.request(t))
+	q := s.request(t)
+	q.StallTimeout = 2 * time.Second
+	path, err := Fetch(t.Context(), q)
 	wantBody(t, path, err)
 }
 
@@ -324,18 +331,19 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 		for at := 0; at < len(body); at += len(body) / 8 {
 			w.Write(body[at:][:len(body)/8])
 			w.(http.Flusher).Flush()
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(150 * time.Millisecond)
 		}
 		return true
 	})
 	q := s.request(t)
-	q.StartTimeout, q.StallTimeout = 300*time.Millisecond, 300*time.Millisecond // shorter than the download
+	q.StartTimeout, q.StallTimeout = time.Second, time.Second // shorter than the download
 	path, err := Fetch(t.Context(), q)
 	wantBody(t, path, err)
 }
 
 func TestACancelledDownloadKeepsItsPart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
+	var part string
 	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
 		if n > 0 {
 			return false
@@ -343,12 +351,17 @@ func TestACancelledDownloadKeepsItsPart(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		w.Write(body[:200_000])
 		w.(http.Flusher).Flush()
-		time.Sleep(50 * time.Millisecond)
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if info, err := os.Stat(part); err == nil && info.Size() == 200_000 {
+				break
+			}
+		}
 		cancel()
 		<-r.Context().Done()
 		return true
 	})
 	q := s.request(t)
+	part = filepath.Join(q.Dir, "file.part")
 	if _, err := Fetch(ctx, q); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
