@@ -91,7 +91,7 @@ func (p probe) send(t *testing.T, at string) (status int, header http.Header, bo
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	text := p.line + " HTTP/1.1\r\nConnection: close\r\n"
 	if !slices.ContainsFunc(p.headers, func(h string) bool { return strings.HasPrefix(h, "Host:") }) {
 		text += "Host: localhost:8501\r\n"

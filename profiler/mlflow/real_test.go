@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -20,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 )
 
 // mlflowProgram returns the program mlflow of the Python package, from $HETERO_MLFLOW or the path.
@@ -73,12 +74,7 @@ func startMLflow(t *testing.T, program, dir string, port int) (stop func()) {
 // A real MLflow server is slow, answers 500, loses replies, and is killed and restarted. Each point is there once.
 func TestARealServerWithFaults(t *testing.T) {
 	program, dir, logs := mlflowProgram(t), t.TempDir(), t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := porttest.Free(t)
 	stop := startMLflow(t, program, dir, port)
 	defer func() { stop() }()
 	direct := "http://127.0.0.1:" + strconv.Itoa(port)

@@ -178,12 +178,12 @@ func TestTrafficOfAVirtualPair(t *testing.T) {
 	run("link", "set", "htveth0", "up")
 	run("link", "set", "htveth1", "up")
 	run("neigh", "replace", "198.18.77.2", "lladdr", "02:00:00:00:00:02", "dev", "htveth0")
-	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if state, _ := os.ReadFile("/sys/class/net/htveth0/operstate"); string(state) == "up\n" {
 			break
 		}
 		if time.Now().After(limit) {
-			t.Fatal("the interface htveth0 is not up after 10 s")
+			t.Fatal("the interface htveth0 is not up after a minute")
 		}
 	}
 	got := trafficOf(t, "htveth0", func() { send(t, "198.18.77.2:9", 1_000_000) })
