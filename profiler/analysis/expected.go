@@ -119,14 +119,20 @@ func (e expectation) verdict(got Estimate) string {
 	return "open: the interval contains the expected ratio"
 }
 
+// Fractions of the compute time from which stragglers have a high or a medium impact.
+const (
+	highWaiting   = 0.20
+	mediumWaiting = 0.10
+)
+
 // stragglerImpact rates the fraction of the ranks' compute time that is spent waiting for the slowest rank.
 func stragglerImpact(waiting Estimate) string {
 	switch {
 	case !waiting.Known():
 		return noValue
-	case waiting.Value >= 0.20:
+	case waiting.Value >= highWaiting:
 		return "high"
-	case waiting.Value >= 0.10:
+	case waiting.Value >= mediumWaiting:
 		return "medium"
 	}
 	return "low"

@@ -3,10 +3,9 @@ package analysis
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
-
-	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // Figure describes a drawing in a report.
@@ -38,7 +37,7 @@ func (s *Study) overviewTable() string {
 	var rows [][]string
 	for _, c := range s.Comparisons {
 		for _, p := range c.Policies {
-			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, "%.1f", ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
+			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
 		}
 	}
 	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "fraction of oracle"}, rows)
@@ -62,7 +61,7 @@ func (c *Comparison) section(s *Study) string {
 	if len(c.Solo) > 0 {
 		var rows [][]string
 		for rank, solo := range c.Solo {
-			row := []string{fmt.Sprint(rank), noValue, solo.Scenario, interval(solo.Throughput, 1, "%.1f", "")}
+			row := []string{fmt.Sprint(rank), noValue, solo.Scenario, interval(solo.Throughput, 1, asDigits, "")}
 			if rank < len(c.Devices) {
 				row[1] = c.Devices[rank]
 			}
@@ -161,17 +160,24 @@ func (s *Study) method() string {
 	return fmt.Sprintf(`## Method
 
 Runs are compared only if all their settings are equal except the policy and the seed: model, data set, batch, optimizer, scenario, machine and every other key.
-The steady state of a run is the run without %s. Loss curves show the whole run.
+The steady state of a run is the run without %s. The figures describe the steady state. Loss curves and the time to loss describe the whole run.
 
-- The time of a step lasts from the end of the previous step to its own end, so it includes the time between the steps.
-  If a pause lies between them (an evaluation or a checkpoint: more than %d times the time that the ranks measured, and more than %d s), the time of the step is the longest time that a rank measured.
-- Throughput: samples of all ranks / time. Speed-up: throughput / throughput of `+"`none`"+`.
-- Utilization: mean over ranks and steps of the utilization that the ranks report. For a CPU rank, it is the used fraction of the CPU quota.
-- Load imbalance: (max - min) / max of the ranks' own compute time, mean over the steps. Compute time is data + forward + backward, without exchanges in which a rank waits for others.
-  Ranks without samples do not count.
-- Waiting: the fraction of the ranks' compute time that they would spend waiting for the slowest rank, 1 - mean / max of the same times. Straggler impact is high from 20 %% on, and low below 10 %%.
-- Scaling efficiency: throughput / sum of the throughputs of the ranks alone, with the same batch.
-- Fraction of the oracle: step time of the best possible split / step time of the actual split, both without step noise. The balancer estimates it at each decision on its fitted curves; the value is the mean over the decisions.
+| Figure | Value of one run |
+|---|---|
+| throughput | samples of all ranks / training time. Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without evaluations, saves and other pauses |
+| utilization | arithmetic mean, over ranks and steps, of the utilization that a rank reports; for a CPU rank, the used fraction of its CPU quota |
+| load imbalance | arithmetic mean, over steps, of (max - min) / max of the ranks' own compute times |
+| waiting | arithmetic mean, over steps, of 1 - mean / max of the same times: the fraction of the compute time that the ranks wait for the slowest rank |
+| straggler impact | of the waiting: high from %d %% on, medium from %d %% on, low below |
+| fraction of oracle | arithmetic mean, over the decisions of the balancer, of the step time of the best possible split / step time of the actual split; the balancer estimates both on its fitted curves, without step noise |
+
+A rank's own compute time is data + forward + backward, without exchanges in which the rank waits for others. Ranks without samples do not count.
+
+The value of a policy is the arithmetic mean of the values of its runs, and each run has the same weight. Lost times are arithmetic means over the decisions of all its runs.
+Two figures are ratios of such values:
+
+- speed-up = throughput / throughput of `+"`none`"+`
+- scaling efficiency = throughput / sum of the throughputs of the ranks, each alone with the same batch
 
 Intervals are percentile bootstrap intervals with %d replicates (seed %d).
 A replicate draws, with replacement, as many runs as there are, and from each run as many blocks of %d consecutive steps as it has. The estimate is computed from the drawn blocks.
@@ -179,7 +185,7 @@ Blocks preserve the correlation of neighbouring steps. Drawing runs includes the
 Policies are drawn independently of each other, and so are the runs of single ranks.
 With one run of a policy, the interval describes that run only. With two or three runs, it is somewhat too narrow, as every bootstrap of few runs is.
 
-`, warm, runtime.PauseTimes, runtime.PauseSeconds, s.Replicates, s.Seed, blockSteps)
+`, warm, int(math.Round(100*highWaiting)), int(math.Round(100*mediumWaiting)), s.Replicates, s.Seed, blockSteps)
 }
 
 func (s *Study) leftOut() string {

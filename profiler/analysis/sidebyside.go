@@ -62,8 +62,15 @@ func CompareTrials(trials []*Trial) (*SideBySide, error) {
 			s.Notes = append(s.Notes, fmt.Sprintf("The %s differ (%s): %s.", c.what, list, c.effect))
 		}
 	}
+	if differ, list := valuesOf(trials, func(t *Trial) string { return strconv.FormatInt(t.Steps, 10) }); differ {
+		s.Notes = append(s.Notes, fmt.Sprintf("The numbers of steps differ (%s): training time, cost and last losses belong to unequal amounts of training.", list))
+	}
 	for _, t := range trials {
-		if t.Status != "finished" {
+		switch {
+		case t.Status == "running" && !t.newest.IsZero():
+			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is running according to MLflow, where a killed run keeps this status: its newest point is of step %d, %s.",
+				plain(t.Name), t.Steps, t.newest.UTC().Format("2006-01-02 15:04:05 UTC")))
+		case t.Status != "finished":
 			s.Notes = append(s.Notes, fmt.Sprintf("Run %s is not finished (%s): its figures are those up to step %d.", plain(t.Name), t.Status, t.Steps))
 		}
 		if len(t.Settings) == 0 {
@@ -280,8 +287,8 @@ func (s *SideBySide) rows() [][]string {
 	add("ranks", func(t *Trial) string { return count(int64(t.Ranks)) })
 	add("global batch", func(t *Trial) string { return count(t.BatchSize) })
 	add("steps", func(t *Trial) string { return count(t.Steps) })
-	add("training loss", number(func(t *Trial) Number { return t.TrainLoss }, 1, "%.4f", ""))
-	add("evaluation loss", number(func(t *Trial) Number { return t.EvalLoss }, 1, "%.4f", ""))
+	add("training loss", number(func(t *Trial) Number { return t.TrainLoss }, 1, asDigits, ""))
+	add("evaluation loss", number(func(t *Trial) Number { return t.EvalLoss }, 1, asDigits, ""))
 	var keys []string
 	for _, t := range s.Trials {
 		for _, m := range t.metrics {
@@ -292,15 +299,15 @@ func (s *SideBySide) rows() [][]string {
 			add("evaluation "+m.title, func(t *Trial) string { return t.lastMetric(m.key) })
 		}
 	}
-	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, "%.1f", " "+t.unit()+"/s") }))
-	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, "%.4g", " ms"))
-	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, "%.4g", " ms"))
+	add("throughput", ratio(throughput, func(t *Trial) string { return value(float64(t.Throughput), 1, asDigits, " "+t.unit()+"/s") }))
+	add("step time", number(func(t *Trial) Number { return t.StepTime }, 1e3, asDigits, " ms"))
+	add("communication per step", number(func(t *Trial) Number { return t.CommunicationTime }, 1e3, asDigits, " ms"))
 	add("fraction of the oracle", number(func(t *Trial) Number { return t.ShareOfOracle }, 100, "%.1f", " %"))
 	add("load imbalance", number(func(t *Trial) Number { return t.Imbalance }, 100, "%.1f", " %"))
 	add("utilization", number(func(t *Trial) Number { return t.Utilization }, 100, "%.0f", " %"))
-	add("training time", ratio(training, number(training, 1, "%.1f", " s")))
-	add("cost: rank-hours", number(func(t *Trial) Number { return t.RankHours }, 1, "%.4g", " h"))
-	add("cost: energy", number(func(t *Trial) Number { return t.Energy }, 1, "%.4g", " kWh"))
+	add("training time", ratio(training, number(training, 1, asDigits, " s")))
+	add("cost: rank-hours", number(func(t *Trial) Number { return t.RankHours }, 1, asDigits, " h"))
+	add("cost: energy", number(func(t *Trial) Number { return t.Energy }, 1, asDigits, " kWh"))
 	return rows
 }
 
@@ -309,9 +316,9 @@ func (t *Trial) lastMetric(key string) string {
 	for _, m := range t.metrics {
 		if m.key == key {
 			if m.percent {
-				return fmt.Sprintf("%.2f %%", 100*m.value)
+				return Digits(100*m.value) + " %"
 			}
-			return fmt.Sprintf("%.4g", m.value)
+			return Digits(m.value)
 		}
 	}
 	return noValue
@@ -401,12 +408,26 @@ func (s *SideBySide) Report(drawn []Figure) string {
 	for _, note := range s.Notes {
 		fmt.Fprintf(&b, "\n- %s", note)
 	}
+	b.WriteString(sideBySideDefinitions)
 	b.WriteString("\n## Figures\n")
 	for _, f := range drawn {
 		fmt.Fprintf(&b, "\n![%s](%s)\n\n%s\n", f.Title, f.Path, f.Caption)
 	}
 	return b.String()
 }
+
+const sideBySideDefinitions = `
+## Definitions
+
+- Training time is the sum of the step times. A step lasts from the end of the previous step to its own end, without evaluations, saves and other pauses.
+- Throughput: samples or tokens of all ranks / training time. Step time: training time / steps.
+- A ratio such as 1.50x: value / value of the first run.
+- Training loss: mean over the global batch of the last step. Evaluation loss and metrics: the last evaluation.
+- Communication per step and utilization: arithmetic mean over ranks and steps. Communication is the wait for gradients after the backward pass.
+- Load imbalance: arithmetic mean over steps of (max - min) / max of the ranks' own compute times.
+- Fraction of the oracle: arithmetic mean over steps of the step time with the best shares / step time with the actual shares.
+- Rank-hours: training time x number of ranks. Energy: mean power of the devices of all ranks x training time.
+`
 
 // JSON returns the comparison on one line.
 func (s *SideBySide) JSON() ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -104,8 +105,25 @@ func TestAnUnfinishedRunIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !strings.Contains(strings.Join(s.Notes, "\n"), "The numbers of steps differ (100, 40)") {
+		t.Errorf("got notes %q, want one on the numbers of steps", s.Notes)
+	}
 	if s.Trials[1].Steps != 40 || !strings.Contains(strings.Join(s.Notes, "\n"), "is not finished (crashed): its figures are those up to step 40") {
 		t.Errorf("got %d steps and notes %q", s.Trials[1].Steps, s.Notes)
+	}
+}
+
+// MLflow does not notice that a run was killed.
+func TestARunThatMLflowCallsRunningHasTheTimeOfItsNewestPoint(t *testing.T) {
+	none, _ := pair(t)
+	killed := mlflowRun(t, "0123", map[string]string{"meta.yaml": "run_name: killed\nstatus: 1\n", "metrics/train/loss": "1790000000000 2.5 1\n1790000001000 2.0 100\n"})
+	s, err := CompareTrials(trials(t, none, killed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "Run killed is running according to MLflow, where a killed run keeps this status: its newest point is of step 100, 2026-09-21 14:13:21 UTC."
+	if !slices.Contains(s.Notes, want) {
+		t.Errorf("got notes %q, want %q", s.Notes, want)
 	}
 }
 

@@ -102,3 +102,15 @@ func TestWarmUpIsAFifthAndAtLeast30Steps(t *testing.T) {
 		}
 	}
 }
+
+func TestDigits(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.00012345: "0.0001234", 0.0123: "0.01230", 1.23: "1.230", 99.996: "100.0", 1234.4: "1234", 123456: "123500",
+		9999.6: "10000", -2.5: "-2.500", 1.5e-7: "1.500e-07", math.Inf(1): "-"} {
+		if got := Digits(v); got != want {
+			t.Errorf("%g: got %s, want %s", v, got, want)
+		}
+	}
+	if got := Digits(unknown); got != "-" {
+		t.Errorf("NaN: got %s", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -12,10 +13,33 @@ import (
 // noValue replaces an unknown value in tables.
 const noValue = "-"
 
+// Digits formats a number with 4 significant digits, and without an exponent from 0.0001 on: 0.01230, 1.230, 123.0, 12300.
+// It returns a dash for a number that is unknown or infinite.
+func Digits[F ~float64](number F) string {
+	v := float64(number)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return noValue
+	}
+	if v == 0 {
+		return "0"
+	}
+	text := strings.TrimSuffix(fmt.Sprintf("%#.4g", v), ".")
+	if rounded, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(rounded) >= 1e4 {
+		return strconv.FormatFloat(rounded, 'f', -1, 64)
+	}
+	return text
+}
+
+// asDigits is the format of a value that Digits formats.
+const asDigits = ""
+
 // value formats v times scale.
 func value(v, scale float64, format, unit string) string {
 	if math.IsNaN(v) {
 		return noValue
+	}
+	if format == asDigits {
+		return Digits(v*scale) + unit
 	}
 	return fmt.Sprintf(format, v*scale) + unit
 }
@@ -40,9 +64,9 @@ func (c *Comparison) resultRows() [][]string {
 	var rows [][]string
 	for _, p := range c.Policies {
 		rows = append(rows, []string{
-			p.Policy, fmt.Sprint(len(p.Runs)), interval(p.Throughput, 1, "%.1f", ""), interval(p.Speedup, 1, "%.2f", "x"),
+			p.Policy, fmt.Sprint(len(p.Runs)), interval(p.Throughput, 1, asDigits, ""), interval(p.Speedup, 1, "%.2f", "x"),
 			interval(p.Utilization, 1, "%.0f", " %"), interval(p.Efficiency, 1, "%.2f", ""), interval(p.Imbalance, 100, "%.1f", " %"),
-			interval(p.Waiting, 100, "%.1f", " %"), stragglerImpact(p.Waiting), interval(p.Oracle, 100, "%.1f", " %"), value(average(p.SecondsTo), 1, "%.1f", " s"),
+			interval(p.Waiting, 100, "%.1f", " %"), stragglerImpact(p.Waiting), interval(p.Oracle, 100, "%.1f", " %"), value(average(p.SecondsTo), 1, asDigits, " s"),
 		})
 	}
 	return rows

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hetero-train/hetero-train/profiler/runs"
 )
@@ -46,6 +47,7 @@ type Trial struct {
 	Damaged  []string          `json:"damaged,omitempty"` // descriptions of unreadable parts of the records
 
 	metrics []trialMetric // evaluated metrics, with their last values
+	newest  time.Time     // time of the newest point of MLflow; zero for other sources
 }
 
 // Curve is a value over the steps of a run.

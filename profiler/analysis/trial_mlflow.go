@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
@@ -159,7 +160,7 @@ func (t *Trial) addMLflowFacts(tag func(name string) string) {
 	}
 	t.Model, t.Dataset, t.Precision = t.Settings["model.name"], t.Settings["data.dataset"], t.Settings["train.precision"]
 	t.BatchSize, _ = strconv.ParseInt(t.Settings["data.batch_size"], 10, 64) // 0 if unknown
-	t.Device = tag("hetero_train.device")
+	t.Device, t.Precision = tag("hetero_train.device"), cmp.Or(tag("hetero_train.precision"), t.Precision)
 	t.Ranks, _ = strconv.Atoi(tag("hetero_train.ranks")) // 0 if unknown
 }
 
@@ -320,6 +321,9 @@ func (t *Trial) addMLflowCurve(c Curve, points []mlflow.Point, scale float64, ti
 	t.Curves = append(t.Curves, c)
 	last := points[len(points)-1]
 	t.Steps = max(t.Steps, last.Step)
+	if at := time.UnixMilli(last.Time); last.Time > 0 && at.After(t.newest) {
+		t.newest = at
+	}
 	switch key, evaluated := strings.CutPrefix(c.Key, evalPrefix); {
 	case c.Key == lossCurve:
 		t.TrainLoss = Number(last.Value)

@@ -27,6 +27,7 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/internal/command/profile/show.go":    "when a profile was made, for its reader",
 	"cmd/hetero-train/internal/rebalance/scores.go":        "likewise",
 	"profiler/profiles/cache.go":                           "when figures were measured, for their reader",
+	"profiler/analysis/trial_mlflow.go":                    "when a run wrote its newest point, for people",
 	"engine/cluster/rendezvous/join.go":                    "a deadline that has passed",
 	"engine/data/archive/plain.go":                         "the time of a file, as part of a name",
 	"engine/experiment/lock.go":                            "since when a run holds its folder, for people",

@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -24,17 +25,26 @@ func SideBySide(dir string, s *analysis.SideBySide) ([]analysis.Figure, error) {
 			return nil
 		}
 		name := key + suffix
+		if suffix == "_by_time" {
+			title += " over training time"
+		}
 		drawn = append(drawn, analysis.Figure{Title: title, Caption: caption, Path: name + ".png"})
 		return drawing.Save(dir, name, drawing.Width, drawing.Height, p)
 	}
 	for _, key := range s.CurveKeys() {
-		if err := add(key, "_by_step", "step", "Each point is the mean of successive steps.", func(p analysis.TrialPoint) float64 { return float64(p.Step) }); err != nil {
+		caption := "The horizontal axis is the step."
+		if strings.HasPrefix(key, "eval_") {
+			caption += " Each point is an evaluation."
+		} else {
+			caption += " In long runs, a point is the mean of successive steps."
+		}
+		if err := add(key, "_by_step", "step", caption, func(p analysis.TrialPoint) float64 { return float64(p.Step) }); err != nil {
 			return nil, err
 		}
 		if key != "loss" {
 			continue
 		}
-		if err := add(key, "_by_time", "training time (s)", "Training time contains no pauses.", func(p analysis.TrialPoint) float64 { return float64(p.Seconds) }); err != nil {
+		if err := add(key, "_by_time", "training time (s)", "The horizontal axis is the training time, without pauses.", func(p analysis.TrialPoint) float64 { return float64(p.Seconds) }); err != nil {
 			return nil, err
 		}
 	}

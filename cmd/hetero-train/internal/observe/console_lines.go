@@ -18,6 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
 // Begin prints the description of the run.
@@ -142,8 +143,8 @@ func (c *Console) line(r *train.StepRecord, left time.Duration) string {
 	step := c.busy / time.Duration(c.count)
 	score, report := r.Score(), c.run.Report()
 	best := report.Best()
-	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | %s | norm %.3f | lr %.2e | %s | %.0f %s/s", stepOf(r), r.Epoch,
-		score.Loss, best.Text(best.Of(score), 1), r.GradNorm, r.Rate, show.Duration(step), show.PerSecond(c.samples*int64(report.Units), c.busy), report.Unit)
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | %s | norm %.3f | lr %.2e | %s | %s %s/s", stepOf(r), r.Epoch,
+		score.Loss, best.Text(best.Of(score), 1), r.GradNorm, r.Rate, show.Duration(step), analysis.Digits(show.PerSecond(c.samples*int64(report.Units), c.busy)), report.Unit)
 	if fraction, known := c.peakFraction(step); known {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}
@@ -235,8 +236,8 @@ func (c *Console) End(r train.Result, err error) {
 		attrs = append(attrs, "unreadable_samples", r.Replaced)
 	}
 	if r.Samples > 0 {
-		rate := show.PerSecond(r.Samples*int64(report.Units), r.TrainTime)
-		line += fmt.Sprintf(" | %.0f %s/s", rate, report.Unit)
+		rate := show.PerSecond(r.Trained.Samples*int64(report.Units), r.Trained.Time)
+		line += fmt.Sprintf(" | %s %s/s", analysis.Digits(rate), report.Unit)
 		attrs = append(attrs, report.RateKey, show.Number(rate))
 	}
 	if c.run.Folder != nil { // only rank 0 has the folder

@@ -121,7 +121,7 @@ func (c *Console) results(r train.Result) []Row {
 	}
 	whole := time.Since(c.run.Started)
 	speed := func(samples int64, took time.Duration) string {
-		return show.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
+		return analysis.Digits(show.PerSecond(samples*int64(report.Units), took)) + " " + report.Unit + "/s"
 	}
 	time, throughput := fmt.Sprintf("%s training of %s", show.Duration(r.TrainTime), show.Duration(whole)), speed(r.Trained.Samples, r.Trained.Time)
 	if r.Trained.Samples != r.Samples { // earlier processes trained a part of the run, or steps were repeated

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -40,7 +41,7 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	hide := logs.SecretsIn(a.Opts.Env.Environ)
 	start := mlflow.Start{Experiment: c.Experiment, Name: a.Folder.Name, Time: time.Now().UnixMilli(), Params: map[string]string{}, Tags: map[string]string{
 		"mlflow.source.name": "hetero-train", "mlflow.source.type": "LOCAL", "hetero_train.version": version.Text(), "hetero_train.device": a.Device.Info().Name,
-		"hetero_train.ranks": fmt.Sprint(max(a.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
+		"hetero_train.precision": compute.TypesText(a.Types), "hetero_train.ranks": fmt.Sprint(max(a.Opts.Assignment.WorldSize, 1)), "hetero_train.folder": a.Folder.Dir}}
 	if host, err := os.Hostname(); err == nil {
 		start.Tags["hetero_train.host"] = host
 	}

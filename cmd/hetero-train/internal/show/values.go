@@ -18,16 +18,6 @@ func Figure[F ~float64](format string, value F) string {
 	return fmt.Sprintf(format, v)
 }
 
-// Digits formats a number with at most 4 significant digits, and without an exponent from 0.0001 on. It returns a dash for
-// NaN.
-func Digits[F ~float64](value F) string {
-	text := Figure("%.4g", value)
-	if v, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(v) >= 1e4 {
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return text
-}
-
 // JSON prints v on one line.
 func JSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)

@@ -54,7 +54,7 @@ func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) erro
 			rows = append(rows, observe.Row{Name: "best evaluation", Value: fmt.Sprintf("%s at step %d", best(s), s.BestEvalStep)})
 		}
 		rate, unit := s.Rate()
-		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: show.Digits(rate) + " " + unit + "/s"})
+		rows = append(rows, observe.Row{Name: "time", Value: show.Duration(time.Duration(float64(s.TrainingTime)*float64(time.Second))) + " training"}, observe.Row{Name: "throughput", Value: analysis.Digits(rate) + " " + unit + "/s"})
 		rows = append(rows, observe.SummaryRows(s)...)
 		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
 	}
@@ -68,5 +68,5 @@ func best(s *analysis.Summary) string {
 			return m.Text(float64(s.BestEval), 2)
 		}
 	}
-	return fmt.Sprintf("%s %s", show.Foreign(s.BestEvalMetric), show.Digits(s.BestEval))
+	return fmt.Sprintf("%s %s", show.Foreign(s.BestEvalMetric), analysis.Digits(s.BestEval))
 }
