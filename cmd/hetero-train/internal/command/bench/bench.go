@@ -43,7 +43,7 @@ func New(a *cli.App) *cobra.Command {
 	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(cmd, args)) }
-		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has its own flags"))
+		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has its own flags, so that its figures compare; to time another configuration, use command train with train.steps"))
 	}
 	return cmd
 }
@@ -119,7 +119,7 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 		if !ok {
 			return exit.Usagef("bench peak: device %s cannot measure its limits", dev.Info().Name)
 		}
-		values, err := measurePeaks(m)
+		values, err := measurePeaks(a, m)
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
@@ -154,9 +154,10 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 }
 
 // measurePeaks measures all limits except those that the hardware does not have.
-func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
+func measurePeaks(a *cli.App, m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
 	values := map[device.Peak]device.Reached{}
-	for _, p := range peaks {
+	for i, p := range peaks {
+		a.Progress(fmt.Sprintf("measuring limit %d/%d: %s", i+1, len(peaks), p.name))
 		v, err := measurePeak(m, p.what)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", p.name, err)

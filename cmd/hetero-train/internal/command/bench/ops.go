@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -66,15 +67,16 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 		if !ok {
 			return exit.Usagef("bench ops: device %s cannot measure its limits", b.device.Info().Name)
 		}
-		limits, err := measurePeaks(m)
+		limits, err := measurePeaks(a, m)
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
 		// After these steps, data and parameters are in memory.
+		b.progress = stepProgress(a, f.warmup, f.steps)
 		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil {
 			return exit.With(exit.Device, err)
 		}
-		ops, err := b.timeOps(limits)
+		ops, err := b.timeOps(c.Context(), limits, opProgress(a, f.steps))
 		if err != nil {
 			return exit.With(exit.Device, err)
 		}
@@ -93,15 +95,32 @@ an op shorter than about 10 us, this time is the launch time, not the compute ti
 	return cmd
 }
 
-// timeOps executes the plan and measures the time of each launch.
-func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, error) {
+// opProgress returns a function that prints the number of steps in which every op was timed, at most once per
+// progressInterval.
+func opProgress(a *cli.App, steps int) func(done int) {
+	a.Progress(fmt.Sprintf("timing every op in %d steps", steps))
+	said := time.Now()
+	return func(done int) {
+		if time.Since(said) >= progressInterval {
+			said = time.Now()
+			a.Progress(fmt.Sprintf("timed every op in step %d/%d", done, steps))
+		}
+	}
+}
+
+// timeOps executes the plan and measures the time of each launch. It calls progress after each step.
+func (b *benchmark) timeOps(ctx context.Context, limits map[device.Peak]device.Reached, progress func(done int)) ([]opTime, error) {
 	launches := b.replica.Plan().Launches()
 	runs := make([][]time.Duration, b.flags.steps)
 	for i := range runs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		runs[i] = make([]time.Duration, len(launches))
 		if err := b.replica.RunTimed(runs[i]); err != nil {
 			return nil, err
 		}
+		progress(i + 1)
 	}
 	ops := make([]opTime, len(launches))
 	one := make([]time.Duration, len(runs))
