@@ -156,7 +156,7 @@ void meanwhile(const char *function) {
   });
   std::future<void> done = hand_out.get_future();
   std::thread(std::move(hand_out)).detach();
-  if (done.wait_for(std::chrono::seconds(20)) == std::future_status::ready) return;
+  if (done.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return;
   std::fprintf(stderr, "cupti: %s is called with a lock held that the callback of buffers takes\n", function);
   std::abort();
 }

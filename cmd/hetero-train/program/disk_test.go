@@ -334,15 +334,26 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 
 // The folder of the run is removed during training. The program must not create another folder in its place (row D7).
 func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
-	p, dir := buildProgram(t), t.TempDir()
-	w := watch(t, p.command(dir, "train.steps=600", "train.log_interval=1"))
-	w.await(t, "step 20/")
-	// repeated, because the run creates files at the same time
+	p := buildProgram(t)
+	var dir string
+	var w *watched
+	for steps := int64(600); ; steps *= 10 { // more steps if the run is over before this test gets a CPU
+		dir = t.TempDir()
+		w = watch(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.log_interval=1"))
+		w.await(t, "step 20/")
+		w.cmd.Process.Signal(syscall.SIGSTOP)
+		if stepsRecorded(t, dir) < steps/2 || steps > 10_000 {
+			break
+		}
+		w.cmd.Process.Kill()
+	}
+	// repeated, because a thread of the run may still create a file
 	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; {
 		if time.Since(begun) > patience {
 			t.Fatal("the folder cannot be removed")
 		}
 	}
+	w.cmd.Process.Signal(syscall.SIGCONT)
 	w.end(t, exit.IO, "no such file or directory")
 	w.await(t, "the final save failed")
 	if _, err := os.Stat(filepath.Join(dir, "run")); !errors.Is(err, os.ErrNotExist) {

@@ -244,6 +244,7 @@ func TestKilledProcessIsNamed(t *testing.T) {
 }
 
 func TestKillingEverybodyLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // other tests make folders in the usual one
 	children := startAll(t, 2, endless)
 	before := leftovers(t)
 	for _, c := range children {
