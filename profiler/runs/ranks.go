@@ -34,8 +34,8 @@ func ranksOfRun(e evidence, start, decision recorded) int {
 }
 
 // lackOf compares the files of records with the number of ranks of the run, where 0 means unknown. found is the number of
-// ranks known to have files, from rank 0 on. It returns the number of ranks of the run, as far as it is known or has
-// files, and the ranks without a file. If no rank has a file, it returns 0 and no ranks.
+// ranks known to have files, from rank 0 on. It returns the number of ranks, and the ranks without a file. If more ranks
+// have files than the run has ranks, it counts these ranks, too. If no rank has a file, it returns 0 and no ranks.
 func lackOf(logs *os.Root, found, of int) (ranks int, missing []int) {
 	for ; found < mostRanks; found++ {
 		if _, err := logs.Stat(runtime.FileName(found)); err != nil {
@@ -130,8 +130,8 @@ func Lacking(dir, logs string) (text string, err error) {
 	return s.Lacking, nil
 }
 
-// newestStart returns the number of ranks of the newest start of a process, as far as it is near the end of the file, or
-// that of the first start.
+// newestStart returns the number of ranks of the newest start of a process. If this start is far from the end of the
+// file, it returns that of the first start.
 func newestStart(logs *os.Root) (r recorded) {
 	decode := func(line []byte) bool {
 		var e runtime.Event

@@ -37,7 +37,6 @@ type Run struct {
 	lacking  string            // describes the ranks without records
 
 	ranks     []*rank
-	files     int // ranks that have had a file, from rank 0 on
 	next      int // rank that reads next
 	decisions *runtime.LineTail
 	decided   decided
@@ -151,7 +150,7 @@ func (r *Run) Update(limit int64) (more bool) {
 // forget closes the folder of logs, which another folder has replaced, and removes everything that was read from it.
 func (r *Run) forget() {
 	r.logs.Close() // read only
-	r.logs, r.ranks, r.files, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, 0, nil, nil, nil
+	r.logs, r.ranks, r.next, r.decisions, r.events, r.traffic = nil, nil, 0, nil, nil, nil
 	r.decided, r.happened, r.communicated, r.failed = newDecided(), happened{}, communicated{}, map[string]string{}
 	r.cut, r.lacking = map[string]bool{}, ""
 }
@@ -266,12 +265,12 @@ func (r *Run) discover(e evidence) {
 	if d := r.decided.last; d != nil {
 		decision = recorded{len(d.Shares), d.Step}
 	}
-	n, missing := lackOf(r.logs, r.files, ranksOfRun(e, start, decision))
-	r.lacking = lackText(missing, n)
-	r.files = n
-	if len(missing) > 0 {
-		r.files = missing[0]
+	found := 0
+	for found < len(r.ranks) && r.ranks[found].tail.Found() {
+		found++
 	}
+	n, missing := lackOf(r.logs, found, ranksOfRun(e, start, decision))
+	r.lacking = lackText(missing, n)
 	if n <= len(r.ranks) {
 		return
 	}

@@ -603,6 +603,14 @@ func TestRanksWithoutRecordsAreNamed(t *testing.T) {
 		if v := run.View(); v.Lacking != "" || v.Version == version || v.Ranks[1].Record == nil {
 			t.Errorf("%s: after the file was copied: got %q and rank 1 %+v", c.name, v.Lacking, v.Ranks[1])
 		}
+		if err := os.Remove(filepath.Join(f.dir, logsFolder, runtime.FileName(1))); err != nil {
+			t.Fatal(err)
+		}
+		update(run) // notices that the file is missing
+		update(run)
+		if v := run.View(); !strings.Contains(v.Lacking, "rank 1 of 2") || v.Ranks[1].Record != nil {
+			t.Errorf("%s: after the file was deleted: got %q and rank 1 %+v", c.name, v.Lacking, v.Ranks[1])
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ func (g *growing) Name() string { return g.name }
 // Offset returns the number of bytes read.
 func (g *growing) Offset() int64 { return g.offset }
 
+// Found reports whether the file existed at the last call of Next.
+func (g *growing) Found() bool { return g.file != nil }
+
 // Next calls each with the records after the last call, in order, until it has read about limit bytes. offset is the
 // position of the record in the file; ReadFrom accepts it. more means that the limit was reached.
 //

@@ -707,3 +707,50 @@ func TestDashboardPaintsALongRun(t *testing.T) {
 		server.Process.Kill()
 	}
 }
+
+// TestDashboardTellsOfMissingRuns: a run that does not exist, appears, is deleted, and comes back without the records of a
+// rank.
+func TestDashboardTellsOfMissingRuns(t *testing.T) {
+	root, p, dir := browser(t), buildProgram(t), t.TempDir()
+	ctx, cancel := chromedp.NewContext(root) // without the check for refused requests
+	defer cancel()
+	_, address, _ := startDashboard(t, p, "--input-dir", dir)
+	problem := func(text string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('.problem')].some(p => p.textContent.includes(%q))`, text)
+	}
+	const hidden = `[...document.querySelectorAll('.panel, .facts, .controls')].every(e => e.offsetParent === null)`
+	visit(t, ctx, address+"?run=run")
+	await(t, ctx, problem("There is no run “run”.")+` && document.querySelector('.problem a').getAttribute('href') === '/' && !document.body.classList.contains('disconnected') && `+hidden)
+	pictures(t, ctx, "missing")
+	accessible(t, ctx)
+
+	write := func() {
+		add, done := recordsOf(t, filepath.Join(dir, "run"), 1)
+		add(10)
+		done()
+	}
+	write()
+	await(t, ctx, `document.querySelector('main.run')?.dataset.step === '10' && document.querySelector('#loss canvas')?.offsetParent && !`+problem("There is no run"))
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ctx, problem("The folder of the run no longer exists.")+` && document.querySelector('#loss canvas')?.offsetParent`)
+
+	write()
+	if err := os.Remove(filepath.Join(dir, "run", "logs", runtime.FileName(1))); err != nil {
+		t.Fatal(err)
+	}
+	start := `{"step":0,"start":{"ranks":2,"precision":"bf16","notes":["CPU quotas of the ranks (real): 0.8/0.4 CPUs"]}}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "run", "logs", runtime.EventsFile), []byte(start), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ctx, problem("no records of rank 1 of 2")+` && `+problem("CPU quotas of the ranks (real): 0.8/0.4 CPUs")+` && !`+problem("no longer exists")+` && document.querySelector('.facts').textContent.includes('bf16') && document.querySelector('.facts dd').textContent.startsWith('–')`)
+	if got := evaluate[string](t, ctx, `document.querySelector('#now tbody tr:nth-child(2) td:last-child').textContent`); got != "no records" {
+		t.Errorf("rank 1: got the verdict %q, want that it has no records", got)
+	}
+	pictures(t, ctx, "incomplete")
+	visit(t, ctx, address)
+	await(t, ctx, `document.querySelector('tbody .badge.unknown')?.textContent === 'incomplete' && document.querySelector('.notes').textContent.includes('run: no records of rank 1 of 2')`)
+	screenshot(t, ctx, "incomplete-list")
+	visit(t, ctx, "about:blank") // before the server ends
+}

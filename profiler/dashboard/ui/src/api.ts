@@ -8,7 +8,7 @@ import type { FromHub, FromPage } from './hub'
 export type State = { kind: 'running' | 'finished' | 'stopped' | 'failed' | 'crashed' | 'unknown'; why: string }
 
 export type Summary = {
-  name: string; state: State; model: string; dataset: string; policy: string; ranks: number
+  name: string; state: State; model: string; dataset: string; policy: string; ranks: number; lacking?: string
   steps: number; samples_per_second: Maybe; share_of_oracle: Maybe; loss: Maybe; updated: number
 }
 
@@ -54,6 +54,7 @@ export type Curve = { rank: number; fitted: CurvePoint[] | null; shares: ShareTi
 export type View = {
   name: string; version: number; state: State; progress: { read: number; bytes: number }; first: number; last: number
   settings: { model: { name: string }; data: { dataset: string; batch_size: number }; balance: { policy: string; interval: number }; train: { precision: string; grad_accumulation: number } }
+  precision: string; notes: string[] | null; lacking: string
   result: { error?: string; best_eval?: Maybe; best_eval_metric?: string; best_eval_step?: number; notes?: string[] | null } | null
   profiles: Profile[] | null
   ranks: { rank: number; record: RankRecord | null; health: string; cause: string }[]
@@ -67,10 +68,15 @@ export const band = -2
 export type Line = { column: string; unit: string; rank: number; mean: Maybe[]; min?: Maybe[]; max?: Maybe[]; worst?: number[] }
 export type Figures = { version: number; from: number; to: number; width: number; steps: number[]; times: number[]; lines: Line[] }
 
+// Refusal is an answer of the server that is not the data.
+export class Refusal extends Error {
+  constructor(readonly status: number, message: string) { super(message) }
+}
+
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { signal, credentials: 'same-origin', headers: { Accept: 'application/json' } })
   if (response.status === 401) location.assign('/login.html')
-  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText)
+  if (!response.ok) throw new Refusal(response.status, (await response.text()).trim() || response.statusText)
   return (await response.json()) as T
 }
 
@@ -110,12 +116,12 @@ function connect(receive: (message: FromHub) => void): Post {
 }
 
 // follow calls changed with the version of a run, first of its state then and later after each change, and state when the connection is lost or
-// restored. Versions grow while there is a connection. It calls refused with the reason if the server does not follow the run. The returned
-// function ends it.
-export function follow(run: string, changed: (version: number) => void, state: (connected: boolean) => void, refused: (why: string) => void): () => void {
+// restored. Versions grow while there is a connection. It calls refused with the reason if the server does not follow the run; missing: because
+// there is no such run. The returned function ends it.
+export function follow(run: string, changed: (version: number) => void, state: (connected: boolean) => void, refused: (why: string, missing: boolean) => void): () => void {
   const post = connect(message => {
     if ('version' in message) changed(message.version)
-    else if ('refused' in message) refused(message.refused)
+    else if ('refused' in message) refused(message.refused, message.missing)
     else state(message.connected)
   })
   const here = (): void => post({ run })

@@ -39,14 +39,16 @@ export class ComparePage {
   readonly element = h('main', { class: 'run' })
   private readonly problems = h('div', { role: 'status' })
   private readonly charts: Chart[]
+  private readonly grid: HTMLElement
   private range: Range = { from: 1, to: 0 }
   private timer = 0
   private running: AbortController | null = null
 
   constructor(private readonly names: string[]) {
     this.charts = charts.map(c => new Chart({ ...c, format: v => figure(v, 4), zoom: (from, to) => this.zoom({ from, to }), reset: () => this.zoom({ from: 1, to: 0 }) }))
+    this.grid = h('div', { class: 'grid' }, ...this.charts.map(c => c.element))
     this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), h('h1', {}, 'Comparison'),
-      h('ul', {}, ...names.map(n => h('li', {}, h('a', { href: link(n) }, n)))), this.problems, h('div', { class: 'grid' }, ...this.charts.map(c => c.element)))
+      h('ul', {}, ...names.map(n => h('li', {}, h('a', { href: link(n) }, n)))), this.problems, this.grid)
     void this.load()
     this.timer = window.setInterval(() => { if (!this.running) void this.load() }, loadPause)
     addEventListener('pagehide', this.abort)
@@ -82,6 +84,7 @@ export class ComparePage {
     if (control.signal.aborted) return
     this.running = null
     fill(this.problems, ...problems(this.names, settled).map(text => h('p', { class: 'problem' }, text)))
+    this.grid.hidden = settled.every(s => s.status === 'rejected')
     const loaded = settled.map(s => (s.status === 'fulfilled' ? s.value : null))
     charts.forEach((c, k) => {
       const known = loaded.map((f: Figures | null) => {

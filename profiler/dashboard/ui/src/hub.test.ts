@@ -86,7 +86,7 @@ describe('hub', () => {
     vi.advanceTimersByTime(10 * busyPause)
     expect(Source.all.length).toBe(1)
     Source.last.send('version', { run: 'b', version: 9 })
-    expect([page, refused].map(p => p.got.slice(1))).toEqual([[{ version: 1 }], [{ refused: 'busy' }, { version: 9 }]])
+    expect([page, refused].map(p => p.got.slice(1))).toEqual([[{ version: 1 }], [{ refused: 'busy', missing: false }, { version: 9 }]])
   })
   test('pages get the version again after a lost connection, also if it is the same', () => {
     const hub = new Hub(() => 0), page = pageOf()
@@ -129,6 +129,16 @@ describe('follow', () => {
     Source.last.close()
     Source.last.send('error')
   }
+  test('a page of a run that does not exist is told so, and no old version of the run is shown later', () => {
+    const hub = new Hub(() => 0), page = pageOf(), later = pageOf()
+    hub.receive(page, { run: 'a' })
+    vi.advanceTimersByTime(100)
+    Source.last.send('version', { run: 'a', version: 3 })
+    Source.last.send('refused', { run: 'a', why: 'the folder of the run no longer exists', missing: true })
+    hub.receive(later, { run: 'a' })
+    expect(page.got.at(-1)).toEqual({ refused: 'the folder of the run no longer exists', missing: true })
+    expect(later.got.filter(m => 'version' in m)).toEqual([])
+  })
   test('opens the stream again after the server has refused it', () => {
     const page = begin()
     refuse()

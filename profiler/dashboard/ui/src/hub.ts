@@ -4,7 +4,7 @@ import { busyPause } from './pauses'
 
 // A page sends its run when it opens and every signPause ms, and null when it closes.
 export type FromPage = { run: string | null }
-export type FromHub = { version: number } | { connected: boolean } | { refused: string }
+export type FromHub = { version: number } | { connected: boolean } | { refused: string; missing: boolean }
 
 export type Port = { postMessage: (message: FromHub) => void }
 
@@ -61,8 +61,9 @@ export class Hub {
     source.addEventListener('version', e => this.changed(JSON.parse(e.data as string) as { run: string; version: number }))
     // The page of a run that the server does not follow gets a version when the server follows the run.
     source.addEventListener('refused', e => {
-      const { run, why } = JSON.parse(e.data as string) as { run: string; why: string }
-      this.send(run, { refused: why })
+      const { run, why, missing } = JSON.parse(e.data as string) as { run: string; why: string; missing?: boolean }
+      this.versions.delete(run)
+      this.send(run, { refused: why, missing: missing === true })
     })
     source.addEventListener('open', () => this.tell(true))
     source.addEventListener('error', () => {

@@ -31,7 +31,7 @@ export class List {
     enable()
     const rows = table('Runs', [
       { title: 'run', of: (r: Summary) => h('a', { href: link(r.name) }, r.name) },
-      { title: 'state', of: r => h('span', { title: r.state.why }, stateBadge(r.state.kind)) },
+      { title: 'state', of: r => h('span', { title: r.lacking ?? r.state.why }, stateBadge(r.state.kind), r.lacking ? ' ' : '', r.lacking ? h('span', { class: 'badge unknown' }, 'incomplete') : '') },
       { title: 'model', of: r => r.model || '–' },
       { title: 'data', of: r => r.dataset || '–' },
       { title: 'policy', of: r => r.policy || '–' },
@@ -55,7 +55,7 @@ export class List {
   }
 
   private others(list: Listing): HTMLElement {
-    const texts: (Node | string)[] = []
+    const texts: (Node | string)[] = list.runs.flatMap(r => (r.lacking ? [h('li', {}, `${r.name}: ${r.lacking}`)] : []))
     for (const name of list.nested ?? []) texts.push(h('li', {}, `The folder ${name} contains runs. To show them, start the dashboard with --input-dir ${list.folder}/${name}`))
     if (list.left > 0) texts.push(h('li', {}, `${list.left} more folders are not listed.`))
     return h('ul', { class: 'notes' }, ...texts)

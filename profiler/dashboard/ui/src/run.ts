@@ -21,6 +21,8 @@ export class RunPage {
   private readonly head = h('div', { class: 'head' })
   private readonly facts = h('dl', { class: 'facts' })
   private readonly problems = h('div', { role: 'status' })
+  private readonly body = h('div', { hidden: true }) // until the run is loaded
+  private readonly steps = h('div', {}) // everything about steps; hidden while the run has none
   private readonly charts = new Map<string, Chart>()
   private readonly curves = new Curves()
   private readonly from = h('input', { type: 'number', min: 1, id: 'from', change: () => this.typed() })
@@ -43,7 +45,7 @@ export class RunPage {
     this.ranks.value = (this.chosen ?? []).join(',')
     this.build()
     document.addEventListener('visibilitychange', this.shown)
-    this.stop = api.follow(name, version => this.changed(version), connected => this.connection(connected), why => this.fail(why))
+    this.stop = api.follow(name, version => this.changed(version), connected => this.connection(connected), (why, missing) => this.fail(why, missing))
     this.update() // does not wait for the stream
   }
 
@@ -83,8 +85,10 @@ export class RunPage {
       h('button', { type: 'button', click: () => this.zoom({ from: Math.max(1, (this.view?.last ?? 1) - 499), to: 0 }) }, 'Last 500'),
       h('label', { for: 'ranks' }, 'Ranks'), this.ranks,
       h('span', { class: 'hint' }, 'Drag across a chart to zoom all charts. Double-click to show all steps.'))
-    this.element.append(
-      h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.facts,
+    fill(this.head, h('h1', {}, this.name))
+    this.element.append(h('p', { class: 'back' }, h('a', { href: '/' }, '← Runs')), this.head, this.problems, this.body)
+    this.body.append(this.facts, this.steps)
+    this.steps.append(
       this.section('now', 'Now', 'The newest record of each rank.'),
       this.section('decision', 'Balancer', ''),
       controls,
@@ -94,7 +98,8 @@ export class RunPage {
       this.section('verdicts', 'What limits the speed', 'A verdict for each window of 50 steps, with advice. Consecutive equal verdicts are one row.'),
       this.section('alerts', 'Alerts', 'Slow ranks, bottlenecks and skipped steps, newest first.'),
       this.section('changes', 'Decisions', 'Every decision that changed the shares, newest first.'),
-      this.section('evaluations', 'Evaluations', ''),
+      this.section('evaluations', 'Evaluations', ''))
+    this.body.append(
       this.section('hardware', 'Hardware by rank', 'Measured before training, by hetero-train profile or at the start of the run.'))
   }
 
@@ -128,7 +133,7 @@ export class RunPage {
     } catch (error) {
       if (control.signal.aborted || this.closed) return
       loaded(null)
-      this.fail(error instanceof Error ? error.message : String(error))
+      this.fail(error instanceof Error ? error.message : String(error), error instanceof api.Refusal && error.status === 404)
     }
     if (this.running !== control) return
     // The pause is at least as long as the load, so the page loads for at most half of the time.
@@ -140,8 +145,15 @@ export class RunPage {
     }, pause)
   }
 
-  private fail(why: string): void {
-    fill(this.problems, h('p', { class: 'problem' }, `The run cannot be shown: ${why}`))
+  // fail shows why the page has no values, or only old ones. missing: there is no such run.
+  private fail(why: string, missing: boolean): void {
+    const problem = (...text: (Node | string)[]) => h('p', { class: 'problem' }, ...text)
+    if (!missing) fill(this.problems, problem(`The run cannot be shown: ${why}`))
+    else if (this.view) fill(this.problems, problem('The folder of the run no longer exists. The page shows the last values. A new run of this name replaces them. ', h('a', { href: '/' }, 'All runs')))
+    else {
+      document.title = `${this.name}: no such run`
+      fill(this.problems, problem(`There is no run “${this.name}”. The page shows the run as soon as its folder exists. `, h('a', { href: '/' }, 'All runs')))
+    }
   }
 
   private reload(): void {
@@ -173,6 +185,8 @@ export class RunPage {
   }
 
   private show(v: View, f: Figures): void {
+    this.body.hidden = false
+    this.steps.hidden = v.last === 0
     if (!this.view) requestAnimationFrame(() => performance.mark('charts')) // for measurements: the next frame shows the run
     this.view = v
     this.figures = f
@@ -207,6 +221,7 @@ export class RunPage {
     const titles = new Map((v.starts ?? []).flatMap(s => s.start?.metrics ?? []).map(m => [m.key, m]))
     put('evaluations', v.evals?.length ? tables.evaluations(v.evals, titles) : null)
     put('hardware', v.profiles?.length ? tables.hardware(v.profiles) : null)
+    if (this.element.dataset.version === undefined) document.getElementById(location.hash.slice(1))?.scrollIntoView() // a link to a view
     this.element.dataset.version = String(v.version)
     this.element.dataset.step = String(v.last)
   }
@@ -229,11 +244,12 @@ export class RunPage {
   private showProblems(v: View): void {
     const lines: string[] = []
     if (v.state.why) lines.push(v.state.why)
+    if (v.lacking) lines.push(v.lacking)
     if (v.progress.read < v.progress.bytes * 0.99 && v.progress.bytes > 1e6) lines.push(`Reading the records: ${percent(v.progress.read / v.progress.bytes, 2)} done. The charts do not show all steps yet.`)
     for (const [file, why] of Object.entries(v.damaged ?? {})) lines.push(`${file}: ${why}`)
     const starts = v.starts?.length ?? 0
     if (starts > 1) lines.push(`The run was resumed ${starts - 1 === 1 ? 'once' : starts - 1 + ' times'}, last at step ${count(v.starts?.at(-1)?.step)}.`)
-    for (const note of v.result?.notes ?? []) lines.push(note)
+    for (const note of v.notes ?? []) lines.push(note)
     fill(this.problems, ...lines.map(l => h('p', { class: 'problem' }, l)))
   }
 
@@ -248,6 +264,7 @@ export class RunPage {
       ['Fraction of the oracle', percent(v.decision?.share_of_oracle)],
       ['Model', v.settings.model.name || start?.model || '–'], ['Data', start?.dataset || v.settings.data.dataset || '–'],
       ['Policy', v.settings.balance.policy || start?.policy || '–'], ['Ranks', count(v.ranks.length)], ['Global batch', count(v.settings.data.batch_size || null)],
+      ['Precision', v.precision || '–'],
     ]
     if (left !== null) facts.push(['Time left', duration(left)])
     if (record?.timestamp) facts.push(['Newest record', clock(record.timestamp)])
@@ -255,9 +272,9 @@ export class RunPage {
   }
 }
 
-// recent returns the mean of the last 20 points.
-function recent(values: Maybe[] | undefined): number | null {
-  const last = (values ?? []).slice(-20)
+// recent returns the mean of the known values of the last 20 points, or null if there are none.
+export function recent(values: Maybe[] | undefined): number | null {
+  const last = (values ?? []).slice(-20).filter(v => v !== null && v !== undefined)
   return last.length ? mean(last) : null
 }
 

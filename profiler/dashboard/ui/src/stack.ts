@@ -18,7 +18,7 @@ export function mean(values: Maybe[]): number {
 
 export function bars(f: Figures): Bar[] {
   const of = (column: string, rank: number): Line | undefined => f.lines.find(l => l.column === column && l.rank === rank)
-  const ranks = [...new Set(f.lines.filter(l => l.column === 'forward').map(l => l.rank))]
+  const ranks = [...new Set(f.lines.filter(l => l.column === 'forward' && l.mean.some(v => v !== null && v !== undefined)).map(l => l.rank))]
   return ranks.map(rank => ({
     label: rank === band ? 'median of ranks' : `rank ${rank}`,
     seconds: parts.map(p => mean(of(p.column, rank)?.mean ?? [])),

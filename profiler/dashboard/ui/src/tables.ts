@@ -9,7 +9,7 @@ const mostRanks = 64 // rows of the table
 
 type Row = View['ranks'][number]
 
-const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health) : unknown)
+const badgeOf = (health: string) => (health ? h('span', { class: 'badge ' + health.replaceAll(' ', '-') }, health === 'sick' ? 'slower than usual' : health) : unknown)
 
 // now returns the table of the newest record of each rank.
 export function now(v: View): HTMLElement {
@@ -27,7 +27,7 @@ export function now(v: View): HTMLElement {
     { title: 'memory', unit: '%', numeric: true, of: r => figure(r.record?.gpu_memory_percent) },
     ...(temperature ? [{ title: 'temperature', unit: '°C', numeric: true, of: (r: Row) => figure(r.record?.temperature) }] : []),
     ...(power ? [{ title: 'power', unit: 'W', numeric: true, of: (r: Row) => figure(r.record?.power) }] : []),
-    { title: 'verdict', of: r => h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ' ' + r.cause : '') },
+    { title: 'verdict', of: r => (r.record ? h('span', { title: r.cause }, badgeOf(r.health), r.cause ? ' ' + r.cause : '') : 'no records') },
   ], shown))
 }
 
