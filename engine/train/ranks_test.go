@@ -62,7 +62,7 @@ func (c crew) start(t *testing.T) []session {
 // localGroup returns communicators that connect size ranks of this process.
 func localGroup(t *testing.T, size int) []collective.Communicator {
 	t.Helper()
-	group, err := local.New(size, local.Options{Timeout: 20 * time.Second})
+	group, err := local.New(size, local.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

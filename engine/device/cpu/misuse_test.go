@@ -169,7 +169,7 @@ func TestStreamIsForOneGoroutineAtATime(t *testing.T) {
 		}
 		done <- err
 	}()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if err = s.Sync(); err != nil || time.Now().After(deadline) {
 			break
 		}
