@@ -70,6 +70,9 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
+	if r.code == "" { // a proxy, for example
+		return fmt.Sprintf("MLflow answered %d: %s", r.status, r.text)
+	}
 	return fmt.Sprintf("MLflow answered %d %s: %s", r.status, r.code, r.text)
 }
 

@@ -67,10 +67,10 @@ func OpenTracking(a *assembly.Run, resume *checkpoint.State) (*Tracking, error) 
 	t.sender = mlflow.StartSender(mlflow.SenderOptions{LogDir: a.Folder.LogDir(), Target: c.MLflow, Environ: a.Opts.Env.Environ,
 		OnFault: func(err error) {
 			if err == nil {
-				log.Info("MLflow accepts the run again")
+				log.Info("MLflow takes points again; the points on the disk are sent")
 				return
 			}
-			log.Warn("MLflow cannot be reached; training continues, and the points are kept on the disk until MLflow can be reached", "error", err)
+			log.Warn("MLflow does not take points; training continues, and the points are kept on the disk until MLflow takes them", "error", err)
 		},
 		OnSkip: func(file string, err error) {
 			log.Warn("a file could not be sent to MLflow", "file", file, "error", err)
