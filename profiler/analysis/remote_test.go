@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/porttest"
 	"github.com/hetero-train/hetero-train/profiler/mlflow"
 )
 
@@ -211,8 +212,7 @@ func TestAddressesThatAreNoRun(t *testing.T) {
 	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) || !strings.Contains(err.Error(), "a fault of the test") {
 		t.Errorf("status 500: got %v, want a fault of the server", err)
 	}
-	f.Close()
-	if _, err := ReadTrial(t.Context(), f.URL+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) {
+	if _, err := ReadTrial(t.Context(), "http://"+porttest.Refusing(t)+"#team/resnet/twice", nil); !errors.As(err, new(*ServerError)) {
 		t.Errorf("the server is down: got %v, want a fault of the server", err)
 	}
 }
