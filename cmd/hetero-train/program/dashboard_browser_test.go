@@ -72,7 +72,7 @@ func browser(t *testing.T) context.Context {
 		t.Skip("no Chromium is installed (Debian: apt-get install chromium)")
 	}
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
-	ctx, stop := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, stop := context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(func() {
 		stop()
 		cancel()
