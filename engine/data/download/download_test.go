@@ -245,6 +245,7 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 		{"overloaded", status(503), "", patience, "503", 1 + startFailures},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := newServer(t, c.handler)
 			q := s.request(t)
 			q.StartTimeout = c.start
@@ -326,6 +327,7 @@ func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
 }
 
 func TestASlowServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		for at := 0; at < len(body); at += len(body) / 8 {
