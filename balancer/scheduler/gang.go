@@ -21,21 +21,25 @@ import (
 // plan, and the next job chooses among what is left. A job therefore waits for fast GPUs if this makes it finish earlier
 // than slow GPUs that are free. The plan is made again at each decision. If no job waits and GPUs are free, the policy moves jobs
 // to faster GPUs.
+//
+// A plan has up to gangDepth jobs. If it then leaves GPUs free, it continues to as many jobs as the cluster has GPUs. If still
+// more jobs wait, GPUs that the plan leaves free get a job that ends there before the plan does ([gang.fill]).
 type gang struct {
 	placer
 	keep   bool                // never move a job
 	prices map[gangKey]float64 // of mixed sets; a cache
 
 	until  []float64 // by GPU: seconds when it is free in the plan; +Inf if it is not available
-	order  []int     // jobs of the queue, in the order of planning
+	left   int       // GPUs that are free now and that no job of the plan has reserved
+	order  []ranked  // jobs of the queue that the plan does not have yet: a heap, the next job first
 	keys   []float64 // by job: remaining GPU time on its fastest type, seconds
 	counts []int     // by type
 	have   []int     // by type: GPUs that are free now in the plan
 	mix    []int     // by type: best mixed set
 }
 
-// gangDepth is the number of jobs in a plan. Jobs further back in the queue seldom find free GPUs, and each job of the plan
-// costs time. On a cluster of hundreds of GPUs, 64 jobs can wait for fast GPUs while slow GPUs are idle.
+// gangDepth is the number of jobs in a plan that leaves no GPU free. Jobs further back in the queue seldom find free GPUs, and
+// each job of the plan costs time.
 const gangDepth = 64
 
 // gangMargin is how many seconds a job must gain for each second that another job loses, before the two share GPUs. At 1, the
@@ -97,18 +101,56 @@ func (p *gang) Decide(s *State) Action {
 		return p.move(s)
 	}
 	p.release(s)
-	p.sort(s)
-	for _, job := range p.order {
+	p.rank(s)
+	p.left = free
+	end := s.Now // of the plan, seconds
+	for n := 0; len(p.order) > 0 && (n < gangDepth || n < len(s.Up) && p.left > 0); n++ {
+		job := p.next()
 		best := p.choose(s, job)
 		if best.start > s.Now && !(p.mixed[job] && math.IsInf(best.start, 1)) {
 			if best.typ >= 0 {
 				p.reserve(s, best.typ, s.Workload.Jobs[job].GPUs, best.finish)
+				end = max(end, best.finish)
 			}
 			continue
 		}
 		if a, ok := p.start(s, job, best); ok {
 			return a
 		}
+	}
+	if len(p.order) > 0 && p.left > 0 {
+		return p.fill(s, end)
+	}
+	return Action{}
+}
+
+// fill starts the job with the least remaining GPU time on GPUs that the plan leaves free, if the job ends there before the
+// plan does. Each job of the plan finishes earlier if it waits for faster GPUs. But the jobs behind the plan keep the faster
+// GPUs busy after the plan, and until then the other GPUs would be idle.
+func (p *gang) fill(s *State, end float64) Action {
+	clear(p.free)
+	for g, at := range p.until {
+		if at <= s.Now {
+			p.free[s.Cluster.GPUs[g].Type]++
+		}
+	}
+	p.rank(s)
+	for len(p.order) > 0 {
+		job := p.next()
+		gpus, speed, ok := p.fastest(s, job)
+		if !ok || s.Now+s.Remaining[job]/speed > end {
+			continue
+		}
+		a := Action{Verb: Start, Job: job, GPUs: gpus}
+		if p.explain {
+			verb := "are"
+			if len(gpus) == 1 {
+				verb = "is"
+			}
+			a.Reason = fmt.Sprintf("more jobs wait than the plan has, and %s %s idle: predicted %.4g steps/s, end in %s",
+				s.types(gpus), verb, speed, seconds(s.Remaining[job]/speed))
+		}
+		return a
 	}
 	return Action{}
 }
@@ -170,24 +212,50 @@ func (p *gang) release(s *State) {
 	}
 }
 
-// sort puts the jobs with the least remaining GPU time first; ties go to the earlier job.
-func (p *gang) sort(s *State) {
+// ranked is a job with its key: the remaining GPU time on its fastest type, seconds.
+type ranked struct {
+	key float64
+	job int
+}
+
+// before orders jobs by their keys; ties go to the earlier job.
+func (a ranked) before(b ranked) bool { return a.key < b.key || a.key == b.key && a.job < b.job }
+
+// rank makes a heap of all jobs of the queue.
+func (p *gang) rank(s *State) {
 	p.order = p.order[:0]
-	for _, q := range s.Queue {
-		key := p.keys[q] * s.Remaining[q]
-		if n := len(p.order); n == gangDepth {
-			if last := p.order[n-1]; !(key < p.keys[last]*s.Remaining[last]) {
-				continue
-			}
-			p.order = p.order[:n-1]
+	for _, job := range s.Queue {
+		p.order = append(p.order, ranked{p.keys[job] * s.Remaining[job], job})
+	}
+	for i := len(p.order)/2 - 1; i >= 0; i-- {
+		p.sink(i)
+	}
+}
+
+// next removes the job with the least remaining GPU time from the heap.
+func (p *gang) next() int {
+	job, last := p.order[0].job, len(p.order)-1
+	p.order[0] = p.order[last]
+	p.order = p.order[:last]
+	p.sink(0)
+	return job
+}
+
+// sink restores the order of the heap below element i.
+func (p *gang) sink(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(p.order) {
+			return
 		}
-		p.order = append(p.order, q)
-		for i := len(p.order) - 1; i > 0; i-- {
-			if before := p.order[i-1]; !(p.keys[before]*s.Remaining[before] > key) {
-				break
-			}
-			p.order[i-1], p.order[i] = p.order[i], p.order[i-1]
+		if child+1 < len(p.order) && p.order[child+1].before(p.order[child]) {
+			child++
 		}
+		if !p.order[child].before(p.order[i]) {
+			return
+		}
+		p.order[i], p.order[child] = p.order[child], p.order[i]
+		i = child
 	}
 }
 
@@ -366,6 +434,9 @@ func (p *gang) reserve(s *State, typ, n int, until float64) {
 		}
 		if first < 0 {
 			return
+		}
+		if p.until[first] <= s.Now {
+			p.left--
 		}
 		p.until[first] = until
 	}

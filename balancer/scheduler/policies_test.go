@@ -101,6 +101,41 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// If more jobs wait than gang plans for, GPUs that the plan leaves free get the shortest job.
+func TestGangFillsIdleGPUs(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		waiting int
+		slow    float64 // steps/s on a slow GPU
+		want    Action
+	}{
+		{"the plan has all jobs", gangDepth, 1, Action{}},
+		{"the plan is full", gangDepth + 1, 1, Action{Verb: Start, Job: 2, GPUs: []int{2}}},
+		{"slow GPUs end after the plan", gangDepth + 1, 1e-30, Action{}},
+	} {
+		jobs := []Job{{Work: 1, GPUs: 1}, {Work: 1, GPUs: 1}}
+		for i := range c.waiting { // each job ends earlier after all shorter ones on the two fast GPUs than on a slow GPU
+			jobs = append(jobs, Job{Work: math.Ldexp(4, i), GPUs: 1})
+		}
+		s := still(jobs...).run(0, 2, 0).run(1, 2, 1)
+		s.Speeds = table{[][2]float64{{2, c.slow}}}
+		p, err := New("gang", Options{Explain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Reset(s.Cluster, s.Workload, s.Speeds); err != nil {
+			t.Fatal(err)
+		}
+		got := p.Decide(s)
+		if got.Verb != c.want.Verb || got.Job != c.want.Job || !slices.Equal(got.GPUs, c.want.GPUs) {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+		if why := "more jobs wait than the plan has, and 1 x slow is idle"; c.want.Verb == Start && !strings.Contains(got.Reason, why) {
+			t.Errorf("%s: got reason %q, want %q", c.name, got.Reason, why)
+		}
+	}
+}
+
 func TestUnknownPolicy(t *testing.T) {
 	if _, err := New("best", Options{}); err == nil || !strings.Contains(err.Error(), "gang") {
 		t.Errorf("got %v, want an error that names the policies", err)

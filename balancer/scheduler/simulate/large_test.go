@@ -1,0 +1,57 @@
+package simulate_test
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/scheduler"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/compare"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/simulate"
+	"github.com/hetero-train/hetero-train/balancer/scheduler/workload"
+)
+
+// TestManyGPUs runs jobs of one kind on many fast and as many slow GPUs, with more jobs in the queue than gang plans for. All
+// jobs of its plan wait for fast GPUs, and the slow GPUs must have jobs at the same time.
+func TestManyGPUs(t *testing.T) {
+	machines, jobs, load := 10, 800, 2.0 // machines of 4 GPUs, of each type
+	if os.Getenv("HETERO_LARGE") != "" {
+		machines, jobs, load = 25, 5000, 1.3 // the table of docs/benchmarks/scheduling.md
+	}
+	const fast, slow = 2.33, 1 // steps/s
+	types := []scheduler.GPUType{{Name: "fast"}, {Name: "slow"}}
+	setup := &workload.Setup{
+		Cluster: workload.NewCluster(types, workload.MachineSpec{Count: machines, Type: 0, GPUs: 4, Network: math.NaN()},
+			workload.MachineSpec{Count: machines, Type: 1, GPUs: 4, Network: math.NaN()}),
+		Kinds:  []scheduler.Kind{{Name: "one"}},
+		Shapes: []workload.Shape{{Weight: 1, Sizes: []float64{1}, Seconds: 1800, Sigma: 0.6}},
+		Speeds: &workload.Table{Kinds: []workload.Rates{{Types: [][]workload.Rate{{{GPUs: 1, Packed: fast}}, {{GPUs: 1, Packed: slow}}}}}},
+	}
+	if err := setup.Speeds.Build(len(types)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := workload.Generate(setup, workload.Arrivals{Jobs: jobs, Seed: 1, Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	completion := map[string]float64{} // seconds
+	for _, name := range []string{"maxmin", "srf", "gang"} {
+		p, err := scheduler.New(name, scheduler.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := simulate.Run(p, setup.Cluster, w, setup.Speeds, simulate.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := compare.FiguresOf(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		completion[name] = f.Completion
+		t.Logf("%-6s: completion %.0f s, %.1f jobs/h, utilization %.1f %%", name, f.Completion, f.Throughput, 100*f.Utilization)
+	}
+	if got, most := completion["gang"], 1.25*completion["srf"]; !(got < most) {
+		t.Errorf("gang: got a mean completion time of %.0f s, want less than %.0f s, 1.25 times that of srf, which leaves no GPU idle", got, most)
+	}
+}
