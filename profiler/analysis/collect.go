@@ -38,6 +38,7 @@ type rankTotal struct {
 	n, samples                                                       float64
 	data, forward, backward, communication, optimizer, hidden, own   float64 // seconds
 	exchanges                                                        float64 // seconds; part of forward and backward
+	between                                                          float64 // seconds; the rest of the step time
 	bytes, utilization, utilizations, memory, power, powers, hottest float64
 	stepTimes, allReduces                                            thinned
 	shares                                                           map[int64]*shareTotal
@@ -157,6 +158,7 @@ func (t *rankTotal) sumUp(m *runtime.Record) {
 	t.optimizer += m.Optimizer.Seconds()
 	t.hidden += m.CommunicationHidden.Seconds()
 	t.exchanges += m.Exchanges.Seconds()
+	t.between += max(m.Took()-m.IterationTime(), 0).Seconds()
 	t.own += ownSeconds(m)
 	t.bytes += float64(m.Bytes)
 	if v := m.Telemetry[telemetry.Utilization]; !math.IsNaN(v) {
@@ -240,6 +242,7 @@ func (t *rankTotal) sum(o *rankTotal) {
 	t.optimizer += o.optimizer
 	t.hidden += o.hidden
 	t.exchanges += o.exchanges
+	t.between += o.between
 	t.bytes += o.bytes
 	t.utilization += o.utilization
 	t.utilizations += o.utilizations
@@ -248,7 +251,7 @@ func (t *rankTotal) sum(o *rankTotal) {
 
 func (t *rankTotal) parts() StepParts {
 	mean := func(sum float64) Number { return Number(sum / t.n) }
-	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer), mean(t.exchanges)}
+	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer), mean(t.exchanges), mean(t.between)}
 }
 
 func (t *rankTotal) summary(rank int) RankSummary {

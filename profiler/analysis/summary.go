@@ -98,6 +98,7 @@ type StepParts struct {
 	Communication Number `json:"communication"`
 	Optimizer     Number `json:"optimizer"`
 	Exchanges     Number `json:"exchanges"` // exchanges of batch normalisation, part of Forward and Backward
+	Between       Number `json:"between"`   // rest of the step time; 0 in runs of earlier versions
 }
 
 // RankSummary describes one rank.

@@ -184,7 +184,7 @@ func communication(s *analysis.Summary) string {
 
 // partsOf returns the fraction of the step time that each part takes.
 func partsOf(p analysis.StepParts) string {
-	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
+	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer + p.Between
 	part := func(name string, v analysis.Number) string {
 		return name + " " + show.Figure("%.1f %%", 100*v/total)
 	}
@@ -192,7 +192,8 @@ func partsOf(p analysis.StepParts) string {
 	if p.Exchanges > 0 {
 		backward += " (forward and backward include " + part("exchanges of batch normalisation:", p.Exchanges) + ")"
 	}
-	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward, part("communication", p.Communication), part("optimizer", p.Optimizer)}, ", ")
+	return strings.Join([]string{part("data", p.Data), part("forward", p.Forward), backward, part("communication", p.Communication), part("optimizer", p.Optimizer),
+		part("between the parts", p.Between)}, ", ")
 }
 
 func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }
