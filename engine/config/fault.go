@@ -16,6 +16,7 @@ type Fault struct {
 	Message string // description of the fault
 	Got     string // value found; "" if the value adds no information
 	Want    string // expected values; "" if Message contains them
+	Foreign bool   // the key belongs to another model, data set or optimizer than the chosen one
 
 	rank int // position among the overrides, from 1; 0 for the file
 }

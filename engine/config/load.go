@@ -289,7 +289,7 @@ func (l *loader) unknown(at origin, path []string) {
 		case len(owners) > 0 && !exists:
 			return // the key may be valid for the kind that the user meant
 		case len(owners) > 0:
-			f.Message = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen, strings.Join(owners, ", "))
+			f.Message, f.Foreign = fmt.Sprintf("%s has no such key; the key belongs to %s", chosen, strings.Join(owners, ", ")), true
 		case path[0] == "nccl" && loadsCode(path[1]):
 			f.Message = "not allowed, because this setting loads code or writes files"
 		}

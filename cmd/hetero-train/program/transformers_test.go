@@ -82,6 +82,17 @@ func TestGPT2GoesToTransformersAndBackUnchanged(t *testing.T) {
 				t.Errorf("%s: the imported values differ", name)
 			}
 		}
+		// The data of an evaluation need not be those of the import.
+		vocab, shards := writeText(t, dir, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n"), filepath.Join(dir, "shards")
+		in := writeText(t, dir, "in.txt", strings.Repeat("a b b ", 50))
+		for _, args := range [][]string{
+			{"data", "tokenize", in, "-o", shards, "--tokenizer", "wordpiece", "--vocab", vocab, "--val-fraction", "0.5"},
+			{"eval", imported, "--device", "reference", "--set", "data.dataset=text", "--set", "data.path=" + shards, "--set", "data.sequence_length=12"},
+		} {
+			if o := execute(args); o.code != exit.Done || args[0] == "eval" && !strings.Contains(o.stdout, "text, val: ") {
+				t.Errorf("%q: exit %d: %s%s", args, o.code, o.stdout, o.stderr)
+			}
+		}
 		if o := execute([]string{"checkpoint", "export", imported, "--format", "hf", "--output", again}); o.code != exit.Done {
 			t.Fatalf("exit %d: %s%s", o.code, o.stdout, o.stderr)
 		}

@@ -169,7 +169,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	const advice = "; give the settings with -c FILE"
 	var faults []error
 	if text := c.State.Config; text != "" {
-		cfg, err := config.Parse(c.Path, []byte(text), a.Env.Catalog, a.Overrides...)
+		cfg, err := parseSaved(a, c.Path, text)
 		if err == nil {
 			return cfg, nil
 		}
@@ -183,7 +183,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 		faults = append(faults, err)
 	}
 	if text != "" && text != c.State.Config {
-		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), a.Env.Catalog, a.Overrides...)
+		cfg, err := parseSaved(a, "the run's configs/resolved.toml", text)
 		if err == nil {
 			log.Warn("the settings of the checkpoint cannot be read; the settings of its run are used", "error", errors.Join(faults...))
 			return cfg, nil
@@ -197,6 +197,39 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 		return nil, exit.Usagef("%s has no settings and is not in the folder of a run, so its model is unknown%s", c.Path, advice)
 	}
 	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+}
+
+// parseSaved parses the settings in a checkpoint. If a flag selects another data set, the keys that describe the stored data
+// set are left out. The program wrote the settings, so each key has a line of its own.
+func parseSaved(a *cli.App, name, text string) (*config.Config, error) {
+	cfg, err := config.Parse(name, []byte(text), a.Env.Catalog, a.Overrides...)
+	stored, bad := config.Parse(name, []byte(text), a.Env.Catalog)
+	chosen := ""
+	for _, o := range a.Overrides {
+		if o.Key == "data.dataset" {
+			chosen = strings.Trim(o.Value, `"'`)
+		}
+	}
+	if chosen == "" || bad != nil || stored.Data.Dataset == chosen {
+		return cfg, err
+	}
+	lines, table := strings.Split(text, "\n"), ""
+	for i, line := range lines {
+		if strings.HasPrefix(line, "[") {
+			table = line
+		}
+		if table == "[data]" && strings.HasPrefix(line, "vocabulary =") { // valid for other data sets, too, but not their number of tokens
+			lines[i] = ""
+		}
+	}
+	if wrong := new(config.Error); errors.As(err, &wrong) {
+		for _, f := range wrong.Faults {
+			if f.Foreign && f.Origin == name && strings.HasPrefix(f.Key, "data.") && f.Line > 0 {
+				lines[f.Line-1] = ""
+			}
+		}
+	}
+	return config.Parse(name, []byte(strings.Join(lines, "\n")), a.Env.Catalog, a.Overrides...)
 }
 
 // readable reports whether the settings are valid if the command line overrides none of them.
